@@ -1,8 +1,7 @@
 """Typed errors that a user can act on, each with the exit code that the ``road`` command returns.
 
 A message says what is wrong, where (``file:line`` or configuration key), the value seen, what is
-allowed, how to
-mend it, and what was kept. Anything else that escapes is our own bug (exit code 1).
+allowed, how to fix it, and what was kept. Any other exception is a bug of road_ray (exit code 1).
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ class ConfigError(RoadError):
 
 
 class DataError(RoadError):
-    """A file, row, label or span that cannot be used as it is."""
+    """A file, row, label or span that cannot be used."""
 
     exit_code = 3
     kind = "DATA"
 
 
 class ResourceError(RoadError):
-    """Disk, memory, a device or a permission that is missing."""
+    """Missing disk space, memory, device or permission."""
 
     exit_code = 4
     kind = "RESOURCE"
@@ -61,7 +60,7 @@ class DivergedError(RoadError):
 
 
 class InterruptedRunError(RoadError):
-    """A run stopped from outside after it had saved its state; the same command goes on."""
+    """A run that was stopped from outside after it saved its state; the same command resumes it."""
 
     exit_code = 6
     kind = "INTERRUPTED"
@@ -69,23 +68,25 @@ class InterruptedRunError(RoadError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake in a form that can be listed: where it stands, what is wrong, how to mend it."""
+    """One mistake: where it is, what is wrong, how to fix it."""
 
     where: str
-    what: str
+    message: str
     remedy: str = ""
 
     def __str__(self) -> str:
-        return f"{self.where}  {self.what}" + (f"\n    fix: {self.remedy}" if self.remedy else "")
+        return f"{self.where}  {self.message}" + (
+            f"\n    fix: {self.remedy}" if self.remedy else ""
+        )
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name most like ``name``, or None when none is ``cutoff`` alike."""
+    """Return the known name most similar to ``name``, or None if none reaches ``cutoff``."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the nearest known name, or nothing when none is near."""
+    """Return ``; did you mean 'x'?`` for the nearest known name, or an empty text without one."""
     near = nearest(name, known)
     return f"; did you mean {near!r}?" if near else ""
 

@@ -1,6 +1,4 @@
-"""The verbs that run something: which configuration each takes, and how preset, file and overrides
-become one.
-"""
+"""Verbs that start a run: the configuration of each, merged from preset, file and overrides."""
 
 from __future__ import annotations
 
@@ -28,21 +26,21 @@ class Verb:
     about: str
     config_at: str
     recipe_at: str
-    word: str = ""  # key that a first word of the command line sets, if it is no file
+    word: str = ""  # key that the first word of the command line sets, if it is not a file
 
     @property
     def config(self) -> type[Config]:
         """The configuration class."""
-        return cast("type[Config]", _named(f"recipes.{self.config_at}"))
+        return cast("type[Config]", _imported(f"recipes.{self.config_at}"))
 
     @property
     def run(self) -> Callable[..., Run]:
         """The recipe: configuration in, run out."""
-        return cast("Callable[..., Run]", _named(f"recipes.{self.recipe_at}"))
+        return cast("Callable[..., Run]", _imported(f"recipes.{self.recipe_at}"))
 
 
-def _named(place: str) -> Any:
-    module, name = place.split(":")
+def _imported(address: str) -> Any:
+    module, name = address.split(":")
     return getattr(import_module(f"road_ray.{module}"), name)
 
 
@@ -122,15 +120,15 @@ def configuration_class(name: str) -> type[Config]:
             f"{name!r} has no configuration{did_you_mean(name, CONFIGURABLE)}\n"
             f"  allowed: {', '.join(CONFIGURABLE)}"
         )
-    return cast("type[Config]", _named(_FILES[name]))
+    return cast("type[Config]", _imported(_FILES[name]))
 
 
 def verb_of_file(path: Path) -> str:
     """Return the verb of a YAML file: that of its preset, else the first that has all its keys."""
-    if (named := preset_named_in(path)) is not None:
-        from road_ray.presets import named as preset_named
+    if (preset := preset_named_in(path)) is not None:
+        from road_ray.presets import get_preset
 
-        return preset_named(named).verb
+        return get_preset(preset).verb
     keys = [tuple(key.split(".")[:2]) for key in flatten(read_yaml(path).values)]
     fitting = (name for name in VERBS if all(field_at(VERBS[name].config, k) for k in keys))
     return min(fitting, key=lambda name: name != "finetune", default="finetune")
@@ -143,37 +141,35 @@ def configure(
     path: Path | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
 ) -> Config:
-    """The configuration of a verb: its defaults or a preset, over it a YAML file, over that the
-    overrides.
+    """Return the configuration of a verb: its defaults or a preset, overridden by a YAML file,
+    overridden by ``overrides``.
 
-    Raises ``ConfigError`` with every mistake; nothing has started then.
+    Raises ``ConfigError`` with every mistake, before anything starts.
     """
-    named = preset or (preset_named_in(path) if path else None)
+    name = preset or (preset_named_in(path) if path else None)
     base: dict[str, Any] = {}
     kind = VERBS[verb].config
-    if named is not None:
-        from road_ray.presets import named as preset_named
+    if name is not None:
+        from road_ray.presets import PRESETS, get_preset
 
-        found = preset_named(named, verb)
-        if found.verb != verb:
-            from road_ray.presets import PRESETS
-
-            own = sorted(one.name for one in PRESETS.values() if one.verb == verb)
+        chosen = get_preset(name, verb)
+        if chosen.verb != verb:
+            allowed = sorted(other.name for other in PRESETS.values() if other.verb == verb)
             raise ConfigError(
-                f"preset {named!r} is of `road {found.verb}`, not of `road {verb}`"
-                f"{did_you_mean(named, own)}\n  allowed: {', '.join(own) or 'none'}\n"
-                f"  fix: road {found.verb} --preset {named}"
+                f"preset {name!r} is of `road {chosen.verb}`, not of `road {verb}`"
+                f"{did_you_mean(name, allowed)}\n  allowed: {', '.join(allowed) or 'none'}\n"
+                f"  fix: road {chosen.verb} --preset {name}"
             )
-        base = to_dict(found.make())
+        base = to_dict(chosen.make())
     config = load(kind, base=base, path=path, overrides=overrides)
     tokenizer = base.get("data", {}).get("tokenizer")
     values = to_dict(config) if tokenizer is not None else {}
     if values.get("init") and values["data"]["tokenizer"] == tokenizer:
-        return override(config, {"data.tokenizer": None})  # the preset's yields to that of init
+        return override(config, {"data.tokenizer": None})  # that of init replaces the preset's
     return config
 
 
-# What a distillation calls its keys where there is no section to put them in.
+# Keys of a distillation by their names as keyword arguments, which have no sections.
 _FLAT_NAMES = {
     "student": "init",
     "task": "data.dataset",
@@ -199,7 +195,7 @@ class VerbFunction(Protocol):
         preset: str | None = None,
         overrides: Sequence[str] | Mapping[str, Any] = (),
         context: RunContext | None = None,
-        **named: Any,
+        **keys: Any,
     ) -> Run: ...
 
 
@@ -210,14 +206,14 @@ def perform(
     preset: str | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
     context: RunContext | None = None,
-    **named: object,
+    **keys: object,
 ) -> Run:
-    """Run a verb from Python: a configuration, a YAML file or a preset, then overrides by dotted
-    key, then keys of the top level by name (``init="runs/pretrain"``).
+    """Run a verb from Python with a configuration, a YAML file or a preset, changed by overrides
+    with dotted keys, and then by keys of the top level by name (``init="runs/pretrain"``).
 
-    ``distill`` also takes ``student``, ``task``, ``teachers`` (an ``Ensemble``, which stays its
-    owner's, or directories), ``temperature``, ``kd_weight``, ``wrong`` and the other flat names.
-    ``context`` is what the run knows of its surroundings; by default nothing.
+    ``distill`` also takes ``student``, ``task``, ``teachers`` (directories, or an ``Ensemble``,
+    which the caller closes), ``temperature``, ``kd_weight``, ``wrong`` and the other flat names.
+    ``context`` describes the surroundings of the run; by default there are none.
     """
     if isinstance(config, Config):
         if not isinstance(overrides, Mapping):
@@ -228,14 +224,14 @@ def perform(
         chosen = configure(verb, preset=preset, path=path, overrides=overrides)
     extra: tuple[Any, ...] = ()
     if verb == "distill":
-        named, extra = _unflattened(named)
-    return VERBS[verb].run(override(chosen, named) if named else chosen, *extra, context=context)
+        keys, extra = _unflattened(keys)
+    return VERBS[verb].run(override(chosen, keys) if keys else chosen, *extra, context=context)
 
 
-def _unflattened(named: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """The dotted keys of a distillation's flat names, and the teachers if they are in actors."""
-    changes = {_FLAT_NAMES.get(name, name): value for name, value in named.items()}
-    teachers: Any = named.get("teachers")
+def _unflattened(keys: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Return the dotted keys of a distillation's flat names, and teachers that are actors."""
+    changes = {_FLAT_NAMES.get(name, name): value for name, value in keys.items()}
+    teachers: Any = keys.get("teachers")
     members: Any = getattr(teachers, "inner", teachers)  # of the public Ensemble
     if hasattr(members, "handles"):
         del changes["distillation.teachers"]

@@ -19,13 +19,13 @@ from xdist.scheduler import LoadFileScheduling
 
 def processes_with(variable: str) -> dict[int, str]:
     """Command lines of the processes that have ``NAME=VALUE`` in their environment."""
-    found = {}
+    processes = {}
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if variable.encode() in (place / "environ").read_bytes().split(b"\0"):
                 command = (place / "cmdline").read_bytes().decode(errors="replace")
-                found[int(place.name)] = " ".join(command.replace("\0", " ").split())
-    return found
+                processes[int(place.name)] = " ".join(command.replace("\0", " ").split())
+    return processes
 
 
 @contextmanager
@@ -49,10 +49,10 @@ def own_cluster(num_cpus: int, within: str = "/tmp", **options: Any) -> Iterator
     os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "60"
     os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "60"  # as distributed/connection.py
     with short_directory(within) as place:
-        asked = {"include_dashboard": False, "object_store_memory": 100 * 2**20} | options
+        arguments = {"include_dashboard": False, "object_store_memory": 100 * 2**20} | options
         for left in (2, 1, 0):  # they may take more than Ray's 30 s for a whole cluster, too
             try:
-                ray.init(address="local", num_cpus=num_cpus, _temp_dir=place, **asked)
+                ray.init(address="local", num_cpus=num_cpus, _temp_dir=place, **arguments)
                 break
             except Exception:
                 ray.shutdown()
@@ -74,14 +74,14 @@ def occupants() -> Counter[str]:
     import ray
     from ray.util import placement_group_table
 
-    found = Counter(
-        f"actor {one['ActorClassName']} {one['Name']}".strip()
-        for one in ray._private.state.actors().values()
-        if one["State"] != "DEAD" and not _ACTORS_OF_RAY & {one["Name"], one["ActorClassName"]}
+    counts = Counter(
+        f"actor {item['ActorClassName']} {item['Name']}".strip()
+        for item in ray._private.state.actors().values()
+        if item["State"] != "DEAD" and not _ACTORS_OF_RAY & {item["Name"], item["ActorClassName"]}
     )
-    groups = [one for one in placement_group_table().values() if one["state"] != "REMOVED"]
-    found["placement group"] = len(groups)
-    return found
+    groups = [item for item in placement_group_table().values() if item["state"] != "REMOVED"]
+    counts["placement group"] = len(groups)
+    return counts
 
 
 def new_occupants(before: Counter[str], seconds: float) -> Counter[str]:

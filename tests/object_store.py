@@ -16,14 +16,14 @@ def object_store(bucket: str) -> Iterator[str]:
     server = pytest.importorskip("moto.server", reason="needs moto[s3], flask, flask-cors")
     before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
     os.environ |= dict.fromkeys(before, "testing")
-    one = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    one.start()
-    host = ":".join(map(str, one.get_host_and_port()))
+    first = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    first.start()
+    host = ":".join(map(str, first.get_host_and_port()))
     given = {"scheme": "http", "region": "us-east-1", "allow_bucket_creation": True}
     fs.S3FileSystem(endpoint_override=host, **given).create_dir(bucket)
     try:
         yield host
     finally:
-        one.stop()
+        first.stop()
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})

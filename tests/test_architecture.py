@@ -70,16 +70,16 @@ def tree(path: Path) -> ast.Module:
 
 def imports(path: Path) -> list[tuple[str, int]]:
     """Every module that a file imports, at the top or inside a function, with the line."""
-    found = []
+    modules = []
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            found += [(alias.name, node.lineno) for alias in node.names]
+            modules += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{named(path)}:{node.lineno}: imports are absolute"
-            found.append((str(node.module), node.lineno))
+            modules.append((str(node.module), node.lineno))
             if node.module == "road_ray":
-                found += [(f"road_ray.{alias.name}", node.lineno) for alias in node.names]
-    return found
+                modules += [(f"road_ray.{alias.name}", node.lineno) for alias in node.names]
+    return modules
 
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -179,15 +179,15 @@ def mutable_classes() -> set[str]:
     """Names of the package's classes whose instances can change: neither frozen dataclasses nor
     configurations nor enumerations.
     """
-    found = classes()
-    bases = {name: {ast.unparse(base) for base in node.bases} for name, node in found.items()}
+    names = classes()
+    bases = {name: {ast.unparse(base) for base in node.bases} for name, node in names.items()}
     immutable = {"Config", "Enum", "StrEnum", "IntEnum", "NamedTuple"}
-    for name, node in found.items():
+    for name, node in names.items():
         if "frozen=True" in " ".join(map(ast.unparse, node.decorator_list)):
             immutable.add(name)
-    while more := {name for name in bases if bases[name] & immutable} - immutable:
-        immutable |= more
-    return set(found) - immutable
+    while derived := {name for name in bases if bases[name] & immutable} - immutable:
+        immutable |= derived
+    return set(names) - immutable
 
 
 def ambient_state(path: Path) -> list[str]:
@@ -202,8 +202,10 @@ def ambient_state(path: Path) -> list[str]:
     for node in nodes:
         targets = [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
         targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else targets
-        places = {ast.unparse(one) for one in targets if isinstance(one, ast.Attribute)} - SWITCHES
-        foreign = {one for one in places if one.split(".")[0] in modules and "(" not in one}
+        places = {
+            ast.unparse(place) for place in targets if isinstance(place, ast.Attribute)
+        } - SWITCHES
+        foreign = {place for place in places if place.split(".")[0] in modules and "(" not in place}
         variable = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("ContextVar")
         if isinstance(node, ast.Global) or variable or foreign:
             wrong.append(node)
@@ -249,7 +251,7 @@ def test_a_folder_has_few_modules_and_opens_with_a_docstring():
 
 def test_tests_mirror_the_folders():
     """A folder of tests has the name of the folder whose modules it tests."""
-    others = {
+    rest = {
         "benchmarks",
         "chaos",
         "clusters",
@@ -263,7 +265,7 @@ def test_tests_mirror_the_folders():
     folders = {
         path.parent.relative_to(ROOT / "tests")
         for path in (ROOT / "tests").rglob("test_*.py")
-        if path.relative_to(ROOT / "tests").parts[0] not in others
+        if path.relative_to(ROOT / "tests").parts[0] not in rest
     }
     assert [str(folder) for folder in folders if not (PACKAGE / folder).is_dir()] == []
 
@@ -283,8 +285,8 @@ def module_at(name: str) -> Path | None:
     if not name.startswith("road_ray."):
         return None
     place = PACKAGE.parent.joinpath(*name.split("."))
-    found = (place.with_suffix(".py"), place / "__init__.py")
-    return next((path for path in found if path.is_file()), None)
+    candidates = (place.with_suffix(".py"), place / "__init__.py")
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def needed_by(path: Path) -> set[Path]:
@@ -305,7 +307,7 @@ def needed_by(path: Path) -> set[Path]:
 
 def circles(needs: dict[Path, set[Path]]) -> list[set[Path]]:
     """Groups of modules each of which needs, by way of others, all others of its group."""
-    reached = {path: set(others) for path, others in needs.items()}
+    reached = {path: set(rest) for path, rest in needs.items()}
     for middle in needs:
         for path in needs:
             if middle in reached[path]:
@@ -319,8 +321,8 @@ def circles(needs: dict[Path, set[Path]]) -> list[set[Path]]:
 
 
 def test_modules_do_not_import_each_other_in_a_circle():
-    found = circles({path: needed_by(path) for path in sources()})
-    assert [sorted(map(named, group)) for group in found] == []
+    cycles = circles({path: needed_by(path) for path in sources()})
+    assert [sorted(map(named, group)) for group in cycles] == []
 
 
 @pytest.mark.parametrize("module", ["road_ray", "road_ray.config", "road_ray.errors"])
@@ -338,14 +340,14 @@ def test_a_circle_is_seen_and_one_for_type_checkers_alone_is_none(tmp_path, monk
     monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "road_ray")
     room = tmp_path / "road_ray" / "data"
     room.mkdir(parents=True)
-    one, two, three = (room / f"{name}.py" for name in ("one", "two", "three"))
-    one.write_text("from road_ray.data import two\n")
+    first, two, three = (room / f"{name}.py" for name in ("one", "two", "three"))
+    first.write_text("from road_ray.data import two\n")
     two.write_text("from road_ray.data.three import x\n")
     lazy, typed = "def f():\n    ", "if TYPE_CHECKING:\n    "
-    for start, expected in ((lazy, [{one, two, three}]), (typed, [])):
+    for start, expected in ((lazy, [{first, two, three}]), (typed, [])):
         three.write_text(f"{start}from road_ray.data.one import y\n")
         tree.cache_clear()
-        assert circles({path: needed_by(path) for path in (one, two, three)}) == expected
+        assert circles({path: needed_by(path) for path in (first, two, three)}) == expected
     tree.cache_clear()
 
 

@@ -33,13 +33,13 @@ def names(requirements: list[str]) -> set[str]:
 
 def packages(tree: ast.Module) -> set[str]:
     """Return the top-level packages that a module imports, those of Python and its own apart."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add(str(node.module).partition(".")[0])
-    return found - set(sys.stdlib_module_names) - {"road_ray"}
+            names.add(str(node.module).partition(".")[0])
+    return names - set(sys.stdlib_module_names) - {"road_ray"}
 
 
 @cache
@@ -55,7 +55,7 @@ def undeclared(tree: ast.Module, extras: tuple[str, ...] = ()) -> set[str]:
     return {
         package
         for package in packages(tree)
-        if not declared & {canonicalize_name(one) for one in providers.get(package, [package])}
+        if not declared & {canonicalize_name(item) for item in providers.get(package, [package])}
     }
 
 

@@ -20,11 +20,11 @@ from tests.chaos.faults import FAULTS, Fault  # noqa: E402
 def names_in(path: Path) -> set[str]:
     """Names of a file's tests, those of classes with their class."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for one in tree.body:
-        if isinstance(one, ast.ClassDef):
-            found |= {f"{one.name}::{n.name}" for n in one.body if isinstance(n, ast.FunctionDef)}
-    return found
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for item in tree.body:
+        if isinstance(item, ast.ClassDef):
+            names |= {f"{item.name}::{n.name}" for n in item.body if isinstance(n, ast.FunctionDef)}
+    return names
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

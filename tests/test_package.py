@@ -63,8 +63,8 @@ def wheel(tmp_path_factory):
     built = subprocess.run(command, cwd=source, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     assert list(place.glob("road_ray-*.tar.gz"))
-    (found,) = place.glob("road_ray-*.whl")
-    return found, source
+    (path,) = place.glob("road_ray-*.whl")
+    return path, source
 
 
 @pytest.mark.long
@@ -95,13 +95,13 @@ def test_wheel_works_in_a_fresh_environment(wheel, tmp_path):
     subprocess.run(install, check=True, capture_output=True)
     (packages,) = (tmp_path / "v" / "lib").glob("python*/site-packages")
     (packages / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 
     def run(*words: object) -> str:
         done = subprocess.run(
             [*map(str, words)],
             cwd=tmp_path,
-            env=kept | {"HF_HUB_OFFLINE": "1", "ROAD_CACHE": str(tmp_path / "cache")},
+            env=environment | {"HF_HUB_OFFLINE": "1", "ROAD_CACHE": str(tmp_path / "cache")},
             capture_output=True,
             text=True,
             timeout=240,

@@ -17,7 +17,7 @@ from pathlib import Path
 from road_ray.distributed.estimate import communication_seconds
 from road_ray.models.config import EncoderConfig
 from road_ray.models.performance.flops import encoder_flops, layer_parameters
-from road_ray.presets import named
+from road_ray.presets import get_preset
 from road_ray.training.monitoring.journal import read_rows
 
 GPU_FLOPS = 990e12 * 0.35  # bf16 peak of an H100, and the fraction of it that small models reach
@@ -78,7 +78,7 @@ def rows() -> list[str]:
     """Return a row of the communication table per preset."""
     lines = []
     for name in PRESETS:
-        config = named(name).make()
+        config = get_preset(name).make()
         size, scale = config.encoder, config.generator.scale
         length, batch = config.data.max_length_tokens, config.data.batch_size
         # The generator costs about the square of its scale; backward is twice the forward.

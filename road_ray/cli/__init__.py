@@ -1,10 +1,10 @@
 """The command ``road``: one module for each verb or group of verbs, over ``app.py``.
 
-``app.py`` has the application, the exit codes and the rendering of results; ``options.py`` the
-options that mean the same in every verb, and turns arguments into a configuration; ``explain.py``
-and ``reference.py`` describe the keys of configurations. A verb's work is a recipe
-(``road_ray.recipes``). Heavy libraries load with the verb that needs them. To add a verb that runs
-a recipe, add an entry to ``road_ray.verbs``.
+``app.py`` has the application, the exit codes and the rendering of results. ``options.py`` has the
+options that verbs share, and turns arguments into a configuration. ``explain.py`` and
+``reference.py`` describe the keys of configurations. A verb calls a recipe (``road_ray.recipes``).
+Heavy libraries load with the verb that needs them. To add a verb that runs a recipe, add an entry
+to ``road_ray.verbs``.
 """
 
 from road_ray.cli.app import main

@@ -1,4 +1,4 @@
-"""The command ``road``: verbs, exit codes, rendering; nothing else. Heavy libraries load with the
+"""The command ``road``: verbs, exit codes and rendering of results. Heavy libraries load with the
 verb that needs them.
 """
 
@@ -68,8 +68,8 @@ _Arguments = Annotated[
 ]
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         from importlib.metadata import version
 
         typer.echo(version("road-ray"))
@@ -77,7 +77,7 @@ def _say_version(wanted: bool) -> None:
 
 
 _VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="show the version")
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="show the version")
 ]
 
 
@@ -126,7 +126,7 @@ def _register(name: str, about: str) -> None:
 
 for _verb in VERBS.values():
     _register(_verb.name, _verb.about)
-# Below the verbs of the story, as `road --help` lists them.
+# Further commands, which `road --help` lists below the verbs.
 _COMMANDS = (
     init,
     predict,
@@ -160,15 +160,17 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     if tasks.is_file():
         typer.echo(aligned(json.loads(tasks.read_text(encoding="utf-8"))))
     elif table.is_file():
-        found = json.loads(table.read_text(encoding="utf-8"))
-        typer.echo(comparison_text(found) if isinstance(found, dict) else demo_table(found))
+        comparison = json.loads(table.read_text(encoding="utf-8"))
+        typer.echo(
+            comparison_text(comparison) if isinstance(comparison, dict) else demo_table(comparison)
+        )
     else:
         typer.echo(figures(run.metrics))
-    made = {"model": run.hf_dir, "predictions": run.directory / "predictions"}
+    places = {"model": run.hf_dir, "predictions": run.directory / "predictions"}
     if verb == "teachers":
-        made["teachers"] = run.directory / "teachers.json"
-    made["report"] = run.directory / "report.html"
-    parts = [f"{what}: {place}" for what, place in made.items() if place.exists()]
+        places["teachers"] = run.directory / "teachers.json"
+    places["report"] = run.directory / "report.html"
+    parts = [f"{name}: {place}" for name, place in places.items() if place.exists()]
     typer.echo("   ".join([f"run: {run.directory}", *parts]))
 
 
@@ -181,8 +183,8 @@ class _Redacting(logging.Formatter):
         return str(redact({"text": super().format(record)})["text"])
 
 
-def _say_what_is_logged() -> None:
-    """Configure logging to standard error: own messages as they are, warnings with a prefix."""
+def _configure_logging() -> None:
+    """Configure logging to standard error; warnings and errors have a prefix."""
     logging.addLevelName(logging.INFO, "")
     logging.addLevelName(logging.WARNING, "warning: ")
     logging.addLevelName(logging.ERROR, "error: ")
@@ -193,7 +195,7 @@ def _say_what_is_logged() -> None:
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
 
 
-def _answer() -> None:
+def _run_command_line() -> None:
     """Run the command line. Raise ``ConfigError`` for a file name that is too long."""
     try:
         app(prog_name="road")
@@ -214,9 +216,9 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names that are no UTF-8
-    _say_what_is_logged()
+    _configure_logging()
     try:
-        _answer()
+        _run_command_line()
     except RoadError as error:
         from road_ray.training.monitoring.secrets import redact
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-_RECORDS = ("config.resolved.yaml", "sweep.yaml", "hf")  # what a run directory holds
+_RECORDS = ("config.resolved.yaml", "sweep.yaml", "hf")  # marks of a run directory
 _DATASETS = ("dataset", "datasets", "evaluate_on", "probe_on")
 _RUNS = ("init", "distillation.teachers", "generator.init")
 
@@ -20,8 +20,8 @@ def complete_preset(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]
     from road_ray.presets import PRESETS
 
     verb = ctx.params.get("verb") or ctx.info_name
-    of_verb = [one for one in PRESETS.values() if one.verb == verb] or list(PRESETS.values())
-    return [(one.name, one.about) for one in of_verb if one.name.startswith(incomplete)]
+    presets = [p for p in PRESETS.values() if p.verb == verb] or list(PRESETS.values())
+    return [(p.name, p.about) for p in presets if p.name.startswith(incomplete)]
 
 
 def complete_words(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -61,12 +61,12 @@ def complete_key(incomplete: str) -> list[str]:
 def complete_run(incomplete: str) -> list[str]:
     """Return run directories, and folders on the way to them."""
     folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
-    found = []
+    paths = []
     for path in _entries(folder):
         if path.is_dir() and not path.name.startswith("."):
             is_run = any((path / name).exists() for name in _RECORDS)
-            found.append(str(path) if is_run else f"{path}/")
-    return _starting(found, incomplete)
+            paths.append(str(path) if is_run else f"{path}/")
+    return _starting(paths, incomplete)
 
 
 def _words(verb: str, before: Sequence[str], incomplete: str) -> list[str]:
@@ -76,7 +76,7 @@ def _words(verb: str, before: Sequence[str], incomplete: str) -> list[str]:
         return _values(verb, before[-1], incomplete[1:], before)
     key, equals, value = incomplete.partition("=")
     if equals:
-        return [f"{key}={one}" for one in _values(verb, key, value, before)]
+        return [f"{key}={completed}" for completed in _values(verb, key, value, before)]
     files = [] if before else _files(incomplete)
     return [*files, *_starting((f"{key}=" for key in _keys(verb)), incomplete)]
 
@@ -94,7 +94,7 @@ def _keys(verb: str) -> Iterator[str]:
 
 
 def _values(verb: str, key: str, incomplete: str, before: Sequence[str]) -> list[str]:
-    """Return what a key may be: data sets, runs, choices; the last of several by commas."""
+    """Return values for a key: data sets, runs or choices; of a list, those for its last item."""
     from road_ray.config.fields import field_at
     from road_ray.verbs import configuration_class
 
@@ -113,19 +113,19 @@ def _values(verb: str, key: str, incomplete: str, before: Sequence[str]) -> list
 
 
 def _datasets(before: Sequence[str]) -> list[str]:
-    """Return the data sets of the catalogue, and own ones of a YAML file of the line."""
+    """Return the data sets of the catalogue, and those that a YAML file of the line declares."""
     from road_ray.config.yaml import read_yaml
     from road_ray.data.catalog import DATASETS
     from road_ray.errors import RoadError
 
-    own: list[str] = []
+    own_sets: list[str] = []
     for word in before:
         if word.endswith((".yaml", ".yml")):
             try:
-                own += dict(read_yaml(Path(word)).values.get("data", {}).get("sets", {}))
+                own_sets += dict(read_yaml(Path(word)).values.get("data", {}).get("sets", {}))
             except (RoadError, AttributeError, TypeError, ValueError):
                 continue  # a file with mistakes; the command says which
-    return [*own, *DATASETS]
+    return [*own_sets, *DATASETS]
 
 
 def _files(incomplete: str) -> list[str]:

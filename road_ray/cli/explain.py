@@ -1,4 +1,4 @@
-"""``road explain``: one key of the configuration, in words."""
+"""``road explain``: description of one key of the configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_NEAR = 5
 
 @dataclass(frozen=True)
 class Explanation:
-    """Configuration key, for the verbs in which it has one meaning."""
+    """Description of a configuration key for the verbs in which it has the same meaning."""
 
     info: KeyInfo
     below: tuple[KeyInfo, ...]
@@ -43,8 +43,8 @@ class Explanation:
         about = {"key": format_key(info.key), "verbs": list(self.defaults), "type": info.type}
         about |= {"allowed": info.allowed, "meaning": info.meaning, "source": info.source}
         fields = [
-            {"key": format_key(one.key), "type": one.type, "meaning": one.meaning}
-            for one in self.below
+            {"key": format_key(below.key), "type": below.type, "meaning": below.meaning}
+            for below in self.below
         ]
         defaults = {verb: _plain(value) for verb, value in self.defaults.items()}
         return about | {"default": defaults, "presets": dict(self.presets), "fields": fields}
@@ -69,7 +69,7 @@ def explain(
     if not explanations:
         raise _unknown(key, verb)
     if as_json:
-        typer.echo(json.dumps([one.as_dict for one in explanations]))
+        typer.echo(json.dumps([explanation.as_dict for explanation in explanations]))
         return
     typer.echo("\n\n".join(map(_text, explanations)))
 
@@ -85,14 +85,14 @@ def explanations_of(key: Key, verbs: Iterable[str]) -> list[Explanation]:
         if info is not None:
             same = (info.type, info.allowed, info.meaning, info.source)
             groups.setdefault(same, []).append((verb, info))
-    found = []
+    explanations = []
     for members in groups.values():
         verb, info = members[0]
         below = tuple(section_infos(configuration_class(verb), key)) if info.keys_below else ()
         defaults = {verb: info.default for verb, info in members}
         presets = {} if info.keys_below else _values_in_presets(key, defaults)
-        found.append(Explanation(info, below, defaults, presets))
-    return found
+        explanations.append(Explanation(info, below, defaults, presets))
+    return explanations
 
 
 def default_text(defaults: Mapping[str, object]) -> str:
@@ -110,10 +110,12 @@ def _names_by_value(values: Mapping[str, object]) -> dict[str, list[str]]:
     from road_ray.config.fields import format_value
     from road_ray.config.key_info import UNSET
 
-    found: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for name, value in values.items():
-        found.setdefault("must be set" if value is UNSET else format_value(value), []).append(name)
-    return found
+        names_of.setdefault("must be set" if value is UNSET else format_value(value), []).append(
+            name
+        )
+    return names_of
 
 
 def _values_in_presets(key: Key, defaults: Mapping[str, object]) -> dict[str, Any]:
@@ -134,26 +136,26 @@ def _values_in_presets(key: Key, defaults: Mapping[str, object]) -> dict[str, An
     }
 
 
-def _text(one: Explanation) -> str:
+def _text(explanation: Explanation) -> str:
     from road_ray.config.fields import format_key
 
-    info = one.info
+    info = explanation.info
     lines = [format_key(info.key)]
-    section = bool(one.below) and info.field.only_sections
+    section = bool(explanation.below) and info.field.only_sections
     for label, text in (
-        ("verbs", ", ".join(one.defaults)),
+        ("verbs", ", ".join(explanation.defaults)),
         ("type", info.type),
         ("allowed", "" if section else info.allowed),
-        ("default", "" if section else default_text(one.defaults)),
+        ("default", "" if section else default_text(explanation.defaults)),
         ("meaning", info.meaning),
         ("source", info.source),
-        ("presets", _values_with_names(one.presets)),
+        ("presets", _values_with_names(explanation.presets)),
     ):
         lines += _labelled(label, text)
-    width = max((len(str(below.key[-1])) for below in one.below), default=0)
-    if one.below:
+    width = max((len(str(below.key[-1])) for below in explanation.below), default=0)
+    if explanation.below:
         lines.append("  keys:")
-    for below in one.below:
+    for below in explanation.below:
         room = _WIDTH - width - 6
         meaning = textwrap.shorten(below.meaning or below.type, room, placeholder=" ...")
         lines.append(f"    {below.key[-1]!s:<{width}}  {meaning}")

@@ -29,13 +29,13 @@ def presets(
 ) -> None:
     """List the presets, or show one as YAML with comments."""
     from road_ray.config import to_dict
-    from road_ray.presets import PRESETS, named
+    from road_ray.presets import PRESETS, get_preset
 
     if name is None:
         rows = [{"name": p.name, "verb": p.verb, "about": p.about} for p in PRESETS.values()]
         show_list(rows, as_json)
         return
-    chosen = named(name)
+    chosen = get_preset(name)
     if output is not None:
         if output.exists():
             raise ConfigError(f"{output}: exists\n  fix: name a new file\n  kept: {output}")

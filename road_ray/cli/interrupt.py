@@ -23,7 +23,7 @@ def run_interruptible(function: Callable[..., object], config: object, directory
         return function(config)
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            f"stopped between steps\n  kept: what {directory} holds by now\n"
+            f"stopped between steps\n  kept: all that {directory} holds\n"
             "  fix: to resume, run the same command"
         ) from None
     finally:

@@ -14,37 +14,37 @@ import typer
 from road_ray.cli.completion import complete_preset
 from road_ray.errors import ConfigError, nearest
 
-_ours = logging.getLogger("road_ray")
+_logger = logging.getLogger("road_ray")
 
 
-def _say_more(wanted: bool) -> None:
-    if wanted:
+def _set_verbose(is_set: bool) -> None:
+    if is_set:
         logging.getLogger().setLevel(logging.INFO)  # libraries too
-        _ours.setLevel(logging.DEBUG)
+        _logger.setLevel(logging.DEBUG)
 
 
-def _say_less(wanted: bool) -> bool:
-    if wanted:
-        _ours.setLevel(logging.WARNING)
-    return wanted
+def _set_quiet(is_set: bool) -> bool:
+    if is_set:
+        _logger.setLevel(logging.WARNING)
+    return is_set
 
 
 def is_verbose() -> bool:
     """Return True if -v was given."""
-    return _ours.isEnabledFor(logging.DEBUG)
+    return _logger.isEnabledFor(logging.DEBUG)
 
 
-# An unknown option reaches `refuse_options`, which says how keys are written.
+# An unknown option reaches `refuse_options`, whose message says how keys are written.
 KEYS_AS_WORDS: dict[str, Any] = {"ignore_unknown_options": True}
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 PresetOption = Annotated[
     str | None,
     typer.Option("--preset", help="start from a named preset", autocompletion=complete_preset),
 ]
-QuietOption = Annotated[bool, typer.Option("-q", callback=_say_less, help="no progress output")]
+QuietOption = Annotated[bool, typer.Option("-q", callback=_set_quiet, help="no progress output")]
 VerboseOption = Annotated[
     bool,
-    typer.Option("-v", callback=_say_more, help="show library logs and tracebacks"),
+    typer.Option("-v", callback=_set_verbose, help="show library logs and tracebacks"),
 ]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", help="number of Ray Train workers; 0: this process")
@@ -61,7 +61,7 @@ AddressOption = Annotated[
 
 
 def refuse_options(words: Sequence[str], verb: str) -> None:
-    """Raise ``ConfigError`` for a word that begins with a dash: no option has reached here."""
+    """Raise ``ConfigError`` for a word that starts with a dash, because it is an unknown option."""
     word = next((word for word in words if word.startswith("-")), None)
     if word is None:
         return
@@ -71,7 +71,7 @@ def refuse_options(words: Sequence[str], verb: str) -> None:
 
     name = word.partition("=")[0].lstrip("-").replace("-", "_")
     verbs = CONFIGURABLE if verb == "sweep" else (verb,)  # a sweep takes keys of its verb too
-    keys = [key for one in verbs for key in known_keys(configuration_class(one))]
+    keys = [key for owner in verbs for key in known_keys(configuration_class(owner))]
     by_last = {key.rpartition(".")[2]: key for key in reversed(keys)}
     near = nearest(name, keys) or by_last.get(
         nearest(NAMES_ELSEWHERE.get(name, name), by_last) or ""
@@ -97,7 +97,7 @@ def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """Sources of a verb's configuration: a preset, over it a YAML file, over that overrides."""
+    """Sources of a verb's configuration: a preset, overridden by a YAML file and by overrides."""
 
     preset: str | None
     path: Path | None
@@ -108,14 +108,14 @@ class CommandLine:
         cls, words: Sequence[str], *, preset: str | None = None, word: str = "", **flags: object
     ) -> CommandLine:
         """Return the parts of the words after a verb. The first word is the YAML file unless it is
-        an override, or the value of the key ``word``. Flags are overrides that count last; those
-        that are None are left out.
+        an override, or the value of the key ``word``. Flags are the last overrides; those that are
+        None are left out.
         """
         if word and words and "=" not in words[0] and not Path(words[0]).suffix:
             flags[word], words = words[0], words[1:]
         path = Path(words[0]) if words and "=" not in words[0] else None
-        own = [f"{key}={value}" for key, value in flags.items() if value is not None]
-        return cls(preset, path, (*(words if path is None else words[1:]), *own))
+        flag_overrides = [f"{key}={value}" for key, value in flags.items() if value is not None]
+        return cls(preset, path, (*(words if path is None else words[1:]), *flag_overrides))
 
     def config(self, verb: str) -> Any:
         """Return the configuration of ``verb``."""

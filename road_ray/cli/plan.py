@@ -94,11 +94,11 @@ def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = No
         typer.echo(json.dumps(estimate) if as_json else format_comparison(estimate))
         return
     table = load(Prices, path=prices) if prices else None
-    found = planned(verb, config, VERBS[verb].run, table)
-    typer.echo(json.dumps(found) if as_json else format_plan(found))
+    costs = planned(verb, config, VERBS[verb].run, table)
+    typer.echo(json.dumps(costs) if as_json else format_plan(costs))
 
 
-def format_comparison(found: Mapping[str, Any]) -> str:
+def format_comparison(estimate: Mapping[str, Any]) -> str:
     """Return the estimate of a comparison as text."""
     from road_ray.reporting.tables import aligned
 
@@ -110,29 +110,30 @@ def format_comparison(found: Mapping[str, Any]) -> str:
             "tokens": f"{row['tokens']:,}",
             "minutes": "finished" if row["finished"] else f"{row['seconds'] / 60:.1f}",
         }
-        for row in found["rows"]
+        for row in estimate["rows"]
     ]
-    side = found["max_concurrent"] or 1
+    side = estimate["max_concurrent"] or 1
     total = (
-        f"{found['runs']} of these are left to run: {found['core_hours']:.2f} core-hours, about "
-        f"{found['hours']:.2f} h with {side} at a time, by a few steps timed on this machine"
+        f"{estimate['runs']} of these are left to run: {estimate['core_hours']:.2f} core-hours, "
+        f"about {estimate['hours']:.2f} h with {side} at a time, by a few steps timed on this "
+        "machine"
     )
     return f"{aligned(rows)}\n\n{total}"
 
 
-def format_plan(found: Mapping[str, Any]) -> str:
+def format_plan(plan: Mapping[str, Any]) -> str:
     """Return the plan as text."""
     from road_ray.reporting.tables import aligned
 
-    memory, disk = found["memory_bytes"], found["disk_bytes"]
+    memory, disk = plan["memory_bytes"], plan["disk_bytes"]
     parts = ("parameters", "gradients", "optimizer", "activations")
     used = ", ".join(f"{name} {_size(memory[name])}" for name in parts)
     store = f"; {_size(disk['store'])} of the teachers' logits" if disk["store"] else ""
-    runs = f"{found['runs']} runs of " if found["runs"] > 1 else ""
+    runs = f"{plan['runs']} runs of " if plan["runs"] > 1 else ""
     need = _size(sum(memory[name] for name in parts))
     room = f"this machine has {_size(memory['available'])} for each"
-    room = room if memory["available"] else "no GPU here to ask"
-    money = f", {found['cost']:.2f} {found['currency']}" if found["cost"] else ""
+    room = room if memory["available"] else "no GPU on this machine"
+    money = f", {plan['cost']:.2f} {plan['currency']}" if plan["cost"] else ""
     rows = [
         {
             "workers": row["workers"],
@@ -140,24 +141,24 @@ def format_plan(found: Mapping[str, Any]) -> str:
             "s a step": f"{row['step_seconds']:.3f}",
             "communication": f"{row['communication_share']:.0%}",
         }
-        for row in found["by_workers"]
+        for row in plan["by_workers"]
     ]
     lines = (
-        f"steps       {runs}{found['steps']:,}: {found['rows']:,} rows, {found['tokens']:,} tokens",
-        *_phases(found["phases"]),
-        f"model       {found['parameters']:,} parameters",
-        *_operations(found["flops"]),
+        f"steps       {runs}{plan['steps']:,}: {plan['rows']:,} rows, {plan['tokens']:,} tokens",
+        *_phases(plan["phases"]),
+        f"model       {plan['parameters']:,} parameters",
+        *_operations(plan["flops"]),
         f"memory      {need} a worker needs ({used}); {room}",
         f"disk        {_size(disk['checkpoint'])} a checkpoint, {_size(disk['at_most'])} at most; "
         f"{_size(disk['free'])} free{store}",
-        f"placement   {found['placement']}",
-        f"time        {found['measured_step_seconds']:.3f} s a step measured here on three steps, "
-        f"{found['measured_data_seconds']:.3f} of it waiting for data and teachers; "
-        f"{_duration(found['hours'])} for all",
-        f"cost        {found['gpu_hours']:.4g} GPU-hours, {found['core_hours']:.4g} core-hours"
+        f"placement   {plan['placement']}",
+        f"time        {plan['measured_step_seconds']:.3f} s a step measured here on three steps, "
+        f"{plan['measured_data_seconds']:.3f} of it waiting for data and teachers; "
+        f"{_duration(plan['hours'])} for all",
+        f"cost        {plan['gpu_hours']:.4g} GPU-hours, {plan['core_hours']:.4g} core-hours"
         f"{money}",
     )
-    note = "calculated for equal workers on a ring of 10 GB/s, without overlap of communication"
+    note = "an estimate for equal workers and a ring at 10 GB/s without overlap"
     return "\n".join([*lines, "", aligned(rows), f"({note})"])
 
 

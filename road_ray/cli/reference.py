@@ -1,4 +1,4 @@
-"""The configuration reference, ``docs/reference/configuration.md``, made of the configuration.
+"""The configuration reference, ``docs/reference/configuration.md``, generated from the classes.
 
 ``python -m road_ray.cli.reference`` prints the page; ``make reference`` writes it.
 """
@@ -23,8 +23,8 @@ _INTRODUCTION = """\
 # Configuration reference
 
 Every key of every verb, made by `make reference` from the docstrings of the configuration classes.
-A configuration is a preset (`--preset NAME`, or `preset: NAME` at the top of the file), over it a
-YAML file, over that `section.key=value` on the command line. A key left empty is `null`.
+A configuration is a preset (`--preset NAME`, or `preset: NAME` at the top of the file), overridden
+by a YAML file, overridden by `section.key=value` on the command line. An empty key is `null`.
 
 | to see | type |
 |---|---|
@@ -44,23 +44,23 @@ the schema of search spaces, `submit` that of cluster profiles (`*.profile.yaml`
 _NAME = "NAME"  # stands for any name of a mapping
 _FILES = {
     "sweep": "a search space: which verb, which keys are drawn, how trials are judged",
-    "submit": "a cluster profile: how jobs get to a cluster, and what they find there",
+    "submit": "a cluster profile: how jobs are sent to a cluster, and the environment of a job",
 }
 
 
 @dataclass
 class _Section:
-    """Section of one class at one key, and the verbs that have it there."""
+    """Section of one class at one key, and the verbs that have it."""
 
     key: Key
     kind: type[BaseModel]
     verbs: list[str] = field(default_factory=list)
     shares_key: bool = False
-    """Return True if other verbs have another class at the same key."""
+    """True if other verbs have another class at the same key."""
 
     @property
     def heading(self) -> str:
-        """The key, with the verbs where it means another class in others."""
+        """The key, followed by the verbs if it has another class in other verbs."""
         verbs = f" of {', '.join(self.verbs)}" if self.shares_key else ""
         return f"`{format_key(self.key)}`{verbs}"
 
@@ -76,18 +76,18 @@ def reference() -> str:
 
 def _sections() -> list[_Section]:
     """Return the sections of all verbs; verbs that share a class at one key share an entry."""
-    found: dict[tuple[Key, type[BaseModel]], _Section] = {}
+    sections: dict[tuple[Key, type[BaseModel]], _Section] = {}
     for verb in CONFIGURABLE:
         for key, kind in _sections_below(configuration_class(verb), ()):
-            found.setdefault((key, kind), _Section(key, kind)).verbs.append(verb)
-    for section in found.values():
-        section.shares_key = [key for key, _ in found].count(section.key) > 1
-    return list(found.values())
+            sections.setdefault((key, kind), _Section(key, kind)).verbs.append(verb)
+    for section in sections.values():
+        section.shares_key = [key for key, _ in sections].count(section.key) > 1
+    return list(sections.values())
 
 
 def _sections_below(kind: type[BaseModel], above: Key) -> Iterator[tuple[Key, type[BaseModel]]]:
     for name in (field_at(kind, above) or Field(kind)).keys:
-        for key in ((*above, name), (*above, name, _NAME)):  # itself, or an entry of a mapping
+        for key in ((*above, name), (*above, name, _NAME)):  # the key, or an entry of a mapping
             declared = field_at(kind, key)
             for section in declared.sections if declared else ():
                 if not issubclass(section, RunConfig):
@@ -97,8 +97,8 @@ def _sections_below(kind: type[BaseModel], above: Key) -> Iterator[tuple[Key, ty
 
 def _every_run() -> str:
     verbs = [name for name in CONFIGURABLE if issubclass(configuration_class(name), RunConfig)]
-    infos = [one for one in section_infos(RunConfig) if not one.keys_below]
-    rows = [_row(one.key, verbs) for one in infos]
+    infos = [info for info in section_infos(RunConfig) if not info.keys_below]
+    rows = [_row(info.key, verbs) for info in infos]
     return "\n".join(
         ["## Every run\n", "Keys of every verb except `sweep` and `submit`.\n", *rows, ""]
     )
@@ -109,34 +109,36 @@ def _verb(name: str, sections: list[_Section]) -> str:
     about = VERBS[name].about if name in VERBS else _FILES[name]
     shared = {}
     if issubclass(kind, RunConfig):
-        shared = {one.key: one.field.meaning for one in section_infos(RunConfig)}
+        shared = {info.key: info.field.meaning for info in section_infos(RunConfig)}
     infos = [
-        one
-        for one in section_infos(kind)
-        if one.field.only_sections or shared.get(one.key) != one.field.meaning
+        info
+        for info in section_infos(kind)
+        if info.field.only_sections or shared.get(info.key) != info.field.meaning
     ]
-    rows = [_row(one.key, [name]) for one in infos if not one.field.only_sections]
+    rows = [_row(info.key, [name]) for info in infos if not info.field.only_sections]
     lines = [f"## road {name}\n", f"{about[0].upper()}{about[1:]}.\n", *rows]
-    lines += [_run_within(one) for one in infos if _runs(one)]
+    lines += [_run_within(info) for info in infos if _runs(info)]
     links = [
-        f"[`{format_key(one.key)}`](#{_anchor(one.heading)})"
-        for one in sections
-        if name in one.verbs and len(one.key) == 1
+        f"[`{format_key(info.key)}`](#{_anchor(info.heading)})"
+        for info in sections
+        if name in info.verbs and len(info.key) == 1
     ]
     return "\n".join([*lines, "", *([f"Sections: {', '.join(links)}.\n"] if links else [])])
 
 
 def _runs(info: KeyInfo) -> list[type[RunConfig]]:
-    return [one for one in info.field.sections if issubclass(one, RunConfig)]
+    return [section for section in info.field.sections if issubclass(section, RunConfig)]
 
 
 def _run_within(info: KeyInfo) -> str:
     """Return the changed defaults of a section that is the configuration of another verb."""
     section = _runs(info)[0]
     other = next(name for name, of in VERBS.items() if issubclass(of.config, section))
-    usual, own = flatten(defaults(section)), flatten(info.default)
+    usual, changed = flatten(defaults(section)), flatten(info.default)
     differing = "; ".join(
-        f"`{key}` {format_value(value)}" for key, value in own.items() if value != usual.get(key)
+        f"`{key}` {format_value(value)}"
+        for key, value in changed.items()
+        if value != usual.get(key)
     )
     link = f"[`road {other}`](#road-{other})"
     start = f"- **`{format_key(info.key)}`**: section. {info.field.meaning}".rstrip()
@@ -146,7 +148,7 @@ def _run_within(info: KeyInfo) -> str:
 def _section(section: _Section) -> str:
     about = one_line(section.kind.__doc__ or "")
     infos = section_infos(configuration_class(section.verbs[0]), section.key)
-    rows = [_row(one.key, section.verbs) for one in infos if not one.field.only_sections]
+    rows = [_row(info.key, section.verbs) for info in infos if not info.field.only_sections]
     verbs = f"Verbs: {', '.join(section.verbs)}."
     return "\n".join([f"### {section.heading}\n", f"{about} {verbs}\n", *rows, ""])
 
@@ -154,10 +156,10 @@ def _section(section: _Section) -> str:
 def _row(key: Key, verbs: list[str]) -> str:
     infos = {verb: key_info(configuration_class(verb), key) for verb in verbs}
     known = {verb: info for verb, info in infos.items() if info}
+    default = default_text({verb: info.default for verb, info in known.items()})
     info = next(iter(known.values()))
-    default = default_text({verb: one.default for verb, one in known.items()})
-    told = info.allowed.removeprefix("a ") == info.type
-    allowed = "" if told else f"; allowed: {info.allowed}"
+    is_repeated = info.allowed.removeprefix("a ") == info.type
+    allowed = "" if is_repeated else f"; allowed: {info.allowed}"
     start = f"- **`{format_key(key)}`**: {info.type}; default: {default}{allowed}."
     return f"{start} {info.field.meaning}".rstrip()
 

@@ -1,4 +1,4 @@
-"""``road report``: a page of a run, a sweep or several runs; or its figures for a paper."""
+"""``road report``: page of a run, a sweep or several runs, or its figures for a paper."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write an HTML page for a run, a sweep or a folder of runs."""
-    from road_ray.reporting.report import report as make
+    from road_ray.reporting.report import report as write
 
-    made = make(paths, out, kind.value, baseline)
+    written = write(paths, out, kind.value, baseline)
     if as_json:
-        typer.echo(json.dumps([str(path) for path in made]))
+        typer.echo(json.dumps([str(path) for path in written]))
     else:
-        for path in made:
+        for path in written:
             typer.echo(path)

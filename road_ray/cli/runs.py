@@ -1,4 +1,4 @@
-"""``road runs``: the runs in a folder, one of them, or what two of them differ in."""
+"""``road runs``: list of the runs in a folder, one run, or the differences between two."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def show(directory: _Run, as_json: JsonOption = False) -> None:
     """Show a run: verb, state, metrics, events and configuration."""
     run = _read(directory)
     if as_json:
-        told = _row(run, directory.parent) | {"metrics": dict(run.metrics)}
-        typer.echo(json.dumps(told | {"events": run.events, "config": run.settings}))
+        summary = _row(run, directory.parent) | {"metrics": dict(run.metrics)}
+        typer.echo(json.dumps(summary | {"events": run.events, "config": run.settings}))
         return
     from road_ray.reporting.tables import aligned, setting
 
@@ -56,15 +56,20 @@ def show(directory: _Run, as_json: JsonOption = False) -> None:
 @runs_app.command("diff")
 def diff(left: _Run, right: _Run, as_json: JsonOption = False) -> None:
     """Show the keys and metrics in which two runs differ."""
-    one, other = _read(left), _read(right)
+    first, second = _read(left), _read(right)
     rows = [
-        {"what": what, "key": key, left.name: mine.get(key), f"{right.name} ": theirs.get(key)}
-        for what, mine, theirs in (
-            ("key", one.settings, other.settings),
-            ("figure", one.metrics, other.metrics),
+        {
+            "what": group,
+            "key": key,
+            left.name: left_values.get(key),
+            f"{right.name} ": right_values.get(key),
+        }
+        for group, left_values, right_values in (
+            ("key", first.settings, second.settings),
+            ("figure", first.metrics, second.metrics),
         )
-        for key in sorted({*mine, *theirs})
-        if mine.get(key) != theirs.get(key)
+        for key in sorted({*left_values, *right_values})
+        if left_values.get(key) != right_values.get(key)
     ]
     show_list(rows, as_json)
 
@@ -74,7 +79,7 @@ def _read(directory: Path) -> RunRecord:
 
     if not is_run(directory):
         raise ConfigError(
-            f"{directory}: no run is there\n  fix: `road runs list {directory.parent}` names them"
+            f"{directory}: is not a run\n  fix: `road runs list {directory.parent}` lists the runs"
         )
     return read_run(directory)
 
@@ -82,8 +87,8 @@ def _read(directory: Path) -> RunRecord:
 def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
     place = run.directory
     last = run.rows[-1].get("step", 0) if run.rows else 0
-    named = [name for name in run.metrics if name.startswith("eval/")] or list(run.metrics)
-    figure = next((name for name in named if isinstance(run.metrics[name], int | float)), None)
+    evaluated = [name for name in run.metrics if name.startswith("eval/")] or list(run.metrics)
+    figure = next((name for name in evaluated if isinstance(run.metrics[name], int | float)), None)
     return {
         "name": str(place.relative_to(folder)) if place.is_relative_to(folder) else str(place),
         "verb": run.verb,

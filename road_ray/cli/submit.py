@@ -1,4 +1,4 @@
-"""``road submit``: any line of ``road`` as a job on a cluster."""
+"""``road submit``: runs a command of ``road`` as a job on a cluster."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def submit(
         show_list([dataclasses.asdict(jobs.get(words[1]))], as_json)
     elif words[0] == "stop":
         job = jobs.get(words[1])
-        asked = jobs.stop(job.name)
-        typer.echo(f"{job.name}: " + ("saved and stopped" if asked else f"was {job.status}"))
+        was_running = jobs.stop(job.name)
+        typer.echo(f"{job.name}: " + ("saved and stopped" if was_running else f"was {job.status}"))
     else:
         raise typer.Exit(_followed(jobs, jobs.get(words[1])))
 
 
 def _show(files: list[Path]) -> None:
-    """Print the cluster file to standard output, for a copy, and the places of all to the other."""
+    """Print the cluster file to standard output, and the paths of its files to standard error."""
     typer.echo(files[0].read_text(encoding="utf-8"), nl=False)
     typer.echo("".join(f"# {file}\n" for file in files), nl=False, err=True)
 
@@ -89,8 +89,8 @@ def _send(jobs: Jobs, words: list[str], detach: bool, as_json: bool) -> None:
     if as_json:
         show_list([dataclasses.asdict(job) | {"new": new}], as_json)
     else:
-        said = "sent" if new else f"is under way already ({job.status}); nothing was sent twice"
-        typer.echo(f"{job.name}: {said}", err=True)
+        status = "sent" if new else f"is already running ({job.status}); it was not sent again"
+        typer.echo(f"{job.name}: {status}", err=True)
     if not detach:
         raise typer.Exit(_followed(jobs, job))
 
@@ -107,5 +107,6 @@ def _followed(jobs: Jobs, job: Job) -> int:
         typer.echo(f"{job.name}: {jobs.get(job.name).outcome}", err=True)
         return code
     except KeyboardInterrupt:
-        typer.echo(f"\n{job.name} goes on. road submit follow {job.run} | stop {job.run}", err=True)
+        text = f"\n{job.name} is still running. road submit follow {job.run} | stop {job.run}"
+        typer.echo(text, err=True)
         return 6

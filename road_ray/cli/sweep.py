@@ -1,4 +1,4 @@
-"""``road sweep``: trials of a search space."""
+"""``road sweep``: runs the trials of a search space."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def sweep(
     """Search the values of configuration keys (Ray Tune, Optuna).
 
     To resume, run the same command."""
-    given = arguments or []
-    refuse_options(given, "sweep")
-    if not given or "=" in given[0]:
+    words = arguments or []
+    refuse_options(words, "sweep")
+    if not words or "=" in words[0]:
         from road_ray.recipes.sweep.config import shipped
 
         raise typer.BadParameter(f"name a YAML file or one of: {', '.join(shipped())}")
@@ -53,10 +53,10 @@ def sweep(
         "address": address,
         "console": "quiet" if quiet or as_json else None,
     }
-    overrides = given[1:] + [f"{key}={value}" for key, value in flags.items() if value is not None]
+    overrides = words[1:] + [f"{key}={value}" for key, value in flags.items() if value is not None]
     from road_ray.recipes.sweep.check import load_sweep
 
-    config = load_sweep(given[0], overrides)  # before torch and Ray are imported
+    config = load_sweep(words[0], overrides)  # before torch and Ray are imported
     from dataclasses import asdict
 
     from road_ray.cli.interrupt import run_interruptible
@@ -68,8 +68,8 @@ def sweep(
     done = run_interruptible(run, config, config.directory)
     if as_json:
         best = [asdict(trial) for trial in done.best]
-        told = {"directory": str(done.directory), "best": best}
-        typer.echo(json.dumps(told | {"trials": [asdict(trial) for trial in done.trials]}))
+        summary = {"directory": str(done.directory), "best": best}
+        typer.echo(json.dumps(summary | {"trials": [asdict(trial) for trial in done.trials]}))
         done.check_complete()
         return
     _show_result(done, config)
@@ -97,7 +97,7 @@ def _show_result(done: Sweep, config: SweepConfig) -> None:
 
 
 def _show_plan(config: SweepConfig, as_json: bool) -> None:
-    """Return the plan of a trial's first run, without sampled values."""
+    """Print the plan of a trial's first run, without sampled values."""
     from road_ray.cli.plan import show_plan
     from road_ray.recipes.sweep.stages import base_config
     from road_ray.recipes.sweep.sweep import check_sources

@@ -1,13 +1,13 @@
 """Configuration: preset, YAML file and dotted overrides become one frozen object.
 
-``base.py`` has ``Config``, the class that every section of a configuration derives from, and the
-functions that load, override and write one. ``merge.py`` lays sources over each other and remembers
-where each value came from, ``overrides.py`` parses ``key=value``, ``fields.py`` describes fields by
-their dotted keys, ``messages.py`` words the errors, ``types.py`` says what counts as a number, and
-``yaml.py`` reads YAML with line numbers. ``schema.py``, ``key_info.py`` and ``annotated_yaml.py``
-make schemas, explanations and commented files of the docstrings below the fields. ``addresses.py``
-refuses addresses that hold a password. The sections themselves stand in the ``config.py`` of the
-room that uses them. No torch, no Ray here.
+``base.py`` has ``Config``, the base class of every section, and the functions that load, override
+and write a configuration. ``merge.py`` merges sources and records where each value came from,
+``overrides.py`` parses ``key=value``, ``fields.py`` describes fields by their dotted keys,
+``messages.py`` words the errors, ``types.py`` makes numbers and bools strict, and ``yaml.py`` reads
+YAML with line numbers. ``schema.py``, ``key_info.py`` and ``annotated_yaml.py`` make schemas,
+explanations and commented files from the docstrings below the fields. ``addresses.py`` refuses
+addresses that hold a password. The sections are in the ``config.py`` of the room that uses them.
+This room imports neither torch nor Ray.
 """
 
 from road_ray.config.base import (

@@ -1,5 +1,5 @@
-"""Addresses (URLs) that carry a secret: refused in configurations, which are recorded, and masked
-in whatever is shown.
+"""Detection of secrets in addresses (URLs). Configurations, which are recorded, refuse them; output
+masks them.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ _SECRET_PARTS = re.compile(r"secret|passw|passphrase|token(?!i)|api_?key", re.IG
 
 
 def secret_in(address: str) -> str | None:
-    """Return what makes an address a secret: `the user and password before "@"` or the name of a
-    parameter such as ``token``, ``X-Amz-Signature`` or ``AccountKey``. None: nothing does.
+    """Return a description of the secret in an address: `the user and password before "@"`, or a
+    parameter such as ``token``, ``X-Amz-Signature`` or ``AccountKey``; None if there is none.
     """
     if ":/" not in address:
         return None
-    for text in (address, unquote(address)):  # what is escaped once may be escaped on purpose
+    for text in (address, unquote(address)):  # an escape may be intended to hide a secret
         if _USER.search(text) or _WEB_USER.search(text):
             return 'the user and password before "@"'
-        for found in _PARAMETER.finditer(text):
-            if _is_secret(found["name"]):
-                return f"the parameter {unquote(found['name'])!r}"
+        for match in _PARAMETER.finditer(text):
+            if _is_secret(match["name"]):
+                return f"the parameter {unquote(match['name'])!r}"
     return None
 
 
 def masked(text: str) -> str:
     """Return a text with the secrets of every address in it replaced by ``***``."""
 
-    def mask(found: re.Match[str]) -> str:
-        hidden = _is_secret(found["name"]) or secret_in(f"x://x?{unquote(found['value'])}")
-        return found["start"] + (MASK if hidden else found["value"])
+    def mask(match: re.Match[str]) -> str:
+        hidden = _is_secret(match["name"]) or secret_in(f"x://x?{unquote(match['value'])}")
+        return match["start"] + (MASK if hidden else match["value"])
 
     text = _PARAMETER.sub(mask, _WEB_USER.sub(MASK, _USER.sub(MASK, text)))
-    return _ADDRESS.sub(lambda found: MASK if secret_in(found[0]) else found[0], text)
+    return _ADDRESS.sub(lambda match: MASK if secret_in(match[0]) else match[0], text)
 
 
 def refuse_secret(address: str) -> None:
-    """Raises ``ValueError`` where an address carries a secret."""
+    """Raise ``ValueError`` if an address holds a secret."""
     if secret := secret_in(address):
         raise ValueError(
             f"the address holds a key ({secret}), and configurations are recorded\n"
@@ -63,7 +63,7 @@ def refuse_secret(address: str) -> None:
 
 
 def check_address(url: str) -> str:
-    """Return ``url`` of a storage or tracking server. Raises ``ValueError`` when it has a key."""
+    """Return ``url`` of a storage or tracking server. Raises ``ValueError`` if it holds a key."""
     if "@" in urlsplit(url).netloc or secret_in(url):
         raise ValueError(
             "holds a key, and configurations are recorded; use the environment (AWS_*, "

@@ -17,15 +17,15 @@ _INDENT = "  "
 def annotated_yaml(config: Config) -> str:
     """Return YAML that ``load`` reads back to an equal configuration.
 
-    Keys that differ from the defaults of its class come first, below a comment that says what they
-    mean; in each section, and at the end, the keys with default values follow.
+    Keys that differ from the defaults of its class come first, below a comment with their meaning.
+    Keys with default values follow at the end of each section and of the file.
     """
     lines = _section(type(config), (), to_dict(config), defaults(type(config)))
     return "\n".join(lines).strip("\n") + "\n"
 
 
 def comment(text: str, indent: str = "") -> list[str]:
-    """The text as lines of a YAML comment."""
+    """Return the text as lines of a YAML comment."""
     start = f"{indent}# "
     return textwrap.wrap(
         text, _WIDTH, initial_indent=start, subsequent_indent=start, break_on_hyphens=False

@@ -1,7 +1,7 @@
-"""Preset <- YAML file <- dotted overrides -> one frozen configuration, or all its mistakes at once.
+"""Base class of all configurations; loading from preset, YAML file and overrides; writing; digests.
 
-Every section of a configuration is a ``Config`` that lives beside its consumer. Here lives what
-they share: strict values, loading, writing, digests. Which presets exist is known elsewhere.
+Every section of a configuration is a ``Config`` in the room that uses it. An invalid configuration
+raises one error with all its mistakes. ``presets/`` has the presets.
 """
 
 from __future__ import annotations
@@ -80,12 +80,14 @@ def load(
     path: Path | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
 ) -> T:
-    """The configuration of a preset (``base``), over it a YAML file, over that ``a.b=value``.
+    """Return the configuration of a preset (``base``), overridden by a YAML file, overridden by
+    ``a.b=value``.
 
     Sections and dicts are merged key by key, lists are replaced; an empty file or section changes
-    nothing; ``preset`` at the top of the file is left to the caller (`preset_named_in`).
+    nothing. The caller handles ``preset`` at the top of the file (`preset_named_in`).
 
-    Raises: InvalidConfig (a ConfigError) with every mistake: its line, key, range and remedy.
+    Raises ``InvalidConfig``, a ``ConfigError``, with every mistake: its line, key, range and
+    remedy.
     """
     layers = Layers(kind, str(path) if path else "configuration")
     layers.put((), base or {}, "preset")
@@ -100,7 +102,7 @@ def load(
 
 
 def override(config: T, changes: Mapping[str, object]) -> T:
-    """A copy with some dotted keys changed: ``override(config, {"optimizer.peak_lr": 1e-4})``."""
+    """Return a copy with changed dotted keys: ``override(config, {"optimizer.peak_lr": 1e-4})``."""
     kind = type(config)
     layers = Layers(kind, "configuration")
     layers.put((), to_dict(config), "configuration")
@@ -109,23 +111,23 @@ def override(config: T, changes: Mapping[str, object]) -> T:
 
 
 def preset_named_in(path: Path) -> str | None:
-    """The ``preset: NAME`` of a YAML file, or None where it has none."""
+    """Return the ``preset: NAME`` of a YAML file, or None if it has none."""
     written = yaml_lines.read_yaml(path)
     name = written.values.get("preset")
     if name is None or isinstance(name, str):
         return name
     where = f"{path}:{written.lines[('preset',)]}"
-    what = f"preset = {format_value(name)}\n    allowed: the name of a preset"
-    raise InvalidConfig([Problem(where, what, "`road presets` lists them")])
+    message = f"preset = {format_value(name)}\n    allowed: the name of a preset"
+    raise InvalidConfig([Problem(where, message, "`road presets` lists them")])
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """The whole configuration as plain values: dicts, lists, text, numbers, booleans, null."""
+    """Return the whole configuration as plain values: dicts, lists, text, numbers, bools, null."""
     return config.model_dump(mode="json", round_trip=True)
 
 
 def to_yaml(config: Config) -> str:
-    """The whole configuration as YAML that ``load`` reads back to an equal one."""
+    """Return the whole configuration as YAML that ``load`` reads back to an equal one."""
     return plain_yaml(to_dict(config))
 
 
@@ -140,7 +142,7 @@ def plain_yaml(values: Mapping[str, object]) -> str:
 
 
 def digest(config: Config) -> str:
-    """Twelve hexadecimal digits that change with any value of the configuration."""
+    """Return twelve hexadecimal digits that change with any value of the configuration."""
     text = json.dumps(to_dict(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -162,7 +164,7 @@ def flatten(
 
 
 def _laid_out(value: object) -> Any:
-    """The value with its lists of plain items on one line each."""
+    """Return the value with its lists of plain items on one line each."""
     if isinstance(value, dict):
         return {name: _laid_out(item) for name, item in value.items()}
     if not isinstance(value, list):

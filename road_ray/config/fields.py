@@ -1,4 +1,4 @@
-"""The fields of a configuration by their dotted keys, and the values each may hold, in words."""
+"""Fields of a configuration by their dotted keys, and descriptions of the values they take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from road_ray.config.addresses import masked
 
-Key = tuple[str | int, ...]  # ("optimizer", "peak_lr"); a number is a place in a list
+Key = tuple[str | int, ...]  # ("optimizer", "peak_lr"); a number is an index of a list
 
 _LONGEST_SHOWN = 80  # characters of a value repeated in a message
 _DEEPEST_KEY = 5  # keys further down are not suggested
@@ -52,7 +52,7 @@ class Field:
 
     @property
     def sections(self) -> tuple[type[BaseModel], ...]:
-        """The configuration classes that may stand here."""
+        """The configuration classes that the key takes."""
         return tuple(m for m in self.members if _is_section(m))
 
     @property
@@ -61,7 +61,7 @@ class Field:
 
     def is_list_of_words(self, text: str, value: object) -> bool:
         """Return whether the override ``text``, which is ``value`` in YAML, is a list without
-        brackets: words where the key takes a list, and neither text nor this very word.
+        brackets: words for a key that takes a list, but neither text nor exactly this value.
         """
         is_words = isinstance(value, str) and text[:1] not in ("'", '"')
         takes_text = str in self.members or Path in self.members or value in self.literals
@@ -80,22 +80,22 @@ class Field:
 
     @property
     def meaning(self) -> str:
-        """The description on one line, or nothing."""
+        """The description on one line, empty if there is none."""
         return one_line(self.info.description or "") if self.info else ""
 
     @property
     def keys(self) -> list[str]:
-        """The names of the keys that may stand in the section here."""
+        """The names of the keys of the sections that the key takes."""
         return list(dict.fromkeys(name for s in self.sections for name in s.model_fields))
 
 
 def one_line(docstring: str) -> str:
-    """A docstring as running text: one line, single backticks."""
+    """Return a docstring on one line, with single backticks."""
     return " ".join(docstring.split()).replace("``", "`")
 
 
 def format_key(key: Key) -> str:
-    """``optimizer.groups[2].name`` for ``("optimizer", "groups", 2, "name")``."""
+    """Return a key as text: ``groups[2].name`` for ``("groups", 2, "name")``."""
     text = ""
     for part in key:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -103,7 +103,7 @@ def format_key(key: Key) -> str:
 
 
 def format_value(value: object) -> str:
-    """A value as YAML writes it, cut to one short line, without the secrets of addresses."""
+    """Return a value as YAML writes it, on one short line, without the secrets of addresses."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -117,19 +117,19 @@ def format_value(value: object) -> str:
 
 
 def field_at(kind: type[BaseModel], key: Key) -> Field | None:
-    """The declaration that governs a key, or None where the configuration has no such key."""
+    """Return the declaration of a key, or None if the configuration has no such key."""
     field = Field(kind)
     for part in key:
-        below = (_step(member, part) for member in field.members)
-        found = next((f for f in below if f is not None), None)
-        if found is None:
+        candidates = (_step(member, part) for member in field.members)
+        match = next((f for f in candidates if f is not None), None)
+        if match is None:
             return None
-        field = found
+        field = match
     return field
 
 
 def allowed_values(field: Field) -> str:
-    """The values a field takes, in words: ``0 <= value <= 1``, ``true or false``."""
+    """Return the values that a field takes, in words: ``0 <= value <= 1``, ``true or false``."""
     if field.members == (str,) and field.choices:  # names of a registry
         return " or ".join(map(format_value, field.choices))
     pairs = _members(field.annotation, field.metadata)
@@ -140,13 +140,13 @@ def allowed_values(field: Field) -> str:
 
 
 def type_name(field: Field) -> str:
-    """The type of a field in words: ``whole number``, ``list of text``, ``path or null``."""
+    """Return the type of a field in words: ``whole number``, ``list of text``, ``path or null``."""
     names = [_member_type(member) for member in field.members]
     return " or ".join(dict.fromkeys([*names, "null"] if field.optional else names))
 
 
 def known_keys(kind: type[BaseModel], above: Key = ()) -> Iterator[str]:
-    """Every dotted key of a configuration, sections included, five levels deep."""
+    """Yield every dotted key of a configuration, sections included, to a depth of five levels."""
     for name, info in kind.model_fields.items():
         yield format_key((*above, name))
         for section in Field(info.annotation).sections if len(above) + 1 < _DEEPEST_KEY else ():
@@ -156,11 +156,11 @@ def known_keys(kind: type[BaseModel], above: Key = ()) -> Iterator[str]:
 def _members(
     annotation: object, metadata: tuple[Any, ...] = ()
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """Each alternative of a type with the constraints that stand on it."""
+    """Yield each alternative of a type with its constraints."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        inner, *more = get_args(annotation)
-        parts = (m.metadata if isinstance(m, FieldInfo) else [m] for m in more)
+        inner, *extras = get_args(annotation)
+        parts = (m.metadata if isinstance(m, FieldInfo) else [m] for m in extras)
         yield from _members(inner, (*metadata, *chain.from_iterable(parts)))
     elif origin in (Union, types.UnionType):
         for arg in get_args(annotation):
@@ -170,7 +170,7 @@ def _members(
 
 
 def _step(annotation: Any, part: str | int) -> Field | None:
-    """The field one step below a type: a key of a section or a dict, an item of a list."""
+    """Return the field one step below a type: a key of a section or a dict, an item of a list."""
     if _is_section(annotation):
         info = annotation.model_fields.get(part)
         return Field(info.annotation, tuple(info.metadata), info) if info else None
@@ -232,7 +232,7 @@ def _allowed_collection(origin: Any, arguments: tuple[Any, ...]) -> str:
 
 
 def _range(metadata: tuple[Any, ...]) -> str:
-    """``0 <= value <= 1``, ``value > 0``, or nothing where there is no bound."""
+    """Return ``0 <= value <= 1``, ``value > 0``, or an empty text if there is no bound."""
     low = high = step = ""
     alone = ""
     for bound in metadata:

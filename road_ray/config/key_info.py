@@ -36,14 +36,14 @@ class KeyInfo:
 
 
 def key_info(kind: type[BaseModel], key: Key) -> KeyInfo | None:
-    """Return the explanation of a key, or None where the configuration has no such key."""
+    """Return the explanation of a key, or None if the configuration has no such key."""
     field = field_at(kind, key)
     if field is None or not key:
         return None
-    meaning, source = _parted(field.meaning or _about(field))
+    meaning, source = _without_source(field.meaning or _about(field))
     if not source and len(key) > 1:  # that of the section's defaults
         above = field_at(kind, key[:-1])
-        source = _parted(_about(above))[1] if above else ""
+        source = _without_source(_about(above))[1] if above else ""
     section = field.only_sections
     return KeyInfo(
         key=key,
@@ -57,7 +57,7 @@ def key_info(kind: type[BaseModel], key: Key) -> KeyInfo | None:
 
 
 def section_infos(kind: type[BaseModel], above: Key = ()) -> Iterator[KeyInfo]:
-    """The explanations of the keys of one section, in their order."""
+    """Yield the explanations of the keys of one section, in their order."""
     for name in (field_at(kind, above) or Field(kind)).keys:
         info = key_info(kind, (*above, name))
         if info is not None:
@@ -66,12 +66,12 @@ def section_infos(kind: type[BaseModel], above: Key = ()) -> Iterator[KeyInfo]:
 
 @cache
 def defaults(kind: type[BaseModel]) -> Mapping[str, Any]:
-    """Return the defaults of a configuration class as plain values, required keys left out."""
+    """Return the defaults of a configuration class as plain values, without required keys."""
     try:
-        made = kind()
+        config = kind()
     except ValidationError:  # a key without a default
-        made = kind.model_construct()
-    return made.model_dump(mode="json", round_trip=True, warnings=False)
+        config = kind.model_construct()
+    return config.model_dump(mode="json", round_trip=True, warnings=False)
 
 
 def value_at(values: object, key: Key) -> Any:
@@ -84,7 +84,7 @@ def value_at(values: object, key: Key) -> Any:
 
 
 def _default(kind: type[BaseModel], key: Key) -> Any:
-    for depth in range(len(key)):  # from a section that is not there by default: its class's
+    for depth in range(len(key)):  # a section that is absent by default has those of its class
         field = field_at(kind, key[:depth])
         for section in field.sections if field else ():
             value = value_at(defaults(kind) if depth == 0 else defaults(section), key[depth:])
@@ -97,9 +97,9 @@ def _about(field: Field) -> str:
     return " ".join(one_line(section.__doc__ or "") for section in field.sections)
 
 
-def _parted(text: str) -> tuple[str, str]:
-    """The text without its source, and the source."""
-    found = _SOURCE.search(text)
-    if found is None:
+def _without_source(text: str) -> tuple[str, str]:
+    """Return the text without its source, and the source."""
+    match = _SOURCE.search(text)
+    if match is None:
         return text, ""
-    return f"{text[: found.start()]}{text[found.end() :]}".strip(), found["source"]
+    return f"{text[: match.start()]}{text[match.end() :]}".strip(), match["source"]

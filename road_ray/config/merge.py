@@ -1,7 +1,7 @@
-"""Sources of values merged into one configuration, remembering where each value came from.
+"""Merging of sources into one configuration, with the origin of each value, and validation.
 
-Merges and validates. ``yaml.py`` knows the syntax of files, ``overrides.py`` that of ``key=value``,
-``messages.py`` the wording of mistakes.
+``yaml.py`` has the syntax of files, ``overrides.py`` that of ``key=value``, ``messages.py`` the
+wording of mistakes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def locate_beside(
 
 
 class Layers:
-    """Values merged from several sources, with the source of each."""
+    """Values merged from several sources, with the origin of each value."""
 
     def __init__(self, kind: type[BaseModel], name: str) -> None:
         self.kind = kind
@@ -45,10 +45,10 @@ class Layers:
         self.values: dict[str, Any] = {}
         self.origins: dict[Key, str] = {}
         self.problems: list[Problem] = []
-        self.refused: set[Key] = set()  # keys whose mistake is already told
+        self.refused: set[Key] = set()  # keys whose mistake is already reported
 
     def put(self, key: Key, value: object, origin: str | Mapping[Key, str]) -> None:
-        """Lay a value over what stands at a key; ``origin`` is one source, or one for each key."""
+        """Merge a value into a key; ``origin`` is one source, or one for each key."""
         if key:
             self._remember(key, origin)
         field = field_at(self.kind, key)
@@ -68,6 +68,7 @@ class Layers:
             self.origins.update(inside)
 
     def put_file(self, path: Path) -> None:
+        """Merge the values of a YAML file."""
         written = read_yaml(path)
         if "preset" not in self.kind.model_fields:
             written.values.pop("preset", None)
@@ -78,7 +79,7 @@ class Layers:
         self.put((), written.values, origins)
 
     def put_overrides(self, overrides: Sequence[str] | Mapping[str, Any]) -> None:
-        """Lay overrides over all else: ``key=value`` each, or values by dotted key."""
+        """Merge overrides: texts ``key=value``, or values by dotted key."""
         parsed, problems = parse_overrides(self.kind, overrides)
         self.problems += problems
         for override in parsed:
@@ -88,9 +89,9 @@ class Layers:
             self.put(override.key, override.value, override.where)
 
     def validated(self, kind: type[T]) -> T:
-        """The configuration of all layers.
+        """Return the configuration of all layers.
 
-        Raises: InvalidConfig with all problems of merging and of validation.
+        Raises ``InvalidConfig`` with all problems of merging and of validation.
         """
         try:
             config: T | None = kind.model_validate(self.values)
@@ -102,12 +103,12 @@ class Layers:
         return config
 
     def _explained(self, error: ValidationError) -> Iterator[Problem]:
-        told: set[Key] = set()
+        reported: set[Key] = set()
         for entry in error.errors(include_url=False):
             key = self._key(entry["loc"])
-            if key in told or any(_overlap(key, refused) for refused in self.refused):
+            if key in reported or any(_overlap(key, refused) for refused in self.refused):
                 continue
-            told.add(key)
+            reported.add(key)
             where = self._where(key)
             if entry["type"] == "extra_forbidden":
                 for leaf, value in self._unknown_leaves(key, entry["input"], where):
@@ -118,7 +119,9 @@ class Layers:
                 yield invalid_value(self.kind, key, entry, where)
 
     def _unknown_leaves(self, key: Key, value: object, where: str) -> Iterator[tuple[Key, Any]]:
-        """An unknown section of a file is one mistake; an override names its own whole key."""
+        """Yield an unknown key and its value. An unknown section of a file is one mistake; each
+        override that sets a key in one is a mistake of its own.
+        """
         if where.startswith("override ") and isinstance(value, Mapping) and value:
             for name, below in value.items():
                 yield from self._unknown_leaves((*key, name), below, where)
@@ -126,7 +129,7 @@ class Layers:
             yield key, value
 
     def _key(self, location: Sequence[str | int]) -> Key:
-        """The key of pydantic's location, without the names of union branches in it."""
+        """Return the key of pydantic's location, without the names of union branches in it."""
         key: Key = ()
         value: Any = self.values
         for part in location:
@@ -142,7 +145,7 @@ class Layers:
         return next((self.origins[k] for k in known if k in self.origins), self.name)
 
     def _line(self, problem: Problem) -> tuple[int, int]:
-        """Mistakes of the file first, from top to bottom."""
+        """Return a sort key: the mistakes of the file first, from top to bottom."""
         name, _, line = problem.where.rpartition(":")
         return (0, int(line)) if name == self.name and line.isdecimal() else (1, 0)
 
@@ -159,23 +162,23 @@ class Layers:
         return values
 
     def _open(self, key: Key) -> None:
-        """Make sure that a mapping stands at a key, in place of a plain value if need be. A section
-        begins as its owner has it by default, which may be other than what its class has.
+        """Ensure that the value at a key is a mapping, replacing a plain value. A section starts
+        with the defaults of its owner, which may differ from those of its class.
         """
         if key and not isinstance(self._parent(key).get(str(key[-1])), dict):
             self._close(key)
-            self._parent(key)[str(key[-1])] = _own_default(self.kind, key)
+            self._parent(key)[str(key[-1])] = _default_overrides(self.kind, key)
 
     def _close(self, key: Key) -> None:
-        """Forget where the values below a key came from."""
+        """Remove the origins of the values below a key."""
         if not isinstance(self._parent(key).get(str(key[-1])), dict | list):
             return
         for below in [k for k in self.origins if len(k) > len(key) and k[: len(key)] == key]:
             del self.origins[below]
 
 
-def _own_default(kind: type[BaseModel], key: Key) -> dict[str, Any]:
-    """Return the defaults that a section has in this place and not by its class."""
+def _default_overrides(kind: type[BaseModel], key: Key) -> dict[str, Any]:
+    """Return the defaults of a section that differ from those of its class."""
     default: Any = None
     for part in key:
         field = kind.model_fields.get(str(part))
@@ -187,6 +190,6 @@ def _own_default(kind: type[BaseModel], key: Key) -> dict[str, Any]:
     return known
 
 
-def _overlap(one: Key, other: Key) -> bool:
-    shared = min(len(one), len(other))
-    return one[:shared] == other[:shared]
+def _overlap(key: Key, other: Key) -> bool:
+    shared = min(len(key), len(other))
+    return key[:shared] == other[:shared]

@@ -1,6 +1,6 @@
 """Messages for mistakes in a configuration: range, choices, nearest name, remedy.
 
-``merge.py`` does the merging and the validation, ``yaml.py`` knows the lines.
+``merge.py`` merges and validates, ``yaml.py`` reads files with their line numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from road_ray.config.fields import (
 from road_ray.config.key_info import UNSET, KeyInfo, key_info
 from road_ray.errors import ConfigError, Problem, nearest
 
-_MOST_SHOWN = 20  # mistakes; whoever has more has named the wrong file
+_MOST_SHOWN = 20  # mistakes; a file with more is probably not a configuration
 # Keys of transformers' Trainer and of PyTorch, and the last part of the key that they are here.
 NAMES_ELSEWHERE = {
     "learning_rate": "peak_lr",
@@ -49,20 +49,21 @@ class InvalidConfig(ConfigError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(
-            Problem(masked(one.where), masked(one.what), masked(one.remedy)) for one in problems
+            Problem(masked(problem.where), masked(problem.message), masked(problem.remedy))
+            for problem in problems
         )
         super().__init__(self.problems)  # the only argument, so that it survives pickling
 
     def __str__(self) -> str:
         blocks = [f"error[{self.kind}] {problem}" for problem in self.problems[:_MOST_SHOWN]]
-        left = len(self.problems) - len(blocks)
+        hidden = len(self.problems) - len(blocks)
         count = f"{len(self.problems)} mistakes; " if len(self.problems) > 1 else ""
-        count += f"{left} of them are not shown; " if left else ""
+        count += f"{hidden} of them are not shown; " if hidden else ""
         return "\n".join([*blocks, f"  {count}{_NOTHING_HAPPENED}"])
 
 
 def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> Problem:
-    """The problem of a key that does not exist, with the nearest one that does."""
+    """Return the problem of a key that does not exist, with the nearest one that does."""
     noun = "section" if isinstance(value, Mapping) else "key"
     head = format_key(key) if noun == "section" else f"{format_key(key)} = {format_value(value)}"
     parent = max((key[:n] for n in range(len(key)) if field_at(kind, key[:n])), key=len)
@@ -82,14 +83,14 @@ def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> P
 
 
 def missing_key(kind: type[BaseModel], key: Key, where: str) -> Problem:
-    """The problem of a required key that nobody set."""
+    """Return the problem of a required key that is not set."""
     field = field_at(kind, key)
     detail = _detail(field) if field else ""
     return Problem(where, f"{format_key(key)} is not set{detail}", f"set {format_key(key)}")
 
 
 def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str) -> Problem:
-    """The problem of a value that its field refuses (``error``: one entry of pydantic's list)."""
+    """Return the problem of a value that its field refuses; pydantic gives ``error``."""
     field, value = field_at(kind, key), error["input"]
     own_words = error["type"] in ("value_error", "assertion_error")
     if own_words and (field is None or field.sections):
@@ -103,19 +104,19 @@ def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], whe
         head = f"{format_key(key)} is given as a section ({', '.join(map(str, value))})"
     if field is None:
         return Problem(where, head + reason)
-    # A field that refuses a value in its own words knows more than its type does.
-    told = own_words and ("allowed:" in reason or "known:" in reason)
-    detail = _meaning(field) if told else _detail(field)
+    # A field's own message is more precise than a description of its type.
+    lists_values = own_words and ("allowed:" in reason or "known:" in reason)
+    detail = _meaning(field) if lists_values else _detail(field)
     remedy = _remedy(field, value, _default(key_info(kind, key)))
     return Problem(where, head + reason + detail, remedy)
 
 
 def _wrong_tag(key: Key, context: Mapping[str, Any], where: str) -> Problem:
-    """The problem of a section whose kind (``objective.name``) is none of those there are."""
+    """Return the problem of a section of an unknown kind (``objective.name``)."""
     name, tags = format_key((*key, context["discriminator"].strip("'"))), context["expected_tags"]
     near = nearest(context["tag"], tags.replace("'", "").split(", "))
-    what = f"{name} = {format_value(context['tag'])}\n    allowed: {tags}"
-    return Problem(where, what, f"did you mean {near!r}?" if near else "use one of these")
+    message = f"{name} = {format_value(context['tag'])}\n    allowed: {tags}"
+    return Problem(where, message, f"did you mean {near!r}?" if near else "use one of these")
 
 
 def _reason(error: Mapping[str, Any]) -> str:
@@ -157,7 +158,9 @@ def _default(info: KeyInfo | None) -> str:
 
 
 def _nearest(kind: type[BaseModel], key: Key, parent: Key, siblings: Sequence[str]) -> str | None:
-    """The likeliest meant key: the same name elsewhere, a near sibling, a near key anywhere."""
+    """Return the key that was probably meant: the same name elsewhere, a similar sibling, or a
+    similar key anywhere.
+    """
     name, last = format_key(key), NAMES_ELSEWHERE.get(str(key[-1]), str(key[-1]))
     everywhere = [k for k in known_keys(kind) if k != name]
     same_name = [k for k in everywhere if k.rpartition(".")[2] == last]
@@ -168,6 +171,6 @@ def _nearest(kind: type[BaseModel], key: Key, parent: Key, siblings: Sequence[st
     if sibling and len(key) == len(parent) + 1:
         return sibling
     by_last = {k.rpartition(".")[2]: k for k in reversed(everywhere)}
-    found = nearest(name, everywhere, 0.75)
+    match = nearest(name, everywhere, 0.75)
     like = nearest(last, by_last, 0.75)
-    return found or (by_last[like] if like else sibling)
+    return match or (by_last[like] if like else sibling)

@@ -1,4 +1,4 @@
-"""Overrides of a command line or of Python, ``key=value``: parsed as the field that each names."""
+"""Parsing of overrides ``key=value``, from a command line or Python, by the type of their field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from road_ray.errors import Problem
 
 @dataclass(frozen=True)
 class Override:
-    """A value for a key, and the text for messages that says where it was given."""
+    """A value for a key, and its origin for messages."""
 
     key: Key
     value: Any
@@ -27,7 +27,7 @@ class Override:
 def parse_overrides(
     kind: type[BaseModel], overrides: Sequence[str] | Mapping[str, Any]
 ) -> tuple[list[Override], list[Problem]]:
-    """Return the overrides that can be read, and the mistakes of the others."""
+    """Return the valid overrides, and the mistakes of the others."""
     parsed: list[Override] = []
     problems: list[Problem] = []
     written: list[tuple[str, Any, str | None]]
@@ -71,17 +71,17 @@ def _override(kind: type[BaseModel], name: str, value: object, where: str) -> Ov
     return Override(key, value, where)
 
 
-def _parsed(text: str, wanted: Field | None, where: str) -> Any:
-    """The value of an override: a piece of YAML, but text as it stands where text is wanted, and
-    ``a,b`` for ``[a,b]``, whose brackets some shells do not pass on.
+def _parsed(text: str, field: Field | None, where: str) -> Any:
+    """Return the value of an override. It is parsed as YAML, except that a field of text takes it
+    unchanged, and ``a,b`` may stand for ``[a,b]``, whose brackets some shells remove.
     """
-    nothing = text in ("null", "~", "") and wanted is not None and wanted.optional
-    only_text = wanted is not None and wanted.members in ((str,), (Path,))
+    nothing = text in ("null", "~", "") and field is not None and field.optional
+    only_text = field is not None and field.members in ((str,), (Path,))
     if nothing:
         return None
     if only_text and text[:1] not in ("'", '"'):
         return text
     value = parse_value(text, where)
-    if wanted is not None and wanted.is_list_of_words(text, value):
+    if field is not None and field.is_list_of_words(text, value):
         return [parse_value(part, where) for part in value.split(",")]
     return value

@@ -1,4 +1,4 @@
-"""Numbers, bools and paths of a configuration, read more strictly than pydantic alone does."""
+"""Strict numbers and bools, and paths, of a configuration, beyond the checks of pydantic."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from pydantic_core import PydanticCustomError, core_schema
 
 @dataclass(frozen=True)
 class BesideFile:
-    """Mark of a field: a relative path in a YAML file names what is beside that file, if there is
-    something of that name. ``unless`` is a key of the same section with which it is no path.
+    """Mark of a field: a relative path in a YAML file refers to a file beside it, if one exists.
+    ``unless`` is a key of the same section; if it is set, the value is not a path.
     """
 
     unless: str = ""
 
     def located(self, value: object, file: Path, section: Mapping[str, object]) -> Any:
-        """Return the absolute path beside ``file``, or the value as it is."""
+        """Return the absolute path beside ``file``, or the unchanged value."""
         if not isinstance(value, str) or not value or section.get(self.unless) is not None:
             return value
         place = Path(os.path.abspath(file)).parent / value
         try:
-            there = place.exists() or place.with_name(f"{place.name}.gz").exists()
-        except (OSError, ValueError):  # no name of a file
+            exists = place.exists() or place.with_name(f"{place.name}.gz").exists()
+        except (OSError, ValueError):  # not a file name
             return value
-        return str(place) if there and not Path(value).is_absolute() else value
+        return str(place) if exists and not Path(value).is_absolute() else value
 
 
 def strict_types(schema: object) -> None:
-    """Put a strict look in front of every number and bool of a core schema, in place."""
+    """Add a strict validator before every number and bool of a core schema, in place."""
     if isinstance(schema, dict):
         for name, inner in schema.items():
             if name not in _NO_SCHEMAS:
-                schema[name] = _looked_at(inner)
+                schema[name] = _with_validator(inner)
     elif isinstance(schema, list):
-        schema[:] = [_looked_at(inner) for inner in schema]
+        schema[:] = [_with_validator(inner) for inner in schema]
 
 
-def _looked_at(inner: Any) -> Any:
-    look = _look(inner) if isinstance(inner, dict) else None
-    if look is not None:
-        return core_schema.no_info_before_validator_function(look, inner)
+def _with_validator(inner: Any) -> Any:
+    validator = _validator_of(inner) if isinstance(inner, dict) else None
+    if validator is not None:
+        return core_schema.no_info_before_validator_function(validator, inner)
     strict_types(inner)
     return inner
 
 
-def _look(schema: dict[str, Any]) -> Callable[[Any], Any] | None:
-    if schema.get("type") == "literal":  # True equals 1; choices of text need no look
+def _validator_of(schema: dict[str, Any]) -> Callable[[Any], Any] | None:
+    if schema.get("type") == "literal":  # True equals 1; choices of text need no validator
         return _number if int in map(type, schema["expected"]) else None
-    return _LOOKS.get(str(schema.get("type")))
+    return _VALIDATORS.get(str(schema.get("type")))
 
 
 def _number(value: Any) -> Any:
@@ -75,11 +75,11 @@ def _truth(value: object) -> Any:
 
 
 _NO_SCHEMAS = ("metadata", "serialization", "default", "expected", "cls", "config", "ref")
-_LOOKS = {"float": _number, "int": _whole_number, "bool": _truth}
+_VALIDATORS = {"float": _number, "int": _whole_number, "bool": _truth}
 
 
 def texts(value: object) -> Iterator[str | Path]:
-    """Every text and path in a value, at any depth, names of mappings included."""
+    """Yield every text and path in a value, at any depth, including the keys of mappings."""
     if isinstance(value, str | Path):
         yield value
     elif isinstance(value, Mapping):
@@ -92,8 +92,8 @@ def texts(value: object) -> Iterator[str | Path]:
 
 
 def refuse_unwritable(text: str | Path) -> None:
-    """Raises ``ValueError`` for text that no file can hold, and for paths that libraries, which
-    take UTF-8, would look for elsewhere than Python does.
+    """Raise ``ValueError`` for text that no file can hold, and for paths that Python and libraries,
+    which use UTF-8, would encode differently.
     """
     try:
         written = str(text).encode()
@@ -119,7 +119,7 @@ def _too_long(name: str) -> bool:
 
 
 def expand_user(value: object) -> Any:
-    """The value with ``~`` replaced in every path of it."""
+    """Return the value with ``~`` expanded in every path of it."""
     if isinstance(value, Path):
         try:
             return value.expanduser()

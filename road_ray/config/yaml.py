@@ -1,7 +1,7 @@
-"""YAML text -> plain values plus the line of every key; refuses what no configuration needs.
+"""Reading of YAML into plain values, with the line of every key.
 
 YAML 1.2 through ruamel: ``5e-5`` is a number, ``no`` is text, ``0123`` is 123. Tags that build
-objects, keys written twice, and aliases that expand without bound are mistakes with a line.
+objects, duplicate keys, and aliases that expand without bound are reported with their line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MISSING = object()  # stands for a value that was refused
 
 @dataclass
 class YamlDocument:
-    """The values of one YAML text, the line of every key in it, and what was refused on the way."""
+    """The values of one YAML text, the line of every key, and the refused keys with problems."""
 
     values: dict[str, Any] = field(default_factory=dict)
     lines: dict[Key, int] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class YamlDocument:
 
 
 def read_yaml(path: Path) -> YamlDocument:
-    """The content of a YAML file; an empty one is an empty mapping.
+    """Return the content of a YAML file; an empty file is an empty mapping.
 
-    Raises: InvalidConfig where the file as a whole cannot be used.
+    Raises ``InvalidConfig`` if the file as a whole cannot be used.
     """
     text = _text(path)
     node = _compose(text, str(path))
@@ -47,17 +47,19 @@ def read_yaml(path: Path) -> YamlDocument:
     if node is None or (isinstance(node, ScalarNode) and node.tag == f"{_TAG}null"):
         return builder.written
     if not isinstance(node, MappingNode):
-        what = f"holds {'a list' if isinstance(node, SequenceNode) else f'the text {node.value!r}'}"
+        message = (
+            f"holds {'a list' if isinstance(node, SequenceNode) else f'the text {node.value!r}'}"
+        )
         where = f"{path}:{node.start_mark.line + 1}"
         allowed = "\n    allowed: a mapping of keys to values"
-        raise InvalidConfig([Problem(where, what + allowed, "write lines like 'key: value'")])
+        raise InvalidConfig([Problem(where, message + allowed, "write lines like 'key: value'")])
     values = builder.build(node, ())
     builder.written.values = {} if values is _MISSING else values
     return builder.written
 
 
 def parse_value(text: str, name: str) -> Any:
-    """The value of a piece of YAML such as ``1e-4`` or ``[1, 2]``; ``name`` heads errors."""
+    """Return the value of YAML such as ``1e-4`` or ``[1, 2]``; errors start with ``name``."""
     node = _compose(text, name)
     if node is None:
         return None
@@ -78,72 +80,72 @@ def _text(path: Path) -> str:
         where = f"no such file (working directory: {Path.cwd()})"
         raise InvalidConfig([Problem(str(path), where, remedy)]) from None
     except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-        raise InvalidConfig([Problem(str(path), what, "name a readable YAML file")]) from None
+        message = f"cannot be read: {error.strerror}"
+        raise InvalidConfig([Problem(str(path), message, "name a readable YAML file")]) from None
     if len(content) > _MOST_BYTES:
-        what = f"is larger than {_MOST_BYTES} bytes, too large for a configuration"
-        raise InvalidConfig([Problem(str(path), what, "is this a data file?")])
+        message = f"is larger than {_MOST_BYTES} bytes, too large for a configuration"
+        raise InvalidConfig([Problem(str(path), message, "is this a data file?")])
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        what = f"is not UTF-8 (byte 0x{content[error.start]:02x})"
-        raise InvalidConfig([Problem(f"{path}:{line}", what, "save it as UTF-8 text")]) from None
+        message = f"is not UTF-8 (byte 0x{content[error.start]:02x})"
+        raise InvalidConfig([Problem(f"{path}:{line}", message, "save it as UTF-8 text")]) from None
 
 
 def _compose(text: str, name: str) -> Node | None:
     parser = YAML(typ="safe", pure=True)
-    parser.composer.warn_double_anchors = False  # YAML allows an anchor to be set anew
+    parser.composer.warn_double_anchors = False  # YAML allows an anchor to be redefined
     try:
         node: Node | None = parser.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark and "\n" in text else name
-        what = ", ".join(str(part) for part in (error.context, error.problem) if part)
-        tab = "'\\t'" in what
+        message = ", ".join(str(part) for part in (error.context, error.problem) if part)
+        tab = "'\\t'" in message
         remedy = "indent with spaces, not tabs" if tab else "check quotes, colons and indentation"
-        raise InvalidConfig([Problem(where, f"is not valid YAML: {what}", remedy)]) from None
+        raise InvalidConfig([Problem(where, f"is not valid YAML: {message}", remedy)]) from None
     except RecursionError:
         raise _too_much(name, f"is nested deeper than {_DEEPEST} levels") from None
     except (YAMLError, ValueError) as error:
-        what = f"is not valid YAML: {' '.join(str(error).split())}"
-        raise InvalidConfig([Problem(name, what, "remove special characters")]) from None
+        message = f"is not valid YAML: {' '.join(str(error).split())}"
+        raise InvalidConfig([Problem(name, message, "remove special characters")]) from None
     return node
 
 
-def _too_much(name: str, what: str) -> InvalidConfig:
-    return InvalidConfig([Problem(name, what, "write the values out, without nested aliases")])
+def _too_much(name: str, message: str) -> InvalidConfig:
+    return InvalidConfig([Problem(name, message, "write the values out, without nested aliases")])
 
 
 class _Builder:
-    """Turns nodes into plain values, noting lines and refusals."""
+    """Converts nodes into plain values, and records lines and refusals."""
 
     def __init__(self, name: str, *, with_lines: bool = True) -> None:
         self.name = name
         self.with_lines = with_lines
         self.written = YamlDocument()
-        self.left = _MOST_VALUES
+        self.remaining = _MOST_VALUES
         self.constructor = YAML(typ="safe", pure=True).constructor
 
     def build(self, node: Node, key: Key) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            what = f"holds more than {_MOST_VALUES} values once its aliases are expanded"
-            raise _too_much(self.name, what)
+        self.remaining -= 1
+        if self.remaining < 0:
+            message = f"holds more than {_MOST_VALUES} values once its aliases are expanded"
+            raise _too_much(self.name, message)
         if len(key) > _DEEPEST:
             raise _too_much(self.name, f"is nested deeper than {_DEEPEST} levels")
         tag = str(node.tag).removeprefix(_TAG)
         if tag not in _PLAIN_TAGS:
-            what = f"{format_key(key)} has the tag {str(node.tag).replace(_TAG, '!!')!r}"
-            return self.refuse(node, key, f"{what}\n    allowed: plain values", "remove the tag")
+            message = f"{format_key(key)} has the tag {str(node.tag).replace(_TAG, '!!')!r}"
+            return self.refuse(node, key, f"{message}\n    allowed: plain values", "remove the tag")
         if isinstance(node, MappingNode):
             return self.mapping(node, key)
         if isinstance(node, SequenceNode):
             return self.sequence(node, key)
         return self.scalar(node, key, tag)
 
-    def refuse(self, node: Node, key: Key, what: str, remedy: str) -> Any:
-        self.written.problems.append(Problem(self.where(node), what, remedy))
+    def refuse(self, node: Node, key: Key, message: str, remedy: str) -> Any:
+        self.written.problems.append(Problem(self.where(node), message, remedy))
         self.written.refused.add(key)
         return _MISSING
 
@@ -158,8 +160,8 @@ class _Builder:
                 raise ValueError("the yes and no of YAML 1.1")
             return self.constructor.construct_object(node)
         except (ValueError, LookupError, YAMLError):
-            what = f"{format_key(key)} = {str(node.value)[:80]!r} cannot be read as {tag}"
-            return self.refuse(node, key, what, "write it as a plain value")
+            message = f"{format_key(key)} = {str(node.value)[:80]!r} cannot be read as {tag}"
+            return self.refuse(node, key, message, "write it as a plain value")
 
     def sequence(self, node: SequenceNode, key: Key) -> Any:
         items = []
@@ -171,11 +173,11 @@ class _Builder:
     def mapping(self, node: MappingNode, key: Key) -> Any:
         values: dict[str, Any] = {}
         first: dict[str, int] = {}
-        merged: dict[str, Any] = {}
+        inherited: dict[str, Any] = {}
         for name_node, child in node.value:
             line = name_node.start_mark.line + 1
             if name_node.tag == f"{_TAG}merge":
-                merged = self.merged(child, key) | merged
+                inherited = self.merge_values(child, key) | inherited
                 continue
             if not isinstance(name_node, ScalarNode):
                 self.refuse(name_node, key, "a key must be plain text", "write 'key: value'")
@@ -183,18 +185,18 @@ class _Builder:
             name = str(name_node.value)
             below = (*key, name)
             if name in first:
-                what = f"{format_key(below)} is written twice (first on line {first[name]})"
-                problem = Problem(self.where(name_node), what, "remove one of the two")
+                message = f"{format_key(below)} is written twice (first on line {first[name]})"
+                problem = Problem(self.where(name_node), message, "remove one of the two")
                 self.written.problems.append(problem)
                 continue
             first[name] = self.written.lines[below] = line
             value = self.build(child, below)
             if value is not _MISSING:
                 values[name] = value
-        return merged | values
+        return inherited | values
 
-    def merged(self, node: Node, key: Key) -> dict[str, Any]:
-        """The keys that ``<<: *anchor`` or ``<<: [*a, *b]`` brings; earlier ones win."""
+    def merge_values(self, node: Node, key: Key) -> dict[str, Any]:
+        """Return the keys of ``<<: *anchor`` or ``<<: [*a, *b]``; earlier ones win."""
         sources = node.value if isinstance(node, SequenceNode) else [node]
         values: dict[str, Any] = {}
         for source in sources:

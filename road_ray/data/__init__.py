@@ -4,5 +4,5 @@
 layout each, ``features/`` turn examples into token ids, ``corpus/`` builds and reads pre-training
 shards, ``batching.py`` and ``mixing.py`` decide which rows make a step. Start with ``loading.py``,
 which finds a data set and puts the parts together. To add a data set, add an entry to ``catalog/``;
-for a new file layout, add a module to ``readers/``. Models and training are not known here.
+for a new file layout, add a module to ``readers/``. Nothing here uses models or training.
 """

@@ -1,4 +1,4 @@
-"""Order of rows: which rows each batch of an epoch has, a pure function of the seed; its width."""
+"""Order of rows: the rows of each batch of an epoch, a pure function of the seed, and its width."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from numpy.typing import NDArray
 
 from road_ray.data.features.types import Longs
 
-_BATCHES_SORTED_TOGETHER = 32  # more saves padding but makes neighbouring batches more alike
+_BATCHES_SORTED_TOGETHER = 32  # more saves padding but makes neighbouring batches more similar
 
 
 def epoch_order(
     lengths: Longs, batch_size: int, *, seed: int, epoch: int
 ) -> list[NDArray[np.int64]]:
     """Return the row numbers of each batch of an epoch: every row once, batch sizes within one."""
-    # The second word tells the uses of one seed apart: 0 order, 1 noise, 2 draws, 3 dropout,
-    # 4 rows kept, 5 phases, 6 order of shards, 7 order within a window of shards.
+    # The second word separates the uses of one seed: 0 order, 1 noise, 2 draws, 3 dropout,
+    # 4 selected rows, 5 phases, 6 order of shards, 7 order within a window of shards.
     return _shuffled(lengths, batch_size, np.random.default_rng((seed, 0, epoch)))
 
 
 def _shuffled(lengths: Longs, batch_size: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
     rows = rng.permutation(len(lengths))
     count = max(1, -(-len(rows) // batch_size))
-    together = max(1, min(count, _BATCHES_SORTED_TOGETHER))
+    group_size = max(1, min(count, _BATCHES_SORTED_TOGETHER))
     batches: list[NDArray[np.int64]] = []
     sizes = [len(part) for part in np.array_split(rows, count)]
     start = 0
-    for first in range(0, count, together):
-        group = sizes[first : first + together]
+    for first in range(0, count, group_size):
+        group = sizes[first : first + group_size]
         chunk = rows[start : start + sum(group)]
         start += sum(group)
         chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
@@ -57,19 +57,19 @@ class Windows:
         shards: int,
         expect: Callable[[Sequence[int]], None] = lambda shards: None,
     ) -> Windows:
-        """Return windows of as many rows as so many of the largest shards have."""
+        """Return windows of the size of ``shards`` of the largest shards."""
         return cls(starts, shards * int(np.diff(starts).max()), expect)
 
 
 class WindowOrder:
-    """Batches of epochs whose shards are in an order that is drawn anew for each epoch.
+    """Batches of epochs whose shards are in a random order, another one in each epoch.
 
-    A window is a fixed number of consecutive rows in that order; its rows are shuffled and batched
-    as those of ``epoch_order``. The last window takes the rest.
+    A window is a fixed number of consecutive rows in that order. Its rows are shuffled and batched
+    as by ``epoch_order``. The last window has the remaining rows.
     """
 
     def __init__(self, windows: Windows, lengths: Longs, batch_size: int, *, seed: int) -> None:
-        self.given, self.lengths, self.batch_size, self.seed = windows, lengths, batch_size, seed
+        self.windows, self.lengths, self.batch_size, self.seed = windows, lengths, batch_size, seed
         self.total = int(windows.starts[-1])
         self.batches_per_window = max(1, windows.rows // batch_size)
         self.rows_per_window = self.batches_per_window * batch_size
@@ -90,18 +90,18 @@ class WindowOrder:
         following = (epoch, window + 1) if window + 1 < self.count else (epoch + 1, 0)
         parts = self._parts(epoch, window)
         soon = [shard for shard, _, _ in (*parts, *self._parts(*following))]
-        self.given.expect(list(dict.fromkeys(soon)))
-        starts = self.given.starts
+        self.windows.expect(list(dict.fromkeys(soon)))
+        starts = self.windows.starts
         rows = np.concatenate([starts[shard] + np.arange(a, b) for shard, a, b in parts])
         rng = np.random.default_rng((self.seed, 7, epoch, window))
         batches = _shuffled(self.lengths[rows], self.batch_size, rng)
         return [rows[inner] for inner in batches]
 
     def _parts(self, epoch: int, window: int) -> list[tuple[int, int, int]]:
-        """Return the shards of a window, each with its first row there and that after its last."""
+        """Return the shards of a window, each with the range of its rows in the window."""
         first = window * self.rows_per_window
         last = self.total if window + 1 == self.count else first + self.rows_per_window
-        starts = self.given.starts
+        starts = self.windows.starts
         order = np.random.default_rng((self.seed, 6, epoch)).permutation(len(starts) - 1)
         edges = np.cumsum([0, *np.diff(starts)[order]])
         parts = []
@@ -132,19 +132,19 @@ def token_budget_order(
 
 
 def token_budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list[int]:
-    """Return where batches of rows of rising length begin, except the first."""
+    """Return the starts of the batches of rows of rising length, without the first."""
     widths = [padded_width(int(length)) for length in ordered]
     starts = [0]
     while (start := starts[-1]) < len(widths):
-        room = range(start, min(start + batch_size, len(widths)))
+        ends = range(start, min(start + batch_size, len(widths)))
         # Rows only get longer, so the tokens of a batch grow with every row.
-        fits = bisect_right(room, most_tokens, key=lambda end: (end - start + 1) * widths[end])
+        fits = bisect_right(ends, most_tokens, key=lambda end: (end - start + 1) * widths[end])
         starts.append(start + max(1, fits))
     cuts = starts[1:-1]
-    if cuts:  # the longest rows may be left alone: they get some of the batch before them
+    if cuts:  # the last batch may have few rows: it gets some of the batch before it
         before = cuts[-2] if len(cuts) > 1 else 0
-        rest, room_there = len(widths) - cuts[-1], max(1, most_tokens // widths[-1])
-        even = min((len(widths) - before) // 2, room_there)
+        rest, most_rows = len(widths) - cuts[-1], max(1, most_tokens // widths[-1])
+        even = min((len(widths) - before) // 2, most_rows)
         cuts[-1] -= max(0, even - rest)
     return cuts
 

@@ -30,7 +30,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class Batch(TypedDict, total=False):
-    """Tensors and facts of ``B`` rows; each stage adds keys, none is always present but the inputs.
+    """Tensors and facts of ``B`` rows. Each stage adds keys; only the inputs are always present.
 
     The shape of the inputs is ``[B, L]``, or ``[B, N, L]`` for N choices per row. A batch may have
     further keys ``labels/<task>``, one per additional head: tasks have any name, so no class can
@@ -50,13 +50,13 @@ class Batch(TypedDict, total=False):
     end_positions: Tensor
     """Last token of the answer ``[B]``, as ``start_positions``."""
     impossible: Tensor
-    """1 where a question has no answer in its whole text ``[B]``; joint spans only."""
+    """1 if a question has no answer in its text ``[B]``; joint spans only."""
     noise: Tensor
     """Uniform numbers ``[K, B, L]`` that masking and sampling read; pre-training only."""
     rows: Tensor
     """Numbers of the rows in their data set ``[B]``."""
     unpadded: bool
-    """True where no row has padding, so that attention needs no mask; see ``Objective.prepare``."""
+    """True if no row has padding, so that attention needs no mask; see ``Objective.prepare``."""
     chosen: Tensor
     """Flat positions to predict ``[N]``, of ``[B * L]``, ascending; pre-training only."""
     real: Tensor
@@ -225,9 +225,10 @@ class BatchStream:
         return self._order(epoch)[position]
 
     def totals(self, batches: int) -> BatchTotals:
-        """Return the sizes of the first global batches, counted from the lengths alone; of several
-        epochs, whose padding differs a little, the positions are those of the first. Of shuffled
-        windows, whose lengths are not all at hand, they are estimates from the first batch.
+        """Return the sizes of the first global batches, computed from row lengths. Over several
+        epochs, whose padding differs a little, positions are those of the first epoch. For
+        shuffled windows, whose lengths are not all available, sizes are estimated from the first
+        batch.
         """
         if self._windowed is not None:
             batches, numbers = max(batches, 0), self._windowed.row_numbers(0)
@@ -256,17 +257,17 @@ class BatchStream:
     def __getitem__(self, number: int) -> Batch:
         numbers = self.row_numbers(number)
         width = padded_width(int(self._lengths[numbers].max()))
-        own = slice(self.share.rank, None, self.share.size)
-        mine = numbers[own]
-        batch = pad(self.rows, mine, pad_id=self.pad_id, width=width)
+        share = slice(self.share.rank, None, self.share.size)
+        own_rows = numbers[share]
+        batch = pad(self.rows, own_rows, pad_id=self.pad_id, width=width)
         batch |= {"task": self.rows.task, "dataset": self.name}
-        batch["rows"] = torch.from_numpy(mine.copy())
+        batch["rows"] = torch.from_numpy(own_rows.copy())
         if self.noise_channels:
             rng = np.random.default_rng((self.batching.seed, 1, number))
             drawn = rng.random((self.noise_channels, len(numbers), width), dtype=np.float32)
-            batch["noise"] = torch.from_numpy(drawn[:, own].copy())
+            batch["noise"] = torch.from_numpy(drawn[:, share].copy())
         if isinstance(self.rows, Features):
-            batch |= labels_of(self.rows, mine, width)
+            batch |= labels_of(self.rows, own_rows, width)
         return batch
 
     def since(self, number: int) -> Iterator[Batch]:
@@ -299,19 +300,20 @@ def further_labels(batch: Batch) -> dict[str, Tensor]:
 
 
 def encoder_inputs(batch: Mapping[str, Any], names: Sequence[str] = INPUTS) -> dict[str, Tensor]:
-    """Return the inputs of an encoder, ``[B, L]`` each, ``[B * N, L]`` of choices; without the mask
-    where no row has padding, for which attention has its fastest kernels.
+    """Return the inputs of an encoder, ``[B, L]`` each, or ``[B * N, L]`` for choices. The mask is
+    left out if no row has padding, because attention has faster kernels without it.
     """
-    given = [name for name in names if batch.get(name) is not None]
+    present = [name for name in names if batch.get(name) is not None]
     if batch.get("unpadded"):
-        given = [name for name in given if name != "attention_mask"]
-    return {name: batch[name].flatten(0, -2) for name in given}
+        present = [name for name in present if name != "attention_mask"]
+    return {name: batch[name].flatten(0, -2) for name in present}
 
 
 def allowed_positions(batch: Mapping[str, object]) -> Tensor:
-    """Return where an answer may start or end, ``[B, L]`` bool: segment 1, and position 0 for none.
+    """Return a mask of the positions where an answer may start or end, ``[B, L]`` bool: segment 1,
+    and position 0 for no answer.
 
-    A row without a second segment, as of models without token types, allows all but padding.
+    In a row without a second segment, as for models without token types, all tokens are allowed.
     """
     attention, segments = batch.get("attention_mask"), batch.get("token_type_ids")
     if attention is None:

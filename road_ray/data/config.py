@@ -64,7 +64,7 @@ class SourceConfig(Config):
     cache: str | None = None
     """Directory of encoded rows that later runs reuse. None: ``features`` below ``ROAD_CACHE`` or
     ``~/.cache/road_ray``. ``off``: no cache. Data sets of fewer than 2,000 examples are always
-    encoded anew."""
+    encoded again."""
     sets: dict[SetName, CustomDataset] = Field({})
     """The user's own data sets by name, beside those of the catalogue; each is an entry with files,
     columns and labels. A name has letters, digits, ``.``, ``_`` and ``-``; one of
@@ -151,7 +151,7 @@ class CorpusConfig(Config):
     fetched ahead. Our choice."""
     shuffled_shards: int | None = Field(None, ge=1)
     """Number of shards, of 50,000 rows each, whose rows are shuffled together. The order of shards
-    is drawn anew for each epoch. None: all rows of a directory, and 16 shards of an address, of
+    is drawn again for each epoch. None: all rows of a directory, and 16 shards of an address, of
     which so many are read at a time. Our choice."""
 
     @model_validator(mode="after")
@@ -162,10 +162,10 @@ class CorpusConfig(Config):
                     f"shorter_first.{length} is not shorter than max_length_tokens = "
                     f"{self.max_length_tokens}, the length of the last phase"
                 )
-        given = sum(phase.fraction for phase in self.shorter_first.values())
-        if given >= 1:
+        total = sum(phase.fraction for phase in self.shorter_first.values())
+        if total >= 1:
             raise ValueError(
-                f"shorter_first: its fractions make {given:g}, which leaves nothing for rows of "
+                f"shorter_first: its fractions make {total:g}, which leaves nothing for rows of "
                 f"max_length_tokens = {self.max_length_tokens}\n    allowed: less than 1 together"
             )
         return self

@@ -39,7 +39,7 @@ def row_folds(split: Split, num_folds: int) -> Ints:
 
 
 def held_out(examples: Sequence[Example], fraction: float, name: str) -> list[bool]:
-    """Return for each example whether it is in the dev split of ``fraction`` of all.
+    """Return for each example True if it is in the dev split of ``fraction`` of all.
 
     Examples with one text (for spans: one context) stay together. Raises ``DataError`` if all have
     the same text.
@@ -53,11 +53,11 @@ def held_out(examples: Sequence[Example], fraction: float, name: str) -> list[bo
             "  fix: add rows with other texts, or name a file as dev"
         )
     held = [False] * len(examples)
-    left = max(1, round(fraction * len(examples)))
+    remaining = max(1, round(fraction * len(examples)))
     for group in sorted(groups)[:-1]:
-        if left <= 0:
+        if remaining <= 0:
             break
-        left -= len(groups[group])
+        remaining -= len(groups[group])
         for index in groups[group]:
             held[index] = True
     return held

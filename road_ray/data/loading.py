@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
+from road_ray.data.custom_task import custom_task, labels_missing
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode import check_labels, encode
 from road_ray.data.features.types import Example, Features, SpanExample, TextExample
 from road_ray.data.folds import held_out
-from road_ray.data.own_task import labels_missing, own_task
 from road_ray.data.readers.hub import read_hub
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.quac import with_history
@@ -58,7 +58,7 @@ def resolve_root(root: str | None) -> Path | None:
     if name == MINIATURE:
         return miniature.cached()
     where = "data.root" if root else "ROAD_DATA"
-    place = places.named(name, where)
+    place = places.path_of(name, where)
     if not place.is_dir():
         raise ConfigError(
             f"{where} = {name}: no such directory\n"
@@ -78,12 +78,12 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
 
 
 def root_of(name: str, source: SourceConfig) -> Path | None:
-    """Return the directory that the files of a data set are named from; None for the hub."""
-    own = source.sets.get(name)
-    if own is not None and own.hub is not None:
+    """Return the directory that the file names of a data set are relative to; None for the hub."""
+    custom = source.sets.get(name)
+    if custom is not None and custom.hub is not None:
         return None
     root = resolve_root(source.root)
-    return Path.cwd() if root is None and own is not None else root
+    return Path.cwd() if root is None and custom is not None else root
 
 
 def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:
@@ -92,12 +92,12 @@ def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example
     if entry.dev_fraction is None or split == "test":
         return read
     held = held_out(read, entry.dev_fraction, entry.name)
-    return [one for one, is_dev in zip(read, held, strict=True) if is_dev == (split == "dev")]
+    return [e for e, is_dev in zip(read, held, strict=True) if is_dev == (split == "dev")]
 
 
 def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
-    own = source.sets.get(name)
-    if own is None:
+    custom = source.sets.get(name)
+    if custom is None:
         if name not in catalog.DATASETS and source.sets:
             near = nearest(name, source.sets)
             if near:
@@ -108,11 +108,13 @@ def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
         raise ConfigError(
             f"data.sets.{name}: the catalogue has a data set of that name\n  fix: choose another"
         )
-    dataset = own.dataset(name)
-    task = own_task(name, source.sets)
-    needs = own.kind in ("classify", "tag") and not task.kind.width
+    dataset = custom.dataset(name)
+    task = custom_task(name, source.sets)
+    needs = custom.kind in ("classify", "tag") and not task.kind.width
     if needs:
-        raise labels_missing(dataset, own.kind, partial(read_examples, root=root_of(name, source)))
+        raise labels_missing(
+            dataset, custom.kind, partial(read_examples, root=root_of(name, source))
+        )
     return dataset, task
 
 
@@ -185,7 +187,7 @@ def read_unlabelled_rows(
 
 
 def row_order(count: int, seed: int = 0) -> NDArray[np.int64]:
-    """Return the order of so many examples of which ``max_rows`` takes the first."""
+    """Return the order of ``count`` examples of which ``max_rows`` takes the first."""
     return np.random.default_rng((seed, 4)).permutation(count)
 
 
@@ -242,8 +244,8 @@ def _unlabelled(
 
 
 def _with_turns(examples: Sequence[Example], name: str, turns: int) -> Sequence[Example]:
-    """Put turns of a dialog before its questions; warn if it has turns and none is wanted."""
-    spans = [one for one in examples if isinstance(one, SpanExample) and one.history]
+    """Add earlier turns of a dialog to its questions; warn if it has turns and ``turns`` is 0."""
+    spans = [e for e in examples if isinstance(e, SpanExample) and e.history]
     if spans and not turns:
         _log.warning(
             "%s: questions of a dialog are read without the turns before them\n"
@@ -253,8 +255,7 @@ def _with_turns(examples: Sequence[Example], name: str, turns: int) -> Sequence[
     if not spans or not turns:
         return examples
     return [
-        with_history(one, turns) if isinstance(one, SpanExample) and one.history else one
-        for one in examples
+        with_history(e, turns) if isinstance(e, SpanExample) and e.history else e for e in examples
     ]
 
 

@@ -82,8 +82,8 @@ def with_example_counts(steps: Iterable[list[Batch]]) -> Iterator[list[Batch]]:
     """Yield the steps with the number of examples of each batch in its ``stats``."""
     for passes in steps:
         for batch in passes:
-            mine = {f"mix/{batch['dataset']}": float(len(batch["input_ids"]))}
-            batch["stats"] = {**batch.get("stats", {}), **mine}
+            counts = {f"mix/{batch['dataset']}": float(len(batch["input_ids"]))}
+            batch["stats"] = {**batch.get("stats", {}), **counts}
         yield passes
 
 

@@ -1,8 +1,8 @@
-"""Model directories: locate them, and check what their JSON files name.
+"""Model directories: locate them, and check their JSON files before a loader reads them.
 
 ``transformers`` can import, download or open what these files name (``auto_map``, an attention
 kernel of the hub, another weights file, an adapter's base model). Its loaders therefore never read
-``config.json`` or the weights themselves, and this is the rule for what reaches them:
+``config.json`` or the weights themselves. These are the rules for what reaches them:
 
 - ``model_type`` is a text architecture of ``transformers`` without configurations inside its own.
 - Fields of its configuration class are passed on. Of all other fields only numbers, booleans and
@@ -68,11 +68,11 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
     try:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
     except Exception as error:  # the hub's client raises dozens of types
-        what = "no such directory, and no model of the hub that can be reached"
+        problem = "no such directory, and no model of the hub that can be reached"
         if not isinstance(error, HFValidationError):  # otherwise it is no name of the hub
-            what += f"\n  seen: {str(error).splitlines()[0].removeprefix('Got: ')}"
+            problem += f"\n  seen: {str(error).splitlines()[0].removeprefix('Got: ')}"
         raise CheckpointError(
-            f"{name}: {what}\n"
+            f"{name}: {problem}\n"
             "  allowed: a directory with config.json and model.safetensors, a run directory, or "
             "ORGANISATION/NAME of the hub\n  fix: check the path, or the connection to the hub"
         ) from error
@@ -80,20 +80,20 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
 
 def model_hashes(directory: Path) -> dict[str, str]:
     """Return the sha256 of each weights and tokenizer file of a model and of its ``generator/``."""
-    found = [path for pattern in ("*", "generator/*") for path in directory.glob(pattern)]
+    paths = [path for pattern in ("*", "generator/*") for path in directory.glob(pattern)]
     return {
         path.relative_to(directory).as_posix(): sha256_of(path)
-        for path in sorted(found)
+        for path in sorted(paths)
         if path.suffix in _RECORDED and path.name not in _EDITABLE
     }
 
 
 def check_hashes(directory: Path, *, weights: bool) -> None:
-    """Raises ``CheckpointError`` when a weights file, or else a tokenizer file, differs from the
-    sha256 that ``road_ray.json`` has for it below ``files``.
+    """Raise ``CheckpointError`` if a weights file (``weights``), or else a tokenizer file, differs
+    from its sha256 in ``files`` of ``road_ray.json``.
 
-    Models of other programs, and those of older versions, have no such entries and are not checked.
-    ``config.json`` is never recorded: to edit its ``id2label`` is a remedy.
+    Models of other programs and of older versions have no such entries and are not checked.
+    ``config.json`` is not recorded, because users may edit its ``id2label``.
     """
     places = (directory, directory.parent)  # a generator is recorded with the model above it
     record = next((p / MODEL_RECORD for p in places if (p / MODEL_RECORD).is_file()), None)
@@ -134,15 +134,15 @@ def read_config(directory: str | Path) -> PreTrainedConfig:
         )
     fields = read_json(path)
     kind = _config_class(path, fields)
-    given = dict(_passed_on(path, fields, kind))
-    _check_values(path, given)
+    passed = dict(_passed_on(path, fields, kind))
+    _check_values(path, passed)
     try:
-        return kind(**given)
+        return kind(**passed)
     except Exception as error:  # the checks of its many fields raise many types
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         raise CheckpointError(
             f"{path}: no configuration of {kind.model_type!r} can be made of it: "
-            f"{type(error).__name__}: {said[:200]}\n  fix: restore the file"
+            f"{type(error).__name__}: {message[:200]}\n  fix: restore the file"
         ) from error
 
 
@@ -158,17 +158,17 @@ def _config_class(path: Path, fields: Mapping[str, object]) -> type[PreTrainedCo
     for name in ("auto_map", "custom_pipelines"):
         if name in fields:
             raise _foreign(path, name)
-    named = fields.get("model_type")
-    if not isinstance(named, str) or not (named in FILLING or named in CLASSIFYING):
+    model_type = fields.get("model_type")
+    if not isinstance(model_type, str) or not (model_type in FILLING or model_type in CLASSIFYING):
         raise CheckpointError(
-            f"{path}: model_type is {_shown(named)}\n"
+            f"{path}: model_type is {_shown(model_type)}\n"
             "  allowed: a text architecture of transformers, such as electra, bert or albert\n"
             "  fix: name the directory of such a model"
         )
-    kind: type[PreTrainedConfig] = CONFIG_MAPPING[named]
+    kind: type[PreTrainedConfig] = CONFIG_MAPPING[model_type]
     if kind.sub_configs:
         raise CheckpointError(
-            f"{path}: model_type {named!r} has configurations inside its own\n"
+            f"{path}: model_type {model_type!r} has configurations inside its own\n"
             "  allowed: one plain text model"
         )
     return kind
@@ -198,9 +198,9 @@ def _passed_on(
             yield name, value
 
 
-def _check_values(path: Path, given: Mapping[str, Any]) -> None:
+def _check_values(path: Path, fields: Mapping[str, Any]) -> None:
     """Raise ``CheckpointError`` for a value that would exhaust time or memory."""
-    for name, value in given.items():
+    for name, value in fields.items():
         least, most = _limits(name)
         if isinstance(value, int | float) and not least <= value <= most:
             raise CheckpointError(
@@ -218,7 +218,7 @@ def _check_values(path: Path, given: Mapping[str, Any]) -> None:
                 f"{path}: {name} is {_shown(value)}\n"
                 f"  allowed: {', '.join(sorted(filter(None, _DTYPES)))}\n  fix: restore the file"
             )
-    names = given.get("id2label")
+    names = fields.get("id2label")
     if names is None:
         return
     numbered = isinstance(names, dict) and all(str(key).isdecimal() for key in names)
@@ -255,13 +255,13 @@ def check_tokenizer_files(directory: str | Path) -> None:
     from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
     place = Path(directory)
-    own = {"PreTrainedTokenizerFast", "TokenizersBackend", *TOKENIZER_MAPPING_NAMES.values()}
-    own |= {f"{name}Fast" for name in own if name}
+    allowed = {"PreTrainedTokenizerFast", "TokenizersBackend", *TOKENIZER_MAPPING_NAMES.values()}
+    allowed |= {f"{name}Fast" for name in allowed if name}
     for file in ("tokenizer_config.json", "special_tokens_map.json"):
         if not (place / file).is_file():
             continue
         for name, value in read_json(place / file).items():
-            if name == "tokenizer_class" and not (isinstance(value, str) and value in own):
+            if name == "tokenizer_class" and not (isinstance(value, str) and value in allowed):
                 raise CheckpointError(
                     f"{place / file}: tokenizer_class is {_shown(value)}\n"
                     "  allowed: a tokenizer of transformers, such as ElectraTokenizer\n"
@@ -277,10 +277,12 @@ def check_tokenizer_files(directory: str | Path) -> None:
                 raise _foreign(place / file, name)
     for file, holds in (("tokenizer.json", "model"), ("added_tokens.json", None)):
         if (place / file).is_file():
-            found = read_json(place / file)
-            if not isinstance(found, dict) or (holds and not isinstance(found.get(holds), dict)):
+            content = read_json(place / file)
+            if not isinstance(content, dict) or (
+                holds and not isinstance(content.get(holds), dict)
+            ):
                 raise CheckpointError(
-                    f"{place / file}: holds no tokenizer but {_shown(found)}\n"
+                    f"{place / file}: holds no tokenizer but {_shown(content)}\n"
                     "  fix: restore the file"
                 )
 
@@ -302,7 +304,7 @@ def _nested(value: object) -> bool:
 
 def _numeric(value: object) -> bool:
     return isinstance(value, int | float) or (
-        isinstance(value, list) and all(isinstance(one, int | float) for one in value)
+        isinstance(value, list) and all(isinstance(item, int | float) for item in value)
     )
 
 

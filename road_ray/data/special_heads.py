@@ -38,7 +38,7 @@ class SpecialHead:
         return f"{self.name.replace(' ', '_')}.safetensors"
 
     @property
-    def asked_by(self) -> str:
+    def override(self) -> str:
         """Override that selects the head."""
         return f"data.{self.key}={self.value}"
 

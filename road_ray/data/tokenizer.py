@@ -28,10 +28,10 @@ _ALPHABET_SIZE = 1000  # characters; rarer ones are read as [UNK]
 def train_wordpiece(
     documents: Iterable[str], *, vocab_size: int, lowercase: bool = True
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer of at most ``vocab_size`` entries, special tokens first, learnt from text.
+    """Train a WordPiece tokenizer of at most ``vocab_size`` entries, special tokens first.
 
-    The same text gives the same vocabulary. Characters are kept first: with a small
-    ``vocab_size`` they may be all, and more than asked for.
+    The same text gives the same vocabulary. All characters are kept, so a small ``vocab_size`` may
+    be exceeded.
     """
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
         alphabet = _alphabet(documents, spool, lowercase)
@@ -99,7 +99,7 @@ def _with_special_tokens(tokenizer: Any) -> PreTrainedTokenizerFast:
 
 
 def _alphabet(documents: Iterable[str], spool: TextIO, lowercase: bool) -> list[str]:
-    """The most frequent characters of the documents, which are written to ``spool``."""
+    """Return the most frequent characters of the documents, which are written to ``spool``."""
     counts: Counter[str] = Counter()
     for document in documents:
         counts.update(document)
@@ -109,14 +109,14 @@ def _alphabet(documents: Iterable[str], spool: TextIO, lowercase: bool) -> list[
     for character, count in counts.items():
         for part in normalizer.normalize_str(character).split():
             read.update(dict.fromkeys(part, count))
-    ranked = sorted(read, key=lambda character: (-read[character], character))
-    return sorted(ranked[:_ALPHABET_SIZE])
+    by_frequency = sorted(read, key=lambda character: (-read[character], character))
+    return sorted(by_frequency[:_ALPHABET_SIZE])
 
 
 def _learnt(
     spool: TextIO, alphabet: list[str], inner: list[str], vocab_size: int, lowercase: bool
 ) -> list[str]:
-    """The entries learnt from the lines of ``spool`` by id, without the special tokens."""
+    """Return the entries learnt from the lines of ``spool`` by id, without special tokens."""
     learner = _learner(lowercase)
     spool.seek(0)
     learner.train_from_iterator(
@@ -178,31 +178,32 @@ def _no_tokenizer(place: Path) -> str:
 
 
 def read_tokenizer(directory: Path | str) -> PreTrainedTokenizerFast:
-    """The tokenizer that ``transformers`` reads from a local model directory, if nothing in it can
-    load anything else. Raises ``CheckpointError`` or ``DataError`` naming what is wrong.
+    """Return the tokenizer that ``transformers`` reads from a local model directory. Raises
+    ``CheckpointError`` for files that could load anything else, ``DataError`` for a damaged
+    tokenizer.
     """
     from transformers import AutoTokenizer, PreTrainedConfig
 
     place = Path(directory)
     check_tokenizer_files(place)
     check_hashes(place, weights=False)
-    # Given, so that config.json is not read in another way than a model's is.
+    # Passed on, so that config.json is read in the same way as for a model.
     config = read_config(place) if (place / "config.json").is_file() else PreTrainedConfig()
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(
             str(place), config=config, trust_remote_code=False, local_files_only=True
         )
     except Exception as error:  # tokenizers and transformers raise many types
-        said = " ".join(str(error).split())[:200]
+        message = " ".join(str(error).split())[:200]
         raise DataError(
-            f"{place}: no tokenizer can be loaded from there: {said}\n"
+            f"{place}: no tokenizer can be loaded from there: {message}\n"
             "  fix: restore tokenizer.json and tokenizer_config.json"
         ) from error
     return tokenizer
 
 
 def special_ids(tokenizer: PreTrainedTokenizerFast) -> tuple[int, ...]:
-    """Ids that are never chosen for prediction: [PAD], [CLS], [SEP], [MASK].
+    """Return the ids that are never chosen for prediction: [PAD], [CLS], [SEP], [MASK].
 
     Source: google electra, pretrain_helpers.py.
     """
@@ -223,7 +224,7 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
             entry = line.rstrip("\n").rstrip("\r")
             if entry in vocabulary:
                 raise DataError(
-                    f"{path}:{number}  {entry!r} stands twice, first in line "
+                    f"{path}:{number}  {entry!r} occurs twice, first in line "
                     f"{vocabulary[entry] + 1}\n  fix: delete one; every line is one id"
                 )
             vocabulary[entry] = number - 1

@@ -1,4 +1,4 @@
-"""Rows without labels beside the training rows of a data set: only teachers can teach them."""
+"""Rows without labels, which are added to the training rows of a data set in a distillation."""
 
 from __future__ import annotations
 
@@ -88,9 +88,13 @@ def _example(row: Mapping[str, object], where: str, dataset: Dataset, task: Task
     if isinstance(task.kind, Span):
         question, context = _texts(row, ("question", "context"), where)
         return SpanExample("", question, context, (), where, labelled=False)
-    own = tuple(str(name).split("|")[0] for name in dataset.columns.text)
-    usual = ("text", "text_pair")[: len(own)]
-    names = own if all(name in row for name in own) or isinstance(task.kind, Choose) else usual
+    dataset_columns = tuple(str(name).split("|")[0] for name in dataset.columns.text)
+    usual = ("text", "text_pair")[: len(dataset_columns)]
+    names = (
+        dataset_columns
+        if all(name in row for name in dataset_columns) or isinstance(task.kind, Choose)
+        else usual
+    )
     texts = _texts(row, names, where)
     if isinstance(task.kind, Choose):
         return ChoiceExample("", texts[0], texts[1:], None, where)

@@ -66,18 +66,19 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
             self.add_callback(_ZeroGradients(self.matching))
 
     def create_optimizer(self, *arguments: Any, **options: Any) -> Any:
-        """Return the optimizer of the ``Trainer``, which learns the projections too."""
+        """Return the optimizer of the ``Trainer``, which trains the projections too."""
         new = self.optimizer is None
         optimizer = super().create_optimizer(*arguments, **options)
-        if new and self.matching is not None and (own := list(self.matching.parameters())):
-            optimizer.add_param_group({"params": own, "weight_decay": 0.0})
+        projections = [] if self.matching is None else list(self.matching.parameters())
+        if new and projections:
+            optimizer.add_param_group({"params": projections, "weight_decay": 0.0})
         return optimizer
 
     def get_train_dataloader(self) -> Any:
         """Return the loader of the ``Trainer``, with annotated batches."""
         loader = super().get_train_dataloader()
-        ask = partial(annotate, each=self.average_loss)
-        return _Annotated(loader, ask, self.ensemble, self.weigh, self.lookahead)
+        annotated = partial(annotate, each=self.average_loss)
+        return _AnnotatedLoader(loader, annotated, self.ensemble, self.weigh, self.lookahead)
 
     def compute_loss(
         self,
@@ -104,8 +105,9 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         return (loss, outputs) if return_outputs else loss
 
     def _matching(self, teacher: str, **options: Any) -> StateMatching:
-        own = self.processing_class
-        if hasattr(own, "get_vocab") and reads_other_tokens(teacher, fingerprint_tokenizer(own)):
+        tokenizer = self.processing_class
+        is_tokenizer = hasattr(tokenizer, "get_vocab")
+        if is_tokenizer and reads_other_tokens(teacher, fingerprint_tokenizer(tokenizer)):
             raise ConfigError(
                 f"matching: {teacher} has another tokenizer than the student, and hidden states of "
                 "other tokens cannot be carried over\n"
@@ -129,7 +131,9 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
 
 
 class _ZeroGradients(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-    """Clearing of a module's gradients after each step: the ``Trainer`` clears the model's only."""
+    """Callback that clears a module's gradients after each step; the ``Trainer`` clears only the
+    model's.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
@@ -138,18 +142,18 @@ class _ZeroGradients(TrainerCallback):  # type: ignore[misc]  # transformers has
         self._module.zero_grad()
 
 
-class _Annotated:
+class _AnnotatedLoader:
     """Data loader with annotated batches; all other attributes are those of the loader."""
 
     def __init__(
-        self, loader: Any, ask: Any, ensemble: Ensemble, weigh: Rule, lookahead: int
+        self, loader: Any, annotated: Any, ensemble: Ensemble, weigh: Rule, lookahead: int
     ) -> None:
-        self._loader, self._ask = loader, ask
+        self._loader, self._annotated = loader, annotated
         self._arguments = (ensemble, weigh, lookahead)
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        annotated: Iterator[Mapping[str, Any]] = self._ask(self._loader, *self._arguments)
-        return annotated
+        batches: Iterator[Mapping[str, Any]] = self._annotated(self._loader, *self._arguments)
+        return batches
 
     def __len__(self) -> int:
         return len(self._loader)

@@ -1,5 +1,5 @@
-"""Distillation from one teacher's hidden states and attention maps: the teacher, which layers are
-compared, and the error between student and teacher.
+"""Distillation from one teacher's hidden states and attention maps: the teacher, the matched layers
+and the error between student and teacher.
 
 The teacher runs in the student's process. A window of 384 tokens has 2 x 384 logits but
 24 x 384 x 1024 numbers in the states of a large model, so they are neither sent between processes
@@ -143,21 +143,21 @@ class StateMatching(nn.Module):
         """Return the errors by name, ``hidden`` and ``attention``, of the output of the student's
         forward pass over the batch.
         """
-        ours, theirs = hidden_states_of(output), self.teacher(batch)
+        student, teacher = hidden_states_of(output), self.teacher(batch)
         mask = batch.get("attention_mask")
         mask = torch.ones_like(batch["input_ids"]) if mask is None else mask
         real = mask.flatten(0, -2).bool()
         errors = {}
         if self.hidden_weight:
             total = sum(
-                hidden_error(self.projections[str(s)](ours.hidden[s]), theirs.hidden[t], real)
+                hidden_error(self.projections[str(s)](student.hidden[s]), teacher.hidden[t], real)
                 for s, t in self.pairs
             )
             share = self.hidden_weight / len(self.pairs)
             errors["hidden"] = MatchingError(torch.as_tensor(total), share)
         if self.attention_weight:
             total = sum(
-                attention_error(ours.attentions[s], theirs.attentions[t], real)
+                attention_error(student.attentions[s], teacher.attentions[t], real)
                 for s, t in self.pairs
             )
             share = self.attention_weight / len(self.pairs)

@@ -78,7 +78,7 @@ def check_parity(
             fraction = _ALLOWED_FRACTION[precision]
             drift = _drift(index, path, expected[rows], answers[index].cpu()[rows], fraction)
             if not drift.difference <= drift.allowed:  # true for NaN as well
-                raise _refused(directory, drift)
+                raise _parity_error(directory, drift)
             drifts.append(drift)
     return drifts
 
@@ -98,11 +98,11 @@ def _drift(index: int, path: str, expected: Tensor, actual: Tensor, fraction: fl
     return Drift(index, path, difference, fraction * max(1.0, scale))
 
 
-def _refused(directory: str | Path, drift: Drift) -> CheckpointError:
+def _parity_error(directory: str | Path, drift: Drift) -> CheckpointError:
     return CheckpointError(
-        f"teacher {drift.teacher} ({directory}): asked through {drift.path} its logits differ "
+        f"teacher {drift.teacher} ({directory}): through {drift.path} its logits differ "
         f"from those of its weights by up to {drift.difference:.3g}\n"
-        f"  allowed: {drift.allowed:.3g}, which is what rounding explains\n"
+        f"  allowed: {drift.allowed:.3g}, the largest difference by rounding\n"
         "  fix: give all machines the same weights and versions; if it is the store, remove this "
         "teacher's directory from it (road data store ls)\n"
         "  kept: everything; no step was made"

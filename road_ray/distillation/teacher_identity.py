@@ -58,13 +58,13 @@ def refuse_foreign(directory: str | Path) -> None:
 
 
 def fingerprint_tokenizer(tokenizer: Any) -> str:
-    """Return the sha256 of all that decides token ids: vocabulary, normalizer, pre-tokenizer, model
-    and special tokens.
+    """Return the sha256 of everything that determines token ids: vocabulary, normalizer,
+    pre-tokenizer, model and special tokens.
     """
     content: dict[str, Any] = {
         "vocab": sorted(tokenizer.get_vocab().items()),
         "special": {
-            role: token if isinstance(token, str) else [str(one) for one in token]
+            role: token if isinstance(token, str) else [str(part) for part in token]
             for role, token in sorted(tokenizer.special_tokens_map.items())
             if role != "additional_special_tokens"
         },
@@ -82,8 +82,8 @@ def fingerprint_tokenizer(tokenizer: Any) -> str:
 
 def decisive_entries(teacher: Mapping[str, object]) -> dict[str, Any]:
     """Return the entries of a teacher in a manifest that decide its answers."""
-    named = {name: teacher.get(name) for name in DECISIVE}
-    return named | ({ANSWERS_FOR: teacher[ANSWERS_FOR]} if teacher.get(ANSWERS_FOR) else {})
+    entries = {name: teacher.get(name) for name in DECISIVE}
+    return entries | ({ANSWERS_FOR: teacher[ANSWERS_FOR]} if teacher.get(ANSWERS_FOR) else {})
 
 
 def fingerprint_weights(directory: str | Path) -> str:
@@ -223,17 +223,17 @@ def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: object)
 def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
     """Raise ``CheckpointError`` unless all teachers have the tokenizer of the first."""
     tokenizers = [teacher_tokenizer(locate_model(name)) for name in directories]
-    ours = tokenizers[0]
+    first = tokenizers[0]
     for directory, tokenizer in zip(directories, tokenizers, strict=True):
-        if ours is None or tokenizer is None:
+        if first is None or tokenizer is None:
             continue
-        if fingerprint_tokenizer(tokenizer) != fingerprint_tokenizer(ours):
-            theirs, known = tokenizer.get_vocab(), ours.get_vocab()
-            moved = sorted(t for t in theirs.keys() & known.keys() if theirs[t] != known[t])
-            alone = len(theirs.keys() ^ known.keys())
+        if fingerprint_tokenizer(tokenizer) != fingerprint_tokenizer(first):
+            vocab, expected = tokenizer.get_vocab(), first.get_vocab()
+            moved = sorted(t for t in vocab.keys() & expected.keys() if vocab[t] != expected[t])
+            alone = len(vocab.keys() ^ expected.keys())
             raise CheckpointError(
                 f"{directory}: another tokenizer than the first teacher's\n"
-                f"  seen: {len(theirs)} and {len(known)} tokens, {alone} in one only, "
+                f"  seen: {len(vocab)} and {len(expected)} tokens, {alone} in one only, "
                 f"{len(moved)} with another id {moved[:5]}; if none, another normalizer or mark\n"
                 "  fix: give the student's tokenizer (student_tokenizer=...) and `texts` in every "
                 "batch, or take teachers with one tokenizer"

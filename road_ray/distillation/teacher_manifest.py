@@ -43,15 +43,15 @@ def teacher_manifest(
     for directory in directories:
         order = check_teacher(directory, task, label_map=label_map)
         tokenizer = teacher_tokenizer(directory)
-        theirs = None if tokenizer is None else fingerprint_tokenizer(tokenizer)
-        other = student is not None and theirs not in (None, student)
+        fingerprint = None if tokenizer is None else fingerprint_tokenizer(tokenizer)
+        other = student is not None and fingerprint not in (None, student)
         labels = read_config(directory).id2label
         teachers.append(
             {
                 "directory": str(directory),
                 "weights_sha256": fingerprint_weights(directory),
                 "config_sha256": fingerprint_config(directory),
-                "tokenizer_sha256": theirs,
+                "tokenizer_sha256": fingerprint,
                 **({ANSWERS_FOR: student} if other else {}),
                 "labels": [labels[index] for index in sorted(labels)],
                 "order": None if order is None else list(order),
@@ -63,12 +63,12 @@ def teacher_manifest(
 
 
 def identity_only(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a manifest that identify the teachers, without directory and metrics;
-    for a mixture, whose ``datasets`` have a manifest each, by data set.
+    """Return the entries of a manifest that identify the teachers, without directory and metrics.
+    The manifest of a mixture has ``datasets``, each with a manifest; they are returned by data set.
     """
     if "datasets" in manifest:
-        return {name: identity_only(one) for name, one in manifest["datasets"].items()}
-    teachers = [decisive_entries(one) for one in manifest["teachers"]]
+        return {name: identity_only(inner) for name, inner in manifest["datasets"].items()}
+    teachers = [decisive_entries(teacher) for teacher in manifest["teachers"]]
     return {"task": manifest["task"], "teachers": teachers}
 
 

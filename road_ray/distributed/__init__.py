@@ -1,6 +1,7 @@
-"""Everything that uses Ray, and nothing else does.
+"""All code that uses Ray.
 
 ``train/`` runs a training in Ray Train workers, ``teachers/`` hosts teachers in actors, ``tune/``
-searches with Ray Tune and Optuna, ``jobs/`` submits jobs to clusters. ``local_cluster.py`` starts a
-cluster on this machine, ``auth.py`` has its token, ``placement.py`` checks that what is asked fits.
+searches with Ray Tune and Optuna, ``jobs/`` submits jobs to clusters, ``serving/`` serves a model.
+``local_cluster.py`` starts a cluster on this machine, ``auth.py`` manages its token,
+``placement.py`` checks that a cluster has room for the requested actors.
 """

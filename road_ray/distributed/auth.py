@@ -1,8 +1,7 @@
-"""The token of a cluster: asked for by default, readable by its owner alone; clusters that let
-everybody in are refused.
+"""Authentication token of a Ray cluster: required by default and readable by its owner only.
 
-Whoever reaches an open cluster runs code on all of its machines (CVE-2023-48022), so a cluster that
-answers without a token is an error unless the user says that it is meant to be open.
+Anyone who reaches an open cluster can run code on all of its machines (CVE-2023-48022), so a
+cluster that answers without a token is an error unless the user accepts it explicitly.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _OPEN = (
 
 def token_path() -> Path:
     """Return the path where Ray looks for the token."""
-    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    configured = os.environ.get("RAY_AUTH_TOKEN_PATH")
     try:
-        return Path(named).expanduser() if named else Path.home() / ".ray" / "auth_token"
+        return Path(configured).expanduser() if configured else Path.home() / ".ray" / "auth_token"
     except RuntimeError as error:
         raise ClusterError(
             f"no home directory for Ray's token: {error}\n"
@@ -43,13 +42,13 @@ def token_path() -> Path:
 
 
 def require_token(*, create: bool = False) -> None:
-    """Make this process and its children show a token and ask for one.
+    """Make this process and its children send a token and require one.
 
-    A token file that others can read is closed (Ray writes it 0644); ``create`` makes one where
-    there is none. RAY_AUTH_MODE, if set, is left as it is.
+    A token file that others can read is made private (Ray writes it with mode 0644); ``create``
+    writes a new one if there is none. RAY_AUTH_MODE, if set, is not changed.
     """
-    # Ray reads the mode when it is imported: set later, its server would ask for a token that its
-    # client does not show. A Ray that is there already asks for one by itself, where there is one.
+    # Ray reads the mode when it is imported: set later, its server would require a token that its
+    # client does not send. A Ray that is already imported uses the token if there is one.
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     mode = os.environ.get("RAY_AUTH_MODE", "token")
@@ -63,7 +62,7 @@ def require_token(*, create: bool = False) -> None:
 
 
 def _write_new(path: Path, token: str) -> None:
-    """The token's file, whole or not at all; one that another process made meanwhile stays."""
+    """Write the token file atomically; a file that another process has written meanwhile stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".auth_token-") as file:  # 0600
         file.write(token)
@@ -73,14 +72,14 @@ def _write_new(path: Path, token: str) -> None:
                 os.link(file.name, path)
             except FileExistsError:
                 raise
-            except OSError:  # a file system without hard links; then not quite at once
+            except OSError:  # a file system without hard links; the write is then not atomic
                 alone = os.O_CREAT | os.O_EXCL | os.O_WRONLY
                 with open(os.open(path, alone, 0o600), "w", encoding="utf-8") as new:
                     new.write(token)
 
 
 def restrict_permissions(path: Path) -> bool:
-    """Take a file away from group and others; tells whether that was needed."""
+    """Remove all permissions of group and others; return True if there were any."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & 0o077:
         return False
@@ -90,7 +89,7 @@ def restrict_permissions(path: Path) -> bool:
 
 
 def accepts_anonymous(dashboard: str, timeout_seconds: float = 10.0) -> bool | None:
-    """Return whether the jobs interface answers without a token; None if nothing answers."""
+    """Return True if the jobs interface answers without a token; None if nothing answers."""
     url = dashboard if "://" in dashboard else f"http://{dashboard}"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -103,7 +102,7 @@ def accepts_anonymous(dashboard: str, timeout_seconds: float = 10.0) -> bool | N
 
 
 def refuse_open_cluster(dashboard: str, *, accepted: bool = False) -> None:
-    """Raises ``ClusterError`` for a cluster that lets everybody in, unless that is accepted."""
+    """Raise ``ClusterError`` for a cluster without authentication, unless that is accepted."""
     if accepted or os.environ.get(ACCEPT) == "1":
         return
     if accepts_anonymous(dashboard):

@@ -1,5 +1,5 @@
-"""Checks of ``road check`` on a cluster: who is let in, its version and room, its clocks, its
-object store.
+"""Checks of ``road check`` on a cluster: authentication, version, free resources, clocks and object
+store.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _ROUND_TRIP_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at; ``mend`` says what to do when it is not good."""
+    """Result of one check; ``fix`` says what to do if it is not ``ok``."""
 
-    what: str
-    found: str
-    good: bool
-    mend: str = ""
+    name: str
+    value: str
+    ok: bool
+    fix: str = ""
 
 
 def token() -> Finding:
-    """Return the finding about the token: its place, and whether others can read it."""
+    """Check that there is a token and that only its owner can read it."""
     path = token_path()
     if os.environ.get("RAY_AUTH_TOKEN"):
         return Finding("token", "in RAY_AUTH_TOKEN", True)
@@ -43,27 +43,27 @@ def token() -> Finding:
         "token",
         f"{path}, mode {mode:o}",
         not mode & 0o077,
-        f"chmod 600 {path}; whoever has read it can run code on the cluster: make a new one",
+        f"chmod 600 {path}; anyone who has read it can run code on the cluster: make a new one",
     )
 
 
 def cluster(address: str) -> list[Finding]:
-    """Return the findings on a dashboard (``http://...``) or a cluster to join (``host:port``)."""
+    """Check a dashboard (``http://...``) or a cluster to join (``host:port``)."""
     return _dashboard(address) if "://" in address else _joined(address)
 
 
 def _dashboard(url: str) -> list[Finding]:
     answer = accepts_anonymous(url)
     if answer is None:
-        mend = "start it, or open the way: `ray dashboard FILE`, `kubectl port-forward`"
-        return [Finding("cluster", f"{url}: nothing answers", False, mend)]
+        fix = "start it, or open the way: `ray dashboard FILE`, `kubectl port-forward`"
+        return [Finding("cluster", f"{url}: nothing answers", False, fix)]
     return [_authentication(url), *([] if answer else [_version(url)])]
 
 
 def _authentication(url: str) -> Finding:
-    found = "answers anybody" if accepts_anonymous(url) else "asks for a token"
-    mend = "stop it and start it with RAY_AUTH_MODE=token: everybody who reaches it can run code"
-    return Finding("authentication", f"{url} {found}", found.startswith("asks"), mend)
+    answer = "answers anybody" if accepts_anonymous(url) else "asks for a token"
+    fix = "stop it and start it with RAY_AUTH_MODE=token: everybody who reaches it can run code"
+    return Finding("authentication", f"{url} {answer}", answer.startswith("asks"), fix)
 
 
 def _version(url: str) -> Finding:
@@ -72,20 +72,20 @@ def _version(url: str) -> Finding:
     try:
         secret = os.environ.get("RAY_AUTH_TOKEN") or token_path().read_text(encoding="utf-8")
     except OSError:
-        mend = f"put the cluster's token into {token_path()}, mode 0600"
-        return Finding("cluster", "we have no token to show", False, mend)
-    asked = urllib.request.Request(
+        fix = f"put the cluster's token into {token_path()}, mode 0600"
+        return Finding("cluster", "we have no token to show", False, fix)
+    request = urllib.request.Request(
         f"{url.rstrip('/')}/api/version", headers={"Authorization": f"Bearer {secret.strip()}"}
     )
     try:
-        with urllib.request.urlopen(asked, timeout=10) as answer:
-            theirs = str(json.loads(answer.read())["ray_version"])
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            remote = str(json.loads(answer.read())["ray_version"])
     except (urllib.error.URLError, TimeoutError, ValueError, KeyError) as error:
-        mend = f"put the token of this very cluster into {token_path()}"
-        return Finding("cluster", f"does not take our token: {error}", False, mend)
-    ours = version("ray")
-    mend = f"install ray=={theirs} here, or the image with {ours} there"
-    return Finding("cluster", f"Ray {theirs} there, {ours} here", theirs == ours, mend)
+        fix = f"put the token of this very cluster into {token_path()}"
+        return Finding("cluster", f"does not take our token: {error}", False, fix)
+    local = version("ray")
+    fix = f"install ray=={remote} here, or the image with {local} there"
+    return Finding("cluster", f"Ray {remote} there, {local} here", remote == local, fix)
 
 
 def _joined(address: str) -> list[Finding]:
@@ -98,13 +98,13 @@ def _joined(address: str) -> list[Finding]:
             rows += [Finding("authentication", "asks for a token", True)]
             return [*rows, _object_store(), _clocks()]
     except RoadError as error:
-        first, *more = str(error).splitlines()
-        mends = [line.strip().removeprefix("fix: ") for line in more if "fix:" in line]
-        return [Finding("cluster", first, False, mends[0] if mends else "")]
+        first, *details = str(error).splitlines()
+        fixes = [line.strip().removeprefix("fix: ") for line in details if "fix:" in line]
+        return [Finding("cluster", first, False, fixes[0] if fixes else "")]
 
 
 def _object_store() -> Finding:
-    """A round trip of some megabytes through it."""
+    """Check a round trip of some megabytes through the object store."""
     import numpy as np
     import ray
 
@@ -113,14 +113,14 @@ def _object_store() -> Finding:
     try:
         same = bool((ray.get(ray.put(sent), timeout=_TASK_SECONDS) == sent).all())
     except Exception as error:
-        mend = "give /dev/shm room (docker: --shm-size=8g)"
-        return Finding("object store", str(error).splitlines()[0], False, mend)
+        fix = "give /dev/shm room (docker: --shm-size=8g)"
+        return Finding("object store", str(error).splitlines()[0], False, fix)
     seconds = time.perf_counter() - began
     return Finding("object store", f"8 MiB there and back in {seconds:.3f} s", same)
 
 
 def _clocks() -> Finding:
-    """Return the finding about the clocks: how far those of the machines are from ours."""
+    """Check how far the clocks of the machines are from ours."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -131,13 +131,13 @@ def _clocks() -> Finding:
         there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         clock: Any = ray.remote(num_cpus=0, scheduling_strategy=there)(time.time)
         try:
-            ray.get(clock.remote(), timeout=_TASK_SECONDS)  # the process is started by this one
+            ray.get(clock.remote(), timeout=_TASK_SECONDS)  # this call starts the process
             began = time.time()
-            told = ray.get(clock.remote(), timeout=_TASK_SECONDS)
+            remote_time = ray.get(clock.remote(), timeout=_TASK_SECONDS)
         except Exception as error:
             return Finding("clock", f"{node['NodeName']} does not answer: {error}", False)
-        skews[node["NodeName"]] = told - (began + time.time()) / 2
+        skews[node["NodeName"]] = remote_time - (began + time.time()) / 2
     worst = max(skews, key=lambda name: abs(skews[name]))
-    found = f"at most {abs(skews[worst]):.2f} s apart, {worst}"
-    mend = "switch on time synchronisation (chrony, systemd-timesyncd) there"
-    return Finding("clock", found, abs(skews[worst]) <= _MOST_SKEW_SECONDS, mend)
+    apart = f"at most {abs(skews[worst]):.2f} s apart, {worst}"
+    fix = "switch on time synchronisation (chrony, systemd-timesyncd) there"
+    return Finding("clock", apart, abs(skews[worst]) <= _MOST_SKEW_SECONDS, fix)

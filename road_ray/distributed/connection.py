@@ -26,8 +26,8 @@ _READ_AT_IMPORT = {  # by Ray
 
 
 def check_machine(workers: int, address: str | None) -> None:
-    """Raise ``ClusterError`` for more workers than a new cluster on this machine has CPUs for:
-    before the data and the cluster, which take half a minute to start.
+    """Raise ``ClusterError`` if a new cluster on this machine has fewer CPUs than ``workers``.
+    Called before the data are read and the cluster starts, which takes half a minute.
     """
     cores = os.cpu_count() or workers
     joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
@@ -41,7 +41,9 @@ def check_machine(workers: int, address: str | None) -> None:
 
 
 def address_of(address: str | None) -> str | None:
-    """Return the address of the cluster to join, or None: as given, or of the Ray job we are in."""
+    """Return the address of the cluster to join, as given or from the surrounding Ray job, or
+    None.
+    """
     return address or os.environ.get("RAY_ADDRESS")
 
 

@@ -1,6 +1,6 @@
-"""The arithmetic of a plan: how long on how many workers, how much, and what will not fit.
+"""Estimates for a plan: time by number of workers, cost, and checks of memory, disk and placement.
 
-Communication is an estimate on paper (a ring of all-reduce); it is told with its assumptions.
+Communication is not measured: it is the time of a ring all-reduce under the assumptions below.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import Field
 from road_ray.config import Config
 from road_ray.errors import ClusterError, ConfigError, ResourceError
 
-RING_GIGABYTES_PER_SECOND = 10.0  # what one worker sends: 100 Gbit/s links at 80 %
+RING_GIGABYTES_PER_SECOND = 10.0  # sent by one worker: 100 Gbit/s links at 80 %
 RING_LATENCY_SECONDS = 20e-6  # of each of the 2 (n - 1) hops
 _MARGIN = 1.2  # of disk and memory, beyond what was counted
 
@@ -41,7 +41,8 @@ def communication_seconds(
     gigabytes_per_second: float = RING_GIGABYTES_PER_SECOND,
     latency_seconds: float = RING_LATENCY_SECONDS,
 ) -> float:
-    """Seconds of one ring all-reduce: ``2 (n-1)/n * bytes / bandwidth + 2 (n-1) * latency``.
+    """Return the seconds of a ring all-reduce: ``2 (n-1)/n * bytes / bandwidth + 2 (n-1) *
+    latency``.
 
     Source: Patarasuk and Yuan 2009, bandwidth optimal all-reduce.
     """
@@ -60,28 +61,28 @@ def reduced_bytes(gradient_bytes: float, passes: int, *, fsdp: bool) -> float:
 
 
 def step_seconds(alone: float, gradient_bytes: float, workers: int) -> float:
-    """Seconds of a step of the same global batch on so many equal workers, communication not
-    hidden behind computing.
+    """Return the seconds of a step of the same global batch on ``workers`` equal workers, if
+    communication does not overlap with computation.
     """
     return alone / max(workers, 1) + communication_seconds(gradient_bytes, workers)
 
 
 def by_workers(alone: float, gradient_bytes: float, batch_size: int) -> list[dict[str, Any]]:
-    """Batch, step time and share of communication at 1, 2, 4, ... 512 workers, as long as each has
-    a row.
+    """Return batch size, step time and share of communication for 1 to 512 workers, as long as
+    each worker has a row.
     """
     rows = []
     for workers in (1, 2, 4, 8, 64, 512):
         if workers > batch_size:
             break
         step = step_seconds(alone, gradient_bytes, workers)
-        talk = communication_seconds(gradient_bytes, workers)
+        communication = communication_seconds(gradient_bytes, workers)
         rows.append(
             {
                 "workers": workers,
                 "batch_per_worker": -(-batch_size // workers),
                 "step_seconds": step,
-                "communication_share": talk / step,
+                "communication_share": communication / step,
             }
         )
     return rows
@@ -95,8 +96,8 @@ def cost(
     *,
     teacher_gpus: float = 0.0,
 ) -> dict[str, float]:
-    """GPU-hours, core-hours and money of so many hours; ``teacher_gpus`` of all teachers together,
-    0 workers are this process.
+    """Return GPU-hours, core-hours and cost of ``hours``. ``teacher_gpus`` is the sum over all
+    teachers; ``workers = 0`` is this process.
     """
     students = max(workers, 1)
     gpu_hours = hours * (students * gpus_per_worker + teacher_gpus)
@@ -106,18 +107,18 @@ def cost(
 
 
 def check_room(workers: int, gpus_per_worker: float, teachers: int, gpus_per_teacher: float) -> str:
-    """Return where students and teachers go on this machine or, connected, in the cluster.
+    """Return the placement of workers and teachers, on the connected cluster or on this machine.
 
-    Raises ``ClusterError`` with asked and available when they do not fit.
+    Raises ``ClusterError`` with the requested and the available resources if they do not fit.
     """
-    have = _available()
-    cpus, gpus = have.get("CPU", 0.0), have.get("GPU", 0.0)
+    available = _available()
+    cpus, gpus = available.get("CPU", 0.0), available.get("GPU", 0.0)
     need_gpus = max(workers, 1) * gpus_per_worker + teachers * gpus_per_teacher
     students = f"{workers} workers" if workers else "this process"
     beside = f" beside {teachers} teachers" if teachers else ""
     if workers > cpus or need_gpus > gpus + 1e-9:
         raise ClusterError(
-            f"no place for {students}{beside}\n"
+            f"no room for {students}{beside}\n"
             f"  {'resource':<12}{'asked':>14}{'available':>12}\n"
             f"  {'CPU':<12}{workers:>14g}{cpus:>12g}\n"
             f"  {'GPU':<12}{need_gpus:>14g}{gpus:>12g}\n"
@@ -140,7 +141,7 @@ def _available() -> Mapping[str, float]:
 
 
 def check_batch(batch_size: int, workers: int, key: str = "data.batch_size") -> None:
-    """Raises ``ConfigError``, naming ``key``, when some workers would have nothing to do."""
+    """Raise ``ConfigError`` for ``key`` if the batch has fewer rows than there are workers."""
     if batch_size < workers:
         raise ConfigError(
             f"{key} = {batch_size} is less than --workers {workers}\n"
@@ -149,7 +150,7 @@ def check_batch(batch_size: int, workers: int, key: str = "data.batch_size") -> 
 
 
 def check_disk(place: Path, need_bytes: int) -> int:
-    """Free bytes where ``place`` will be. Raises ``ResourceError`` when that is too little."""
+    """Return the free bytes on the disk of ``place``. Raises ``ResourceError`` for too few."""
     existing = next(p for p in (place.resolve(), *place.resolve().parents) if p.exists())
     free = shutil.disk_usage(existing).free
     if free < _MARGIN * need_bytes:
@@ -162,18 +163,18 @@ def check_disk(place: Path, need_bytes: int) -> int:
 
 
 def check_memory(need_bytes: int, on_gpu: bool, workers: int) -> int:
-    """Bytes of memory a worker has; 0 where only the cluster has its GPU. Raises ``ResourceError``
-    when it will not do.
+    """Return the bytes of memory of a worker, or 0 if its GPU is not on this machine. Raises
+    ``ResourceError`` for too few.
     """
-    have = _memory(on_gpu) // (1 if on_gpu else max(workers, 1))
-    if have and need_bytes * _MARGIN > have:
+    memory = _memory(on_gpu) // (1 if on_gpu else max(workers, 1))
+    if memory and need_bytes * _MARGIN > memory:
         raise ResourceError(
-            f"a worker needs about {need_bytes / 2**30:.2f} GiB, it has {have / 2**30:.2f} GiB\n"
+            f"a worker needs about {need_bytes / 2**30:.2f} GiB, it has {memory / 2**30:.2f} GiB\n"
             "  fix: a smaller data.batch_size with more training.passes, more workers, or "
             "training.fsdp=true\n"
             "  kept: nothing was started"
         )
-    return have
+    return memory
 
 
 def _memory(on_gpu: bool) -> int:

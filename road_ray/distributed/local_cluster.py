@@ -26,7 +26,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
     changed. Raises ``ClusterError`` if the last attempt fails too.
     """
     _log.info("starting Ray on this machine")
-    for left in reversed(range(_ATTEMPTS)):
+    for attempts_left in reversed(range(_ATTEMPTS)):
         mark, process = _cleanup_process()
         try:
             # SPT_NOENV keeps Ray's agents from writing their title over their environment.
@@ -45,14 +45,14 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
             assert process.stdin
             process.stdin.close()  # it ends what this attempt has started
             _cleanup_process.cache_clear()
-            if not left:
+            if not attempts_left:
                 raise _failure(error) from error
             _log.warning("Ray was not up within its 30 s (%s); trying again", _load())
 
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set these environment variables for a while."""
+    """Set environment variables in the body and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

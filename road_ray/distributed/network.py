@@ -57,11 +57,11 @@ def interface_of(address: str) -> str | None:
         return None
     import fcntl
 
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
             try:
-                answer = fcntl.ioctl(one.fileno(), _ADDRESS_OF_INTERFACE, request)
+                answer = fcntl.ioctl(datagram.fileno(), _ADDRESS_OF_INTERFACE, request)
             except OSError:  # it has no address
                 continue
             if socket.inet_ntoa(answer[20:24]) == address:

@@ -16,11 +16,11 @@ import time
 def main() -> None:
     mark = sys.argv[1].encode()
     sys.stdin.read()
-    time.sleep(3)  # for what ends by itself
-    # 5 s, because Ray's node starts a worker in the place of one that has gone.
+    time.sleep(3)  # for processes that end by themselves
+    # Repeat for 5 s, because Ray's node replaces a worker that has ended.
     for _ in range(50 if os.path.isdir("/proc") else 0):
         for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-            # One that has ended, or is another user's, is an ``OSError``.
+            # A process that has ended, or of another user, raises ``OSError``.
             with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environment:
                 if pid != os.getpid() and mark in environment.read():
                     os.kill(pid, signal.SIGKILL)

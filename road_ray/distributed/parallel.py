@@ -80,12 +80,12 @@ def run_parallel(
 
     def run(number: int, config: object) -> Any:
         torch.set_num_threads(max(1, int(num_cpus)))
-        own = RunContext()
-        with connect_worker(coordinator, number, own):
-            if own.stop.is_set():
+        task_context = RunContext()
+        with connect_worker(coordinator, number, task_context):
+            if task_context.stop.is_set():
                 return InterruptedRunError(f"run {number} was not started")
             try:
-                return function(config, *extra, context=own)
+                return function(config, *extra, context=task_context)
             except RoadError as error:
                 return error
 

@@ -1,4 +1,4 @@
-"""Checks that a cluster has room for actors before they are requested; Ray would wait for ever."""
+"""Checks that a cluster has room for actors before they are requested; Ray would wait forever."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ import ray
 from road_ray.errors import ClusterError
 
 
-def check_placement(what: str, count: int, asked: Mapping[str, float], *, remedy: str = "") -> None:
-    """Raise ``ClusterError`` with a table of resources unless ``count`` actors fit.
+def check_placement(
+    actors: str, count: int, resources: Mapping[str, float], *, remedy: str = ""
+) -> None:
+    """Raise ``ClusterError`` with a table of resources unless ``count`` ``actors`` fit.
 
-    ``asked`` are the resources of one actor, all on one node. Resources in use count as free.
+    ``resources`` are those of one actor, all on one node. Resources in use count as free.
     """
-    asked = {name: amount for name, amount in asked.items() if amount > 0}
+    resources = {name: amount for name, amount in resources.items() if amount > 0}
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    places = sum(fitting(node, asked, count) for node in nodes)
+    places = sum(fitting(node, resources, count) for node in nodes)
     if places >= count:
         return
     total = ray.cluster_resources()
     rows = (
         f"  {name:<12}{f'{count} x {amount:g}':>14}{total.get(name, 0.0):>12g}"
-        for name, amount in asked.items()
+        for name, amount in resources.items()
     )
     raise ClusterError(
-        f"the cluster has room for {places} of {count} {what}, on {len(nodes)} nodes\n"
+        f"the cluster has room for {places} of {count} {actors}, on {len(nodes)} nodes\n"
         f"  {'resource':<12}{'asked':>14}{'available':>12}\n"
         + "\n".join(rows)
         + f"\n  fix: lower the resources of each, or add nodes{remedy}\n  kept: nothing was started"
@@ -35,15 +37,15 @@ def check_placement(what: str, count: int, asked: Mapping[str, float], *, remedy
 
 
 def wait_for_room(
-    workers: int, asked: Mapping[str, float], *, timeout_seconds: float = 30.0
+    workers: int, resources: Mapping[str, float], *, timeout_seconds: float = 30.0
 ) -> None:
-    """Wait until ``asked`` is free for each worker. Raises ``ClusterError`` when others still use
-    it after ``timeout_seconds``.
+    """Wait until ``resources`` are free for each worker. Raises ``ClusterError`` if they are still
+    in use after ``timeout_seconds``.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:
         free = ray.available_resources()
-        lacking = {n: a for n, a in asked.items() if free.get(n, 0.0) + 1e-6 < workers * a}
+        lacking = {n: a for n, a in resources.items() if free.get(n, 0.0) + 1e-6 < workers * a}
         if not lacking:
             return
         if time.monotonic() > deadline:
@@ -71,8 +73,8 @@ def free_resources() -> str:
     return ", ".join(f"{name} {free.get(name, 0.0):g} of {total[name]:g}" for name in names)
 
 
-def fitting(node: Mapping[str, float], asked: Mapping[str, float], most: int) -> int:
-    """Return how many actors with resources ``asked`` fit one node, ``most`` if they need none."""
+def fitting(node: Mapping[str, float], resources: Mapping[str, float], most: int) -> int:
+    """Return how many actors with ``resources`` fit one node, ``most`` if they need none."""
     # The margin is for shares such as 0.1, of which ten must fit into one.
-    fits = (int(node.get(name, 0.0) / amount + 1e-9) for name, amount in asked.items())
+    fits = (int(node.get(name, 0.0) / amount + 1e-9) for name, amount in resources.items())
     return min(fits, default=most)

@@ -42,8 +42,8 @@ def predictor_pool(
     the function that predicts chunks with them, in order.
 
     Actors run on the cluster at ``address``, or on a new one on this machine; by default one for
-    each free core. A dead actor is
-    replaced, and its chunks are predicted again. Raises ``ClusterError``.
+    each free core. A dead actor is replaced, and its chunks are predicted again. Raises
+    ``ClusterError``.
     """
     with connected(address, num_cpus=workers if address is None else None):
         import ray
@@ -62,12 +62,12 @@ def predictor_pool(
         )(PredictorActor)
         actors = [actor.remote(place, dict(options)) for _ in range(workers)]
         try:
-            for ready in [one.ready.remote() for one in actors]:
+            for ready in [actor.ready.remote() for actor in actors]:
                 _answer(ready, _START_SECONDS)
             yield partial(_predict, actors)
         finally:
-            for one in actors:
-                ray.kill(one)
+            for actor in actors:
+                ray.kill(actor)
 
 
 def _predict(actors: list[Any], chunks: Iterator[Chunk]) -> Iterator[list[Prediction]]:
@@ -102,8 +102,8 @@ def _answer(ref: object, timeout_seconds: float) -> Any:
 
 
 class PredictorActor:
-    """Actor that predicts chunks of rows. Errors of ours are returned, since Ray would wrap them
-    in an error of its own.
+    """Actor that predicts chunks of rows. It returns a ``RoadError`` instead of raising it, because
+    Ray would wrap it.
     """
 
     def __init__(self, model: str, options: dict[str, Any]) -> None:

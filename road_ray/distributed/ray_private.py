@@ -1,7 +1,7 @@
-"""Every name of Ray that Ray does not promise, read in Ray 2.60.0; nowhere else is one imported.
+"""The only imports of Ray's private names, as of Ray 2.60.0.
 
-A new release of Ray is checked here first: ``tests/distributed/test_ray_private.py`` holds each
-name to what we use of it. Importing this module imports Ray Train, so modules that must stay light
+Check this module first after an update of Ray: ``tests/distributed/test_ray_private.py`` tests what
+we use of each name. Importing this module imports Ray Train, so modules that must stay light
 import it inside the function that needs it.
 """
 
@@ -27,11 +27,11 @@ __all__ = [
 
 
 def draining_nodes() -> set[str]:
-    """Return the ids of the nodes that were told to go, with a deadline or without."""
+    """Return the ids of the nodes that are draining, with or without a deadline."""
     nodes: dict[str, Any] = ray._private.state.state.get_draining_nodes()
     return set(nodes)
 
 
 def propagate_environment_variable(name: str) -> None:
-    """Have Ray Train hand the variable of this process on to its controller and workers."""
+    """Make Ray Train pass the variable of this process on to its controller and workers."""
     _train_constants.ENV_VARS_TO_PROPAGATE.add(name)

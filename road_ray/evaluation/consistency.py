@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from road_ray.errors import DataError
 from road_ray.evaluation.spans.squad import token_f1
 
-# What paraphrased and adversarial sets put behind the id of the question that they were made from.
+# Suffixes that paraphrased and adversarial sets append to the id of the original question.
 _MARKS = ("_paraphrase", "-para", "-high-conf-turk", "-turk")
 
 

@@ -28,15 +28,15 @@ def class_diagnostics(
     shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
     probabilities = np.exp(shifted) / np.exp(shifted).sum(-1, keepdims=True)
     predicted = logits.argmax(-1)
-    made: dict[str, Any] = {
+    diagnostics: dict[str, Any] = {
         "rows": len(gold),
         "calibration": calibration(probabilities.max(-1), predicted == gold),
     }
     if len(labels) <= _MOST_LABELS:
         confusion = np.zeros((len(labels), len(labels)), dtype=int)
         np.add.at(confusion, (gold, predicted), 1)
-        made |= {"labels": list(labels), "confusion": confusion.tolist()}
-    return made
+        diagnostics |= {"labels": list(labels), "confusion": confusion.tolist()}
+    return diagnostics
 
 
 def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> dict[str, Any]:
@@ -57,18 +57,18 @@ def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> di
 def span_diagnostics(
     examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction], threshold: float
 ) -> dict[str, Any]:
-    """Return rows, the threshold in use and, where questions without answer are among the examples,
-    ``thresholds``: ``[threshold, exact, f1, exact with answer, exact without]``, in percent.
+    """Return rows, the threshold in use and, if some questions have no answer, ``thresholds``:
+    ``[threshold, exact, f1, exact with answer, exact without]``, in percent.
     """
-    made: dict[str, Any] = {"rows": len(examples)}
+    diagnostics: dict[str, Any] = {"rows": len(examples)}
     if not examples or all(example.answers for example in examples):
-        return made
+        return diagnostics
     golds = [tuple(answer.text for answer in example.answers) for example in examples]
     pairs = zip(golds, predictions, strict=True)
     raw = np.array([squad.raw_scores(texts, prediction.text) for texts, prediction in pairs])
     barren = np.array([not example.answers for example in examples])
     odds = np.array([prediction.null_odds for prediction in predictions])
-    silent = barren[:, None].astype(float)  # what abstaining earns, of either score
+    silent = barren[:, None].astype(float)  # both scores of abstaining
     low, high = np.quantile(odds, [0.01, 0.99])
     places = np.linspace(min(low, threshold), max(high, threshold), _THRESHOLDS)
     curve = []
@@ -79,4 +79,4 @@ def span_diagnostics(
         none = float(exact[barren].mean())
         row = [place, *scores.mean(0).tolist(), has, none]
         curve.append([round(float(value), 3) for value in row])
-    return made | {"threshold": round(threshold, 3), "thresholds": curve}
+    return diagnostics | {"threshold": round(threshold, 3), "thresholds": curve}

@@ -41,9 +41,9 @@ OnRows = Callable[[int, int], None]
 class Evaluation:
     """Figures of one split (percentages) and predictions.
 
-    ``threshold`` is the no-answer threshold of span predictions. None: no ``at_threshold_*``
-    figures, and predictions follow the untuned rule of ``exact`` and ``f1``: abstain above odds of
-    0 if the split has questions without answer, else answer every question.
+    ``threshold`` is the no-answer threshold of span predictions. If it is None, there are no
+    ``at_threshold_*`` figures, and predictions follow the untuned rule of ``exact`` and ``f1``:
+    abstain above odds of 0 if the split has questions without answer, else answer every question.
     """
 
     figures: dict[str, float]
@@ -78,12 +78,12 @@ def logits_of(
     device: torch.device,
     on_rows: OnRows | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Return a model's logits of every row, without dropout, in the layout of ``answers``."""
-    if was_training := model.training:  # a walk through all modules
+    """Return a model's logits of every row, without dropout, as ``batched_logits`` does."""
+    if was_training := model.training:  # eval() visits all modules
         model.eval()
     kind = model.tasks[features.task].kind
     with torch.inference_mode():
-        logits = answers(
+        logits = batched_logits(
             lambda batch: model(to_device(batch, device)), features, kind, pad_id, on_rows
         )
     if was_training:
@@ -91,17 +91,17 @@ def logits_of(
     return logits
 
 
-def answers(
-    ask: Callable[[Batch], Tensor],
+def batched_logits(
+    forward: Callable[[Batch], Tensor],
     features: Features,
     kind: Kind,
     pad_id: int,
     on_rows: OnRows | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Return the logits that ``ask`` gives every row, unpadded: ``[C]`` (or ``[N]``, ``[1]``),
-    ``[2, length]`` of spans, ``[length, C]`` of tags. Rows of like length are asked together; the
-    longest come first, as they need the most memory, then the others in a fixed random order, so
-    that the time left follows from the rows done.
+    """Return the logits that ``forward`` computes for every row, unpadded: ``[C]`` (or ``[N]``,
+    ``[1]``), ``[2, length]`` of spans, ``[length, C]`` of tags. Rows of similar length share a
+    batch. The longest come first, as they need the most memory, then the others in a fixed random
+    order, so that the remaining time follows from the rows done.
     """
     lengths = features.lengths
     rows: list[NDArray[np.float32] | None] = [None] * len(features)
@@ -113,7 +113,7 @@ def answers(
         numbers = batches[place]
         done += len(numbers)
         batch: Batch = pad(features, numbers, pad_id=pad_id) | {"task": features.task}
-        for number, row in zip(numbers, ask(batch).float().cpu().numpy(), strict=True):
+        for number, row in zip(numbers, forward(batch).float().cpu().numpy(), strict=True):
             if isinstance(kind, Span):
                 row = row[:, : lengths[number]]
             if isinstance(kind, Tag):
@@ -129,13 +129,13 @@ def _check_finite(row: NDArray[np.float32], kind: Kind, task: str) -> None:
     """Raise ``DivergedError`` for logits that are not finite: their argmax would pass as a
     prediction.
     """
-    # Of joint spans, places that are not allowed are minus infinity.
+    # Positions that joint spans may not have are minus infinity.
     valid = row < np.inf if isinstance(kind, JointSpan) else np.isfinite(row)
     if not valid.all():
         raise DivergedError(
             f"task {task}: the model's logits are not finite (NaN or infinite numbers)\n"
             "  fix: name an earlier checkpoint, or train it again with a lower optimizer.peak_lr\n"
-            "  kept: nothing was judged"
+            "  kept: nothing was evaluated"
         )
 
 
@@ -153,8 +153,8 @@ def evaluate_split(
     chooses it on this split if there is none, unless all questions have answers.
     """
     logits = logits_of(model, split.features, pad_id=pad_id, device=device, on_rows=on_rows)
-    found = evaluate_logits(split, logits, threshold, tune=tune)
-    return replace(found, figures=found.figures | _further(model, split, pad_id, device))
+    evaluation = evaluate_logits(split, logits, threshold, tune=tune)
+    return replace(evaluation, figures=evaluation.figures | _further(model, split, pad_id, device))
 
 
 def evaluate_logits(
@@ -204,10 +204,10 @@ def _further(
         sums = np.zeros((len(split.examples), logits.shape[1]))
         np.add.at(sums, rows.example, logits)
         known = gold != UNKNOWN
-        right = {int(e): int(g) for e, g in zip(rows.example[known], gold[known], strict=True)}
-        if right:
-            told = sums[list(right)].argmax(-1)
-            figures[f"{task}_accuracy"] = metrics.accuracy(told, list(right.values()))
+        gold_of = {int(e): int(g) for e, g in zip(rows.example[known], gold[known], strict=True)}
+        if gold_of:
+            predicted = sums[list(gold_of)].argmax(-1)
+            figures[f"{task}_accuracy"] = metrics.accuracy(predicted, list(gold_of.values()))
     return figures
 
 

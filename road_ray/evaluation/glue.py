@@ -52,9 +52,9 @@ def average(figures: Mapping[str, float]) -> dict[str, float]:
     STS); ``glue/leaderboard`` as on the server (nine tasks, each the mean of its metrics, MNLI of
     both sets). An average is left out unless all of its tasks are present.
     """
-    wanted = {name: catalog.dataset(name).metrics for name in SHEETS if name not in _OPTIONAL}
+    metrics_of = {name: catalog.dataset(name).metrics for name in SHEETS if name not in _OPTIONAL}
     electra = [_mean(figures, name, metrics) for name, metrics in _ELECTRA.items()]
-    leaderboard = {name: _mean(figures, name, metrics) for name, metrics in wanted.items()}
+    leaderboard = {name: _mean(figures, name, metrics) for name, metrics in metrics_of.items()}
     mnli = [leaderboard.pop("mnli"), leaderboard.pop("mnli_mismatched")]
     leaderboard["mnli"] = sum(mnli) / 2
     averages = {"electra": electra, "leaderboard": list(leaderboard.values())}
@@ -82,7 +82,7 @@ def write_submission(
     missing = [n for n in SHEETS if n not in predictions and n not in _OPTIONAL]
     if unknown or (missing and not partial):
         raise DataError(
-            f"{path}: {', '.join(unknown)} is not of GLUE\n  known: {', '.join(SHEETS)}"
+            f"{path}: {', '.join(unknown)} is not in GLUE\n  known: {', '.join(SHEETS)}"
             if unknown
             else f"{path}: no predictions for {', '.join(missing)}\n"
             "  fix: road evaluate data.split=test for each; the server wants all of them"
@@ -128,10 +128,10 @@ def _sheet(name: str, rows: Mapping[str, str]) -> str:
             f"{name}: {len(rows)} predictions, the test set has {sheet.rows} rows\n"
             "  fix: predict the whole official test file: data.split=test, no max_judged_rows"
         )
-    odd = [name for name in rows if not name.isdecimal() or int(name) >= sheet.rows]
-    if odd:
+    unknown = [name for name in rows if not name.isdecimal() or int(name) >= sheet.rows]
+    if unknown:
         raise DataError(
-            f"{name}: {len(odd)} ids are not of the test set, such as {odd[0]!r}\n"
+            f"{name}: {len(unknown)} ids are not of the test set, such as {unknown[0]!r}\n"
             f"  allowed: 0 to {sheet.rows - 1}, each once"
         )
     lines = [f"{number}\t{_server_label(entry, rows[str(number)])}" for number in range(sheet.rows)]
@@ -146,4 +146,5 @@ def _server_label(entry: Dataset, label: str) -> str:
     assert isinstance(kind, Classify)
     if label not in kind.labels:
         raise DataError(f"{entry.name}: prediction {label!r}\n  allowed: {', '.join(kind.labels)}")
-    return {ours: theirs for theirs, ours in entry.label_map.items()}.get(label, label)
+    server_labels = {own: server for server, own in entry.label_map.items()}
+    return server_labels.get(label, label)

@@ -25,46 +25,46 @@ def accuracy(predicted: ArrayLike, gold: ArrayLike) -> float:
     """Return the share of equal labels. ``[N], [N]``."""
     from sklearn.metrics import accuracy_score
 
-    given, truth = _paired(predicted, gold)
-    return 100.0 * float(accuracy_score(truth, given))
+    predictions, truth = _paired(predicted, gold)
+    return 100.0 * float(accuracy_score(truth, predictions))
 
 
 def f1(predicted: ArrayLike, gold: ArrayLike) -> float:
     """Return F1 of class 1, or 0 if class 1 is neither predicted nor a label. ``[N], [N]``."""
     from sklearn.metrics import f1_score
 
-    given, truth = _paired(predicted, gold)
-    return 100.0 * float(f1_score(truth == 1, given == 1, zero_division=0.0))
+    predictions, truth = _paired(predicted, gold)
+    return 100.0 * float(f1_score(truth == 1, predictions == 1, zero_division=0.0))
 
 
 def matthews(predicted: ArrayLike, gold: ArrayLike) -> float:
     """Return the Matthews correlation, or 0 if either side is constant. ``[N], [N]``."""
     from sklearn.metrics import matthews_corrcoef
 
-    given, truth = _paired(predicted, gold)
-    if _constant("matthews", given, truth):
+    predictions, truth = _paired(predicted, gold)
+    if _constant("matthews", predictions, truth):
         return 0.0
-    return 100.0 * float(matthews_corrcoef(truth, given))
+    return 100.0 * float(matthews_corrcoef(truth, predictions))
 
 
 def pearson(predicted: ArrayLike, gold: ArrayLike) -> float:
     """Return the linear correlation, or 0 if either side is constant. ``[N], [N]``."""
     from scipy.stats import pearsonr
 
-    given, truth = _paired(predicted, gold)
-    if _constant("pearson", given, truth):
+    predictions, truth = _paired(predicted, gold)
+    if _constant("pearson", predictions, truth):
         return 0.0
-    return 100.0 * float(pearsonr(given, truth).statistic)
+    return 100.0 * float(pearsonr(predictions, truth).statistic)
 
 
 def spearman(predicted: ArrayLike, gold: ArrayLike) -> float:
     """Return the rank correlation, or 0 if either side is constant. ``[N], [N]``."""
     from scipy.stats import spearmanr
 
-    given, truth = _paired(predicted, gold)
-    if _constant("spearman", given, truth):
+    predictions, truth = _paired(predicted, gold)
+    if _constant("spearman", predictions, truth):
         return 0.0
-    return 100.0 * float(spearmanr(given, truth).statistic)
+    return 100.0 * float(spearmanr(predictions, truth).statistic)
 
 
 METRICS: dict[str, Metric] = {
@@ -114,14 +114,14 @@ def means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each score that all runs have, and beside it ``<score>_deviation``, which
     a single run does not have.
     """
-    found: dict[str, float] = {}
+    averages: dict[str, float] = {}
     for name in runs[0]:
         if all(name in run for run in runs):
             spread = summary([run[name] for run in runs])
-            found[name] = spread.mean
+            averages[name] = spread.mean
             if spread.deviation is not None:
-                found[f"{name}_deviation"] = spread.deviation
-    return found
+                averages[f"{name}_deviation"] = spread.deviation
+    return averages
 
 
 @dataclass(frozen=True)
@@ -184,14 +184,14 @@ def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Numbers, Numbers]:
     return left, right
 
 
-def _numbers(values: ArrayLike, what: str) -> Numbers:
+def _numbers(values: ArrayLike, name: str) -> Numbers:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) == 0:
-        raise DataError(f"{what}: shape {list(array.shape)}\n  allowed: [N] with N > 0")
+        raise DataError(f"{name}: shape {list(array.shape)}\n  allowed: [N] with N > 0")
     wrong = np.flatnonzero(~np.isfinite(array))
     if len(wrong):
         raise DataError(
-            f"{what}[{wrong[0]}]: {array[wrong[0]]} ({len(wrong)} such values of {len(array)})\n"
+            f"{name}[{wrong[0]}]: {array[wrong[0]]} ({len(wrong)} such values of {len(array)})\n"
             "  allowed: finite numbers\n  fix: check whether the model diverged"
         )
     return array
@@ -204,11 +204,11 @@ def pareto_front(scores: Sequence[tuple[float, ...]]) -> list[int]:
     if scores and len(scores[0]) == 1:
         return [max(range(len(scores)), key=lambda number: scores[number])]
 
-    def dominates(other: tuple[float, ...], own: tuple[float, ...]) -> bool:
-        return other != own and all(a >= b for a, b in zip(other, own, strict=True))
+    def dominates(other: tuple[float, ...], candidate: tuple[float, ...]) -> bool:
+        return other != candidate and all(a >= b for a, b in zip(other, candidate, strict=True))
 
     return [
         number
-        for number, own in enumerate(scores)
-        if not any(dominates(other, own) for other in scores)
+        for number, candidate in enumerate(scores)
+        if not any(dominates(other, candidate) for other in scores)
     ]

@@ -33,11 +33,11 @@ def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float
     """Return the confidence interval of the mean by the t distribution; None for a single value."""
     from scipy.stats import t
 
-    found = summary(values)
-    if found.deviation is None:
+    seeds = summary(values)
+    if seeds.deviation is None:
         return None
-    half = float(t.ppf((1 + level) / 2, found.count - 1)) * found.deviation / sqrt(found.count)
-    return found.mean - half, found.mean + half
+    half = float(t.ppf((1 + level) / 2, seeds.count - 1)) * seeds.deviation / sqrt(seeds.count)
+    return seeds.mean - half, seeds.mean + half
 
 
 def compare(left: Sequence[float], right: Sequence[float]) -> Difference:
@@ -47,12 +47,12 @@ def compare(left: Sequence[float], right: Sequence[float]) -> Difference:
     """
     test = paired_test(left, right)
     gaps = np.asarray(left, dtype=float) - np.asarray(right, dtype=float)
-    found = interval(gaps.tolist())
-    assert found is not None, "paired_test needs two pairs"
+    bounds = interval(gaps.tolist())
+    assert bounds is not None, "paired_test needs two pairs"
     deviation = float(gaps.std(ddof=1))
     effect = test.difference / deviation if deviation > 0 else None
     needed = None if effect is None else needed_pairs(effect)
-    return Difference(test.difference, *found, test.p_value, effect, test.pairs, needed)
+    return Difference(test.difference, *bounds, test.p_value, effect, test.pairs, needed)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -71,20 +71,20 @@ def power(effect_size: float, pairs: int, alpha: float = 0.05) -> float:
 
     critical = float(t.ppf(1 - alpha / 2, pairs - 1))
     shift = abs(effect_size) * sqrt(pairs)
-    found = float(nct.sf(critical, pairs - 1, shift) + nct.cdf(-critical, pairs - 1, shift))
-    return found if isfinite(found) else 1.0  # far out in the tail
+    probability = float(nct.sf(critical, pairs - 1, shift) + nct.cdf(-critical, pairs - 1, shift))
+    return probability if isfinite(probability) else 1.0  # nct has no number far in the tail
 
 
-def needed_pairs(effect_size: float, wanted: float = 0.8) -> int | None:
-    """Return the smallest number of pairs whose test has the wanted power; None if more than
+def needed_pairs(effect_size: float, target: float = 0.8) -> int | None:
+    """Return the smallest number of pairs whose test has the ``target`` power; None if more than
     100,000.
     """
-    if effect_size == 0 or power(effect_size, _MOST_PAIRS) < wanted:
+    if effect_size == 0 or power(effect_size, _MOST_PAIRS) < target:
         return None
     low, high = 1, 2  # low is too few
-    while power(effect_size, high) < wanted:
+    while power(effect_size, high) < target:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if power(effect_size, middle) >= wanted else (middle, high)
+        low, high = (low, middle) if power(effect_size, middle) >= target else (middle, high)
     return high

@@ -42,10 +42,10 @@ def entity_scores(
     """
     from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
 
-    given, truth = [list(tags) for tags in predicted], [list(tags) for tags in gold]
+    predictions, truth = [list(tags) for tags in predicted], [list(tags) for tags in gold]
     scores = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
     result = {
-        f"entity_{name}": 100.0 * float(score(truth, given, zero_division=0))
+        f"entity_{name}": 100.0 * float(score(truth, predictions, zero_division=0))
         for name, score in scores.items()
     }
-    return result | {"accuracy": 100.0 * float(accuracy_score(truth, given))}
+    return result | {"accuracy": 100.0 * float(accuracy_score(truth, predictions))}

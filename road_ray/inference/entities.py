@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Sentence(TagExample):
-    """Words to tag, and the text that character offsets count in."""
+    """Words to tag, and the text to which the character offsets refer."""
 
     text: str
 

@@ -1,7 +1,7 @@
-"""Read a file of rows as a stream, whatever its format.
+"""Read a file of rows as a stream, in any of several formats.
 
 CSV, TSV, JSONL and Parquet files and lines of text are read row by row, so they may be larger than
-memory. A JSON array and a file in SQuAD's layout are read whole.
+memory. A JSON array and a file in SQuAD's layout are loaded completely.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _USES = {"keep": "copies to the output", "ignore": "leaves out"}
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """Columns of a file of rows: those of the model's fields, those copied, those left out.
+    """Choice of the columns of a file of rows: read as fields of the model, copied, or ignored.
 
     ``fields`` maps a field to the column that holds it; other fields are columns of their own name.
     ``keep`` maps a name in the output to the column that is copied there. ``ignore`` lists columns
-    that are left out. Raises ``ConfigError`` for a name in the output that predictions have.
+    that are left out. Raises ``ConfigError`` for a name in ``keep`` that predictions already have.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class InputRow(NamedTuple):
 
     where: str
     fields: Row
-    kept: Row
+    copied: Row
 
 
 def input_rows(
@@ -73,9 +73,9 @@ def input_rows(
     ``trained`` has the columns of the training data by field: then a row needs all fields, and
     messages name these columns. A row without ``id`` gets its number from 0.
 
-    Raises ``ConfigError`` for a file that is not there and a suffix that is not read, ``DataError``
-    for a row that lacks a column, for a column that is neither read, kept nor ignored, and for a
-    file without rows.
+    Raises ``ConfigError`` for a file that does not exist and for a suffix that is not supported,
+    ``DataError`` for a row that lacks a column, for a column that is neither read, copied nor
+    ignored, and for a file without rows.
     """
     if unknown := sorted(set(columns.fields) - {*fields, "id"}):
         raise ConfigError(
@@ -88,9 +88,9 @@ def input_rows(
             read = {name: name for name in ("id", *fields) if name in row} | dict(columns.fields)
             _check_columns(where, row, read, columns, fields, trained or {})
             seen = row.keys()
-        named = {name: row[column] for name, column in read.items()}
-        kept = {name: row[column] for name, column in columns.keep.items()}
-        yield InputRow(where, named | {"id": str(named.get("id", number))}, kept)
+        values = {name: row[column] for name, column in read.items()}
+        copied = {name: row[column] for name, column in columns.keep.items()}
+        yield InputRow(where, values | {"id": str(values.get("id", number))}, copied)
     if number < 0:
         raise DataError(
             f"{source}: has no rows\n  fix: name a file with a row below its header, or with lines"
@@ -105,9 +105,9 @@ def _check_columns(
     fields: tuple[str, ...],
     trained: Mapping[str, str],
 ) -> None:
-    """Raise ``DataError`` for a column that is missing, and for one without a use."""
-    named = [*columns.fields.values(), *columns.keep.values()]
-    if missing := [name for name in named if name not in row]:
+    """Raise ``DataError`` for a missing column, and for a column that is not used."""
+    chosen = [*columns.fields.values(), *columns.keep.values()]
+    if missing := [name for name in chosen if name not in row]:
         raise DataError(
             missing_columns(where, missing, list(row)).split("\n")[0]
             + "\n  fix: name the columns of this file by --column FIELD=NAME and --keep NAME"
@@ -118,8 +118,8 @@ def _check_columns(
     useful = {*read.values(), *columns.keep.values(), *columns.ignore}
     if "context" in fields:
         useful.update(_ANSWERS)
-    if others := [name for name in row if name not in useful]:
-        raise DataError(_without_use(where, others, [name for name in fields if name not in read]))
+    if unused := [name for name in row if name not in useful]:
+        raise DataError(_without_use(where, unused, [name for name in fields if name not in read]))
 
 
 def _without_fields(
@@ -138,15 +138,15 @@ def _without_fields(
     return f"{where}: {what}; found: {', '.join(row)}{origin}\n  fix: name the column by {options}"
 
 
-def _without_use(where: str, others: Sequence[str], free: Sequence[str]) -> str:
-    """Return the message for columns that are neither read, kept nor ignored."""
-    near = {name: hint for name in others if (hint := nearest(name, free))}
+def _without_use(where: str, unused: Sequence[str], free: Sequence[str]) -> str:
+    """Return the message for columns that are neither read, copied nor ignored."""
+    near = {name: hint for name in unused if (hint := nearest(name, free))}
     similar = "".join(f"; --column {hint}={name}?" for name, hint in near.items())
     words = {
-        option: " ".join(f"--{option} {shlex.quote(name)}" for name in others) for option in _USES
+        option: " ".join(f"--{option} {shlex.quote(name)}" for name in unused) for option in _USES
     }
     return (
-        f"{where}: columns that the model does not read: {', '.join(map(repr, others))}{similar}\n"
+        f"{where}: columns that the model does not read: {', '.join(map(repr, unused))}{similar}\n"
         + "\n".join(f"  fix: {words[option]} {effect}" for option, effect in _USES.items())
     )
 

@@ -1,4 +1,4 @@
-"""Translate a model into ONNX, compare the two, quantise, measure."""
+"""Export of a model to ONNX: translation, comparison with PyTorch, quantisation, latency."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _LARGEST_DIFFERENCE = 1e-4  # of fp32 logits, in units of the largest logit if t
 _MEASURED = ((1, 32), (1, 128), (32, 64))  # rows and tokens whose latency is recorded
 _REPEATS = 11
 
-Ask: TypeAlias = Callable[[Batch], Tensor]
+Forward: TypeAlias = Callable[[Batch], Tensor]
 
 
 class _FunctionOfTensors(nn.Module):
-    """The model as a function of its input tensors alone, as an exporter takes it."""
+    """The model as a function of its input tensors only, which the exporter requires."""
 
     def __init__(self, model: MultitaskModel, task: str, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _FunctionOfTensors(nn.Module):
 
 def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> dict[str, Any]:
     """Write the model of ``predictor`` into ``directory`` as ONNX with dynamic batch and length;
-    return what `road_ray.json` says of it: the file, sizes, differences, latencies.
+    return its entry in `road_ray.json`: the file, sizes, differences, latencies.
 
     ``quantize`` is ``int8`` or None. Raises ``CheckpointError`` for a head or an architecture that
     cannot be exported, and if logits differ from PyTorch's.
@@ -56,7 +56,7 @@ def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> 
     _log.info("exporting to ONNX: about half a minute")
     _translate(predictor, model, plain)
     fp32 = OnnxModel(plain)
-    forms: dict[str, Ask] = {"pytorch": model, "onnx_fp32": fp32}
+    forms: dict[str, Forward] = {"pytorch": model, "onnx_fp32": fp32}
     bytes_of = {"onnx_fp32": plain.stat().st_size}
     difference = {"onnx_fp32": _compared(predictor, fp32)}
     file = plain
@@ -103,7 +103,7 @@ def exportable(predictor: Predictor) -> MultitaskModel:
         raise CheckpointError(
             f"the {special.name} cannot be exported to ONNX\n"
             "  allowed: heads of transformers (classes, numbers, answers, tags, choices)\n"
-            f"  fix: train the model without {special.asked_by}, or use `road predict`"
+            f"  fix: train the model without {special.override}, or use `road predict`"
         )
     return predictor.model
 
@@ -127,7 +127,7 @@ def _translate(predictor: Predictor, model: MultitaskModel, path: Path) -> None:
                 output_names=["logits"],
                 verbose=False,
             )
-    except Exception as error:  # the exporter raises what the code that it traces raises, and more
+    except Exception as error:  # the exporter raises its own types and those of the traced code
         kind = type(predictor.task.kind).__name__
         raise CheckpointError(
             f"{model.encoder.config.model_type} with a head of kind {kind}: PyTorch's exporter "
@@ -154,7 +154,7 @@ def _silenced() -> Iterator[None]:
 
 
 def _quantize(source: Path, target: Path) -> None:
-    """Write weights as int8, one scale a channel; activations are quantised as they come."""
+    """Write weights as int8, with one scale per channel; activations are quantised at run time."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     root = logging.getLogger()
@@ -166,7 +166,7 @@ def _quantize(source: Path, target: Path) -> None:
         root.setLevel(level)
 
 
-def _compared(predictor: Predictor, exported: Ask) -> float:
+def _compared(predictor: Predictor, exported: Forward) -> float:
     """Return the largest difference of fp32 logits. Raises ``CheckpointError`` if it is large."""
     largest, allowed = _difference(predictor, exported)
     if not largest <= allowed:  # also where it is NaN
@@ -178,25 +178,25 @@ def _compared(predictor: Predictor, exported: Ask) -> float:
     return largest
 
 
-def _difference(predictor: Predictor, exported: Ask) -> tuple[float, float]:
-    """Return the largest difference of logits over batches of several shapes, and what fp32 is
-    allowed.
+def _difference(predictor: Predictor, exported: Forward) -> tuple[float, float]:
+    """Return the largest difference of logits over batches of several shapes, and the largest that
+    is allowed for fp32.
     """
     longest = predictor.longest_row_tokens
     differences, scales = [], [1.0]
     for rows, tokens in ((1, 3), (2, 8), (5, 33), (3, 128), (1, longest)):
         batch = _batch(predictor, rows=rows, tokens=min(tokens, longest))
         with torch.inference_mode():
-            ours, theirs = predictor.model(batch), exported(batch)
-        differences.append((ours - theirs).abs().max())
-        scales.append(float(ours.abs().max()))
-    # Of tensors the maximum is NaN if one is.
+            logits, exported_logits = predictor.model(batch), exported(batch)
+        differences.append((logits - exported_logits).abs().max())
+        scales.append(float(logits.abs().max()))
+    # As tensors, because their maximum is NaN if one of them is.
     return float(torch.stack(differences).max()), _LARGEST_DIFFERENCE * max(scales)
 
 
 def _batch(predictor: Predictor, *, rows: int, tokens: int) -> Batch:
-    """Return random rows; the last one has half the length, the second half of each is a second
-    segment.
+    """Return random rows. The last one has half the length; the second half of each row is its
+    second segment.
     """
     kind = predictor.task.kind
     choices = (kind.choices,) if isinstance(kind, Choose) else ()
@@ -217,7 +217,7 @@ def _batch(predictor: Predictor, *, rows: int, tokens: int) -> Batch:
     }
 
 
-def _latencies(predictor: Predictor, forms: Mapping[str, Ask]) -> dict[str, dict[str, float]]:
+def _latencies(predictor: Predictor, forms: Mapping[str, Forward]) -> dict[str, dict[str, float]]:
     """Return the median milliseconds of CPU time of each form on one thread, by batch shape."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -227,18 +227,20 @@ def _latencies(predictor: Predictor, forms: Mapping[str, Ask]) -> dict[str, dict
             wide = min(tokens, predictor.longest_row_tokens)
             batch = _batch(predictor, rows=rows, tokens=wide)
             name = f"{rows} x {wide} tokens"
-            measured[name] = {form: _milliseconds(ask, batch) for form, ask in forms.items()}
+            measured[name] = {
+                form: _milliseconds(forward, batch) for form, forward in forms.items()
+            }
         return measured
     finally:
         torch.set_num_threads(threads)
 
 
-def _milliseconds(ask: Ask, batch: Batch) -> float:
+def _milliseconds(forward: Forward, batch: Batch) -> float:
     seconds = []
     with torch.inference_mode():
         for _ in range(_REPEATS + 1):
             began = time.process_time()
-            ask(batch)
+            forward(batch)
             seconds.append(time.process_time() - began)
     return round(1000 * statistics.median(seconds[1:]), 3)  # the first call allocates
 

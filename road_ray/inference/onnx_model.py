@@ -1,4 +1,4 @@
-"""Run a model that `road export` wrote: ONNX Runtime in the place of PyTorch."""
+"""Run a model that `road export` wrote, with ONNX Runtime instead of PyTorch."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class OnnxModel:
                 f"{path}: ONNX Runtime cannot read it: {' '.join(str(error).split())[:200]}\n"
                 "  fix: repeat `road export`"
             ) from error
-        self._inputs = [one.name for one in self._session.get_inputs()]
+        self._inputs = [tensor.name for tensor in self._session.get_inputs()]
 
     def __call__(self, batch: Batch) -> Tensor:
-        given: Mapping[str, Any] = batch
-        inputs = {name: given[name].numpy() for name in self._inputs}
+        tensors: Mapping[str, Any] = batch
+        inputs = {name: tensors[name].numpy() for name in self._inputs}
         (logits,) = self._session.run(None, inputs)
         return torch.from_numpy(logits)
 
@@ -64,7 +64,7 @@ def not_installed(error: ImportError) -> ConfigError:
 
 
 def onnx_file(place: Path, record: Mapping[str, object]) -> Path | None:
-    """Return the file of the exported model in ``place``; None if it is no export.
+    """Return the file of the exported model in ``place``; None if it is not an export.
 
     Raises ``CheckpointError`` if ``road_ray.json`` names a file that is not there.
     """

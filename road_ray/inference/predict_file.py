@@ -1,4 +1,4 @@
-"""Predict every row of a file: rows in, predictions in the same order out."""
+"""Predict every row of a file, and write the predictions in the order of the rows."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ def predict_file(
 ) -> int:
     """Write the predictions of all rows of ``source`` to ``output``; return their number.
 
-    The same call after a kill continues behind the last whole chunk. ``chunks`` predicts chunks of
-    rows in order, by default in this process. Raises ``ConfigError`` if ``output`` exists.
+    If the process was killed, the same call continues after the last complete chunk. ``chunks``
+    predicts chunks of rows in order, by default in this process. Raises ``ConfigError`` if
+    ``output`` exists.
     """
     columns = columns or ColumnChoice()
     identity = _identity(predictor, source, model, columns)
@@ -65,29 +66,29 @@ def predict_chunks(
     chunks: Chunks | None = None,
     on_rows: OnRows | None = None,
 ) -> Iterator[list[Prediction]]:
-    """Yield the predictions of each chunk of rows, in order, with the cells that are kept.
-    ``on_rows`` hears of the rows of a chunk while this process predicts it.
+    """Yield the predictions of each chunk of rows, in order, with the copied cells. ``on_rows`` is
+    called with the number of rows of a chunk while this process predicts it.
     """
     predict = chunks or (
         lambda waiting: (predictor.predict_rows(chunk, on_rows) for chunk in waiting)
     )
-    kept: deque[list[Row]] = deque()  # of the chunks that are being predicted
+    copied: deque[list[Row]] = deque()  # of the chunks that are being predicted
 
-    def given() -> Iterator[list[tuple[str, Row]]]:
+    def inputs() -> Iterator[list[tuple[str, Row]]]:
         waiting = iter(rows)
         while chunk := list(islice(waiting, CHUNK_ROWS)):
-            kept.append([row.kept for row in chunk])
+            copied.append([row.copied for row in chunk])
             yield [(row.where, row.fields) for row in chunk]
 
-    for predictions in predict(given()):
-        pairs = zip(predictions, kept.popleft(), strict=True)
+    for predictions in predict(inputs()):
+        pairs = zip(predictions, copied.popleft(), strict=True)
         yield [prediction | dict(cells) for prediction, cells in pairs]
 
 
 def _identity(
     predictor: Predictor, source: str, model: str, columns: ColumnChoice
 ) -> dict[str, Any]:
-    """Return what the predictions depend on; standard input cannot be resumed."""
+    """Return all that the predictions depend on; the time makes standard input unresumable."""
     stat = None if source == STDIN else Path(source).expanduser().stat()
     return {
         "model": model_hashes(locate_model(model_directory(model, "model"))),

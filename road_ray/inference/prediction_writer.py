@@ -1,7 +1,8 @@
 """A file of predictions that grows by chunks; a killed run is resumed after its last chunk.
 
 While it grows, the file is ``.NAME.partial``, and ``.NAME.partial.json`` records the rows and bytes
-of whole chunks and what the predictions depend on. The finished file takes its name by one rename.
+of complete chunks and all that the predictions depend on. One rename gives the finished file its
+name.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ SUFFIXES = (".jsonl", ".csv", ".tsv")
 class PredictionFile:
     """Writer of predictions as JSONL, CSV or TSV, by the suffix of ``path``.
 
-    ``identity`` holds what the predictions depend on; a partial file of another identity is written
-    again from the start. ``rows`` is the number of rows that are there already.
+    ``identity`` holds all that the predictions depend on; a partial file of another identity is
+    overwritten from the start. ``rows`` is the number of rows already written.
 
     Raises ``ConfigError`` if ``path`` exists or has another suffix.
     """
@@ -67,7 +68,7 @@ class PredictionFile:
         return size
 
     def append(self, predictions: Sequence[Prediction]) -> None:
-        """Write a chunk, so that it survives a kill or a power cut."""
+        """Write a chunk so that it survives a kill or a power cut."""
         try:
             self._file.write(self._text(predictions).encode("utf-8"))
             self._file.flush()
@@ -86,16 +87,16 @@ class PredictionFile:
         self._state.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the file; what was appended is resumed by the next writer."""
-        with suppress(OSError):  # of a full disk again, which ``append`` has reported
+        """Close the file; the next writer resumes after the appended chunks."""
+        with suppress(OSError):  # a full disk, which ``append`` has reported
             self._file.close()
         if not self.rows:
             self._partial.unlink(missing_ok=True)
 
     def _text(self, predictions: Sequence[Prediction]) -> str:
         if self.path.suffix == ".jsonl":
-            return "".join(json_line(one) + "\n" for one in predictions)
-        flat = [_flat(one) for one in predictions]
+            return "".join(json_line(prediction) + "\n" for prediction in predictions)
+        flat = [_flat(prediction) for prediction in predictions]
         out = io.StringIO()
         delimiter = "," if self.path.suffix == ".csv" else "\t"
         writer = csv.DictWriter(out, list(flat[0]), delimiter=delimiter, lineterminator="\n")
@@ -105,22 +106,22 @@ class PredictionFile:
         return out.getvalue()
 
     def _failure(self, error: OSError | ResourceError) -> ResourceError:
-        kept = f"{self.rows} rows in {self._partial}" if self.rows else "nothing"
+        written = f"{self.rows} rows in {self._partial}" if self.rows else "nothing"
         cause = error if isinstance(error, OSError) else error.__cause__
         return ResourceError(
             f"{self.path}: cannot be written: {getattr(cause, 'strerror', error)}\n"
             "  fix: free space there, or name a file that can be written; then repeat the command\n"
-            f"  kept: {kept}"
+            f"  kept: {written}"
         )
 
 
 def json_line(prediction: Prediction) -> str:
-    """Return a prediction as a JSON object; dates and the like of kept columns become text."""
+    """Return a prediction as a JSON object; values such as dates in copied columns become text."""
     return json.dumps(prediction, ensure_ascii=False, default=str)
 
 
 def _flat(prediction: Prediction) -> dict[str, object]:
-    """Return one cell a value: probabilities as ``score_<label>``, lists as JSON."""
+    """Return one cell for each value: probabilities as ``score_<label>``, lists as JSON."""
     cells: dict[str, object] = {}
     for name, value in prediction.items():
         if name == "scores" and isinstance(value, dict):

@@ -42,7 +42,7 @@ from road_ray.data.schema import (
 from road_ray.data.special_heads import special_head
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, DataError
-from road_ray.evaluation.evaluate_split import OnRows, answers
+from road_ray.evaluation.evaluate_split import OnRows, batched_logits
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
 from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
 from road_ray.inference.entities import Sentence, entities, softmax
@@ -162,7 +162,7 @@ class Predictor:
     device: torch.device
     dtype: torch.dtype | None
     max_length_tokens: int
-    longest_row_tokens: int  # positions of the model: the most that max_length_tokens can be
+    longest_row_tokens: int  # positions of the model, the upper limit of max_length_tokens
     threshold: float | None
     n_best: int
     record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
@@ -186,13 +186,13 @@ class Predictor:
         if rows is None or isinstance(rows, str | Mapping):
             row = {"text": rows} if isinstance(rows, str) else dict(rows or {})
             return self.predict_rows([("the row", row | fields)])[0]
-        each = [{"text": row} if isinstance(row, str) else row for row in rows]
-        return list(self.predict((f"row {number}", row) for number, row in enumerate(each)))
+        inputs = [{"text": row} if isinstance(row, str) else row for row in rows]
+        return list(self.predict((f"row {number}", row) for number, row in enumerate(inputs)))
 
     def predict(
         self, rows: Iterable[tuple[str, Row]], chunk_rows: int = CHUNK_ROWS
     ) -> Iterator[Prediction]:
-        """Yield one prediction a row, in order, with bounded memory.
+        """Yield one prediction for each row, in order, with bounded memory.
 
         Each row comes with its place (``file:line``) for messages. Raises ``DataError`` for a row
         without the fields of the model.
@@ -204,15 +204,15 @@ class Predictor:
     def predict_rows(
         self, rows: Sequence[tuple[str, Row]], on_rows: OnRows | None = None
     ) -> list[Prediction]:
-        """Return the predictions of a chunk of rows; rows of like length are batched."""
+        """Return the predictions of a chunk of rows; rows of similar length share a batch."""
         examples = [self._example(row, where) for where, row in rows]
         predictions: list[Prediction] = [{}] * len(rows)
         groups: dict[int, list[int]] = {}
         for number, example in enumerate(examples):
             groups.setdefault(_width(example), []).append(number)
         for width, numbers in groups.items():
-            found = self._predict_group([examples[n] for n in numbers], width, on_rows)
-            for number, answer in zip(numbers, found, strict=True):
+            answers = self._predict_group([examples[n] for n in numbers], width, on_rows)
+            for number, answer in zip(numbers, answers, strict=True):
                 predictions[number] = {"id": examples[number].id} | answer
         return predictions
 
@@ -228,7 +228,7 @@ class Predictor:
         pad_id = int(self.tokenizer.pad_token_id)
         reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
         with torch.inference_mode(), reduced:
-            logits = answers(
+            logits = batched_logits(
                 lambda batch: self.model(to_device(batch, self.device)),
                 features,
                 kind,
@@ -277,9 +277,10 @@ class Predictor:
                 texts = tuple(_string(choice, "choices", where) for choice in choices)
                 return ChoiceExample(name, self._text(row, "question", where), texts, None, where)
             case _:
-                fields = tuple(self.columns) or ("text",)
-                if not self.columns and row.get("text_pair") is not None:
-                    fields = self.fields
+                pair = row.get("text_pair") is not None
+                if pair and "text_pair" not in self.fields:
+                    raise DataError(f"{where}: text_pair: the model was trained on single texts")
+                fields = self.columns or (("text", "text_pair") if pair else ("text",))
                 texts = tuple(self._text(row, field, where) for field in fields)
                 return TextExample(name, texts, None, where)
 
@@ -300,12 +301,12 @@ def _string(value: object, field: str, where: str) -> str:
 
 def _sentence(name: str, row: Row, where: str) -> Sentence:
     """Return the words of a row; a text is split into words and punctuation marks."""
-    given = row.get("words")
-    if isinstance(given, list | tuple):
-        words = tuple(_string(word, "words", where) for word in given)
+    words_field = row.get("words")
+    if isinstance(words_field, list | tuple):
+        words = tuple(_string(word, "words", where) for word in words_field)
         text = " ".join(words)
     else:
-        text = _string(row.get("text", given), "text", where)
+        text = _string(row.get("text", words_field), "text", where)
         words = tuple(_WORD.findall(text))
     if not words:
         raise DataError(f"{where}: text = {text[:80]!r} has no word")
@@ -346,12 +347,12 @@ def _answer(
     absent = {"answer": "", "score": no_answer, "start": None, "end": None}
     silent = not listed or (threshold is not None and span.null_odds > threshold)
     answer = absent if silent else listed[0]
-    more = {"n_best": listed[:n_best]} if n_best > 1 else {}
-    return answer | {"no_answer_score": no_answer, "null_odds": span.null_odds} | more
+    extra = {"n_best": listed[:n_best]} if n_best > 1 else {}
+    return answer | {"no_answer_score": no_answer, "null_odds": span.null_odds} | extra
 
 
 def _null_share(span: SpanPrediction) -> float:
-    """Return the probability of no answer among it and the listed answers."""
+    """Return the probability of no answer, in proportion to that of the listed answers."""
     if not span.n_best:
         return 1.0
     # The best answer's share of the answers and its odds against no answer are known.

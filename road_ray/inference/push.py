@@ -1,6 +1,7 @@
-"""Upload a finished model to a repository of the Hugging Face hub: its files and nothing else.
+"""Upload of a finished model to a repository of the Hugging Face hub.
 
-``model_files`` lists what would go, ``push`` sends it in one commit. Imports no torch.
+``model_files`` lists the files of the model; ``push`` sends them in one commit. The module does not
+import torch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LARGEST_TEXT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A file of a model: its name in the repository, its place here, its size."""
+    """A file of a model: its name in the repository, its local path, its size."""
 
     name: str
     path: Path
@@ -31,8 +32,8 @@ class ModelFile:
 
 
 def model_files(model: str | Path) -> list[ModelFile]:
-    """Return the files of a run's ``hf/`` or of a model directory that a repository gets: weights,
-    configuration, tokenizer, model card and what lies in folders beside them, such as a generator.
+    """Return the files of a run's ``hf/`` or of a model directory that are uploaded: weights,
+    configuration, tokenizer, model card, and those in folders beside them, such as a generator.
 
     Raises ``CheckpointError`` for a directory without a model, a damaged one, and a link out of it;
     ``ConfigError`` for a text with a secret of the environment.
@@ -45,7 +46,7 @@ def model_files(model: str | Path) -> list[ModelFile]:
             "  fix: name a finished run or a model directory\n  nothing was sent"
         )
     check_hashes(directory, weights=True)
-    found = []
+    files = []
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
         hidden = any(part.startswith(".") for part in path.relative_to(directory).parts)
@@ -62,10 +63,10 @@ def model_files(model: str | Path) -> list[ModelFile]:
                 "wrote it\n  nothing was sent"
             )
         _refuse_secret(path)
-        found.append(ModelFile(name, path, path.stat().st_size))
-    if not any(file.name.endswith((".safetensors", ".onnx")) for file in found):
+        files.append(ModelFile(name, path, path.stat().st_size))
+    if not any(file.name.endswith((".safetensors", ".onnx")) for file in files):
         raise CheckpointError(f"{directory}: has no weights\n  nothing was sent")
-    return found
+    return files
 
 
 def push(
@@ -73,8 +74,9 @@ def push(
 ) -> str:
     """Send files in one commit to a repository, private unless ``public``, and return its address.
 
-    A repository that is missing is made. Raises ``ConfigError`` if it has files of these names and
-    not ``replace``, or is public and not ``public``; ``ResourceError`` without a token or network.
+    A missing repository is created. Raises ``ConfigError`` if it has files of these names, unless
+    ``replace``, and if it is public, unless ``public``; ``ResourceError`` without a token or
+    network.
     """
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
     from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: of its client
@@ -127,22 +129,22 @@ def check_repository(name: str) -> None:
     """Raise ``ConfigError`` for a name that is not ``OWNER/NAME``."""
     if not _REPOSITORY.fullmatch(name) or len(name) > 96 or "--" in name or ".." in name:
         raise ConfigError(
-            f"{name}: is no name of a repository\n"
+            f"{name}: is not the name of a repository\n"
             "  allowed: OWNER/NAME of letters, digits, - _ and ., at most 96 characters"
         )
 
 
-def _refuse_existing(repository: str, there: set[str], *, exposed: bool, replace: bool) -> None:
+def _refuse_existing(repository: str, existing: set[str], *, exposed: bool, replace: bool) -> None:
     if exposed:
         raise ConfigError(
             f"{repository} is public\n  fix: --public to publish the model there, or name another "
             "repository\n  nothing was sent"
         )
     # A new repository of the hub begins with .gitattributes alone.
-    if there and not replace:
+    if existing and not replace:
         raise ConfigError(
-            f"{repository} has {', '.join(sorted(there)[:4])}"
-            + (f" and {len(there) - 4} more of these files" if len(there) > 4 else "")
+            f"{repository} has {', '.join(sorted(existing)[:4])}"
+            + (f" and {len(existing) - 4} more of these files" if len(existing) > 4 else "")
             + "\n  fix: --replace (the history of the repository keeps the old ones), or name "
             "another repository\n  nothing was sent"
         )

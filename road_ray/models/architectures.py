@@ -1,7 +1,7 @@
-"""Encoder families: the Hugging Face classes of each, and what their models take.
+"""Encoder families: the Hugging Face classes of each, and the inputs of their models.
 
-``FAMILIES`` has the three that ``road pretrain`` builds from nothing and that have heads of
-road_ray; the classes of every other family are looked up in transformers' Auto classes.
+``FAMILIES`` has the three families that ``road pretrain`` can build with random weights and that
+have heads of road_ray. Transformers' Auto classes have the classes of all other families.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Family:
     def stored(self, name: str) -> str:
         """Return the name of a head's weight in a Hugging Face model with that head."""
         if self.config.model_type not in FAMILIES:
-            return name.removeprefix("model.")  # of ``TransformersHead``
+            return name.removeprefix("model.")  # the module of ``TransformersHead``
         if self.pooler is None or not name.startswith("pooler."):
             return name
         return f"{self.pooler}.{name.removeprefix('pooler.')}"
@@ -85,8 +85,8 @@ FAMILIES: dict[str, Family] = {
 def family_of(config: PreTrainedConfig) -> Family:
     """Return the family of a configuration, from ``FAMILIES`` or from transformers' Auto classes.
 
-    Raises ``CheckpointError`` for an architecture that is no encoder, or that transformers has no
-    model class for.
+    Raises ``CheckpointError`` for an architecture that is not an encoder, or without a model class
+    in transformers.
     """
     if config.model_type in FAMILIES:
         return FAMILIES[config.model_type]
@@ -109,8 +109,8 @@ def family_of(config: PreTrainedConfig) -> Family:
 
 
 def _class_of(mapping: Any, config: PreTrainedConfig) -> type[PreTrainedModel] | None:
-    found: Any = mapping.get(type(config), None)
-    chosen: type[PreTrainedModel] | None = found[0] if isinstance(found, tuple) else found
+    entry: Any = mapping.get(type(config), None)
+    chosen: type[PreTrainedModel] | None = entry[0] if isinstance(entry, tuple) else entry
     return chosen
 
 

@@ -2,8 +2,8 @@
 
 A small post-norm model with random weights stays for millions of tokens at the unigram plateau,
 because every path from a neighbouring token to a prediction begins as noise. This initialization
-opens these paths; all weights stay trainable and the architecture is unchanged. Our choice
-throughout; ``docs/results/first-light.md`` has the gain of each part.
+opens these paths; all weights stay trainable and the architecture is unchanged. It is our own
+design; ``docs/results/first-light.md`` has the gain of each part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from transformers import ElectraForMaskedLM, ElectraModel
 
 from road_ray.data.corpus.dataset import Corpus
 
-_COUNTED_TOKENS = 4_000_000
+_MAX_TOKENS = 4_000_000  # of the corpus that are counted
 _WINDOW_TOKENS = 3
 _CONTEXT_POWER = 0.75  # damps rare contexts (Levy, Goldberg and Dagan 2015)
 _POSITIONS = 128  # to which the neighbour heads are fitted; they extend to longer rows
@@ -40,8 +40,8 @@ def cooccurrence_embeddings(
 ) -> Tensor:
     """Return token embeddings ``[V, width]`` of unit deviation, from co-occurrence.
 
-    The leading eigenvectors of the positive pointwise mutual information within three tokens.
-    Source: Levy and Goldberg 2014 (equal to what skip-gram learns, up to a shift).
+    They are the leading eigenvectors of the positive pointwise mutual information within three
+    tokens, and equal those of skip-gram up to a shift. Source: Levy and Goldberg 2014.
     """
     counts = _cooccurrences(corpus, vocab_size, special_ids)
     total = counts.sum()
@@ -55,9 +55,9 @@ def cooccurrence_embeddings(
     )
     rank = min(width, vocab_size - 1)
     start = np.random.default_rng(0).standard_normal(vocab_size)
-    left, values, _ = sparse.linalg.svds(positive, k=rank, v0=start)
+    vectors, values, _ = sparse.linalg.svds(positive, k=rank, v0=start)
     table = np.zeros((vocab_size, width))
-    table[:, :rank] = left * np.sqrt(values)
+    table[:, :rank] = vectors * np.sqrt(values)
     return torch.from_numpy(table / table.std()).float()
 
 
@@ -67,17 +67,17 @@ def _cooccurrences(
     """Return the weighted counts of token pairs within the window; symmetric ``[V, V]``."""
     shape = (vocab_size, vocab_size)
     counts = sparse.csr_matrix(shape)
-    left = _COUNTED_TOKENS
+    remaining = _MAX_TOKENS
     for shard in corpus.shards:
-        ids = shard.tokens[:left].astype(np.int64)
-        left -= len(ids)
+        ids = shard.tokens[:remaining].astype(np.int64)
+        remaining -= len(ids)
         row = np.searchsorted(shard.bounds, np.arange(len(ids)), side="right")
         for apart in range(1, _WINDOW_TOKENS + 1):
-            together = row[:-apart] == row[apart:]
-            places = (ids[:-apart][together], ids[apart:][together])
-            weight: NDArray[np.float64] = np.full(int(together.sum()), 1.0 / apart)
+            same_row = row[:-apart] == row[apart:]
+            places = (ids[:-apart][same_row], ids[apart:][same_row])
+            weight: NDArray[np.float64] = np.full(int(same_row.sum()), 1.0 / apart)
             counts = counts + sparse.coo_matrix((weight, places), shape=shape).tocsr()
-        if left <= 0:
+        if remaining <= 0:
             break
     counted = np.ones(vocab_size)
     counted[list(special_ids)] = 0
@@ -135,7 +135,7 @@ def open_paths(encoder: ElectraModel) -> None:
 
 
 @torch.no_grad()
-def look_at_neighbours(encoder: ElectraModel, gain: float = 8.0) -> None:
+def attend_to_neighbours(encoder: ElectraModel, gain: float = 8.0) -> None:
     """Initialize each first-layer head to attend to one neighbour, fitted to the position table.
 
     ``gain`` is the neighbour's logit without the contribution of the tokens. For masked language

@@ -23,10 +23,13 @@ from road_ray.models.weights import load_stored
 _log = logging.getLogger(__name__)
 
 
-def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: object) -> PreTrainedConfig:
-    """Return the Hugging Face configuration of that size.
+def hugging_face_config(
+    size: EncoderConfig, vocab_size: int, **options: object
+) -> PreTrainedConfig:
+    """Return the Hugging Face configuration of an encoder of ``size``.
 
-    Raises ``ConfigError`` if the heads do not divide the width, or the family has one width only.
+    Raises ``ConfigError`` if the heads do not divide the width, or if the family has one width and
+    ``size`` two.
     """
     if size.hidden_size % size.heads:
         raise ConfigError(
@@ -40,9 +43,9 @@ def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: object) ->
             "  fix: make them equal, or encoder.family=electra"
         )
     if size.family != "bert":
-        more = {"embedding_size": size.embedding_size} | more
+        options = {"embedding_size": size.embedding_size} | options
     if size.family == "albert":
-        more = {"hidden_act": "gelu"} | more  # exact, as in the other families
+        options = {"hidden_act": "gelu"} | options  # exact, as in the other families
     return FAMILIES[size.family].config(
         vocab_size=vocab_size,
         num_hidden_layers=size.layers,
@@ -53,7 +56,7 @@ def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: object) ->
         hidden_dropout_prob=size.dropout,
         attention_probs_dropout_prob=size.attention_dropout,
         initializer_range=size.initializer_std,
-        **more,
+        **options,
     )
 
 
@@ -92,20 +95,24 @@ def size_of(config: PreTrainedConfig, size: EncoderConfig) -> EncoderConfig:
     return size.model_copy(update=sizes)
 
 
-def size_differences(wanted: PreTrainedConfig, found: PreTrainedConfig) -> str:
+def size_differences(configured: PreTrainedConfig, stored: PreTrainedConfig) -> str:
     """Return one line for each size in which a stored model differs from the configured one."""
-    ours, theirs = (size_of(config, EncoderConfig()).model_dump() for config in (wanted, found))
+    sizes, stored_sizes = (
+        size_of(config, EncoderConfig()).model_dump() for config in (configured, stored)
+    )
     lines = [
-        f"  {name}: wanted {ours[name]}, found {theirs[name]}"
-        for name in ours
-        if ours[name] != theirs[name]
+        f"  {name}: wanted {sizes[name]}, found {stored_sizes[name]}"
+        for name in sizes
+        if sizes[name] != stored_sizes[name]
     ]
-    if wanted.vocab_size != found.vocab_size:
-        lines.append(f"  vocabulary: wanted {wanted.vocab_size}, found {found.vocab_size}")
+    if configured.vocab_size != stored.vocab_size:
+        lines.append(f"  vocabulary: wanted {configured.vocab_size}, found {stored.vocab_size}")
     return "\n".join(lines) or "  the names of their weights differ"
 
 
-def sized_config(like: PreTrainedConfig, size: EncoderConfig, **more: object) -> PreTrainedConfig:
+def sized_config(
+    like: PreTrainedConfig, size: EncoderConfig, **changes: object
+) -> PreTrainedConfig:
     """Return the configuration of a stored model with the layers and widths of ``size``."""
     config = deepcopy(like)
     config.hidden_size, config.num_attention_heads = size.hidden_size, size.heads
@@ -113,7 +120,7 @@ def sized_config(like: PreTrainedConfig, size: EncoderConfig, **more: object) ->
     setattr(config, _inner_width(config), size.intermediate_size)
     if getattr(config, "layer_types", None) is not None:
         config.layer_types = config.layer_types[: size.layers]
-    for name, value in more.items():
+    for name, value in changes.items():
         setattr(config, name, value)
     return config
 
@@ -208,17 +215,17 @@ def initialize_task_output(linear: nn.Linear, config: PreTrainedConfig) -> None:
 
 
 def model_directory(init: str, key: str = "init") -> str:
-    """Return what ``init=`` names: ``hf/`` of a run, a model directory, or a hub name unchanged."""
+    """Return the model of ``init=``: ``hf/`` of a run, a model directory, or the same hub name."""
     place = Path(init).expanduser()
     for candidate in (place / "hf", place):
         if (candidate / "config.json").is_file():
             return str(candidate)
-    if several := sorted(str(found.parents[1]) for found in place.glob("*/hf/config.json")):
+    if models := sorted(str(path.parents[1]) for path in place.glob("*/hf/config.json")):
         teachers = place / "teachers.json"
-        more = f" (as teachers: {teachers})" if teachers.is_file() else ""
+        hint = f" (as teachers: {teachers})" if teachers.is_file() else ""
         raise CheckpointError(
-            f"{key} = {init}: not a model; {len(several)} models are below it\n"
-            f"  fix: name one of them, such as {several[0]}{more}"
+            f"{key} = {init}: not a model; {len(models)} models are below it\n"
+            f"  fix: name one of them, such as {models[0]}{hint}"
         )
     if (place / "config.resolved.yaml").is_file():
         raise CheckpointError(
@@ -258,19 +265,19 @@ def load_heads(model: PreTrainedModel, directory: str | Path) -> dict[str, list[
     detector of ELECTRA or the head over the vocabulary; return the names of those that were
     ``kept`` and those that stay ``new``.
 
-    A head counts as one: it is kept if all of its weights are stored in the right shapes.
+    A head is kept if all of its weights are stored in the right shapes.
     """
     stored, missing = load_stored(type(model), locate_model(str(directory)))
     weights: dict[str, Tensor] = stored.state_dict()
-    own = model.state_dict()
+    current = model.state_dict()
     heads: dict[str, list[str]] = {}
-    for name in own:
+    for name in current:
         if not name.startswith(f"{model.base_model_prefix}."):
             heads.setdefault(name.split(".")[0], []).append(name)
     report: dict[str, list[str]] = {"kept": [], "new": []}
     for head, names in heads.items():
         fits = all(
-            name in weights and name not in missing and weights[name].shape == own[name].shape
+            name in weights and name not in missing and weights[name].shape == current[name].shape
             for name in names
         )
         report["kept" if fits else "new"].append(head)
@@ -281,7 +288,7 @@ def load_heads(model: PreTrainedModel, directory: str | Path) -> dict[str, list[
 
 def log_heads(init: str, heads: Mapping[str, Sequence[str]]) -> None:
     """Log in one line which heads of ``init`` are ``kept`` and which are ``new``."""
-    listed = {what: ", ".join(names) or "none" for what, names in heads.items()}
+    listed = {status: ", ".join(names) or "none" for status, names in heads.items()}
     _log.info("init = %s: heads kept: %s; new: %s", init, listed["kept"], listed["new"])
 
 

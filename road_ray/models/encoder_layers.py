@@ -1,4 +1,4 @@
-"""Layers of an encoder, found in its modules: no list of names, so they are found in any family."""
+"""Layers of an encoder, found among its modules, without a list of names for each family."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from road_ray.errors import ConfigError
 def layer_list(encoder: PreTrainedModel) -> nn.ModuleList:
     """Return the module list that holds the layers of an encoder, in their order.
 
-    It is the outermost list with most of the weights of any list. Layers that are shared (ALBERT)
-    stand in it once. Raises ``ConfigError`` for a model without such a list.
+    It is the outermost of the lists with the most weights. Shared layers (ALBERT) are in it once.
+    Raises ``ConfigError`` for a model without such a list.
     """
     lists = [module for module in encoder.modules() if isinstance(module, nn.ModuleList) and module]
     if not lists:
@@ -31,7 +31,7 @@ def layer_list(encoder: PreTrainedModel) -> nn.ModuleList:
 
 
 def num_layers(config: PreTrainedConfig) -> int:
-    """Return the number of layers by a configuration.
+    """Return the number of layers in a configuration.
 
     Raises ``ConfigError`` for a family that shares its layers (ALBERT) or has other names.
     """
@@ -46,27 +46,29 @@ def num_layers(config: PreTrainedConfig) -> int:
 
 
 def keep_layers(encoder: PreTrainedModel, numbers: Sequence[int]) -> None:
-    """Remove all layers of an encoder but those with these indices, in place.
+    """Remove all layers of an encoder except those with these indices, in place.
 
-    Raises ``ConfigError`` if a layer cannot stand in its new place: the first layer of ModernBERT
-    has other parts than the rest.
+    Raises ``ConfigError`` if a layer does not fit its new place: the first layer of ModernBERT has
+    other modules than the rest.
     """
     layers = layer_list(encoder)
-    kept = [layers[number] for number in numbers]
+    remaining = [layers[number] for number in numbers]
     for number in range(len(layers) - 1, -1, -1):
         del layers[number]
-    layers.extend(kept)
-    encoder.config.num_hidden_layers = len(kept)
+    layers.extend(remaining)
+    encoder.config.num_hidden_layers = len(remaining)
     types = getattr(encoder.config, "layer_types", None)
     if types is not None:
         encoder.config.layer_types = [types[number] for number in numbers]
     with torch.device("meta"):
         plain = AutoModel.from_config(encoder.config)
-    own = {name for name in encoder.state_dict() if not name.startswith("pooler.")}
-    if odd := sorted(own ^ {name for name in plain.state_dict() if not name.startswith("pooler.")}):
+    names = {name for name in encoder.state_dict() if not name.startswith("pooler.")}
+    if differing := sorted(
+        names ^ {name for name in plain.state_dict() if not name.startswith("pooler.")}
+    ):
         raise ConfigError(
             f"student.layers = {list(numbers)}: these layers of the family "
-            f"{encoder.config.model_type!r} make no model of it: {odd[0]} is in one of the two\n"
+            f"{encoder.config.model_type!r} make no model of it: only one has {differing[0]}\n"
             "  fix: keep the first layer as the first"
         )
 
@@ -74,8 +76,8 @@ def keep_layers(encoder: PreTrainedModel, numbers: Sequence[int]) -> None:
 def parameter_depths(encoder: PreTrainedModel) -> tuple[dict[int, int], int]:
     """Return the depth of every parameter by its ``id``, and the number of distinct layers.
 
-    0: embeddings and whatever stands before the first layer; 1 to the number of layers: the layers;
-    a norm behind them belongs to the last one.
+    Embeddings and all modules before the first layer have depth 0, the layers 1 to their number. A
+    norm after the last layer has the depth of that layer.
     """
     layers = layer_list(encoder)
     depths = {
@@ -99,5 +101,5 @@ def _size(module: nn.Module) -> int:
 def _only_list(module: nn.Module) -> nn.ModuleList | None:
     """Return the list below ``module`` that holds all of its weights, if there is one."""
     lists = [below for below in module.modules() if isinstance(below, nn.ModuleList)]
-    whole = [below for below in lists if _size(below) == _size(module)]
-    return whole[0] if whole else None
+    complete = [below for below in lists if _size(below) == _size(module)]
+    return complete[0] if complete else None

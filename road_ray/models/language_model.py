@@ -54,7 +54,7 @@ def prediction_states(model: PreTrainedModel, hidden: Tensor) -> Tensor:
     kind = model.config.model_type
     if kind not in _TRANSFORMS:
         raise ConfigError(
-            f"encoder.family = init: pre-training of {kind!r} goes on in no objective\n"
+            f"encoder.family = init: no objective can continue the pre-training of {kind!r}\n"
             f"  allowed: {', '.join(sorted(_TRANSFORMS))}\n  fix: name a model of one of these"
         )
     return _TRANSFORMS[kind](model, hidden)

@@ -123,7 +123,7 @@ def _export_special(
     file = directory / special.file_name
     save_file(state, file)
     text = "%s: transformers has no class for the %s: it loads the encoder; only road_ray reads %s"
-    _log.warning(f"{text} (%s)", directory, special.name, file.name, special.asked_by)
+    _log.warning(f"{text} (%s)", directory, special.name, file.name, special.override)
 
 
 def _load_special(
@@ -138,7 +138,7 @@ def _load_special(
     except (CheckpointError, RuntimeError) as error:
         raise CheckpointError(
             f"{directory}: holds no head for task {task.name}: {error}\n"
-            f"  fix: fine-tune it with {special.asked_by}, or evaluate without that key"
+            f"  fix: fine-tune it with {special.override}, or evaluate without that key"
         ) from error
     return model
 
@@ -152,15 +152,13 @@ def _reordered(head: Mapping[str, Tensor], order: Sequence[int] | None) -> dict[
 
 
 def _last_layer(head: Mapping[str, Tensor]) -> str:
-    """Return the prefix of a head's last layer: of its layers with as many outputs as any, the
-    last, which is the one onto the labels.
-    """
+    """Return the name prefix of a head's last layer, whose outputs are the labels."""
     weights = [name for name, weight in head.items() if weight.dim() == 2]
     known = [name for name in weights if name.startswith("classifier.")]
     return (known or weights)[-1].removesuffix("weight")
 
 
-def _in_own_numbers(head: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
+def _in_label_units(head: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
     """Return the weights of a head with the range of a regression in its last layer."""
     if not isinstance(kind, Regress):
         return dict(head)
@@ -170,7 +168,7 @@ def _in_own_numbers(head: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]
 
 
 def _in_units_of_range(head: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
-    """Return the inverse of `_in_own_numbers`."""
+    """Return the inverse of `_in_label_units`."""
     if not isinstance(kind, Regress):
         return dict(head)
     last = _last_layer(head)
@@ -200,7 +198,7 @@ class _Exporter:
             f"{exported.base_model_prefix}.{name}": tensor
             for name, tensor in model.encoder.state_dict().items()
         }
-        head = _in_own_numbers(model.heads[task].state_dict(), model.tasks[task].kind)
+        head = _in_label_units(model.heads[task].state_dict(), model.tasks[task].kind)
         state |= {family.stored(name): x for name, x in head.items()}
         exported.load_state_dict(state)
         return exported
@@ -233,9 +231,9 @@ def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
 
 
 def keep_pooler(model: MultitaskModel, directory: str) -> dict[str, list[str]]:
-    """Put the pooler of a stored BERT or ALBERT, which was trained on pairs of sentences, into the
-    sentence heads; without one, nothing changes. Return what is ``kept`` and which heads are
-    ``new``, as ``load_heads`` does.
+    """Load the pooler of a stored BERT or ALBERT, which was trained on pairs of sentences, into the
+    sentence heads. Return ``kept`` and ``new`` as ``load_heads`` does; without a stored pooler all
+    heads stay new.
     """
     pooler = _stored_pooler(locate_model(directory), model.encoder)
     heads = [head for head in model.heads.values() if isinstance(head, PooledHead)]
@@ -245,17 +243,17 @@ def keep_pooler(model: MultitaskModel, directory: str) -> dict[str, list[str]]:
 
 
 def _stored_pooler(directory: Path, encoder: PreTrainedModel) -> dict[str, Tensor]:
-    """Return weight and bias of a stored pooler; nothing if there is none of that width."""
+    """Return weight and bias of a stored pooler; empty if there is none of the encoder's width."""
     name = family_of(encoder.config).pooler
     if name is None:
         return {}
     headers = read_headers(directory)
     prefix = name if f"{name}.weight" in headers else name.split(".", 1)[1]
     names = {part: f"{prefix}.{part}" for part in ("weight", "bias")}
-    there = {name: headers[name] for name in names.values() if name in headers}
-    if len(there) < 2 or there[names["bias"]].shape != (encoder.config.hidden_size,):
+    stored = {name: headers[name] for name in names.values() if name in headers}
+    if len(stored) < 2 or stored[names["bias"]].shape != (encoder.config.hidden_size,):
         return {}
-    tensors = read_tensors(there)
+    tensors = read_tensors(stored)
     return {part: tensors[name] for part, name in names.items()}
 
 

@@ -1,4 +1,4 @@
-"""Weight sharing between generator and main encoder, and between decoder and embeddings."""
+"""Sharing of weights between generator and main encoder, and between decoder and embeddings."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> No
     ``ConfigError`` if the shapes differ.
     """
     if tying == "all":
-        ours, theirs = (_shapes(part.base_model) for part in (generator, main))
-        if ours != theirs:
+        generator_shapes, main_shapes = (_shapes(part.base_model) for part in (generator, main))
+        if generator_shapes != main_shapes:
             raise ConfigError(
                 "generator.tying = all: generator and main encoder differ in size\n"
                 "  allowed: one size and one family for both\n"
@@ -67,9 +67,15 @@ def share_layers(generator: PreTrainedModel, main: PreTrainedModel, count: int) 
             "  fix: generator.scale=1.0, with generator.depth for a smaller generator"
         )
     projection = "embeddings_project"
-    ours, theirs = (getattr(part.base_model, projection, None) for part in (generator, main))
-    if ours is not None and theirs is not None and ours.weight.shape == theirs.weight.shape:
-        setattr(generator.base_model, projection, theirs)
+    generator_projection, main_projection = (
+        getattr(part.base_model, projection, None) for part in (generator, main)
+    )
+    if (
+        generator_projection is not None
+        and main_projection is not None
+        and generator_projection.weight.shape == main_projection.weight.shape
+    ):
+        setattr(generator.base_model, projection, main_projection)
     for index in range(count):
         generator.base_model.encoder.layer[index] = main.base_model.encoder.layer[index]
 

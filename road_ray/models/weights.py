@@ -88,8 +88,8 @@ def load_stored(kind: ModelClass, directory: str | Path, **options: object) -> S
     if surplus := [name for name in within if not _idle(name.removeprefix(prefix))]:
         raise _surplus(place, surplus)
     missing = sorted(report["missing_keys"])
-    whole = model.base_model is model
-    within = [name.removeprefix(prefix) for name in missing if whole or name.startswith(prefix)]
+    is_base = model.base_model is model
+    within = [name.removeprefix(prefix) for name in missing if is_base or name.startswith(prefix)]
     if lacking := [name for name in within if not _idle(name)]:
         raise _lacking(place, lacking)
     return Stored(model, missing)
@@ -106,8 +106,8 @@ def read_headers(directory: Path) -> dict[str, Header]:
     if not index.is_file():
         raise CheckpointError(
             f"{directory}: cannot be loaded: no model.safetensors there\n"
-            "  allowed: weights as safetensors, whole or in shards with their index\n"
-            "  fix: save them with save_pretrained; convert pickles in a place you trust"
+            "  allowed: weights as safetensors, in one file or in shards with their index\n"
+            "  fix: save them with save_pretrained; convert pickles on a machine you trust"
         )
     placed = read_json(index).get("weight_map")
     if not isinstance(placed, dict) or not all(map(_is_shard, placed.values())):
@@ -118,9 +118,9 @@ def read_headers(directory: Path) -> dict[str, Header]:
     actual = {name: header.file.name for name, header in headers.items()}
     strayed = {name for name in placed if actual.get(name) != placed[name]}
     if strayed or len(headers) != len(placed):
-        odd = sorted(strayed | (headers.keys() - placed.keys()))
+        differing = sorted(strayed | (headers.keys() - placed.keys()))
         raise CheckpointError(
-            f"{index}: its shards differ from the index, the first weight: {odd[0]}\n"
+            f"{index}: its shards differ from the index, the first weight: {differing[0]}\n"
             "  fix: restore the files"
         )
     return headers
@@ -135,8 +135,8 @@ def read_tensors(headers: Mapping[str, Header]) -> dict[str, Tensor]:
     for path in dict.fromkeys(header.file for header in headers.values()):
         try:
             with safe_open(path, framework="pt") as file:
-                named = [name for name, header in headers.items() if header.file == path]
-                tensors |= {name: file.get_tensor(name) for name in named}
+                names = [name for name, header in headers.items() if header.file == path]
+                tensors |= {name: file.get_tensor(name) for name in names}
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"{path}: cannot be read: {error}") from error
     for name, tensor in tensors.items():
@@ -172,11 +172,11 @@ def _class_for(kind: ModelClass, config: PreTrainedConfig, place: Path) -> Model
     """Return the class of the architecture that ``kind`` stands for, if it is an Auto class."""
     mapping = getattr(kind, "_model_mapping", None)
     if mapping is None:
-        wanted = kind.config_class
-        if not isinstance(config, wanted):
+        config_class = kind.config_class
+        if not isinstance(config, config_class):
             raise CheckpointError(
                 f"{place / 'config.json'}: its config.json says {config.model_type!r}\n"
-                f"  allowed: {wanted.model_type}\n  fix: name a model of that family"
+                f"  allowed: {config_class.model_type}\n  fix: name a model of that family"
             )
         return kind
     try:
@@ -219,28 +219,28 @@ def _check_encoder(place: Path, model: PreTrainedModel, headers: Mapping[str, He
     """
     prefix = f"{model.base_model_prefix}."
     base: Any = model.base_model
-    wanted = {
+    expected = {
         name: tuple(tensor.shape)
         for name, tensor in base.state_dict().items()
         if not name.startswith("pooler.")
     }
     tops = tuple(f"{name}." for name, _ in base.named_children())
     prefixed = any(name.startswith(prefix) for name in headers)
-    there: dict[str, tuple[int, ...]] = {}
+    stored: dict[str, tuple[int, ...]] = {}
     twice: list[str] = []
     for name, header in headers.items():
         if name.startswith((prefix, *tops)):
             plain = _modern(name.removeprefix(prefix) if prefixed else name)
-            if plain in there:
+            if plain in stored:
                 twice.append(name)
-            there[plain] = header.shape
-    there = {name: shape for name, shape in there.items() if not _idle(name)}
-    if lacking := sorted(wanted.keys() - there.keys()):
+            stored[plain] = header.shape
+    stored = {name: shape for name, shape in stored.items() if not _idle(name)}
+    if lacking := sorted(expected.keys() - stored.keys()):
         raise _lacking(place, lacking)
-    if surplus := [*sorted(there.keys() - wanted.keys()), *twice]:
+    if surplus := [*sorted(stored.keys() - expected.keys()), *twice]:
         raise _surplus(place, surplus)
-    for name, shape in wanted.items():
-        _check_shape(place, name, there[name], shape)
+    for name, shape in expected.items():
+        _check_shape(place, name, stored[name], shape)
 
 
 def _check_head(place: Path, model: PreTrainedModel, headers: Mapping[str, Header]) -> None:
@@ -249,11 +249,13 @@ def _check_head(place: Path, model: PreTrainedModel, headers: Mapping[str, Heade
             _check_shape(place, name, headers[name].shape, tuple(tensor.shape))
 
 
-def _check_shape(place: Path, name: str, there: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    if there != wanted:
+def _check_shape(
+    place: Path, name: str, stored: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    if stored != expected:
         raise CheckpointError(
-            f"{_files(place)}: cannot be loaded: weight {name} has the shape {list(there)} "
-            f"in the files and {list(wanted)} by config.json\n"
+            f"{_files(place)}: cannot be loaded: weight {name} has the shape {list(stored)} "
+            f"in the files and {list(expected)} by config.json\n"
             "  fix: name a directory whose config.json and weights are of one model"
         )
 

@@ -42,11 +42,11 @@ class Losses:
 
 
 class Objective(nn.Module, ABC):
-    """``forward(batch) -> Losses``; never divides by a count, writes a log or reads its rank, nor
+    """``forward(batch) -> Losses``. It never divides by a count, writes a log, reads its rank or
     waits for the device: no ``.item()``, no boolean index, no shape that depends on values.
 
-    ``sparse`` is true where a step may leave some parameters without gradient (different heads per
-    pass).
+    ``sparse`` is true if a step may leave some parameters without gradient, because its passes have
+    different heads.
     """
 
     metric_names: ClassVar[tuple[str, ...]] = ()
@@ -58,8 +58,8 @@ class Objective(nn.Module, ABC):
     def prepare(self, batch: Batch) -> Batch:
         """Return the batch with facts that ``forward`` would otherwise read back from the device.
 
-        Called on the host, before the batch is moved: so the number of positions is known without
-        waiting for the device. A prepared batch is returned as it is.
+        It is called on the host, before the batch is moved, so that the number of positions is
+        known without waiting for the device. A prepared batch is returned unchanged.
         """
         if "unpadded" in batch or batch["attention_mask"].device.type != "cpu":
             return batch

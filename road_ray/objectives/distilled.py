@@ -69,13 +69,13 @@ class Distilled(Supervised):
             return Losses({name: Term(label, labelled)})
         soft, softened = soft_label_loss(task, logits, batch, self.temperature)
         weight = self._weight(batch)
-        one = torch.ones((), device=logits.device)
+        unit = torch.ones((), device=logits.device)
         return Losses(
             {
                 name: Term(label, labelled, 1 - weight),
                 f"{name}_soft": Term(soft, softened, weight),
             },
-            {} if self.kd_weight.is_constant else {"kd_weight": (weight * one, one)},
+            {} if self.kd_weight.is_constant else {"kd_weight": (weight * unit, unit)},
         )
 
     def _weight(self, batch: Batch) -> float:
@@ -84,7 +84,8 @@ class Distilled(Supervised):
         if "fraction" not in batch:
             raise DataError(
                 "the batch has no fraction of the training, which distillation.schedule needs\n"
-                "  fix: pass the steps through data.mixing.timed, or a constant kd_weight"
+                "  fix: pass the steps through data.mixing.with_fraction_done, or a constant "
+                "kd_weight"
             )
         return self.kd_weight(batch["fraction"])
 

@@ -23,8 +23,8 @@ def choose(
     """Return the positions to predict, ``[B, L]`` bool: ``max(1, round(fraction * real tokens))``
     per row.
 
-    Drawn uniformly without replacement: the positions with the smallest ``noise`` ``[B, L]``.
-    Padding and the ids in ``special_ids`` are never chosen, so a row may have fewer.
+    They are drawn uniformly without replacement: the positions with the smallest ``noise`` ``[B,
+    L]``. Padding and the ids in ``special_ids`` are never chosen, so a row may have fewer.
     Source: Clark et al. 2020, section 3.1; google electra, pretrain_helpers.py (which draws with
     replacement).
     """
@@ -32,11 +32,11 @@ def choose(
         noise = torch.rand(tokens.shape, device=tokens.device)
     special = torch.tensor(list(special_ids), dtype=tokens.dtype, device=tokens.device)
     candidates = attention_mask.bool() & ~torch.isin(tokens, special)
-    wanted = (attention_mask.sum(1).double() * fraction).round().long().clamp(min=1)
-    wanted = torch.minimum(wanted, candidates.sum(1))
+    counts = (attention_mask.sum(1).double() * fraction).round().long().clamp(min=1)
+    counts = torch.minimum(counts, candidates.sum(1))
     # Rank among candidates: noise beyond 1 puts the others last.
     order = noise.masked_fill(~candidates, 2.0).argsort(dim=1, stable=True)
-    chosen: Tensor = order.argsort(1) < wanted[:, None]
+    chosen: Tensor = order.argsort(1) < counts[:, None]
     return chosen
 
 
@@ -91,16 +91,16 @@ def invert(probabilities: Tensor, noise: Tensor) -> Tensor:
     """Return the first id whose cumulated probability exceeds ``noise``: ``[..., V], [...] ->
     [...]``, or several per row: ``[N, V], [N, K] -> [N, K]``.
 
-    Searched in two steps, a block of about sqrt(V) ids and then the id, so the probabilities are
-    read once.
+    The search has two steps, for a block of about sqrt(V) ids and for the id in it, so the
+    probabilities are read once.
     """
     size = probabilities.shape[-1]
     block = max(1, round(size**0.5))
-    whole = size // block * block
+    divisible = size // block * block
     flat = probabilities.reshape(-1, size)
-    sums = flat[:, :whole].reshape(len(flat), whole // block, block).sum(-1)
-    if whole < size:
-        sums = torch.cat([sums, flat[:, whole:].sum(-1, keepdim=True)], -1)
+    sums = flat[:, :divisible].reshape(len(flat), divisible // block, block).sum(-1)
+    if divisible < size:
+        sums = torch.cat([sums, flat[:, divisible:].sum(-1, keepdim=True)], -1)
     edges = sums.cumsum(-1)
     many = noise.shape[-1] if noise.dim() == probabilities.dim() else 1
     # Scaled by the true total; rounding may still reach it, hence the last block with probability.

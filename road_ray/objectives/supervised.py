@@ -80,7 +80,7 @@ class Supervised(Objective):
         return Losses(self.weighted({batch["dataset"]: Term(total, count)} | further, batch))
 
     def weighted(self, terms: Mapping[str, Term], batch: Batch) -> dict[str, Term]:
-        """Return the terms, their weights times that of the batch's data set or task."""
+        """Return the terms, their weights multiplied by that of the batch's data set or task."""
         weight = self.weights.get(batch["dataset"], self.weights.get(batch["task"], 1.0))
         return {key: replace(term, weight=weight * term.weight) for key, term in terms.items()}
 
@@ -91,7 +91,7 @@ class Supervised(Objective):
         return self.read(self.model.hidden(batch), batch)
 
     def read(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
-        """Return the same from the encoder's last states ``hidden`` ``[B, L, D]``."""
+        """Return the result of ``predict`` from the encoder's last states ``[B, L, D]``."""
         terms = {}
         for task, labels in further_labels(batch).items():
             logits = self.model.heads[task](hidden)

@@ -1,6 +1,6 @@
-"""Pre-training as the papers have it, each preset with its source.
+"""Pre-training as published, each preset with its source.
 
-All use the vocabulary of uncased BERT, as ELECTRA does; where a paper used another, that is noted.
+All use the vocabulary of uncased BERT, as ELECTRA does; a preset says if its paper used another.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _mc_bert(encoder: EncoderConfig, divider: int) -> PretrainConfig:
             schedule="warmup_then_decay",
             beta2=0.98,
             bias_correction=True,
-            max_grad_norm=1e9,  # none there
+            max_grad_norm=1e9,  # the paper does not clip gradients
         ),
         training=_steps(1_000_000),
     )
@@ -158,8 +158,8 @@ def teams_small() -> PretrainConfig:
 
 @preset("pretrain")
 def teams_base() -> PretrainConfig:
-    """TEAMS at ELECTRA-Base's size. The published recipe is not at hand: sizes and rates are those
-    of ELECTRA-Base, steps those of TEAMS-Small, our choice.
+    """TEAMS at ELECTRA-Base's size. The published recipe is not available: sizes and rates are
+    those of ELECTRA-Base, steps those of TEAMS-Small, our choice.
     """
     return teams_small().model_copy(
         update={"encoder": _BASE, "optimizer": electra_base().optimizer}

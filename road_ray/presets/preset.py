@@ -1,4 +1,4 @@
-"""A preset, and the decorator that makes one of a function."""
+"""Class of presets, and the decorator that makes a preset from a function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ C = TypeVar("C", bound=Config, covariant=True)
 
 @dataclass(frozen=True)
 class Preset(Generic[C]):
-    """A named configuration of one verb. A call makes it."""
+    """A named configuration of one verb. A call returns the configuration."""
 
     name: str
     verb: str
@@ -25,11 +25,11 @@ class Preset(Generic[C]):
 
 
 def preset(verb: str) -> Callable[[Callable[[], C]], Preset[C]]:
-    """Make a preset of a function, under its name; the docstring is its line in ``road presets``. A
-    decorator.
+    """Return a decorator that makes a preset of a function, with its name; the docstring is the
+    line of ``road presets``.
     """
 
-    def made(make: Callable[[], C]) -> Preset[C]:
+    def decorate(make: Callable[[], C]) -> Preset[C]:
         return Preset(make.__name__, verb, " ".join((make.__doc__ or "").split()), make)
 
-    return made
+    return decorate

@@ -48,10 +48,10 @@ def road_with_kd() -> MultitaskConfig:
     which distillation.teachers.<data set> names. Source: ROaD part 1, section 3.5; T = 4 and equal
     weights our choice, the paper says above 3.
     """
-    taught = MixTeachingConfig(num_teachers=1, temperature=4.0, kd_weight=0.5)
-    # A rule over one teacher could but change its temperature; the paper's is plain distillation.
+    distillation = MixTeachingConfig(num_teachers=1, temperature=4.0, kd_weight=0.5)
+    # A rule over one teacher could only change its temperature; the paper's is plain distillation.
     plain = WeightingConfig(rule="mean")
-    return road_large().model_copy(update={"distillation": taught, "weighting": plain})
+    return road_large().model_copy(update={"distillation": distillation, "weighting": plain})
 
 
 @preset("multitask")
@@ -120,5 +120,5 @@ def weighted_kd_squad_v2() -> DistillConfig:
 
 
 def _as_fields(config: FinetuneConfig) -> dict[str, object]:
-    """The fields that a fine-tuning shares with teachers and students, but for the directory."""
+    """Return the fields that a fine-tuning shares with teachers and students but ``run_dir``."""
     return {name: getattr(config, name) for name in ("data", "optimizer", "training")}

@@ -44,14 +44,14 @@ def tiny_mlm() -> PretrainConfig:
 
 @preset("pretrain")
 def tiny_electra() -> PretrainConfig:
-    """Second stage for a laptop: generator and discriminator both go on from tiny_mlm (give its run
-    as init and as generator.init). Our choice.
+    """Second stage for a laptop: generator and discriminator both start from tiny_mlm (give its
+    run as init and as generator.init). Our choice.
     """
     return PretrainConfig(
         start="corpus",
         data=CorpusConfig(vocab_size=4096, max_length_tokens=128, batch_size=16),
         encoder=_encoder(),
-        # As large as the discriminator, so that both can go on from one model.
+        # As large as the discriminator, so that both can start from one model.
         generator=GeneratorConfig(scale=1.0),
         optimizer=OptimizerConfig(peak_lr=5e-4, warmup_steps=200, beta2=0.98, bias_correction=True),
         training=TrainingConfig(steps=4_500, save_every_steps=500, log_every_steps=100),
@@ -75,9 +75,9 @@ def tiny_mc_bert() -> PretrainConfig:
 @preset("pretrain")
 def tiny_alectra() -> PretrainConfig:
     """ELECTRA on ALBERT for a laptop. Our choice."""
-    made = _four_layers("electra", GeneratorConfig(scale=0.5), ObjectiveConfig())
-    encoder = made.encoder.model_copy(update={"family": "albert"})
-    return made.model_copy(update={"encoder": encoder, "start": "random"})
+    config = _four_layers("electra", GeneratorConfig(scale=0.5), ObjectiveConfig())
+    encoder = config.encoder.model_copy(update={"family": "albert"})
+    return config.model_copy(update={"encoder": encoder, "start": "random"})
 
 
 def _four_layers(name: str, generator: GeneratorConfig, options: ObjectiveConfig) -> PretrainConfig:

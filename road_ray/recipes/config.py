@@ -29,7 +29,7 @@ class TrackingConfig(Config):
     """Weights & Biases project to log to; needs ``road-ray[wandb]``. None: no logging to Weights &
     Biases."""
     wandb_mode: Literal["online", "offline"] = "offline"
-    """Mode of Weights & Biases. ``online``: send metrics while the run goes on. ``offline``: write
+    """Mode of Weights & Biases. ``online``: send metrics during the run. ``offline``: write
     them to ``wandb/`` in the run directory, for ``wandb sync``."""
     wandb_group: str | None = None
     """Weights & Biases group of the run. None: no group. A sweep sets its own name."""
@@ -120,10 +120,12 @@ class EvaluateConfig(RunConfig):
     """As in ``RunConfig``."""
 
     def inputs(self) -> Inputs:
-        listing = [Path(self.init).expanduser()] if self.init.endswith(".json") else []
-        judged = teacher_files([self.init]) if listing else model_files(self.init)
+        if self.init.endswith(".json"):
+            models = [Path(self.init).expanduser(), *teacher_files([self.init])]
+        else:
+            models = model_files(self.init)
         return {
-            "init": [*listing, *judged],
+            "init": models,
             "data": split_files(self.data, self.data.datasets, self.data.split),
         }
 

@@ -1,5 +1,5 @@
-"""The whole ROaD story at miniature scale: pre-train, multi-task, three teachers, and students with
-few labels, with and without distillation.
+"""Demo of ROaD at miniature scale: pre-training, multi-task training, three teachers, and students
+with few labels, with and without distillation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from road_ray.recipes.finetuning.config import (
     StudentConfig,
 )
 from road_ray.recipes.finetuning.finetune import finetune
-from road_ray.recipes.finetuning.teachers import listing
+from road_ray.recipes.finetuning.teachers import teachers_json
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, MultitaskDataConfig
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
@@ -54,7 +54,7 @@ NUM_STAGES = 3 + len(STUDENTS)
 
 
 def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
-    """Run the story; ``table.json`` and ``report.html`` hold what came out, and
+    """Run the demo; ``table.json`` and ``report.html`` hold the results, and
     ``teachers/teachers.json`` lists the teachers for another `distill`.
     """
     return load_finished_run(config) or _run(config, context)
@@ -63,14 +63,14 @@ def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
 def _run(config: DemoConfig, context: RunContext | None) -> Run:
     with open_run_directory(config) as directory:
         with _stage(1, "pre-training of an encoder on the embedded corpus"):
-            pretrain(pretraining(config), context)
+            pretrain(pretrain_config(config), context)
         with _stage(2, "multi-task training on four data sets"):
-            multitask(multitasking(config), context)
+            multitask(multitask_config(config), context)
         with connected(config.address, num_cpus=2 * config.max_concurrent):
             with _stage(3, f"{config.num_teachers} teachers with all labels of {TASK}"):
-                taught = _teachers(config, context)
-            students = _students(config, taught, context)
-        rows = table(taught, students)
+                teachers = _teachers(config, context)
+            students = _students(config, teachers, context)
+        rows = table(teachers, students)
         figures = _flat(rows)
         write_json_atomic(directory / "table.json", rows)
         write_json_atomic(directory / "metrics.json", figures)
@@ -78,47 +78,47 @@ def _run(config: DemoConfig, context: RunContext | None) -> Run:
 
 
 @contextmanager
-def _stage(number: int, what: str) -> Iterator[None]:
+def _stage(number: int, title: str) -> Iterator[None]:
     """Log the start of a stage and the seconds that it took."""
-    _log.info("stage %d of %d: %s", number, NUM_STAGES, what)
+    _log.info("stage %d of %d: %s", number, NUM_STAGES, title)
     began = time.monotonic()
     yield
     _log.info("stage %d of %d took %.0f s", number, NUM_STAGES, time.monotonic() - began)
 
 
 def _teachers(config: DemoConfig, context: RunContext | None) -> list[Run]:
-    configs = [teaching(config, number) for number in range(config.num_teachers)]
-    taught = _alongside(config, "teachers", finetune, configs, context)
+    configs = [teacher_config(config, number) for number in range(config.num_teachers)]
+    runs = _run_parallel(config, "teachers", finetune, configs, context)
     place = config.run_dir / "teachers"
-    write_json_atomic(place / "teachers.json", listing(place, configs, taught))
-    return taught
+    write_json_atomic(place / "teachers.json", teachers_json(place, configs, runs))
+    return runs
 
 
 def _students(
-    config: DemoConfig, taught: Sequence[Run], context: RunContext | None
+    config: DemoConfig, teachers: Sequence[Run], context: RunContext | None
 ) -> dict[str, list[Run]]:
     from road_ray.data import catalog
     from road_ray.distributed.teachers.pool import start_teachers
 
-    directories = [str(run.hf_dir) for run in taught]
+    directories = [str(run.hf_dir) for run in teachers]
     path = unlabelled_rows(config)
-    write_unlabelled(path, TASK, finetuning(config, "none", 0).data, None)
+    write_unlabelled(path, TASK, finetune_config(config, "none", 0).data, None)
     seeds = range(100, 100 + config.num_seeds)
     with start_teachers(directories, catalog.task(TASK)) as ensemble:
         students = {}
         for number, (title, kind) in enumerate(STUDENTS.items(), start=4):
             with _stage(number, f"{config.num_seeds} students: {title}"):
                 if kind in _PLAIN:
-                    plain = [finetuning(config, kind, seed) for seed in seeds]
-                    found = _alongside(config, title, finetune, plain, context)
+                    plain = [finetune_config(config, kind, seed) for seed in seeds]
+                    runs = _run_parallel(config, title, finetune, plain, context)
                 else:
-                    pupils = [distilling(config, kind, seed, directories) for seed in seeds]
-                    found = _alongside(config, title, distill, pupils, context, ensemble)
-                students[title] = found
+                    pupils = [distill_config(config, kind, seed, directories) for seed in seeds]
+                    runs = _run_parallel(config, title, distill, pupils, context, ensemble)
+                students[title] = runs
     return students
 
 
-def _alongside(
+def _run_parallel(
     demo: DemoConfig,
     title: str,
     recipe: Any,
@@ -134,10 +134,12 @@ def _alongside(
         return run_parallel(recipe, configs, *ensemble, timeout_seconds=3600.0, context=context)
 
 
-def table(taught: Sequence[Run], students: Mapping[str, Sequence[Run]]) -> list[dict[str, Any]]:
-    """One row a kind of model: mean and deviation over seeds of each figure; each teacher alone."""
+def table(teachers: Sequence[Run], students: Mapping[str, Sequence[Run]]) -> list[dict[str, Any]]:
+    """Return a row for each kind of student, with mean and deviation over seeds of each figure, and
+    a row for each teacher.
+    """
     rows = [_row(name, runs) for name, runs in students.items()]
-    return rows + [_row(f"teacher {number}", [run]) for number, run in enumerate(taught)]
+    return rows + [_row(f"teacher {number}", [run]) for number, run in enumerate(teachers)]
 
 
 def _row(name: str, runs: Sequence[Run]) -> dict[str, Any]:
@@ -158,8 +160,8 @@ def _flat(rows: Sequence[Mapping[str, object]]) -> dict[str, float]:
     }
 
 
-def pretraining(config: DemoConfig) -> PretrainConfig:
-    """A two-layer ELECTRA on the embedded corpus, rows of 32 tokens."""
+def pretrain_config(config: DemoConfig) -> PretrainConfig:
+    """Return a two-layer ELECTRA on the embedded corpus, with rows of 32 tokens."""
     return PretrainConfig(
         run_dir=config.run_dir / "pretrain",
         seed=config.seed,
@@ -189,8 +191,10 @@ def pretraining(config: DemoConfig) -> PretrainConfig:
     )
 
 
-def multitasking(config: DemoConfig) -> MultitaskConfig:
-    """Four data sets, four passes a step; two of them feed the head of the questions."""
+def multitask_config(config: DemoConfig) -> MultitaskConfig:
+    """Return the mixture of four data sets with four passes a step; two of them are of questions
+    and share a head.
+    """
     return MultitaskConfig(
         run_dir=config.run_dir / "multitask",
         seed=config.seed,
@@ -208,9 +212,9 @@ def multitasking(config: DemoConfig) -> MultitaskConfig:
     )
 
 
-def teaching(config: DemoConfig, number: int) -> FinetuneConfig:
-    """A teacher: the whole multi-task encoder with all labels."""
-    plain = finetuning(config, "all", number)
+def teacher_config(config: DemoConfig, number: int) -> FinetuneConfig:
+    """Return a teacher: all layers of the multi-task encoder, trained on all labels."""
+    plain = finetune_config(config, "all", number)
     return plain.model_copy(
         update={
             "run_dir": config.run_dir / f"teacher-{number}",
@@ -220,9 +224,9 @@ def teaching(config: DemoConfig, number: int) -> FinetuneConfig:
     )
 
 
-def finetuning(config: DemoConfig, kind: str, seed: int) -> FinetuneConfig:
-    """A student without teachers: one layer of the multi-task encoder. ``kind`` is ``all`` for all
-    labels, else it has few.
+def finetune_config(config: DemoConfig, kind: str, seed: int) -> FinetuneConfig:
+    """Return a student without teachers: one layer of the multi-task encoder. It has all labels if
+    ``kind`` is ``all``, else ``num_labels``.
     """
     return FinetuneConfig(
         run_dir=config.run_dir / f"student-{kind}-{seed}",
@@ -247,11 +251,11 @@ def unlabelled_rows(config: DemoConfig) -> Path:
     return config.run_dir / "rows" / "unlabelled.jsonl"
 
 
-def distilling(
+def distill_config(
     config: DemoConfig, rule: str, seed: int, directories: Sequence[str]
 ) -> DistillConfig:
-    """The same student with teachers and rows without labels; ``rule`` weighs the teachers."""
-    plain = finetuning(config, rule, seed)
+    """Return the same student with teachers, weighted by ``rule``, and rows without labels."""
+    plain = finetune_config(config, rule, seed)
     shared = {name: getattr(plain, name) for name in FinetuneConfig.model_fields if name != "data"}
     rows = (str(unlabelled_rows(config)),)
     return DistillConfig(

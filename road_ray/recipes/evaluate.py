@@ -1,4 +1,4 @@
-"""Evaluate: a trained model on one or more data sets, with its stored no-answer threshold."""
+"""Evaluation of a trained model on one or more data sets, with its stored no-answer threshold."""
 
 from __future__ import annotations
 
@@ -40,18 +40,22 @@ from road_ray.training.worker import Worker
 
 
 def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
-    """Figures ``eval/<data set>/<metric>``; predictions in the official layouts below
-    ``predictions/``. A model or a data set that has changed since is judged again.
+    """Return figures ``eval/<data set>/<metric>``; write predictions in the official layouts below
+    ``predictions/``. The evaluation is repeated if the model or a data set has changed.
     """
     _check_tuned(config)
     config = _placed(config)
     if done := load_finished_run(config):
         return done
-    return _together(config, _models(config)) if config.init.endswith(".json") else _run(config)
+    if config.init.endswith(".json"):
+        return _run_ensemble(config, _teachers(config))
+    return _run(config)
 
 
 def _placed(config: EvaluateConfig) -> EvaluateConfig:
-    """The configuration with a directory of its own, unless it names one."""
+    """Return the configuration with a run directory named after the model and a digest, unless it
+    names another directory.
+    """
     if config.run_dir != EvaluateConfig.model_fields["run_dir"].default:
         return config
     parts = [part for part in Path(config.init).parts if part not in ("hf", "teachers.json")]
@@ -62,7 +66,7 @@ def _placed(config: EvaluateConfig) -> EvaluateConfig:
 
 @contextmanager
 def _predictions(run_dir: Path) -> Iterator[Path]:
-    """A place for predictions, which take that of earlier ones once all are there."""
+    """Yield a directory for predictions, which replace earlier ones once all are written."""
     staged, place = run_dir / ".judging", run_dir / "predictions"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
@@ -75,16 +79,14 @@ def _predictions(run_dir: Path) -> Iterator[Path]:
         shutil.rmtree(staged, ignore_errors=True)
 
 
-def _models(config: EvaluateConfig) -> list[Path]:
-    """The directories of all that is judged."""
-    if config.init.endswith(".json"):
-        named, _ = read_teacher_list(Path(config.init).expanduser(), "init")
-        return [locate_model(model_directory(require_init(name))) for name in named]
-    return [locate_model(model_directory(require_init(config.init)))]
+def _teachers(config: EvaluateConfig) -> list[Path]:
+    """Return the model directories of the ``teachers.json`` that ``init`` names."""
+    names, _ = read_teacher_list(Path(config.init).expanduser(), "init")
+    return [locate_model(model_directory(require_init(name))) for name in names]
 
 
-def _together(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
-    """Evaluate the mean of several models, whose threshold is stored nowhere."""
+def _run_ensemble(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
+    """Evaluate the mean of several models. No threshold is stored for it."""
     _task_of(config.data)
     with (
         open_run_directory(config) as run_dir,
@@ -179,12 +181,12 @@ def _check_pairs(data: EvaluateDataConfig) -> None:
 
 
 def _consistency(config: EvaluateConfig, staged: Path) -> dict[str, float]:
-    """``consistency/<data set>/<figure>`` of every set that was made from another."""
+    """Return ``consistency/<data set>/<figure>`` for every data set that is a modified one."""
     figures: dict[str, float] = {}
-    said = predictions_of([staged]) if config.data.same_as else {}
+    predictions = predictions_of([staged]) if config.data.same_as else {}
     for changed, original in config.data.same_as.items():
-        found = consistency(said[original], said[changed])
-        figures |= {f"consistency/{changed}/{name}": value for name, value in found.items()}
+        agreement = consistency(predictions[original], predictions[changed])
+        figures |= {f"consistency/{changed}/{name}": value for name, value in agreement.items()}
     return figures
 
 

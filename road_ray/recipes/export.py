@@ -49,8 +49,8 @@ def export(
             }
             write_json_atomic(staged / MODEL_RECORD, record)
             card = source / "README.md"
-            told = card.read_text(encoding="utf-8") if card.is_file() else f"# {target.name}\n"
-            (staged / "README.md").write_text(_card(told, facts), encoding="utf-8")
+            text = card.read_text(encoding="utf-8") if card.is_file() else f"# {target.name}\n"
+            (staged / "README.md").write_text(_card(text, facts), encoding="utf-8")
     except OSError as error:
         raise ResourceError(
             f"{target}: cannot be written: {error.strerror or error}\n"
@@ -67,8 +67,8 @@ def _default_output(model: str, head: str | None, quantize: str | None) -> Path:
     return place / "-".join(["onnx", *filter(None, (head, quantize))])
 
 
-def _card(told: str, facts: Mapping[str, object]) -> str:
-    """Return the model's card with the use and the figures of the export."""
+def _card(text: str, facts: Mapping[str, object]) -> str:
+    """Return the text of the model's card with the use and the figures of the export."""
     use = (
         "## Use\n\n```python\nimport road_ray\n\n"
         'model = road_ray.load("path/to/this/directory")\n```\n\n'
@@ -76,7 +76,7 @@ def _card(told: str, facts: Mapping[str, object]) -> str:
         "`token_type_ids` (int64) of any number of rows and tokens and returns `logits`; ONNX "
         "Runtime runs it without road_ray or PyTorch.\n\n"
     )
-    without = re.sub(r"^## Use\n.*?(?=^## |^<!--|\Z)", "", told, flags=re.DOTALL | re.MULTILINE)
+    without = re.sub(r"^## Use\n.*?(?=^## |^<!--|\Z)", "", text, flags=re.DOTALL | re.MULTILINE)
     front = without.replace("library_name: transformers", "library_name: onnx", 1)
     before, limits, after = front.partition("## Limits\n")
     return f"{before.rstrip()}\n\n{use}{_measured(facts)}\n{limits}{after}"

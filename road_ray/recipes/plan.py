@@ -1,5 +1,5 @@
-"""Plan of a verb: three steps of the recipe, on its data and model, are measured; the rest is
-arithmetic.
+"""Plan of a run: three steps of the recipe are measured on its data and model, and time, memory,
+disk and cost are computed from them.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ def plan(
         raise ConfigError(f"road {verb} has no plan\n  allowed: {', '.join(PLANNED)}")
     settings = to_dict(config)
     workers, gpus = int(settings["workers"]), float(settings["gpus_per_worker"])
-    teachers, gpus_per_teacher = _hosted(config)
+    teachers, gpus_per_teacher = _teachers_in_actors(config)
     batch = int(settings["data"]["batch_size"])
     _check_batches(settings["data"], workers)
     with connected(settings["address"]) if settings["address"] else nullcontext():
         place = check_room(workers, gpus, teachers, gpus_per_teacher)
     measured = _measured(config, recipe, teachers > 0)
     runs = num_runs(config)
-    sharded, passes = bool(settings["training"]["fsdp"]), int(settings["training"]["passes"])
-    memory_bytes = _memory_bytes(measured, max(workers, 1), sharded)
-    sent = reduced_bytes(measured.gradient_bytes, passes, fsdp=sharded)
+    fsdp, passes = bool(settings["training"]["fsdp"]), int(settings["training"]["passes"])
+    memory_bytes = _memory_bytes(measured, max(workers, 1), fsdp)
+    sent = reduced_bytes(measured.gradient_bytes, passes, fsdp=fsdp)
     checkpoints = runs * measured.checkpoint_bytes * (measured.keep_checkpoints + 1)
     memory = check_memory(sum(memory_bytes.values()), gpus > 0, workers)
     free = check_disk(Path(settings["run_dir"]), checkpoints)
@@ -100,12 +100,12 @@ def plan(
     }
 
 
-def _hosted(config: Config) -> tuple[int, float]:
+def _teachers_in_actors(config: Config) -> tuple[int, float]:
     """Return the number of teachers in actors, and the GPUs of each with all its replicas."""
-    teaching: Any = getattr(config, "distillation", None)
-    if teaching is None or teaching.host != "actors":
+    distillation: Any = getattr(config, "distillation", None)
+    if distillation is None or distillation.host != "actors":
         return 0, 0.0
-    return teaching.num_asked, teaching.gpus_per_teacher * teaching.replicas
+    return distillation.total_teachers, distillation.gpus_per_teacher * distillation.replicas
 
 
 def num_runs(config: Config) -> int:
@@ -116,7 +116,7 @@ def num_runs(config: Config) -> int:
 
 
 def _memory_bytes(measured: Measured, workers: int, fsdp: bool) -> dict[str, int]:
-    """Return the bytes of one worker: activations of its rows, and the rest whole or its shard."""
+    """Return the bytes of one worker: activations of its rows, and its share of everything else."""
     parts = workers if fsdp else 1
     return {
         "parameters": measured.parameter_bytes // parts,
@@ -153,11 +153,11 @@ def _flops(config: Config) -> dict[str, float]:
     """Return the FLOPs of a pre-training and of one row of its encoder; empty for other verbs."""
     if not isinstance(config, PretrainConfig):
         return {}
-    found = flops(config)
+    total = flops(config)
     return {
-        "train_paper": found.train_paper,
-        "train_6nd": found.train_6nd,
-        "infer_paper": found.infer_paper,
+        "train_paper": total.train_paper,
+        "train_6nd": total.train_6nd,
+        "infer_paper": total.infer_paper,
     }
 
 
@@ -169,9 +169,9 @@ def store_bytes(config: Config) -> int:
     if not isinstance(config, DistillConfig) or config.distillation.store is None:
         return 0
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
-    more = config.data.unlabelled_sources()
+    unlabelled = config.data.unlabelled_sources()
     name = config.data.dataset
-    split = load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=more)
+    split = load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=unlabelled)
     teachers = config.distillation.num_teachers + config.distillation.generations - 1
     need = expected_bytes(split.task.kind, split.features.lengths, teachers)
     check_disk(config.distillation.store, need)
@@ -179,22 +179,24 @@ def store_bytes(config: Config) -> int:
 
 
 def _sampled(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float | None]:
-    """Return changes that put the first documents in the place of a corpus without shards, whose
-    building takes minutes or hours, and the rows of a step of the whole text; none where the
-    shards, or all documents, are there.
+    """Return the changed keys that replace a corpus without shards by its first documents, because
+    building it takes minutes or hours, and the rows of a step of the full text. Both are empty if
+    the shards exist, or if the sample holds all documents.
     """
     settings, parts = corpus_settings(config), phases(config)
     if all(is_prepared(phase.corpus(settings)) for phase in parts):
         return {}, None
     largest = max(phase.batch_size * phase.max_length_tokens for phase in parts)
-    wanted = _SAMPLED_BATCHES * largest * _BYTES_PER_TOKEN
-    sampled, whole = sample_of(settings, place, min(max(wanted, _LEAST_BYTES), _MOST_BYTES))
-    named = {"corpus": sampled.corpus, "shards": sampled.shards, "tokenizer": sampled.tokenizer}
-    changes = {key: None if value is None else str(value) for key, value in named.items()}
+    num_bytes = _SAMPLED_BATCHES * largest * _BYTES_PER_TOKEN
+    sampled, is_complete = sample_of(
+        settings, place, min(max(num_bytes, _LEAST_BYTES), _MOST_BYTES)
+    )
+    paths = {"corpus": sampled.corpus, "shards": sampled.shards, "tokenizer": sampled.tokenizer}
+    changes = {key: None if value is None else str(value) for key, value in paths.items()}
     rows = sum(phase.steps * phase.batch_size for phase in parts) / parts[-1].end
     passes = config.training.passes
     return {f"data.{key}": value for key, value in changes.items()}, (
-        None if whole else rows * passes
+        None if is_complete else rows * passes
     )
 
 

@@ -1,4 +1,4 @@
-"""Checks of recipes before they start: the model they start from, and the files they read."""
+"""Checks of recipes before they start: the initial model, and the files that they read."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from road_ray.data.loading import Split
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.errors import ConfigError, nearest
 from road_ray.recipes.run_directory.manifest import require_whole_weights
-from road_ray.system.paths import named
+from road_ray.system.paths import path_of
 
 _log = logging.getLogger(__name__)
 
 
 def warn_of_overlap(train: Split, dev: Split) -> None:
-    """Warns when examples that are judged on were trained on."""
-    found = shared_examples(train.examples, dev.examples)
-    if found:
-        one, other = found[0]
+    """Warn of dev examples that are in the train split too."""
+    shared = shared_examples(train.examples, dev.examples)
+    if shared:
+        dev_example, train_example = shared[0]
         _log.warning(
             "%s: %d of %d dev examples are in the train split of %s too; their scores flatter\n"
             "  the first: %s, which is %s",
-            dev.dataset.name, len(found), len(dev.examples), train.dataset.name,
-            one.where, other.where,
+            dev.dataset.name, len(shared), len(dev.examples), train.dataset.name,
+            dev_example.where, train_example.where,
         )  # fmt: skip
 
 
 def require_init(init: str, key: str = "init") -> str:
-    """``init`` itself, of that key. Raises ``ConfigError`` when none was given, or a local one that
-    is not there: what looks like a name of the hub is left to the loader. Raises
-    ``CheckpointError`` for a run of ours whose weights are damaged.
+    """Return ``init``, the value of ``key``. Raises ``ConfigError`` if it is empty or a missing
+    local directory; a name that looks like one of the hub is checked by the loader. Raises
+    ``CheckpointError`` for a run directory with damaged weights.
     """
     if not init:
         raise ConfigError(
@@ -39,7 +39,7 @@ def require_init(init: str, key: str = "init") -> str:
             "  allowed: a run directory (say runs/pretrain), an hf/ directory or a hub name\n"
             f"  fix: add {key}=..."
         )
-    place = named(init, key)
+    place = path_of(init, key)
     if len(place.parts) > 1 and place.parent.is_dir() and not place.exists():
         beside = [path.name for path in place.parent.iterdir() if path.is_dir()]
         near = nearest(place.name, beside)
@@ -52,18 +52,18 @@ def require_init(init: str, key: str = "init") -> str:
 
 
 def require_plain_head(source: SourceConfig) -> None:
-    """Raises ``ConfigError`` where models must be readable by plain transformers, as teachers."""
+    """Raise ``ConfigError`` for a head that plain transformers cannot load, as teachers must be."""
     for head in SPECIAL_HEADS:
         if getattr(source, head.key) == head.value:
             raise ConfigError(
-                f"data.{head.key} = {head.value}: teachers are asked through transformers, which "
+                f"data.{head.key} = {head.value}: teachers are run through transformers, which "
                 "has no class for that head\n"
                 f"  allowed: {SourceConfig.model_fields[head.key].default}\n  fix: leave it out"
             )
 
 
 def check_length(split: Split, positions: int) -> None:
-    """Raises ``ConfigError`` when a row is longer than the model's position table."""
+    """Raise ``ConfigError`` if a row is longer than the model's position table."""
     longest = int(split.features.lengths.max())
     if longest > positions:
         raise ConfigError(

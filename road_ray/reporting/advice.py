@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from road_ray.reporting.records.run_record import RunRecord
 
-_MUCH = 0.10  # share of a step from which on a part is mentioned
-_SLACK = 1.3  # slowest step over the median from which on it is mentioned
+_MUCH = 0.10  # least share of a step for advice on a part of it
+_SLACK = 1.3  # least ratio of the slowest step to the median for advice on it
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ def time_split(run: RunRecord) -> TimeSplit | None:
     The wait for teachers happens while the next batch is fetched, so it is subtracted from the data
     time.
     """
-    whole = _mean(run, "time/step_seconds")
-    if not whole:
+    step = _mean(run, "time/step_seconds")
+    if not step:
         return None
-    teachers = min(_mean(run, "time/teacher_wait_seconds"), whole)
+    teachers = min(_mean(run, "time/teacher_wait_seconds"), step)
     data = max(_mean(run, "time/data_seconds") - teachers, 0.0)
     communication = _mean(run, "time/communication_seconds")
-    student = max(whole - data - teachers - communication, 0.0)
+    student = max(step - data - teachers - communication, 0.0)
     return TimeSplit(data, teachers, student, communication)
 
 
@@ -61,11 +61,11 @@ def _mean(run: RunRecord, name: str) -> float:
 
 def advice(run: RunRecord, split: TimeSplit) -> list[str]:
     """Return sentences about the bottleneck with the key to change, the most important first."""
-    sentences = [*_teachers(run, split), *_others(split), *_unsteady(run)]
+    sentences = [*_teachers(run, split), *_data_and_communication(split), *_unsteady(run)]
     if not sentences:
-        whole = split.student / split.step
+        share = split.student / split.step
         sentences.append(
-            f"No bottleneck: {whole:.0%} of a step is the model itself. To go faster, use fewer "
+            f"No bottleneck: {share:.0%} of a step is the model itself. To go faster, use fewer "
             "tokens (data.max_length_tokens), lower precision on a GPU, or more workers."
         )
     return sentences
@@ -93,10 +93,10 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
         )
     elif share > 0.35 or busy > 0.9 * (split.step - split.teachers):
         replicas = int(settings.get("distillation.replicas", 1))
-        wanted = max(replicas + 1, math.ceil(busy / max(split.step - split.teachers, 1e-9)))
+        needed = max(replicas + 1, math.ceil(busy / max(split.step - split.teachers, 1e-9)))
         yield (
             f"{lost}: they are slower than the student. Add a replica of each teacher "
-            f"(distillation.replicas={wanted}) or give them more (distillation.cpus_per_teacher, "
+            f"(distillation.replicas={needed}) or give them more (distillation.cpus_per_teacher, "
             "distillation.gpus_per_teacher)."
         )
     else:
@@ -111,7 +111,7 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
         )
 
 
-def _others(split: TimeSplit) -> Iterable[str]:
+def _data_and_communication(split: TimeSplit) -> Iterable[str]:
     if split.data / split.step >= _MUCH:
         yield (
             f"{split.data / split.step:.0%} of a step goes into making batches. Shorter rows "

@@ -43,7 +43,7 @@ _ENCODE = f"""inputs = tokenizer("A text.", {_INPUTS}with torch.no_grad():
     output = model(**inputs)
 print(output[0].shape)
 """
-# What follows the loading of a model, by the end of its class's name.
+# Code after the loading of a model, by the suffix of its class name.
 _PREDICT = {
     "ForSequenceClassification": f"""inputs = tokenizer("A text.", {_INPUTS}with torch.no_grad():
     logits = model(**inputs).logits[0]
@@ -100,21 +100,21 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     it, if there is one; secrets are masked.
 
     ``lineage`` may have ``task``, ``datasets``, ``metrics`` (figures by name), ``teachers`` (with
-    ``directory`` and ``weights_sha256``) and any plain settings, which are listed as they are.
+    ``directory`` and ``weights_sha256``) and any plain settings, which are listed unchanged.
     """
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     kind, family = config["architectures"][0], str(config.get("model_type") or "")
     known = redact(lineage)
     run = _run_of(directory, known)
     model = _without_places(known)
-    named = dict(model.pop("metrics", {}))
+    metrics = dict(model.pop("metrics", {}))
     parts = [
-        _front(kind, family, run, named),
+        _front(kind, family, run, metrics),
         f"# {_plain(run.name if run.config else kind)}",
         _about(kind, family, model),
-        f"## Figures\n\n{_fenced(figures(named))}\n\n{_evaluation_note(run, named)}",
+        f"## Figures\n\n{_fenced(figures(metrics))}\n\n{_evaluation_note(run, metrics)}",
         f"## Lineage\n\n{_origin(run, model)}",
-        f"## Training\n\n{_making(run)}",
+        f"## Training\n\n{_recipe(run)}",
         f"## Use\n\n{_USE_ABOUT}\n\n{_fenced(_use(kind, run), 'python')}",
         "## Limits\n\n" + "\n".join(f"- {line}" for line in _limits(run, model)),
         "<!-- Not uploaded. To publish this directory: hf upload OWNER/NAME DIRECTORY -->",
@@ -158,14 +158,14 @@ def _run_of(directory: Path, model: ModelFacts) -> RunRecord:
     return RunRecord(record.directory, record.config, record.environment, model=model)
 
 
-def _front(kind: str, family: str, run: RunRecord, named: Mapping[str, object]) -> str:
+def _front(kind: str, family: str, run: RunRecord, metrics: Mapping[str, object]) -> str:
     """Return the front matter for the Hub: tags, pipeline, data sets and a ``model-index``."""
     from huggingface_hub import ModelCardData
 
     model = run.model
     pipeline = next((name for end, name in _PIPELINES.items() if kind.endswith(end)), None)
     made_up = run.settings.get("data.root") == "miniature"  # not on the Hub
-    results = [*_results(pipeline or "fill-mask", named, made_up=made_up)]
+    results = [*_results(pipeline or "fill-mask", metrics, made_up=made_up)]
     hub = [h for name in model.get("datasets") or () if not made_up and (h := _hub(str(name)))]
     fields: dict[str, Any] = {
         "library_name": "transformers",
@@ -191,11 +191,11 @@ def _on_the_hub(init: str) -> str | None:
     return None if local or not owner else init
 
 
-def _results(task: str, named: Mapping[str, object], *, made_up: bool) -> Iterable[EvalResult]:
+def _results(task: str, metrics: Mapping[str, object], *, made_up: bool) -> Iterable[EvalResult]:
     """Yield the principal figures as entries of the Hub's ``model-index``."""
     from huggingface_hub import EvalResult
 
-    for name, value in headline(named).items():
+    for name, value in headline(metrics).items():
         _, dataset, metric = name.split("/", 2)
         entry = catalog.DATASETS.get(dataset)
         hub = entry.hub if entry and not made_up else None
@@ -220,18 +220,18 @@ def _hub(name: str) -> str | None:
 
 def _about(kind: str, family: str, model: ModelFacts) -> str:
     sets = ", ".join(map(_plain, model.get("datasets") or ()))
-    made = f"Made by road_ray {version('road-ray')} as {_code(kind)}."
-    what = f"{_plain(_FAMILIES.get(family, family))} encoder".lstrip()
-    what = f"An {what}" if what[0] in "AEIOUaeiou" else f"A {what}"
+    origin = f"Made by road_ray {version('road-ray')} as {_code(kind)}."
+    encoder = f"{_plain(_FAMILIES.get(family, family))} encoder".lstrip()
+    encoder = f"An {encoder}" if encoder[0] in "AEIOUaeiou" else f"A {encoder}"
     if not model.get("task"):
-        return f"{what}, pre-trained on a text corpus. {made}"
+        return f"{encoder}, pre-trained on a text corpus. {origin}"
     how = "distilled from several teachers" if model.get("teachers") else "trained"
-    head = f"{what} with a head for the task {_code(model['task'])}"
-    return f"{head}, {how} on {sets}. {made}"
+    head = f"{encoder} with a head for the task {_code(model['task'])}"
+    return f"{head}, {how} on {sets}. {origin}"
 
 
-def _evaluation_note(run: RunRecord, named: Mapping[str, object]) -> str:
-    if not any(name.startswith("eval/") for name in named):
+def _evaluation_note(run: RunRecord, metrics: Mapping[str, object]) -> str:
+    if not any(name.startswith("eval/") for name in metrics):
         return ""
     note = "The figures in `eval/` are percentages on dev splits, from this run only."
     most = run.settings.get("data.max_judged_rows")
@@ -254,7 +254,7 @@ def _without_places(value: object) -> Any:
     if not isinstance(text, str) or not (text.startswith("/") or PureWindowsPath(text).drive):
         return value
     path = Path(text)
-    with suppress(OSError, ValueError):  # no such directory any more, or not below it
+    with suppress(OSError, ValueError):  # the working directory is gone, or is not above the path
         return path.relative_to(Path.cwd()).as_posix()
     return "/".join(["...", *PureWindowsPath(text).parts[1:][-2:]])
 
@@ -283,17 +283,17 @@ def _facts(model: ModelFacts) -> Iterable[tuple[str, object]]:
             yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
-def _making(run: RunRecord) -> str:
+def _recipe(run: RunRecord) -> str:
     """Return the command and the configuration that produced the model."""
     if not run.config:
-        return "The run directory that tells it is not beside this model."
+        return "Not known: the run directory is not beside this model."
     packages = run.environment.get("packages") or {}
-    made = _plain(", ".join(f"{name} {number}" for name, number in packages.items()))
+    versions = _plain(", ".join(f"{name} {number}" for name, number in packages.items()))
     stream = StringIO()
     YAML().dump(_without_places(dict(run.config)), stream)
     written = stream.getvalue().rstrip()
     return (
-        f"```\nroad {run.verb} {CONFIG}\n```\n\nwith {made or 'unknown versions'}, and\n\n"
+        f"```\nroad {run.verb} {CONFIG}\n```\n\nwith {versions or 'unknown versions'}, and\n\n"
         f"<details><summary>{CONFIG}</summary>\n\n{_fenced(written, 'yaml')}\n\n</details>"
     )
 

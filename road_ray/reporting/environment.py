@@ -37,13 +37,13 @@ def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]
     rows += [_package(name) for name in _WANTED]
     rows += [_device(), _disk(), _shared_memory(), _clock(), _data(root)]
     checks = [check.token(), *(check.cluster(address) if address is not None else ())]
-    rows += [_row(one.what, one.found, one.good, one.mend) for one in checks]
+    rows += [_row(check.name, check.value, check.ok, check.fix) for check in checks]
     return rows, all(row["state"] == "ok" for row in rows)
 
 
-def _row(what: str, found: str, good: bool, mend: str = "") -> dict[str, str]:
-    state = "ok" if good else "PROBLEM"
-    return {"what": what, "found": found, "state": state, "mend": "" if good else mend}
+def _row(name: str, value: str, ok: bool, fix: str = "") -> dict[str, str]:
+    state = "ok" if ok else "PROBLEM"
+    return {"what": name, "found": value, "state": state, "mend": "" if ok else fix}
 
 
 def _package(name: str) -> dict[str, str]:
@@ -55,13 +55,13 @@ def _package(name: str) -> dict[str, str]:
     except PackageNotFoundError:
         return _row(name, "not installed", name in _OPTIONAL, f"pip install {name}")
     try:
-        asked = [Requirement(text) for text in requires("road-ray") or ()]
+        requirements = [Requirement(text) for text in requires("road-ray") or ()]
     except PackageNotFoundError:
-        asked = []
-    wanted = [one.specifier for one in asked if one.name == name]
-    good = all(one.contains(installed, prereleases=True) for one in wanted)
-    limits = ", ".join(str(one) for one in wanted)
-    return _row(name, installed, good, f"pip install -c constraints.txt '{name}{limits}'")
+        requirements = []
+    specifiers = [requirement.specifier for requirement in requirements if requirement.name == name]
+    ok = all(specifier.contains(installed, prereleases=True) for specifier in specifiers)
+    limits = ", ".join(map(str, specifiers))
+    return _row(name, installed, ok, f"pip install -c constraints.txt '{name}{limits}'")
 
 
 def devices() -> list[str]:
@@ -85,8 +85,8 @@ def _device() -> dict[str, str]:
 
 def _disk() -> dict[str, str]:
     free = shutil.disk_usage(Path.cwd()).free / 2**30
-    mend = f"free space, or work where {_LEAST_FREE_GIB:g} GiB are free: checkpoints need it"
-    return _row("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, mend)
+    fix = f"free space, or work where {_LEAST_FREE_GIB:g} GiB are free: checkpoints need it"
+    return _row("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, fix)
 
 
 def _shared_memory() -> dict[str, str]:
@@ -95,18 +95,18 @@ def _shared_memory() -> dict[str, str]:
     if not place.is_dir():
         return _row("shared memory", "no /dev/shm; Ray uses the disk", True)
     size = shutil.disk_usage(place).total / 2**30
-    mend = "docker: --shm-size=8g; Kubernetes: an emptyDir of medium Memory at /dev/shm"
-    return _row("shared memory", f"{size:.1f} GiB", size >= _LEAST_SHARED_GIB, mend)
+    fix = "docker: --shm-size=8g; Kubernetes: an emptyDir of medium Memory at /dev/shm"
+    return _row("shared memory", f"{size:.1f} GiB", size >= _LEAST_SHARED_GIB, fix)
 
 
 def _clock() -> dict[str, str]:
-    """Return the row of the clock; one set to before this release breaks certificates and the order
-    of records.
+    """Return the row of the clock. A clock set before this release breaks certificates and the
+    order of records.
     """
     now = time.time()
-    mend = "set the clock: certificates fail and records are out of order"
+    fix = "set the clock: certificates fail and records are out of order"
     return _row(
-        "clock", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now)), now > _RELEASED, mend
+        "clock", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now)), now > _RELEASED, fix
     )
 
 
@@ -116,8 +116,8 @@ def _data(root: str | None) -> dict[str, str]:
     try:
         place = resolve_root(root)
     except RoadError as error:
-        first, *more = str(error).splitlines()
-        return _row("data", first, False, " ".join(line.strip() for line in more))
+        first, *details = str(error).splitlines()
+        return _row("data", first, False, " ".join(line.strip() for line in details))
     if place is None:
         return _row("data", "hub (no data.root, no $ROAD_DATA)", True)
     return _row(

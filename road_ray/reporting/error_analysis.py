@@ -1,4 +1,4 @@
-"""Examples of wrong predictions, beside the data they were evaluated on."""
+"""Examples of wrong predictions, with their texts from the evaluated data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AROUND = 160  # characters of context on either side of the labelled answer
 _NOTHING = "(no answer)"
 
 
-def mistakes(run: RunRecord) -> list[Block]:
+def error_examples(run: RunRecord) -> list[Block]:
     """Return the worst errors on each data set with predictions, or a sentence if its data is
     missing.
     """
@@ -57,11 +57,11 @@ def _of_dataset(run: RunRecord, name: str, path: Path) -> Block:
 
 
 def _source_of(run: RunRecord) -> SourceConfig:
-    """Return where the data of a run is, own data sets included."""
+    """Return the source of a run's data, with its own data sets."""
     keys = {key: key.removeprefix("data.") for key in run.settings if key.startswith("data.")}
     known = SourceConfig.model_fields
-    told = {own: run.settings[key] for key, own in keys.items() if own.split(".")[0] in known}
-    return override(SourceConfig(), told)
+    changes = {name: run.settings[key] for key, name in keys.items() if name.split(".")[0] in known}
+    return override(SourceConfig(), changes)
 
 
 def _spread(wrong: Sequence[tuple[float, Example]]) -> Sequence[tuple[float, Example]]:
@@ -137,10 +137,10 @@ def _choice(row: ChoiceExample, predicted: str) -> tuple[float, Example] | None:
 
 def _tags(row: TagExample, predicted: str) -> tuple[float, Example] | None:
     """Return the words with a wrong tag; the score is the share of right tags."""
-    given = predicted.split()
-    if row.tags is None or list(row.tags) == given:
+    tags = predicted.split()
+    if row.tags is None or list(row.tags) == tags:
         return None
-    wrong = [(w, g, p) for w, g, p in zip(row.words, row.tags, given, strict=False) if g != p]
+    wrong = [(w, g, p) for w, g, p in zip(row.words, row.tags, tags, strict=False) if g != p]
     gold = ", ".join(f"{word}: {tag}" for word, tag, _ in wrong)
     predicted = ", ".join(f"{word}: {tag}" for word, _, tag in wrong)
     good = 1 - len(wrong) / max(len(row.words), 1)

@@ -120,7 +120,7 @@ _READINGS: tuple[Callable[[RunRecord], Iterable[Gauge]], ...] = (
     _silence,
     _leaks,
 )
-# Figures of training rows that are no losses (those of the objectives' ``metrics``).
+# Figures of training rows that are not losses: the ``metrics`` of objectives.
 _NO_LOSS = re.compile(
     r"train/(grad_norm.*|lr|kd_weight|detection_.*|.*_(accuracy|entropy|reward|fraction|soft)|"
     r".*_accuracy_replaced)"

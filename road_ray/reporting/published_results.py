@@ -2,7 +2,7 @@
 
 Percentages on dev sets, single models. Sources: Clark et al. 2020 (ELECTRA), tables 1 and 2 and the
 medians of its repository; the ROaD-ELECTRA posts, part 1 (tables of sections 4 and 5) and part 2.
-They come from large models and full data, so they are context for a small run, not its target.
+They come from large models and full data; a small run cannot reach them.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ _SAME |= {"at_threshold_exact": "exact"}
 
 def published(dataset: str, metric: str) -> list[Published]:
     """Return the published figures of a data set and a metric."""
-    wanted = _SAME.get(metric, metric)
-    return [row for row in PUBLISHED if row.dataset == dataset and row.metric == wanted]
+    name = _SAME.get(metric, metric)
+    return [row for row in PUBLISHED if row.dataset == dataset and row.metric == name]
 
 
-def beside(dataset: str, metric: str, most: int = 3) -> str:
+def published_line(dataset: str, metric: str, most: int = 3) -> str:
     """Return the highest published figures in one line: ``91.5 Weighted KD, W = 0.75 · ...``."""
     best = sorted(published(dataset, metric), key=lambda row: -row.value)[:most]
     return " · ".join(f"{_printed(row.value)} {row.model}" for row in best)

@@ -25,7 +25,7 @@ Format = Literal["html", "svg", "png"]
 
 def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | None = None) -> Page:
     """Return the page of a run, sweep, comparison, demo or folder; several paths are compared.
-    ``place`` is the directory that the page is written to, from which its links count.
+    ``place`` is the directory of the page, the start of its links.
 
     Raises ``ConfigError`` if there is nothing to report.
     """
@@ -44,8 +44,8 @@ def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | No
     if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
         return run_page(read_run(path))
     if runs := runs_below(path):
-        found = [read_run(run) for run in runs]
-        return compare_page(found, path.resolve().name, baseline, place)
+        records = [read_run(run) for run in runs]
+        return compare_page(records, path.resolve().name, baseline, place)
     raise ConfigError(
         f"{path}: contains no run, sweep or folder of runs\n"
         "  allowed: a directory with metrics.jsonl or study.journal, or one that contains such\n"
@@ -75,18 +75,18 @@ def report(
     except OSError as error:
         raise ResourceError(
             f"{out or place}: the report cannot be written: {error.strerror}\n"
-            "  fix: --out with a place that is writable\n  kept: what is reported on"
+            "  fix: --out with a writable path\n  kept: the runs of the report"
         ) from error
 
 
-def leave_report(directory: Path) -> None:
+def write_report(directory: Path) -> None:
     """Write ``report.html`` of a run that has ended. Errors are logged only, so that a report never
     fails a run.
     """
     try:
         report([directory])
     except Exception as error:
-        _log.warning("no report.html: %s; `road report %s` makes it", error, directory)
+        _log.warning("no report.html: %s; `road report %s` writes it", error, directory)
 
 
 def _require(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Noise of a sweep: do the values of its trials differ by more than chance?"""
+"""Noise of a sweep: a test of whether the values of its trials differ by more than chance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHARES = ("accuracy", "exact", "f1", "entity_f1")  # percentages of rows, or ne
 
 
 def tie(sweep: Sweep, which: int = 0) -> str:
-    """Return a sentence if the complete trials do not differ by more than noise, else nothing.
+    """Return a sentence if the complete trials do not differ by more than noise, or an empty one.
 
     Noise is the deviation over seeds, by an analysis of variance. With one seed it is the standard
     error of a percentage of the judged rows, and the trials tie if the whole range of their values

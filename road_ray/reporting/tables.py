@@ -68,20 +68,22 @@ def demo_table(rows: Sequence[Mapping[str, object]]) -> str:
 
 def comparison_text(table: Mapping[str, Any]) -> str:
     """Return the tables of a comparison: figures of each arm, teachers, and tests between arms."""
-    names = [f"{name}/{metric}" for name, own in table["data_sets"].items() for metric in own]
+    names = [
+        f"{name}/{metric}" for name, metrics in table["data_sets"].items() for metric in metrics
+    ]
     rows = [
         {"arm": arm["about"], "seeds": len(arm["seeds"])}
         | {name: _figure(arm["figures"].get(name)) for name in names}
         for arm in table["arms"]
     ]
-    for one in table["ensembles"]:
-        found = one["figures"]
-        alone = {n: _figure({**found[n], "mean": found[n]["teachers"]}) for n in found}
+    for ensemble in table["ensembles"]:
+        by_name = ensemble["figures"]
+        single = {n: _figure({**by_name[n], "mean": by_name[n]["teachers"]}) for n in by_name}
         rows += [
-            {"arm": f"{one['name']}: single", "seeds": one["teachers"]}
-            | {name: alone.get(name, "-") for name in names},
-            {"arm": f"{one['name']}: ensemble", "seeds": 1}
-            | {name: _number(found.get(name, {}).get("ensemble")) for name in names},
+            {"arm": f"{ensemble['name']}: single", "seeds": ensemble["teachers"]}
+            | {name: single.get(name, "-") for name in names},
+            {"arm": f"{ensemble['name']}: ensemble", "seeds": 1}
+            | {name: _number(by_name.get(name, {}).get("ensemble")) for name in names},
         ]
     tests = [
         {
@@ -98,7 +100,7 @@ def comparison_text(table: Mapping[str, Any]) -> str:
         for test in table["tests"]
     ]
     printed = [aligned(rows), *([aligned(tests)] if tests else [])]
-    failed = [f"failed: {one['arm']}, seed {one['seed']}" for one in table["failed"]]
+    failed = [f"failed: {run['arm']}, seed {run['seed']}" for run in table["failed"]]
     return "\n\n".join([*printed, *(["\n".join(failed)] if failed else [])])
 
 

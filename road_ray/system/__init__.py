@@ -1,4 +1,4 @@
-"""Services of the operating system, made the same everywhere; nothing here knows of training.
+"""Services of the operating system with one interface everywhere, independent of training.
 
 ``operating_system.py`` has cores, processes, memory and the sync of a file to the disk,
 ``file_lock.py`` locks, ``file_hashes.py`` sizes and digests of files, ``compression.py`` streams of

@@ -1,4 +1,4 @@
-"""Files by size and sha256, by which checkpoints and finished runs notice damage."""
+"""Sizes and sha256 of files, by which checkpoints and finished runs detect damage."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def hashes_of(directory: Path, paths: Iterable[Path]) -> dict[str, dict[str, Any
 
 
 def problems_of(directory: Path, files: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a line for each file that is not as ``hashes_of`` found it; none when all are good."""
-    found = (_problem(directory, name, one["bytes"], one["sha256"]) for name, one in files.items())
-    return [problem for problem in found if problem]
+    """Return a line for each file that differs from its entry in ``files`` by ``hashes_of``."""
+    problems = (_problem(directory, name, f["bytes"], f["sha256"]) for name, f in files.items())
+    return [problem for problem in problems if problem]
 
 
 def _problem(directory: Path, name: str, size: int, digest: str) -> str | None:

@@ -1,8 +1,8 @@
 """Locks on open files. The kernel frees one when its holder ends, also by SIGKILL.
 
-They call ``flock`` themselves, because the ``filelock`` package offers no shared lock on a file of
-ours and no holder. Windows has exclusive locks only: there a shared lock does nothing, and what it
-guards against, such as deleting a store in use, is refused by Windows for open files.
+They call ``flock`` directly, because the ``filelock`` package has neither shared locks on a given
+file nor the name of the holder. Windows has exclusive locks only. There a shared lock does nothing,
+and Windows itself refuses to delete open files, such as those of a store in use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_BYTE = 1 << 30  # Windows locks bytes, also against reading: one behind the name of the holder
+_BYTE = 1 << 30  # Windows also blocks reading of locked bytes: lock one after the holder's name
 
 
 def lock_exclusively(file: TextIO) -> str | None:
@@ -38,8 +38,8 @@ def lock_exclusively(file: TextIO) -> str | None:
 
 
 def lock_shared(file: IO[str] | int) -> None:
-    """Share the lock of ``file``, or of a descriptor, until it is closed. Waits while another
-    process has it alone.
+    """Share the lock of ``file``, or of a descriptor, until it is closed. Wait while another
+    process holds it exclusively.
     """
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_SH)

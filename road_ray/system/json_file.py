@@ -1,6 +1,4 @@
-"""Small JSON records of road_ray: written whole or not at all, and read with a typed error for
-whatever became of them since.
-"""
+"""Small JSON records of road_ray: atomic writes, and reads with a typed error for damaged files."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ def read_json(
 ) -> dict[str, Any]:
     """Return the JSON object in ``path``.
 
-    Raises ``error``, which names the file, when it is missing, unreadable, empty, no JSON, or no
+    Raises ``error``, which names the file, if it is missing, unreadable, empty, or not a JSON
     object.
     """
     try:
@@ -48,7 +46,7 @@ def write_json_atomic(path: Path, value: object) -> None:
 
 
 def write_text_atomic(path: Path, text: str) -> None:
-    """Write a file that holds the old content or the new one at any time, never half of either.
+    """Write a file that has either the old or the new content at any time.
 
     Raises ``ResourceError`` if it cannot be written.
     """
@@ -63,16 +61,19 @@ def write_text_atomic(path: Path, text: str) -> None:
         sync(path.parent)
     except OSError as error:
         staged.unlink(missing_ok=True)
-        what, fix = f"cannot be written: {error.strerror}", "free space there or make it writable"
+        problem, fix = (
+            f"cannot be written: {error.strerror}",
+            "free space there or make it writable",
+        )
         if path.is_dir():
-            what, fix = "is a directory", "delete it"
+            problem, fix = "is a directory", "delete it"
         raise ResourceError(
-            f"{path}: {what}\n  fix: {fix}\n  kept: what was there before"
+            f"{path}: {problem}\n  fix: {fix}\n  kept: what was there before"
         ) from error
 
 
 def finite(value: Any) -> Any:
-    """Return the value with null for every number that JSON has no word for."""
+    """Return the value with null for every number that JSON cannot express."""
     if isinstance(value, Mapping):
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

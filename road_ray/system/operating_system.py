@@ -13,14 +13,14 @@ _TRIM_BYTES, _MMAP_BYTES = 2**31 - 1, 2**30
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use; all of them where that is unknown."""
+    """Return the number of cores that this process may use; all cores if that is unknown."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def process_exists(pid: int) -> bool:
-    """Return True if a process of this machine has that id, also where that cannot be asked."""
+    """Return True if a process of this machine has that id, or if the system cannot tell."""
     if os.name == "nt":  # there, os.kill with 0 sends Ctrl-C
         return True
     try:
@@ -33,8 +33,8 @@ def process_exists(pid: int) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Write a file, or the names in a directory, to the disk itself, so that a power failure keeps
-    them. Windows cannot do so with a directory.
+    """Flush a file, or the names in a directory, to the disk, so that they survive a power failure.
+    Windows cannot flush a directory.
     """
     windows = os.name == "nt"
     if windows and path.is_dir():

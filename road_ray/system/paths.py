@@ -11,7 +11,7 @@ CACHE = "ROAD_CACHE"
 STDIN = "-"  # in place of the path of an input
 
 
-def named(text: str, key: str) -> Path:
+def path_of(text: str, key: str) -> Path:
     """Return the path in ``text``, the value of ``key``, with ``~`` expanded.
 
     Raises ``ConfigError`` if it is inaccessible: too long, no home directory, no permission.
@@ -22,7 +22,7 @@ def named(text: str, key: str) -> Path:
     except (OSError, RuntimeError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(
-            f"{key} = {shorten(text)}: {why}\n  allowed: a path that this user can look at"
+            f"{key} = {shorten(text)}: {why}\n  allowed: a path that this user can access"
         ) from error
     return place
 
@@ -31,7 +31,7 @@ def check_new(path: Path) -> None:
     """Raise ``ConfigError`` if ``path`` exists: an output is never overwritten."""
     if path.exists():
         raise ConfigError(
-            f"output = {path}: is there already\n  fix: name another, or move it\n  kept: {path}"
+            f"output = {path}: already exists\n  fix: name another, or move it\n  kept: {path}"
         )
 
 
@@ -47,8 +47,8 @@ def cache_home() -> Path:
     """Return ``ROAD_CACHE`` or ``~/.cache/road_ray``. Raises ``ConfigError`` without a home
     directory.
     """
-    if given := os.environ.get(CACHE):
-        return named(given, CACHE)
+    if directory := os.environ.get(CACHE):
+        return path_of(directory, CACHE)
     try:
         return Path.home() / ".cache" / "road_ray"
     except RuntimeError as error:

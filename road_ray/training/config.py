@@ -69,8 +69,9 @@ class OptimizerConfig(Config):
 
     def warmup(self, total_steps: int) -> int:
         """Return the number of warm-up steps."""
-        given = self.warmup_steps
-        return round(self.warmup_fraction * total_steps) if given is None else given
+        if self.warmup_steps is not None:
+            return self.warmup_steps
+        return round(self.warmup_fraction * total_steps)
 
 
 OnSpike = Literal["warn", "skip", "stop"]

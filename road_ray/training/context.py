@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunContext:
-    """Surroundings of a run: one object, made by whoever starts the run and passed down to the
-    training loop.
+    """Communication between a training and its host process: one object, created by the caller of
+    a run and passed down to the training loop.
 
-    The host of the process sets ``stop`` and ``check_preemption``, from another thread if it likes;
-    the loop sets ``step``, ``batch`` and ``measured``.
+    The host sets ``stop`` and ``check_preemption``, also from another thread; the loop sets
+    ``step``, ``batch`` and ``measured``.
     """
 
     plan_only: bool = False
@@ -37,7 +37,7 @@ class RunContext:
     stop: threading.Event = field(default_factory=threading.Event)
     """Set to stop the run, with a checkpoint, after the step in progress."""
     check_preemption: bool = False
-    """Set by the host when ``preempted`` is to be called again; cleared by the call."""
+    """Set by the host to have ``preempted`` called again; cleared by the call."""
     step: int = 0
     """Last finished step."""
     batch: str = "nothing yet"
@@ -46,8 +46,8 @@ class RunContext:
     """Result of a run that is ``plan_only``."""
 
     def nested(self) -> RunContext:
-        """Return the context of a training inside this one, on this worker alone: a stop request
-        reaches both, rows, steps and notices of preemption do not cross.
+        """Return the context of a training inside this one, on this worker alone. It shares stop
+        requests, but not rows, steps and preemption notices.
         """
         return RunContext(stop=self.stop)
 
@@ -67,7 +67,7 @@ class Training:
     phase_starts: tuple[int, ...] = (0,)
     """Steps at which rows become longer; a plan measures each phase."""
     totals: Callable[[], Sequence[BatchTotals]] | None = None
-    """Sizes of all batches of each phase, for a plan. None: it goes by the batches it measures."""
+    """Sizes of all batches of each phase, for a plan. None: the plan uses the measured batches."""
     evaluate: Callable[[], Mapping[str, float]] | None = None
     record: Mapping[str, Any] = field(default_factory=dict)
     """Written into every checkpoint; not compared on resume."""

@@ -26,7 +26,7 @@ from road_ray.training.worker import Worker
 _log = logging.getLogger(__name__)
 
 _CHECKPOINT = re.compile(r"\.?step-(\d+)")  # committed, or still being written
-# What papers report for each kind of task; the thresholds of SQuAD 2.0 are covered by ``f1``.
+# Metrics that papers report for each kind of task; ``f1`` covers SQuAD 2.0.
 _REPORTED = ("f1", "exact", "accuracy", "entity_f1", "matthews", "pearson", "spearman")
 
 
@@ -48,8 +48,8 @@ def score_of(figures: Mapping[str, float], metric: str | None) -> float:
 
 
 class PeriodicEvaluation:
-    """The evaluations of one training. Their scores are read back from the journal, so that a
-    resumed run stops at the same step as one that was never interrupted.
+    """Evaluations of one training. Their scores are read back from the journal, so that a resumed
+    run stops at the same step as one that was never interrupted.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class PeriodicEvaluation:
         self.over = self._is_over()
 
     def _forget_lost(self) -> None:
-        """Forget evaluations whose weights are gone, and remove weights of forgotten evaluations:
-        after a resume the same step may be evaluated again with another score.
+        """Forget evaluations whose weights are missing, and remove weights without an evaluation,
+        because a resumed run may evaluate the same step again with another score.
         """
         self._weights.keep_only(self._scores)
         saved, lost = self._weights.steps(), list[int]()
@@ -89,9 +89,9 @@ class PeriodicEvaluation:
             del self._scores[lost[-1]]
         if lost:
             best = self._best if self._scores else None
-            left = "none" if best is None else f"of step {best}"
+            remaining = "none" if best is None else f"of step {best}"
             text = "weights of the best evaluation, at step %d, are missing; the best left is %s"
-            _log.warning(text, lost[0], left)
+            _log.warning(text, lost[0], remaining)
             self._training.journal.event("best_weights_lost", step=lost[0], best_step=best)
 
     def steps(self, start: int, total: int) -> Iterator[int]:

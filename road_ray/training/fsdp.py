@@ -1,8 +1,8 @@
 """Sharded training (PyTorch's FSDP2): parameters, gradients and optimizer state are split over the
 workers; a layer is gathered only while it computes.
 
-The loop trains a sharded copy. The recipe's own objective stays whole and gets the weights when it
-is evaluated or exported.
+The loop trains a sharded copy. The recipe's objective stays unsharded and receives the weights for
+evaluation and export.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def shard(objective: Objective, worker: Worker) -> Objective:
 
 
 def layers(objective: nn.Module) -> list[nn.Module]:
-    """Return every layer of every encoder, shared ones once, and TEAMS' additional one."""
+    """Return every layer of every encoder, shared ones once, and the additional layer of TEAMS."""
     stacks = [
         next(part for part in encoder.modules() if isinstance(part, nn.ModuleList))
         for encoder in encoders_of(objective)
@@ -78,7 +78,7 @@ def copy_weights(trained: Objective, into: Objective | None) -> None:
     """Copy the current weights into an objective of the same shape; collective. Workers without
     such an objective pass None.
     """
-    theirs = {} if into is None else into.state_dict(keep_vars=True)
+    targets = {} if into is None else into.state_dict(keep_vars=True)
     seen: set[int] = set()
     for name, tensor in trained.state_dict(keep_vars=True).items():
         if id(tensor) in seen:  # tied
@@ -86,7 +86,7 @@ def copy_weights(trained: Objective, into: Objective | None) -> None:
         seen.add(id(tensor))
         value = full_tensor(tensor)
         if into is not None:
-            theirs[name].copy_(value)
+            targets[name].copy_(value)
 
 
 def assemble(objective: Objective, trained: Objective, worker: Worker) -> None:

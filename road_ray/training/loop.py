@@ -1,4 +1,4 @@
-"""The training loop: one page for every objective, on one worker or many."""
+"""Training loop for every objective, on one worker or many."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class _Report:
         """Write the row of step ``done``, counted over all workers; collective."""
         self.row = self._utilization.of(self._tally.collect(self._worker) | norms, passes)
         self._training.journal.write(done, self.row)
-        self._collapse.look(done, self.row)
+        self._collapse.check(done, self.row)
 
 
 def _log_interval(total_steps: int) -> int:
@@ -210,7 +210,7 @@ def _resume(
         )
         raise CheckpointError(
             f"{directory}: was trained with other inputs:{lines}\n"
-            "  fix: restore them, or name another run directory to start anew\n"
+            "  fix: restore them, or name another run directory to start again\n"
             "  kept: the checkpoint, unchanged"
         )
     load_weights(objective, directory / "model.safetensors")
@@ -246,13 +246,13 @@ def load_weights(objective: Objective, path: Path) -> None:
 
     Raises ``CheckpointError`` when names or shapes do not match.
     """
-    saved, wanted = tensors_from_file(path), named_tensors(objective)
-    if unmatched := sorted(saved.keys() ^ wanted.keys()):
+    saved, expected = tensors_from_file(path), named_tensors(objective)
+    if unmatched := sorted(saved.keys() ^ expected.keys()):
         raise CheckpointError(
             f"{path}: does not match the model: {len(unmatched)} missing or unexpected tensors, "
             f"such as {', '.join(unmatched[:3])}\n  fix: resume with the configuration of the run"
         )
-    saved = {name: local_part(value, like=wanted[name]) for name, value in saved.items()}
+    saved = {name: local_part(value, like=expected[name]) for name, value in saved.items()}
     try:
         objective.load_state_dict(saved, strict=False)
     except RuntimeError as error:
@@ -262,18 +262,18 @@ def load_weights(objective: Objective, path: Path) -> None:
 
 
 def head_units(tasks: Iterable[Task]) -> dict[str, str]:
-    """Return the identity of regression heads: a checkpoint from before they computed in units of
-    the task's range is refused, not misread.
+    """Return the identity of regression heads, whose outputs are in units of the task's range.
+    Checkpoints of older versions, which used other units, are then refused.
     """
     return (
         identity_of(regression="range") if any(isinstance(t.kind, Regress) for t in tasks) else {}
     )
 
 
-def identity_of(**named: object) -> dict[str, str]:
+def identity_of(**inputs: object) -> dict[str, str]:
     """Return 16 hexadecimal digits of the sha256 of each input that a resumed run must share."""
     return {
-        name: hashlib.sha256(_bytes_of(value)).hexdigest()[:16] for name, value in named.items()
+        name: hashlib.sha256(_bytes_of(value)).hexdigest()[:16] for name, value in inputs.items()
     }
 
 

@@ -16,9 +16,9 @@ from road_ray.training.context import RunContext
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
-# A machine goes up to two minutes after its notice: the work of that time is saved too.
+# A machine is taken away up to two minutes after its notice; the work of that time is saved too.
 _SAVE_AGAIN_SECONDS = 5.0
-_EXCHANGE_EVERY_STEPS = 8  # on GPUs, which the exchange keeps waiting
+_EXCHANGE_EVERY_STEPS = 8  # on GPUs, which wait for the exchange
 
 
 class StopRequest:
@@ -62,9 +62,7 @@ class StopRequest:
             signal.signal(number, handler)
 
     def after_step(self, step: int, worker: Worker) -> tuple[bool, bool]:
-        """Return whether to stop, and whether to save now and continue; the same on all workers of
-        the group.
-        """
+        """Return two flags, equal on all workers: stop now, and save now but continue."""
         context = self._context
         context.step = step
         due = context.check_preemption and time.monotonic() - self._saved_at > _SAVE_AGAIN_SECONDS

@@ -55,14 +55,16 @@ class Worker:
 
     def union(self, names: Iterable[str]) -> list[str]:
         """Return the names that any worker has, sorted."""
-        mine = "\n".join(names).encode()
+        encoded_names = "\n".join(names).encode()
         lengths = torch.zeros(self.size, device=self.device)
-        lengths[self.rank] = len(mine)
+        lengths[self.rank] = len(encoded_names)
         lengths = self.total(lengths)
         if not lengths.any():
             return []
         encoded = torch.zeros(self.size, int(lengths.max()), device=self.device)
-        encoded[self.rank, : len(mine)] = torch.tensor([*mine], device=self.device)
+        encoded[self.rank, : len(encoded_names)] = torch.tensor(
+            [*encoded_names], device=self.device
+        )
         texts = (
             bytes(row[: int(length)].int().tolist()).decode()
             for row, length in zip(self.total(encoded), lengths, strict=True)

@@ -76,10 +76,10 @@ def _measure_device(out: Path, minutes: float) -> None:
     from road_ray.reporting.tables import aligned
     from tests.benchmarks.gpu import GpuPlan, gpu
 
-    found = gpu(GpuPlan(minutes=minutes or 10.0))
-    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(aligned(found["rows"]))
-    for line in found["left_out"]:
+    result = gpu(GpuPlan(minutes=minutes or 10.0))
+    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(aligned(result["rows"]))
+    for line in result["left_out"]:
         print(f"left out: {line}")
     print(f"written to {out}")
 

@@ -287,8 +287,8 @@ class _Stepping:
         self._steps = ((connection, lesson), given)
 
     def __iter__(self) -> Iterator[Any]:
-        told, given = self._steps
-        return (batch for _, batch in zip(rounds(*told), cycle(given), strict=False))
+        values, given = self._steps
+        return (batch for _, batch in zip(rounds(*values), cycle(given), strict=False))
 
 
 def _for_hugging_face(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,8 +306,10 @@ def _distil(
     given: Iterator[dict[str, Any]] | None = None,
 ) -> None:
     objective = Distilled(_student(lesson), kd_weight=KD_WEIGHT, temperature=TEMPERATURE)
-    asked = annotate(given or cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead)
-    _train(objective, asked, lesson, connection)
+    requested = annotate(
+        given or cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead
+    )
+    _train(objective, requested, lesson, connection)
 
 
 def _train(

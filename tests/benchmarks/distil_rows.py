@@ -62,8 +62,8 @@ def compare(
     """Race ``mains``, with "no teachers" among them; return a row for each pair (ours, theirs)."""
     rows = []
     for study in plan.studies:
-        told = replace(study, clock=plan.clock)
-        lanes = {lane: Contestant(main, told, plan.start) for lane, main in mains.items()}
+        variant = replace(study, clock=plan.clock)
+        lanes = {lane: Contestant(main, variant, plan.start) for lane, main in mains.items()}
         timings = plan.race(lanes, repeats=plan.few_repeats, warmup=1)
         alone = timings["no teachers"].median
         for mine, peer in pairs:

@@ -26,9 +26,9 @@ def _trained(study: Study, plan: Plan) -> list[Row]:
     product = Setting(plan.tiny, clock=plan.clock)
     lanes = {"product": Contestant(contestants.product, product, plan.start)}
     for precision in plan.precisions:
-        told = replace(study, precision=precision)
-        lanes[f"ours {precision}"] = Contestant(finetuning.ours, told, plan.start)
-        lanes[f"Trainer {precision}"] = Contestant(finetuning.hugging_face, told, plan.start)
+        variant = replace(study, precision=precision)
+        lanes[f"ours {precision}"] = Contestant(finetuning.ours, variant, plan.start)
+        lanes[f"Trainer {precision}"] = Contestant(finetuning.hugging_face, variant, plan.start)
     timings = plan.race(lanes, repeats=plan.few_repeats, warmup=1)
     rate = PRODUCT_FLOPS / timings["product"].median
     share = finetuning.operations(study) / rate
@@ -67,17 +67,17 @@ def epoch_row(
 
 def _built(study: Study, plan: Plan) -> Row:
     """``limit_share``: of our time, what the tokenizer alone needs for every distinct text."""
-    found = finetuning.built(replace(study, clock=plan.clock), plan.few_repeats)
-    ours, theirs, least = map(statistics.median, (found.ours, found.mapped, found.tokenised))
+    result = finetuning.built(replace(study, clock=plan.clock), plan.few_repeats)
+    ours, theirs, least = map(statistics.median, (result.ours, result.mapped, result.tokenised))
     return {
         "name": "finetune",
         "precision": "-",
         "peer": f"datasets.map, features of {study.dataset}",
         "unit": "examples/s",
-        "ours": found.examples / ours,
-        "theirs": found.examples / theirs,
+        "ours": result.examples / ours,
+        "theirs": result.examples / theirs,
         "ratio": theirs / ours,
-        "repeats": len(found.ours),
+        "repeats": len(result.ours),
         "peak_memory_mb": peak_memory_mb(),
         "their_peak_memory_mb": 0.0,
         "limit_share": least / ours,

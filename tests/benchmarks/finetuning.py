@@ -61,13 +61,13 @@ class Study:
 
     @property
     def place(self) -> Path:
-        named = self.root or os.environ.get("ROAD_DATA")
-        return Path(named) if named else miniature.cached()
+        settings = self.root or os.environ.get("ROAD_DATA")
+        return Path(settings) if settings else miniature.cached()
 
     def tokenizer(self) -> Any:
         """BERT's vocabulary where the data has it; else one learnt from the data set."""
-        kept = self.place / "vocab" / "bert-base-uncased-vocab.txt"
-        return load_tokenizer(kept) if kept.is_file() else _learnt(self.place, self.dataset)
+        vocab = self.place / "vocab" / "bert-base-uncased-vocab.txt"
+        return load_tokenizer(vocab) if vocab.is_file() else _learnt(self.place, self.dataset)
 
     def split(self, tokenizer: Any) -> Split:
         source = SourceConfig(root=str(self.place), max_rows=self.examples, cache="off")
@@ -294,7 +294,7 @@ def _as_examples_scripts(
         return Dataset.from_dict(rows), partial(_windows_as_run_qa, tokenizer)
     assert isinstance(task.kind, Classify)
     known = {name: number for number, name in enumerate(task.kind.labels)}
-    known |= {said: known[name] for said, name in entry.label_map.items()}
+    known |= {output: known[name] for output, name in entry.label_map.items()}
     texts = {f"text{n}": [e.texts[n] for e in examples] for n in range(len(entry.columns.text))}
     names = list(texts)
 
@@ -306,7 +306,7 @@ def _as_examples_scripts(
 
 def _windows_as_run_qa(tokenizer: Any, batch: Any) -> Any:
     """Windows with gold positions, row by row. Source: huggingface/transformers, run_qa.py."""
-    told = tokenizer(
+    result = tokenizer(
         [question.lstrip() for question in batch["question"]],
         batch["context"],
         truncation="only_second",
@@ -316,9 +316,9 @@ def _windows_as_run_qa(tokenizer: Any, batch: Any) -> Any:
         return_offsets_mapping=True,
     )
     starts, ends = [], []
-    examples = told.pop("overflow_to_sample_mapping")
-    for row, offsets in enumerate(told.pop("offset_mapping")):
-        ids, sides = told["input_ids"][row], told.sequence_ids(row)
+    examples = result.pop("overflow_to_sample_mapping")
+    for row, offsets in enumerate(result.pop("offset_mapping")):
+        ids, sides = result["input_ids"][row], result.sequence_ids(row)
         none = ids.index(tokenizer.cls_token_id)
         answer = batch["answers"][examples[row]]
         if not answer["answer_start"]:
@@ -342,8 +342,8 @@ def _windows_as_run_qa(tokenizer: Any, batch: Any) -> Any:
         while offsets[last][1] >= stop:
             last -= 1
         ends.append(last + 1)
-    told["start_positions"], told["end_positions"] = starts, ends
-    return told
+    result["start_positions"], result["end_positions"] = starts, ends
+    return result
 
 
 def answering(study: Study, repeats: int) -> tuple[int, list[float]]:
@@ -357,11 +357,11 @@ def answering(study: Study, repeats: int) -> tuple[int, list[float]]:
     chance = np.random.default_rng(_SEED)
     lengths = split.features.lengths.tolist()
     now = {"wall": time.perf_counter, "cpu": time.process_time}[study.clock]
-    found = []
+    actual = []
     for _ in range(repeats):
         # New ones each round: the scores of an answer that was seen before are kept.
         logits = [chance.standard_normal((2, length), np.float32) for length in lengths]
         began = now()
         evaluate_logits(split, logits)
-        found.append(now() - began)
-    return len(split.features), found
+        actual.append(now() - began)
+    return len(split.features), actual

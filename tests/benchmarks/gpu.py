@@ -145,8 +145,8 @@ def _pretraining(plan: GpuPlan, size: str, *, compiled: bool) -> list[_Lane]:
 
     how = ", compiled" if compiled else ""
     return [
-        _Lane(f"pretrain {size}", f"{name}{how}", main, told, of_round, plan.rounds)
-        for name, (main, told) in peers.items()
+        _Lane(f"pretrain {size}", f"{name}{how}", main, peer, of_round, plan.rounds)
+        for name, (main, peer) in peers.items()
     ]
 
 
@@ -158,14 +158,14 @@ def _idle(plan: GpuPlan, size: str) -> _Lane:
 
 
 def _finetuning(plan: GpuPlan, study: Study) -> list[_Lane]:
-    told = replace(study, precision=plan.precision)
+    variant = replace(study, precision=plan.precision)
     mains = {"ours": finetuning.ours, "Trainer": finetuning.hugging_face}
 
     def of_round(seconds: float) -> Row:
         return {"value": study.examples / seconds, "unit": "examples/s"}
 
     table = f"finetune {study.dataset}"
-    return [_Lane(table, name, main, told, of_round, 2) for name, main in mains.items()]
+    return [_Lane(table, name, main, variant, of_round, 2) for name, main in mains.items()]
 
 
 def _distilling(plan: GpuPlan, task: str) -> list[_Lane]:
@@ -221,9 +221,9 @@ def _kernels(events: Sequence[Any]) -> list[tuple[float, float]]:
     """Begin and end of what ran on the device; without one, of the operators of the host."""
     wanted = torch.autograd.DeviceType.CUDA if torch.cuda.is_available() else None
     return [
-        (one.time_range.start, one.time_range.end)
-        for one in events
-        if wanted is None or one.device_type == wanted
+        (event.time_range.start, event.time_range.end)
+        for event in events
+        if wanted is None or event.device_type == wanted
     ]
 
 

@@ -46,9 +46,9 @@ def objective(name: str, shape: Shape) -> Objective:
         "discriminator": lambda: new_detector(shape.encoder, shape.vocab_size),
     }
     kind = objective_class(name)
-    more = {"shared_layers": min(3, small.layers)} if name == "teams" else {}
+    options = {"shared_layers": min(3, small.layers)} if name == "teams" else {}
     made = [makers[model]() for model in models_of(kind)]
-    return kind(*made, special_ids=shapes.SPECIAL, mask_id=shapes.MASK, **more)
+    return kind(*made, special_ids=shapes.SPECIAL, mask_id=shapes.MASK, **options)
 
 
 def step(learning: Learning, connection: Connection) -> None:

@@ -75,8 +75,8 @@ def peak_memory_mb() -> float:
     """Of this process and the largest that it started, or of its device."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
-    found = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(resource.getrusage(who).ru_maxrss for who in found) / 1024
+    usages = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(resource.getrusage(who).ru_maxrss for who in usages) / 1024
 
 
 class InProcess:
@@ -136,13 +136,13 @@ def race(
 
 
 def _accepted(listener: Listener) -> Connection:
-    found: list[Connection] = []
-    waiting = threading.Thread(target=lambda: found.append(listener.accept()), daemon=True)
+    connections: list[Connection] = []
+    waiting = threading.Thread(target=lambda: connections.append(listener.accept()), daemon=True)
     waiting.start()
     waiting.join(START_TIMEOUT_SECONDS)
-    if not found:
+    if not connections:
         raise TimeoutError(f"a contestant did not start within {START_TIMEOUT_SECONDS} s")
-    return found[0]
+    return connections[0]
 
 
 class _Lane:

@@ -85,7 +85,7 @@ def _rows(clients: int, ours: list[Load], theirs: list[Load], memory: Row) -> li
     rows = []
     for unit, name in (("requests/s", "requests"), ("p50 ms", "p50"), ("p99 ms", "p99")):
         mine, other = (
-            statistics.median(getattr(one, name) for one in loads) for loads in (ours, theirs)
+            statistics.median(getattr(load, name) for load in loads) for loads in (ours, theirs)
         )
         rows.append(
             {
@@ -147,9 +147,9 @@ async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body
 @contextmanager
 def _started(module: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Start a server on a free port and wait until it answers."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = int(one.getsockname()[1])
+    with socket.socket() as connection:
+        connection.bind(("127.0.0.1", 0))
+        port = int(connection.getsockname()[1])
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-m", module, *arguments, str(port)]
     server = subprocess.Popen(
@@ -179,5 +179,5 @@ def _memory_mb(server: subprocess.Popen[bytes]) -> float:
     """Return the memory of a process and its children; pages that they share count for each."""
     process = psutil.Process(server.pid)
     return float(
-        sum(one.memory_info().rss for one in [process, *process.children(recursive=True)]) / 1e6
+        sum(item.memory_info().rss for item in [process, *process.children(recursive=True)]) / 1e6
     )

@@ -74,8 +74,8 @@ def _against(
         setting = replace(base, precision=precision)
         lanes["ours", precision] = Contestant(contestants.ours, setting, plan.start)
         for peer, (main, sampling) in peers.items():
-            told = replace(setting, sampling=sampling)
-            lanes[peer, precision] = Contestant(main, told, plan.start)
+            variant = replace(setting, sampling=sampling)
+            lanes[peer, precision] = Contestant(main, variant, plan.start)
     timings = _named_race(plan, lanes, repeats)
     limit = PRODUCT_FLOPS / timings["product", "fp32"].median
     return [
@@ -119,8 +119,8 @@ def precision(plan: Plan) -> list[Row]:
         base = Setting(shape, clock=plan.clock)
         lanes = {"product": Contestant(contestants.product, base, plan.start)}
         for name in ("bf16", "fp32"):
-            told = replace(base, precision=name)
-            lanes[name] = Contestant(contestants.ours, told, plan.start)
+            variant = replace(base, precision=name)
+            lanes[name] = Contestant(contestants.ours, variant, plan.start)
         timings = plan.race(lanes, repeats=plan.quick_repeats)
         limit = PRODUCT_FLOPS / timings["product"].median
         peer = f"ours (fp32), {width} wide"
@@ -221,8 +221,8 @@ def transport(plan: Plan) -> list[Row]:
     Ray itself takes some of that.
     """
     lesson = Lesson("sentiment", plan.letter)
-    told = distilling.transport_seconds(lesson, 4 * plan.quick_repeats)
-    ours, bare, ahead = (max(statistics.median(one), 1e-6) for one in told)
+    seconds = distilling.transport_seconds(lesson, 4 * plan.quick_repeats)
+    ours, bare, ahead = (max(statistics.median(second), 1e-6) for second in seconds)
     size = f"{plan.letter.batch_size} x {plan.letter.length}"
     return [
         {
@@ -255,10 +255,10 @@ def store(plan: Plan) -> list[Row]:
     for task, shape in plan.lessons.items():
         measure = partial(stored.measured, task, rows=plan.stored_rows, length=shape.length)
         each = [measure(clock=plan.clock) for _ in range(plan.few_repeats)]
-        found = {name: statistics.median(one[name] for one in each) for name in each[0]}
-        windows_mb = found["bytes_a_row_and_teacher"] * distilling.TEACHERS * _WINDOWS / 1e6
-        figures = [("read", "rows/s", found["read"], stored.AIM_ROWS_A_SECOND)]
-        figures += [("written", "rows/s", found["written"], stored.AIM_ROWS_A_SECOND)]
+        medians = {name: statistics.median(item[name] for item in each) for name in each[0]}
+        windows_mb = medians["bytes_a_row_and_teacher"] * distilling.TEACHERS * _WINDOWS / 1e6
+        figures = [("read", "rows/s", medians["read"], stored.AIM_ROWS_A_SECOND)]
+        figures += [("written", "rows/s", medians["written"], stored.AIM_ROWS_A_SECOND)]
         figures += [(f"{_WINDOWS:,} rows of three teachers", "MB", windows_mb, _WINDOWS_MB)]
         rows += [
             {
@@ -330,7 +330,7 @@ def corpus(plan: Plan) -> list[Row]:
     lanes = {name: Contestant(main, plan.text, plan.start) for name, main in mains.items()}
     timings = plan.race(lanes, repeats=plan.repeats, warmup=1)
     ours = timings["ours"]
-    told = {
+    figures = {
         "name": "corpus",
         "precision": "",
         "repeats": len(ours.seconds),
@@ -338,7 +338,7 @@ def corpus(plan: Plan) -> list[Row]:
         "limit_share": timings["tokenizers alone"].median / ours.median,
     }
     rows = [
-        told
+        figures
         | {
             "peer": peer,
             "unit": "MB/s",
@@ -349,7 +349,7 @@ def corpus(plan: Plan) -> list[Row]:
         }
         for peer in peers
     ]
-    return [*rows, told | _memory(plan, ours.peak_memory_mb)]
+    return [*rows, figures | _memory(plan, ours.peak_memory_mb)]
 
 
 def _memory(plan: Plan, small: float) -> Row:

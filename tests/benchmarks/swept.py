@@ -120,9 +120,9 @@ def swept(config: SweepConfig, place: Path, *, trials: int, max_concurrent: int)
 def gaps(moments: list[Moments]) -> list[float]:
     """From the end of a trial to the beginning of the next in the same process."""
     lanes = defaultdict(list)
-    for one in sorted(moments, key=lambda one: one.began):
-        lanes[one.process].append(one)
-    return [later.began - one.ended for lane in lanes.values() for one, later in pairwise(lane)]
+    for item in sorted(moments, key=lambda item: item.began):
+        lanes[item.process].append(item)
+    return [later.began - item.ended for lane in lanes.values() for item, later in pairwise(lane)]
 
 
 def overheads(max_concurrent: int, *, trials: int, repeats: int) -> dict[str, float]:
@@ -141,13 +141,13 @@ def overheads(max_concurrent: int, *, trials: int, repeats: int) -> dict[str, fl
             )
             between += gaps(moments)
             seen: set[int] = set()  # the first of a process imports what the others find there
-            for one in sorted(moments, key=lambda one: one.began):
-                within += [one] if one.process in seen else []
-                seen.add(one.process)
-    alone_first = statistics.median(one.stepped - one.began for one in alone)
-    swept_first = statistics.median(one.stepped - one.began for one in within)
+            for item in sorted(moments, key=lambda item: item.began):
+                within += [item] if item.process in seen else []
+                seen.add(item.process)
+    alone_first = statistics.median(item.stepped - item.began for item in alone)
+    swept_first = statistics.median(item.stepped - item.began for item in within)
     return {
-        "recipe": statistics.median(one.ended - one.began for one in alone),
+        "recipe": statistics.median(item.ended - item.began for item in alone),
         "gap": statistics.median(between),
         "start": max(0.0, swept_first - alone_first),
     }
@@ -206,24 +206,24 @@ def rows(
     *, trials: int, trivial_trials: int, repeats: int, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """The rows of bench.json, in trials a second: more is better."""
-    found = []
+    table = []
     with cluster():
         for max_concurrent in (1, 2):
-            told = overheads(max_concurrent, trials=trials, repeats=repeats)
-            cost = told["gap"] + told["start"]
+            seconds = overheads(max_concurrent, trials=trials, repeats=repeats)
+            cost = seconds["gap"] + seconds["start"]
             say(
-                f"  {max_concurrent} at a time: the recipe {told['recipe']:.2f} s; beside it "
-                f"{cost:.2f} s: {told['gap']:.2f} s from end to next start, {told['start']:.2f} s "
-                "more up to the first step"
+                f"  {max_concurrent} at a time: the recipe {seconds['recipe']:.2f} s; beside it "
+                f"{cost:.2f} s: {seconds['gap']:.2f} s from end to next start, "
+                f"{seconds['start']:.2f} s more up to the first step"
             )
             peer = f"the aim of {AIM_SECONDS:g} s, {max_concurrent} at a time"
-            share = told["recipe"] / (told["recipe"] + cost)
-            found.append(_row(peer, cost, AIM_SECONDS, share, repeats))
+            share = seconds["recipe"] / (seconds["recipe"] + cost)
+            table.append(_row(peer, cost, AIM_SECONDS, share, repeats))
         for max_concurrent in (1, 2):
             ours, tunes = trivials(max_concurrent, trials=trivial_trials, repeats=repeats)
             peer = f"Tune alone, {trivial_trials} trivial trials, {max_concurrent} at a time"
-            found.append(_row(peer, ours, tunes, tunes / ours, repeats))
-    return found
+            table.append(_row(peer, ours, tunes, tunes / ours, repeats))
+    return table
 
 
 def _row(peer: str, ours: float, theirs: float, share: float, repeats: int) -> dict[str, Any]:

@@ -109,14 +109,14 @@ def test_a_server_is_compared_with_a_plain_handler():
 
 
 def test_a_peer_that_is_not_installed_is_left_out_with_a_word(monkeypatch):
-    said = []
+    output = []
     monkeypatch.setattr(suite, "find_spec", lambda _: None)
     monkeypatch.setattr(
         suite, "_against", lambda name, plan, shape, repeats, peers: [{"peers": set(peers)}]
     )
-    rows = suite.pretrain(Plan(say=said.append))
+    rows = suite.pretrain(Plan(say=output.append))
     assert rows == [{"peers": {"plain", "plain, samples at chosen"}}]
-    assert "electra-pytorch" in said[0]
+    assert "electra-pytorch" in output[0]
 
 
 @pytest.mark.skipif(
@@ -128,11 +128,11 @@ def test_electra_pytorch_is_among_the_peers():
 
 def test_operations_are_counted_as_by_hand():
     # One row of 16 tokens: 2 are chosen; the generator is 8 wide with 1 head and 32 inside.
-    one = Shape(TOY.encoder, vocab_size=200, batch_size=1, length=16)
+    first = Shape(TOY.encoder, vocab_size=200, batch_size=1, length=16)
     generator = 2 * 16 * (4 * 8 * 8 + 2 * 8 * 32) + 4 * 16 * 16 * 8 + 2 * 16 * 16 * 8
     discriminator = 2 * 16 * (4 * 32 * 32 + 2 * 32 * 64) + 4 * 16 * 16 * 32 + 2 * 16 * 16 * 32
     heads = 2 * 2 * (8 * 16 + 16 * 200) + 2 * 16 * (32 * 32 + 32)
-    assert flops(one) == 3 * (generator + discriminator + heads)
+    assert flops(first) == 3 * (generator + discriminator + heads)
 
 
 def test_a_batch_has_as_many_tokens_as_its_shape_says():

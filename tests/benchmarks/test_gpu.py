@@ -36,11 +36,11 @@ def plan(**options):
 
 
 def test_the_table_has_every_contestant_and_is_json():
-    found = gpu(plan())
-    assert found["left_out"] == []
-    assert json.loads(json.dumps(found)) == found
-    assert found["device"]["peak_tflops"] > 0
-    rows = {(row["table"], row["name"]): row for row in found["rows"]}
+    result = gpu(plan())
+    assert result["left_out"] == []
+    assert json.loads(json.dumps(result)) == result
+    assert result["device"]["peak_tflops"] > 0
+    rows = {(row["table"], row["name"]): row for row in result["rows"]}
     for name in ("ours", "plain transformers", "ours, compiled", "plain transformers, compiled"):
         row = rows["pretrain small", name]
         assert row["unit"] == "tokens/s"
@@ -50,13 +50,13 @@ def test_the_table_has_every_contestant_and_is_json():
         assert {name for at, name in rows if at == table} == {"ours", "Trainer"}
     for table in ("distil sentiment", "distil mrc"):
         assert {"no teachers", "ours, 3 teachers"} <= {name for at, name in rows if at == table}
-    assert all(row["value"] >= 0 and row["peak_memory_mb"] > 0 for row in found["rows"])
+    assert all(row["value"] >= 0 and row["peak_memory_mb"] > 0 for row in result["rows"])
 
 
 def test_what_has_no_time_left_is_named():
-    found = gpu(plan(minutes=0.0, compiled=(False,)))
-    assert found["rows"] == []
-    assert "pretrain small: ours: no time left" in found["left_out"]
+    result = gpu(plan(minutes=0.0, compiled=(False,)))
+    assert result["rows"] == []
+    assert "pretrain small: ours: no time left" in result["left_out"]
 
 
 def test_a_device_is_idle_where_nothing_runs_on_it():

@@ -78,7 +78,7 @@ def page(ran: record.Ran, machine: str) -> str:
         (Path(__file__).with_name("page.md"))
         .read_text(encoding="utf-8")
         .format(
-            passed=sum(not told for told in why.values()),
+            passed=sum(not reason for reason in why.values()),
             count=len(FAULTS),
             faults="\n".join(rows),
             machine=machine,
@@ -95,19 +95,19 @@ def page(ran: record.Ran, machine: str) -> str:
 
 def mutations(ran: record.Ran) -> str:
     """The table of what became of damaged files: a row an object, a column a damage."""
-    told = ran.get(MUTATIONS, {}).get("figures", {})
-    damages = list(dict.fromkeys(name.split(": ")[1] for name in told))
+    figures = ran.get(MUTATIONS, {}).get("figures", {})
+    damages = list(dict.fromkeys(name.split(": ")[1] for name in figures))
     lines = [
         f"| {' | '.join(['', *damages])} |",
         f"|{'---|' * (1 + len(damages))}",
         *(
             f"| {what} | "
-            + " | ".join(told.get(f"{subject}: {damage}", "-") for damage in damages)
+            + " | ".join(figures.get(f"{subject}: {damage}", "-") for damage in damages)
             + " |"
             for subject, what in SUBJECTS.items()
         ),
     ]
-    return "\n".join(lines) if told else "Not run yet."
+    return "\n".join(lines) if figures else "Not run yet."
 
 
 def _days(ran: record.Ran) -> str:
@@ -124,9 +124,9 @@ def main(*words: str) -> None:
         return
     if words != ("page",):
         chosen = words or ("F",)
-        named = [(fault.name, test) for fault in FAULTS for test in fault.tests]
-        named += BESIDES.items()
-        tests = [test for name, test in named if any(word in f"{name} {test}" for word in chosen)]
+        names = [(fault.name, test) for fault in FAULTS for test in fault.tests]
+        names += BESIDES.items()
+        tests = [test for name, test in names if any(word in f"{name} {test}" for word in chosen)]
         record.run(list(dict.fromkeys(tests)))
     ran = record.read()
     PAGE.write_text(page(ran, record.where()), encoding="utf-8")

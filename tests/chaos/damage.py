@@ -80,12 +80,12 @@ class Outcome:
 
 def result_of(directory: Path) -> dict[str, str]:
     """Hashes of all files of a run directory that are not ``FREE``; figures without seconds."""
-    found = {}
+    figures = {}
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         name = path.relative_to(directory).as_posix()
         if not any(fnmatch(name, free) for free in FREE):
-            found[name] = hashlib.sha256(_content(path)).hexdigest()
-    return found
+            figures[name] = hashlib.sha256(_content(path)).hexdigest()
+    return figures
 
 
 def _content(path: Path) -> bytes:
@@ -142,9 +142,9 @@ def flipped(content: bytes, bit: int) -> bytes:
 
 def stranger_of(path: Path, other: Path) -> bytes:
     """What a file of the same name, or else of the same kind, holds in the other object."""
-    named = [found for found in sorted(other.rglob("*")) if found.is_file()]
-    alike = [found for found in named if found.name == path.name]
-    alike = alike or [found for found in named if found.suffix == path.suffix]
+    candidates = [candidate for candidate in sorted(other.rglob("*")) if candidate.is_file()]
+    alike = [candidate for candidate in candidates if candidate.name == path.name]
+    alike = alike or [candidate for candidate in candidates if candidate.suffix == path.suffix]
     same_place = [f for f in alike if f.parent.name == path.parent.name]
     return (same_place or alike)[0].read_bytes() if alike else b"{}"
 
@@ -178,7 +178,7 @@ def tried(subject: Subject) -> Iterator[Outcome]:
 def judged(name: str, damage: str, command: Callable[[], Result], expected: Result) -> Outcome:
     """What the command makes of the damaged file ``name``."""
     try:
-        found = command()
+        result = command()
     except RoadError as error:
         if Path(name).name in str(error):
             return Outcome(name, damage, REFUSED, str(error).splitlines()[0])
@@ -188,7 +188,7 @@ def judged(name: str, damage: str, command: Callable[[], Result], expected: Resu
         own = [frame for frame in last if "/road_ray/" in frame.filename] or list(last)
         where = f"{Path(own[-1].filename).name}:{own[-1].lineno}"
         return Outcome(name, damage, WRONG, f"{type(error).__name__} at {where}: {error}"[:300])
-    differ = sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
+    differ = sorted(key for key in {*result, *expected} if result.get(key) != expected.get(key))
     if differ:
         return Outcome(name, damage, WRONG, f"another result, no word: {', '.join(differ[:6])}")
     return Outcome(name, damage, SAME)
@@ -196,9 +196,9 @@ def judged(name: str, damage: str, command: Callable[[], Result], expected: Resu
 
 def counted(outcomes: list[Outcome]) -> dict[str, str]:
     """``{damage: "12 same, 3 refused"}``, in the order of the damages."""
-    counts = {one.damage: Counter[str]() for one in outcomes}
-    for one in outcomes:
-        counts[one.damage][one.verdict] += 1
+    counts = {outcome.damage: Counter[str]() for outcome in outcomes}
+    for outcome in outcomes:
+        counts[outcome.damage][outcome.verdict] += 1
     return {
         damage: ", ".join(
             f"{count[verdict]} {verdict}"

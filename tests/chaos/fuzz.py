@@ -290,8 +290,8 @@ def tables(draw: Any) -> tuple[str, bytes]:
         elif make == "latin":  # strings that are not UTF-8, as only Arrow lets them through
             columns.append(pa.array([b"\xff"] * count, pa.binary()).cast(pa.string(), safe=False))
         elif make is str:
-            told = [value if isinstance(value, str) else None for value in values]
-            columns.append(pa.array(told, pa.string()))
+            expected = [value if isinstance(value, str) else None for value in values]
+            columns.append(pa.array(expected, pa.string()))
         elif make is bytes:
             columns.append(pa.array([repr(value).encode() for value in values], pa.binary()))
         else:

@@ -57,8 +57,8 @@ def where() -> str:
 def _kept() -> dict[str, Any]:
     if not RECORD.is_file():
         return {"machine": "none yet", "tests": {}}
-    kept: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
-    return kept
+    original: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return original
 
 
 def run(names: list[str]) -> None:

@@ -92,7 +92,7 @@ class Driver:
 
     def pids(self, named: str = "") -> list[int]:
         """Its living processes, all or those with that word in their title."""
-        found = []
+        pids = []
         for place in Path("/proc").glob("[0-9]*"):
             try:
                 ours = self.mark.encode() in (place / "environ").read_bytes()
@@ -101,8 +101,8 @@ class Driver:
             except OSError:
                 continue
             if ours and alive and named in title:
-                found.append(int(place.name))
-        return found
+                pids.append(int(place.name))
+        return pids
 
     def resident_mib(self) -> float:
         """Of the driver and the workers."""
@@ -157,7 +157,7 @@ def soak(
     minutes: float, place: Path, seed: int = 0, every_seconds: float = EVERY_SECONDS
 ) -> Soaked:
     """One training so long, with a fault about every minute, then its twin without any."""
-    chance, told = random.Random(seed), Soaked()
+    chance, summary = random.Random(seed), Soaked()
     order = list(FAULTS)
     driver, began = Driver(place / "run", minutes), time.monotonic()
     deadline, next_fault = began + 60 * (4 * minutes + 5), math.inf
@@ -167,44 +167,46 @@ def soak(
         time.sleep(0.5)
         rows, working = len(rows_of(driver.run)), len(driver.pids("RayTrainWorker")) == 2
         if working and rows > reached:
-            told.resident_mib.append(driver.resident_mib())
+            summary.resident_mib.append(driver.resident_mib())
         # A minute after the run has got over the last one: a machine that needs longer for that
         # would get no further otherwise, and faults in rows are another test.
         anew = len(events_of(driver.run, "resumed"))
         if working and rows > reached and anew > resumed and next_fault == math.inf:
             next_fault = time.monotonic() + every_seconds * chance.uniform(0.7, 1.3)
         if working and time.monotonic() > next_fault:
-            if not told.faults.total() % len(FAULTS):
+            if not summary.faults.total() % len(FAULTS):
                 chance.shuffle(order)
-            fault = order[told.faults.total() % len(FAULTS)]
+            fault = order[summary.faults.total() % len(FAULTS)]
             reached, resumed = rows, anew
             print(f"{time.monotonic() - began:6.0f} s, step {rows}: {fault.__name__}", flush=True)
             fault(driver, chance)
-            told.faults[fault.__name__] += 1
+            summary.faults[fault.__name__] += 1
             next_fault = math.inf
     assert driver.process.returncode == 0, driver.run.with_suffix(".log").read_text()[-3000:]
-    told.seconds = time.monotonic() - began
-    told.ideal_seconds = settings(minutes, place)["training.steps"] * STEP_SECONDS
+    summary.seconds = time.monotonic() - began
+    summary.ideal_seconds = settings(minutes, place)["training.steps"] * STEP_SECONDS
     time.sleep(5)
-    told.left = [f"process {pid}" for pid in driver.pids()]
-    told.left += [str(path) for path in driver.run.rglob(".step-*")]
-    told.left += [str(path) for path in driver.run.glob(".ray*")]
+    summary.left = [f"process {pid}" for pid in driver.pids()]
+    summary.left += [str(path) for path in driver.run.rglob(".step-*")]
+    summary.left += [str(path) for path in driver.run.glob(".ray*")]
     calm = Driver(place / "calm", minutes, "quiet")
     assert calm.process.wait(timeout=60 * (minutes + 5)) == 0
     ours, theirs = weights(driver.run), weights(calm.run)
-    told.equal = all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    return told
+    summary.equal = all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    return summary
 
 
 def main(minutes: float) -> None:
     """For the command line."""
     place = Path(tempfile.mkdtemp(prefix="soak", dir="/tmp"))
-    told = soak(minutes, place, seed=int(time.time()) % 1000)
+    summary = soak(minutes, place, seed=int(time.time()) % 1000)
     shutil.rmtree(place)
-    print(json.dumps({"faults": told.faults.total(), **told.faults}))
-    print(f"weights of the calm run: {'yes' if told.equal else 'NO'}")
-    print(f"goodput {told.goodput:.0%} of {told.seconds:.0f} s; memory x {told.growth:.2f}")
-    print(f"left behind: {told.left or 'nothing'}")
+    print(json.dumps({"faults": summary.faults.total(), **summary.faults}))
+    print(f"weights of the calm run: {'yes' if summary.equal else 'NO'}")
+    print(
+        f"goodput {summary.goodput:.0%} of {summary.seconds:.0f} s; memory x {summary.growth:.2f}"
+    )
+    print(f"left behind: {summary.left or 'nothing'}")
 
 
 def drive(run: str, minutes: str, pace: str) -> int:

@@ -47,8 +47,8 @@ class Workshop:
     @property
     def pretraining(self) -> dict[str, Any]:
         small = {"data.vocab_size": 200, "encoder.max_length_tokens": 64, "training.steps": 2}
-        told = {"data.root": str(self.world), "training.log_every_steps": 1}
-        return PRETRAINING | {"data.shards": str(self.root / "shards")} | small | told
+        settings = {"data.root": str(self.world), "training.log_every_steps": 1}
+        return PRETRAINING | {"data.shards": str(self.root / "shards")} | small | settings
 
     @cached_property
     def finetuning(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Workshop:
         }
 
     @cached_property
-    def taught(self) -> Path:
+    def teachers_directory(self) -> Path:
         """Two teachers and their list."""
         run = rr.teachers(
             overrides=self.finetuning | {"num_teachers": 2, "run_dir": str(self.root / "taught")}
@@ -107,7 +107,7 @@ class Workshop:
         **changes: Any,
     ) -> Result:
         teaching = {
-            "distillation.teachers": [str(self.taught / "teachers.json")],
+            "distillation.teachers": [str(self.teachers_directory / "teachers.json")],
             "distillation.num_teachers": 2,
             "distillation.host": "process",
             "distillation.store": str(store),
@@ -126,12 +126,12 @@ class Workshop:
 
     def _used(self, name: str, make: Made, command: Callable[[Path, Path], Result]) -> Subject:
         """A subject whose command uses the damaged directory from a new run directory."""
-        found = self._of(name, make, lambda place: command(out, place))
+        result = self._of(name, make, lambda place: command(out, place))
         out = self.root / f"{name}.out"
         return Subject(
-            found.place,
-            found.command,
-            found.other,
+            result.place,
+            result.command,
+            result.other,
             prepare=lambda: shutil.rmtree(out, ignore_errors=True),
         )
 
@@ -162,7 +162,7 @@ class Workshop:
 
     def unfinished_distillation(self) -> Subject:
         store = self.root / "unfinished_distillation.store"
-        assert self.taught.is_dir()  # made before anything is stopped
+        assert self.teachers_directory.is_dir()  # made before anything is stopped
 
         def stopped(at: Path, seed: int) -> None:
             _stopped(lambda context: self.distill(at, store, seed, context), after=3)
@@ -230,8 +230,8 @@ class Workshop:
             longer = {"data.max_length_tokens": 31 + seed}
             self.finetune(at.with_name(f"{at.name}.run"), **{"data.cache": str(at)}, **longer)
 
-        def command(out: Path, kept: Path) -> Result:
-            return self.finetune(out, **{"data.cache": str(kept)})
+        def command(out: Path, cache: Path) -> Result:
+            return self.finetune(out, **{"data.cache": str(cache)})
 
         return self._used("feature_cache", make, command)
 
@@ -239,14 +239,14 @@ class Workshop:
         """The ``teachers.json`` of two teachers, judged together."""
 
         def make(at: Path, seed: int) -> None:
-            shutil.copytree(self.taught, at)
+            shutil.copytree(self.teachers_directory, at)
             if seed == 2:  # of other teachers
                 for number in (0, 1):
                     shutil.rmtree(at / f"teacher-{number}")
                     self.finetune(at / f"teacher-{number}", 11 + number)
 
-        def command(out: Path, taught: Path) -> Result:
-            return self.evaluate(out, taught / "teachers.json")
+        def command(out: Path, teachers_directory: Path) -> Result:
+            return self.evaluate(out, teachers_directory / "teachers.json")
 
         made = self._used("teacher_list", make, command)
         return Subject(
@@ -274,8 +274,8 @@ class Workshop:
         config = self._sweep(at, seed)
         study = open_study(config, config.name, at)
         searcher = StudySearch(study, config, at)
-        while isinstance(told := searcher.suggest(str(len(study.trials))), dict):
-            number, params = told["number"], told["params"]
+        while isinstance(suggestion := searcher.suggest(str(len(study.trials))), dict):
+            number, params = suggestion["number"], suggestion["params"]
             self._trial(config, at, number, params, stop=number == stop_in)
             if number == stop_in:
                 write_result(Sweep(at, config, []))
@@ -306,17 +306,17 @@ class Workshop:
         self, config: SweepConfig, at: Path, number: int, params: dict[str, Any], *, stop: bool
     ) -> None:
         place = trial_record.trial_directory(at, number)
-        reported: list[int] = [one.step for one in trial_record.read_reports(place)]
+        reported: list[int] = [report.step for report in trial_record.read_reports(place)]
 
-        def tell(report: Report) -> None:
+        def on_report(report: Report) -> None:
             if report.step not in reported:
                 reported.append(report.step)
                 trial_record.add_report(place, report)
 
         if stop:
-            tell(Report(1, 50.0, 0.5))
+            on_report(Report(1, 50.0, 0.5))
             return
-        outcome = Trial(config)(place, params, tell)
+        outcome = Trial(config)(place, params, on_report)
         ended = Record(number, params, "complete", tuple(outcome.values), (None,), outcome.figures)
         trial_record.write(at, ended)
 

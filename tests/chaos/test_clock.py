@@ -30,14 +30,14 @@ WALL_CLOCK = {
 
 
 def test_only_these_modules_read_the_wall_clock():
-    found = set()
+    modules = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in (
                 *("time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "time.ctime"),
             ):
-                found.add(path.relative_to(PACKAGE).as_posix())
-    assert found == WALL_CLOCK
+                modules.add(path.relative_to(PACKAGE).as_posix())
+    assert modules == WALL_CLOCK
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def jumping(monkeypatch):
 def test_a_run_on_a_jumping_clock_stops_goes_on_and_ends_in_the_same_figures(
     sentiment, teachers, tmp_path, jumping, monkeypatch
 ):
-    named = {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
-    given = sentiment | named | {"distillation.host": "process", "data.max_judged_rows": 32}
+    settings = {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
+    given = sentiment | settings | {"distillation.host": "process", "data.max_judged_rows": 32}
     given |= {"distillation.store": str(tmp_path / "store"), "training.save_every_steps": 2}
     jumped = rr.distill(overrides=given | {"run_dir": str(tmp_path / "jumped")})
     monkeypatch.undo()

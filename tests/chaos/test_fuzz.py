@@ -126,8 +126,8 @@ def test_settings_in_files(amount, tmp_path):
 @amounts
 def test_settings_in_a_line(amount):
     lines = fuzz.changed("data.sets.mine={train: a.csv, labels: [a, b], text: [a, 1.5e3]}")
-    others = fuzz.changed("optimizer.peak_lr=5e-5") | fuzz.changed("training.steps=10")
-    tried(amount, lines | others, lambda line: load(FinetuneConfig, overrides=[line]))
+    rest = fuzz.changed("optimizer.peak_lr=5e-5") | fuzz.changed("training.steps=10")
+    tried(amount, lines | rest, lambda line: load(FinetuneConfig, overrides=[line]))
 
 
 @amounts

@@ -30,16 +30,16 @@ def test_a_kill_at_any_write_costs_nothing_but_the_same_command(verb, torn, work
     number = 1
     while killed_at(number, run, lambda: command(run), torn=torn):
         try:
-            found = command(run)
+            result = command(run)
         except CheckpointError as error:
             # A kill cannot tear these files, which are synced and renamed. Where one of a finished
             # run is damaged all the same, the error names it, and its remedy helps.
-            named = [run / name for name in RECORDS if f"{run / name}: not JSON" in str(error)]
-            if not (torn and named and (run / "metrics.json").is_file()):
+            names = [run / name for name in RECORDS if f"{run / name}: not JSON" in str(error)]
+            if not (torn and names and (run / "metrics.json").is_file()):
                 raise
-            named[0].unlink()
-            found = command(run)
-        assert found == expected, f"killed at write {number}"
+            names[0].unlink()
+            result = command(run)
+        assert result == expected, f"killed at write {number}"
         assert not list(run.glob(".hf.*"))
         shutil.rmtree(run)
         number += 1
@@ -61,12 +61,12 @@ def test_a_run_that_is_being_written_is_whole_or_refused_as_init(workshop):
         shutil.rmtree(judged, ignore_errors=True)
         assert files() in (set(), whole), f"at write {number}"
         try:
-            found = workshop.evaluate(judged, run)
+            result = workshop.evaluate(judged, run)
         except RoadError:
             refused += 1
         else:
             same += 1
-            assert found == expected, f"at write {number}"
+            assert result == expected, f"at write {number}"
     assert refused > 3
     assert same > 0
     assert result_of(run)["hf/model.safetensors"]

@@ -152,8 +152,8 @@ def test_a_host_that_is_cut_off_is_done_without(
     options = flags({key: value for key, value in pretraining.items() if key != "console"} | paces)
     line = [sys.executable, "-m", "road_ray", "pretrain", *options, "--run-dir", str(run)]
     line += ["--workers", "2", "min_workers=1", "--address", f"{HERE}:{PORT}"]
-    with log.open("w") as told:
-        driver = subprocess.Popen(line, env=hosts.environment, stdout=told, stderr=told)
+    with log.open("w") as file:
+        driver = subprocess.Popen(line, env=hosts.environment, stdout=file, stderr=file)
     watched, deadline = Watched(run), time.monotonic() + 300
     while watched.look() < 40:
         assert driver.poll() is None, log.read_text()
@@ -191,13 +191,13 @@ def test_a_job_from_a_third_host_distils_with_teachers_on_another(
     line = [sys.executable, "-m", "road_ray", "submit", "--cluster"]
     line += [f"http://{SENDER_NET[0]}:{DASHBOARD}", "--", "distill"]
     line += [*flags(settings | placed), "--run-dir", str(run)]
-    with log.open("w") as told:
+    with log.open("w") as file:
         sender = subprocess.Popen(
             ["ip", "netns", "exec", hosts.sender, *line],
             cwd=ROOT,
             env=hosts.environment,
-            stdout=told,
-            stderr=told,
+            stdout=file,
+            stderr=file,
         )
     networks, deadline = set[str](), time.monotonic() + 400
     while sender.poll() is None:

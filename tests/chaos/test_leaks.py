@@ -46,7 +46,7 @@ def occupied(ray) -> tuple[dict[str, float], int]:
 
     free, total = ray.available_resources(), ray.cluster_resources()
     taken = {name: total[name] - free.get(name, 0.0) for name in ("CPU",)}
-    groups = [one for one in placement_group_table().values() if one["state"] != "REMOVED"]
+    groups = [item for item in placement_group_table().values() if item["state"] != "REMOVED"]
     return taken, len(groups)
 
 

@@ -26,7 +26,7 @@ def test_a_damaged_file_changes_no_result_and_is_named(
     monkeypatch.setattr("road_ray.data.features.cache.LEAST_EXAMPLES", 1)
     caplog.set_level(logging.CRITICAL)
     outcomes = list(tried(workshop.subject(name)))
-    for damage, told in counted(outcomes).items():
-        record_property(f"{name}: {damage}", told)
-    wrong = [one for one in outcomes if one.verdict not in (SAME, REFUSED)]
+    for damage, values in counted(outcomes).items():
+        record_property(f"{name}: {damage}", values)
+    wrong = [outcome for outcome in outcomes if outcome.verdict not in (SAME, REFUSED)]
     assert not wrong, f"{len(wrong)} of {len(outcomes)} are wrong:\n" + "\n".join(map(str, wrong))

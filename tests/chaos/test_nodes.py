@@ -71,9 +71,9 @@ def test_a_drained_node_costs_seconds_and_counts_as_no_failure(
     ray = str(Path(sys.executable).with_name("ray"))
     where = ["--address", cluster.address, "--node-id", node.node_id]
     subprocess.run([ray, *drain(NOTICE_SECONDS)[1:], *where], check=True, timeout=120)
-    told = time.monotonic()
+    drained_at = time.monotonic()
     training.until(lambda: any(odd_checkpoints(run)) or len(sizes_of(run)) > 1)
-    training.until(lambda: time.monotonic() > told + NOTICE_SECONDS)
+    training.until(lambda: time.monotonic() > drained_at + NOTICE_SECONDS)
     cluster.remove_node(node, allow_graceful=False)
     training.to_the_end()
     assert sizes_of(run) == [2, 1]

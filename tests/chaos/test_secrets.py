@@ -31,10 +31,10 @@ def scratch():
 
 def command(scratch, *words):
     """One command in a process of its own, whose Ray lives below ``scratch``."""
-    own = {"TMPDIR": str(scratch), "RAY_TMPDIR": str(scratch), "HOME": str(scratch)}
+    settings = {"TMPDIR": str(scratch), "RAY_TMPDIR": str(scratch), "HOME": str(scratch)}
     return subprocess.run(
         [sys.executable, "-m", "road_ray", *map(str, words)],
-        env=os.environ | SECRETS | own | {"ROAD_CACHE": str(scratch / "cache")},
+        env=os.environ | SECRETS | settings | {"ROAD_CACHE": str(scratch / "cache")},
         cwd=scratch,
         capture_output=True,
         text=True,
@@ -75,16 +75,16 @@ def test_no_secret_is_in_what_runs_and_reports_leave(
         command(scratch, "evaluate", f"init={run}", "--run-dir", tmp_path / "judged"),
         command(scratch, "report", run),
     ]
-    assert [one.returncode for one in done[::2]] == [0, 0], done[0].stderr + done[2].stderr
-    told = [one.stdout + one.stderr for one in done]
-    found = holding(tmp_path) + holding(scratch) + [text for text in told if CANARY in text]
+    assert [item.returncode for item in done[::2]] == [0, 0], done[0].stderr + done[2].stderr
+    outputs = [item.stdout + item.stderr for item in done]
+    leaks = holding(tmp_path) + holding(scratch) + [text for text in outputs if CANARY in text]
     assert list(scratch.rglob("session_*")), "Ray wrote its logs elsewhere"
     assert list(tmp_path.rglob("*.wandb")), "W&B was not asked"
     record_property(
         "secrets found in what runs, jobs and reports leave",
-        f"{len(found)}, in runs, reports and the logs of Ray, W&B and MLflow",
+        f"{len(leaks)}, in runs, reports and the logs of Ray, W&B and MLflow",
     )
-    assert found == []
+    assert leaks == []
 
 
 FORMS = {
@@ -137,10 +137,10 @@ def test_a_record_that_holds_a_key_is_shown_without_it(tmp_path, road):
         settings[number] = line.replace("mirror", f"mirror_{number}", 1)
     (tmp_path / "run" / "config.resolved.yaml").write_text("\n".join([*settings, "seed: 1"]))
     (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
-    events = [{"kind": "mirror_failed", "error": f"{one}: refused"} for one in FORMS.values()]
+    events = [{"kind": "mirror_failed", "error": f"{item}: refused"} for item in FORMS.values()]
     (tmp_path / "run" / "events.jsonl").write_text("".join(f"{json.dumps(e)}\n" for e in events))
     for words in (("runs", "show"), ("runs", "show", "--json"), ("report",)):
-        said = road(*words, tmp_path / "run")
-        assert said.code == 0, said.err
-        assert CANARY not in said.out + said.err
+        result = road(*words, tmp_path / "run")
+        assert result.code == 0, result.err
+        assert CANARY not in result.out + result.err
     assert CANARY not in (tmp_path / "run" / "report.html").read_text()

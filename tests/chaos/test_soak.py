@@ -16,11 +16,11 @@ from tests.chaos.soak import FAULTS, soak
 @pytest.mark.timeout(3000)
 def test_faults_at_random_change_no_weight_and_leave_nothing(record_property):
     place = Path(tempfile.mkdtemp(prefix="soak", dir="/tmp"))
-    told = soak(8, place, seed=7)
-    assert len(told.faults) == len(FAULTS), f"not every kind of fault fired: {told.faults}"
-    assert told.equal
-    assert told.left == []
-    assert told.growth < 1.1
-    figures = f"{told.faults.total()} in {told.seconds / 60:.0f} min, {told.goodput:.0%}"
+    summary = soak(8, place, seed=7)
+    assert len(summary.faults) == len(FAULTS), f"not every kind of fault fired: {summary.faults}"
+    assert summary.equal
+    assert summary.left == []
+    assert summary.growth < 1.1
+    figures = f"{summary.faults.total()} in {summary.seconds / 60:.0f} min, {summary.goodput:.0%}"
     record_property("faults at random: goodput", figures)
     shutil.rmtree(place)

@@ -50,12 +50,12 @@ def test_every_error_of_ours_is_a_message_and_its_exit_code(road, recipe, kind):
         raise kind("what is wrong\n  fix: this")
 
     recipe(fail)
-    said = road("finetune")
-    assert said.code == kind.exit_code
-    told = f"error[{kind.kind}] what is wrong\n  fix: this\n"
-    told += "  command: road finetune\n" if kind is errors.InterruptedRunError else ""
-    assert said.err == told
-    assert said.out == ""
+    result = road("finetune")
+    assert result.code == kind.exit_code
+    message = f"error[{kind.kind}] what is wrong\n  fix: this\n"
+    message += "  command: road finetune\n" if kind is errors.InterruptedRunError else ""
+    assert result.err == message
+    assert result.out == ""
 
 
 def test_what_the_hub_says_is_left_to_its_own_handler(road, monkeypatch):
@@ -73,12 +73,12 @@ def test_who_asks_for_more_gets_the_traceback_without_secrets(road, recipe):
             raise errors.ResourceError("what is wrong") from error
 
     recipe(fail)
-    said = road("finetune", "-v")
-    assert said.code == 4
-    assert "in fail\n" in said.err
-    assert "OSError: s3://" in said.err
-    assert "hunter2" not in said.err
-    assert said.err.endswith("error[RESOURCE] what is wrong\n")
+    result = road("finetune", "-v")
+    assert result.code == 4
+    assert "in fail\n" in result.err
+    assert "OSError: s3://" in result.err
+    assert "hunter2" not in result.err
+    assert result.err.endswith("error[RESOURCE] what is wrong\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -89,11 +89,11 @@ def test_a_stop_outside_the_loop_is_resumable(road, recipe, number):
 
     recipe(stopped)
     before = signal.getsignal(signal.SIGTERM)
-    said = road("finetune", "--run-dir", "some/where")
-    assert said.code == 6
-    assert "some/where" in said.err
-    assert "run the same command" in said.err
-    assert said.err.endswith("  command: road finetune --run-dir some/where\n")
+    result = road("finetune", "--run-dir", "some/where")
+    assert result.code == 6
+    assert "some/where" in result.err
+    assert "run the same command" in result.err
+    assert result.err.endswith("  command: road finetune --run-dir some/where\n")
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -108,11 +108,11 @@ def test_flags_go_over_overrides_and_json_silences_progress(road, recipe, tmp_pa
     file = tmp_path / "a.yaml"
     file.write_text("seed: 1\ninit: x\n")
     flags = ("--seed", 3, "--workers", 2, "--gpus-per-worker", 0.5, "--address", "ray://h:1")
-    said = road(
+    result = road(
         "finetune", file, "seed=2", "data.epochs=1", *flags, "--run-dir", tmp_path, "--json"
     )
-    assert said.code == 0
-    assert json.loads(said.out) == {"directory": str(tmp_path), "metrics": {"eval/a/f1": 50.0}}
+    assert result.code == 0
+    assert json.loads(result.out) == {"directory": str(tmp_path), "metrics": {"eval/a/f1": 50.0}}
     (config,) = seen
     assert (config.seed, config.init, config.data.epochs) == (3, "x", 1.0)
     assert (config.workers, config.gpus_per_worker, config.address) == (2, 0.5, "ray://h:1")
@@ -132,7 +132,7 @@ def test_a_finished_verb_prints_figures_and_places(road, recipe, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("nope",), "No such command 'nope'"),
         (("finetune", "--nope"), "No such option: --nope"),
@@ -158,18 +158,18 @@ def test_a_finished_verb_prints_figures_and_places(road, recipe, tmp_path):
         (("data",), "Usage"),
     ],
 )
-def test_usage_is_exit_code_two(road, arguments, told):
-    said = road(*arguments)
-    assert said.code == 2
-    assert told in said.err + said.out
+def test_usage_is_exit_code_two(road, arguments, message):
+    result = road(*arguments)
+    assert result.code == 2
+    assert message in result.err + result.out
 
 
 def test_broken_yaml_is_named_by_its_line(road, tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text("seed: 1\ndata:\n  root: [\n")
-    said = road("finetune", file)
-    assert said.code == 2
-    assert f"{file}:" in said.err
+    result = road("finetune", file)
+    assert result.code == 2
+    assert f"{file}:" in result.err
 
 
 def test_a_locale_without_utf8_refuses_names_that_it_cannot_write_and_shows_runs(
@@ -206,6 +206,6 @@ def test_a_locale_without_utf8_refuses_names_that_it_cannot_write_and_shows_runs
     ],
 )
 def test_a_name_too_long_for_a_file_is_a_mistake_of_the_line(road, words):
-    said = road(*(word.format("x" * 5000) for word in words))
-    assert said.code == 2, said.err
-    assert len(said.err) < 2000
+    result = road(*(word.format("x" * 5000) for word in words))
+    assert result.code == 2, result.err
+    assert len(result.err) < 2000

@@ -21,9 +21,9 @@ def completed(tmp_path, road, monkeypatch, capfd):
         monkeypatch.setenv("_ROAD_COMPLETE", "complete_bash")
         monkeypatch.setenv("COMP_WORDS", line)
         monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
-        said = road()
-        assert said.err == ""
-        return said.out.split()
+        result = road()
+        assert result.err == ""
+        return result.out.split()
 
     return offer
 
@@ -51,8 +51,8 @@ def test_words_are_offered(completed, line, offered):
 
 
 def test_own_sets_files_and_runs_are_offered(completed, tmp_path):
-    own = {"tickets": {"train": "t.csv", "text": ["t"], "labels": ["a", "b"]}}
-    (tmp_path / "my.yaml").write_text(json.dumps({"data": {"sets": own}}))
+    settings = {"tickets": {"train": "t.csv", "text": ["t"], "labels": ["a", "b"]}}
+    (tmp_path / "my.yaml").write_text(json.dumps({"data": {"sets": settings}}))
     (tmp_path / "broken.yaml").write_text("data: [")
     for run in ("runs/one", "runs/deep/two"):
         (tmp_path / run / "hf").mkdir(parents=True)
@@ -69,11 +69,11 @@ def test_completion_loads_no_heavy_library():
         "import sys\nfrom road_ray.cli import main\n"
         "try:\n    main()\nfinally:\n    print(*sys.modules)"
     )
-    asked = {"_ROAD_COMPLETE": "complete_bash", "COMP_WORDS": "road finetune data.da"}
-    asked |= {"COMP_CWORD": "2"}
+    environment = {"_ROAD_COMPLETE": "complete_bash", "COMP_WORDS": "road finetune data.da"}
+    environment |= {"COMP_CWORD": "2"}
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | asked,
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         check=True,

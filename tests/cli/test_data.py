@@ -23,20 +23,20 @@ class TestData:
     def test_a_tokenizer_and_a_corpus_are_made_and_rows_looked_at(self, road, world, tmp_path):
         text = world / "wikipedia" / "train-00000-of-00001.parquet"
         vocabulary = tmp_path / "tokenizer"
-        said = road("data", "tokenizer", text, vocabulary, "--vocab-size", 300)
-        assert said.out == f"300 entries: {vocabulary}\n"
+        result = road("data", "tokenizer", text, vocabulary, "--vocab-size", 300)
+        assert result.out == f"300 entries: {vocabulary}\n"
         shards = tmp_path / "shards"
         made = ("data", "corpus", text, shards, "--tokenizer", vocabulary)
-        said = road(*made, "--max-length-tokens", 64, "--max-length-tokens", 32)
+        result = road(*made, "--max-length-tokens", 64, "--max-length-tokens", 32)
         built = {path: path.stat().st_mtime_ns for path in shards.rglob("*") if path.is_file()}
         assert len(list(shards.iterdir())) == 2
-        first, second, last = said.out.splitlines()
+        first, second, last = result.out.splitlines()
         assert first.startswith("at most 64 tokens: ")
         assert second.startswith("at most 32 tokens: ")
         # A run with this line reads them.
-        named = [part.removeprefix("data.") for part in last.removeprefix("read by: ").split()]
+        names = [part.removeprefix("data.") for part in last.removeprefix("read by: ").split()]
         for length in (64, 32):
-            data = load(CorpusConfig, overrides=[*named, f"max_length_tokens={length}"])
+            data = load(CorpusConfig, overrides=[*names, f"max_length_tokens={length}"])
             corpus, _ = prepare_corpus(data)
             assert corpus.lengths.max() == length
             assert str(corpus.directory) in (first if length == 64 else second)
@@ -60,7 +60,7 @@ class TestData:
         assert ids("The Cat")["input_ids"] == ids("the cat")["input_ids"]
 
     @pytest.mark.parametrize(
-        ("arguments", "code", "told"),
+        ("arguments", "code", "message"),
         [
             (("tokenizer", "nowhere", "out"), 3, "nowhere: no such file"),
             (("tokenizer", "nowhere", "out", "--vocab-size", 2), 2, "--vocab-size"),
@@ -72,12 +72,12 @@ class TestData:
             (("corpus", __file__, "out", "--tokenizer", "."), 3, "holds no tokenizer"),
         ],
     )
-    def test_mistakes_are_told(self, road, tmp_path, monkeypatch, arguments, code, told):
+    def test_mistakes_are_told(self, road, tmp_path, monkeypatch, arguments, code, message):
         monkeypatch.delenv("ROAD_DATA", raising=False)
         monkeypatch.chdir(tmp_path)
-        said = road("data", *arguments)
-        assert said.code == code
-        assert told in said.err
+        result = road("data", *arguments)
+        assert result.code == code
+        assert message in result.err
         assert not list(tmp_path.iterdir())
 
     def test_own_sets_of_a_yaml_file_are_shown(self, road, world, tmp_path, sentiment):

@@ -6,16 +6,16 @@ import json
 
 
 def test_a_key_is_explained_for_each_verb_that_has_it(road):
-    said = road("explain", "optimizer.peak_lr", "--json")
-    assert said.code == 0
-    (one,) = json.loads(said.out)
-    assert one["type"] == "number"
-    assert one["allowed"] == "0 < value <= 1"
-    assert (one["default"]["pretrain"], one["default"]["finetune"]) == (5e-4, 3e-4)
-    assert one["meaning"]
-    assert "Clark" in one["source"]
-    assert one["presets"]["electra_base"] == 2e-4
-    assert "electra_small" not in one["presets"], "which has the default"
+    result = road("explain", "optimizer.peak_lr", "--json")
+    assert result.code == 0
+    (first,) = json.loads(result.out)
+    assert first["type"] == "number"
+    assert first["allowed"] == "0 < value <= 1"
+    assert (first["default"]["pretrain"], first["default"]["finetune"]) == (5e-4, 3e-4)
+    assert first["meaning"]
+    assert "Clark" in first["source"]
+    assert first["presets"]["electra_base"] == 2e-4
+    assert "electra_small" not in first["presets"], "which has the default"
 
 
 def test_verbs_in_which_a_key_differs_are_explained_apart(road):
@@ -52,10 +52,10 @@ def test_the_names_of_a_registry_are_allowed_values(road):
 
 
 def test_an_unknown_key_is_a_mistake_with_the_nearest_ones(road):
-    said = road("explain", "peak_lr")
-    assert said.code == 2
-    assert "road explain optimizer.peak_lr" in said.err
-    said = road("explain", "optimizer.peek_lr", "finetune")
-    assert (said.code, "optimizer.peak_lr" in said.err) == (2, True)
+    result = road("explain", "peak_lr")
+    assert result.code == 2
+    assert "road explain optimizer.peak_lr" in result.err
+    result = road("explain", "optimizer.peek_lr", "finetune")
+    assert (result.code, "optimizer.peak_lr" in result.err) == (2, True)
     assert road("explain", "zzzqq").code == 2
     assert road("explain", "seed", "nonsense").code == 2

@@ -39,10 +39,10 @@ def test_a_preset_file_lies_beside_the_schema_that_its_first_line_names(road, tm
     first = target.read_text().splitlines()[0]
     schema = json.loads((tmp_path / first.rpartition("=")[2]).read_text())
     Draft7Validator(schema).validate(YAML(typ="safe").load(target))
-    said = road("presets", "tiny_mlm", "--output", target)
-    assert (said.code, str(target) in said.err) == (2, True)
-    said = road("schema", "finetune", "--output", target / "below.json")
-    assert (said.code, str(target) in said.err) == (4, True)
+    result = road("presets", "tiny_mlm", "--output", target)
+    assert (result.code, str(target) in result.err) == (2, True)
+    result = road("schema", "finetune", "--output", target / "below.json")
+    assert (result.code, str(target) in result.err) == (4, True)
 
 
 def test_a_schema_names_the_presets_of_its_verb(road):
@@ -53,9 +53,9 @@ def test_a_schema_names_the_presets_of_its_verb(road):
 
 
 def test_the_schema_of_an_unknown_verb_is_a_mistake_with_the_nearest_name(road):
-    said = road("schema", "finetun")
-    assert said.code == 2
-    assert "did you mean 'finetune'?" in said.err
+    result = road("schema", "finetun")
+    assert result.code == 2
+    assert "did you mean 'finetune'?" in result.err
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
@@ -98,14 +98,14 @@ class TestCheck:
     """``road check``."""
 
     def test_all_is_well(self, road, world):
-        said = road("check", "--root", world, "--json")
-        states = {row["what"]: row["state"] for row in json.loads(said.out)}
+        result = road("check", "--root", world, "--json")
+        states = {row["what"]: row["state"] for row in json.loads(result.out)}
         assert {"python", "torch", "ray", "devices", "disk", "data"} <= set(states)
         if set(states.values()) == {"ok"}:
-            assert said.code == 0
+            assert result.code == 0
 
     def test_a_root_that_is_not_there_is_a_problem(self, road):
-        said = road("check", "--root", "/nowhere")
-        assert said.code == 4
-        assert "/nowhere" in said.out
-        assert "PROBLEM" in said.out
+        result = road("check", "--root", "/nowhere")
+        assert result.code == 4
+        assert "/nowhere" in result.out
+        assert "PROBLEM" in result.out

@@ -22,12 +22,12 @@ def reviews(tmp_path, monkeypatch):
 
 
 def test_the_file_is_commented_loads_and_names_its_schema(road, reviews):
-    said = road(
+    result = road(
         "init", "reviews.csv", "--label", "stars", "--kind", "regress", "--init", "my/model"
     )
-    assert said.out.splitlines()[-1] == "next: road finetune reviews.yaml"
-    assert "range: 1 to 4" in said.out
-    assert "rows: 36 to train on, 4 to evaluate on" in said.out
+    assert result.out.splitlines()[-1] == "next: road finetune reviews.yaml"
+    assert "range: 1 to 4" in result.out
+    assert "rows: 36 to train on, 4 to evaluate on" in result.out
     text = (reviews / "reviews.yaml").read_text()
     assert text.startswith("# yaml-language-server: $schema=finetune.schema.json\n")
     assert "# - label: stars (--label names it)" in text
@@ -46,17 +46,17 @@ def test_the_file_is_commented_loads_and_names_its_schema(road, reviews):
 
 
 def test_json_names_the_file_and_the_command(road, reviews):
-    said = json.loads(road("init", "reviews.csv", "--label", "queue", "--json").out)
-    assert (said["output"], said["command"]) == ("reviews.yaml", "road finetune reviews.yaml")
-    assert said["kind"] == "classify"
+    output = json.loads(road("init", "reviews.csv", "--label", "queue", "--json").out)
+    assert (output["output"], output["command"]) == ("reviews.yaml", "road finetune reviews.yaml")
+    assert output["kind"] == "classify"
 
 
 def test_an_odd_name_is_quoted_in_command_and_file(road, reviews):
     (reviews / "my data").mkdir()
     (reviews / "reviews.csv").rename(reviews / "my data" / "sst2.csv")
     out = reviews / "my data" / "a: b.yaml"
-    said = road("init", "my data/sst2.csv", "--label", "queue", "--output", out)
-    assert said.out.splitlines()[-1] == f"next: road finetune '{out}'"
+    result = road("init", "my data/sst2.csv", "--label", "queue", "--output", out)
+    assert result.out.splitlines()[-1] == f"next: road finetune '{out}'"
     config = configure("finetune", path=out)
     assert config.data.dataset == "my_sst2"  # the catalogue has an sst2
     assert config.data.sets["my_sst2"].train == str(reviews / "my data" / "sst2.csv")
@@ -85,7 +85,7 @@ def test_rates_are_those_of_the_family_and_size_of_init(road, reviews, init, con
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (["reviews.csv"], 2, "2 columns could be the label"),
         (["reviews.csv", "--kind", "rank"], 2, "--kind rank\n  allowed: classify, regress"),
@@ -95,11 +95,11 @@ def test_rates_are_those_of_the_family_and_size_of_init(road, reviews, init, con
         ([], 2, "Missing argument"),
     ],
 )
-def test_a_mistake_changes_nothing(road, reviews, words, code, told):
+def test_a_mistake_changes_nothing(road, reviews, words, code, message):
     before = {path.name: path.read_bytes() for path in reviews.iterdir()}
-    said = road("init", *words)
-    assert said.code == code
-    assert told in said.err
+    result = road("init", *words)
+    assert result.code == code
+    assert message in result.err
     assert {path.name: path.read_bytes() for path in reviews.iterdir()} == before
 
 
@@ -107,17 +107,17 @@ def test_a_wrong_row_is_found_before_the_file_is_written(road, reviews):
     table = reviews / "reviews.csv"
     (reviews / "reviews-train.csv").write_bytes(table.read_bytes())
     (reviews / "reviews-dev.csv").write_text("body,queue\nfine,a,b\n")
-    said = road("init", "reviews-train.csv", "--label", "queue")
-    assert (said.code, "reviews-dev.csv:2: 3 columns, expected 2" in said.err) == (3, True)
+    result = road("init", "reviews-train.csv", "--label", "queue")
+    assert (result.code, "reviews-dev.csv:2: 3 columns, expected 2" in result.err) == (3, True)
     assert not list(reviews.glob("*.yaml"))
 
 
 def test_a_full_disk_leaves_nothing(road, reviews, small_disk):
     place = small_disk(40)
     (place / "filler").write_bytes(b"x" * (36 << 10))
-    said = road("init", "reviews.csv", "--label", "queue", "--output", place / "my.yaml")
-    assert said.code == 4
-    assert "my.yaml: cannot be written: No space left on device" in said.err
+    result = road("init", "reviews.csv", "--label", "queue", "--output", place / "my.yaml")
+    assert result.code == 4
+    assert "my.yaml: cannot be written: No space left on device" in result.err
     assert [path.name for path in place.iterdir()] == ["filler"]
 
 

@@ -21,7 +21,7 @@ def test_a_signal_says_what_was_kept(number):
         os.kill(os.getpid(), number)
         time.sleep(10)
 
-    with pytest.raises(InterruptedRunError, match="kept: what runs/x holds"):
+    with pytest.raises(InterruptedRunError, match="kept: all that runs/x holds"):
         run_interruptible(work, None, Path("runs/x"))
     assert signal.getsignal(signal.SIGTERM) == before
 

@@ -11,8 +11,8 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
     line = [*flags(sentiment), "--run-dir", tmp_path / "run"]
     prices = tmp_path / "prices.yaml"
     prices.write_text("cpu_hour: 3600\ncurrency: EUR\n")
-    told = road("plan", "finetune", *line, "--prices", prices)
-    assert told.code == 0
+    result = road("plan", "finetune", *line, "--prices", prices)
+    assert result.code == 0
     for word in (
         "steps ",
         " rows",
@@ -22,8 +22,8 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
         "core-hours",
         "a worker needs",
     ):
-        assert word in told.out
-    assert " s for all" in told.out  # six steps of a tiny model
+        assert word in result.out
+    assert " s for all" in result.out  # six steps of a tiny model
     assert road("plan", "finetune", *line, "--seed", "3", "--json").code == 0
     dry = road("finetune", *line, "--dry-run", "--json")
     assert dry.code == 0
@@ -32,9 +32,9 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
 
 
 def test_what_has_no_training_has_no_plan(road):
-    said = road("plan", "evaluate")
-    assert said.code == 2
-    assert "allowed: pretrain" in said.err
+    result = road("plan", "evaluate")
+    assert result.code == 2
+    assert "allowed: pretrain" in result.err
 
 
 def test_operations_are_told_of_a_pre_training_alone():

@@ -14,17 +14,19 @@ def run_in(directory):
 
 def test_a_page_is_written_and_named(road, tmp_path):
     run = run_in(tmp_path / "run")
-    said = road("report", run)
-    assert (said.code, said.out.strip()) == (0, str(run / "report.html"))
+    result = road("report", run)
+    assert (result.code, result.out.strip()) == (0, str(run / "report.html"))
     assert (run / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_figures_for_a_paper(road, tmp_path):
-    said = road("report", run_in(tmp_path / "run"), "--format", "svg", "--out", tmp_path, "--json")
-    assert json.loads(said.out) == [str(tmp_path / "01-loss-on-sst2-nats.svg")]
+    result = road(
+        "report", run_in(tmp_path / "run"), "--format", "svg", "--out", tmp_path, "--json"
+    )
+    assert json.loads(result.out) == [str(tmp_path / "01-loss-on-sst2-nats.svg")]
 
 
 def test_nothing_to_report_is_a_mistake_of_the_user(road, tmp_path):
-    said = road("report", tmp_path)
-    assert said.code == 2
-    assert "contains no run" in said.err
+    result = road("report", tmp_path)
+    assert result.code == 2
+    assert "contains no run" in result.err

@@ -10,9 +10,9 @@ import pytest
 
 
 def test_runs_of_a_folder_are_listed(road, pretrained):
-    said = road("runs", "list", pretrained.directory.parent, "--json")
-    assert said.code == 0
-    rows = {row["name"]: row for row in json.loads(said.out)}
+    result = road("runs", "list", pretrained.directory.parent, "--json")
+    assert result.code == 0
+    rows = {row["name"]: row for row in json.loads(result.out)}
     assert rows["pretrained"]["verb"] == "pretrain"
     assert rows["pretrained"]["state"] == "finished"
     assert rows["pretrained"]["step"] == 6
@@ -20,17 +20,17 @@ def test_runs_of_a_folder_are_listed(road, pretrained):
 
 
 def test_one_run_is_shown(road, pretrained):
-    said = road("runs", "show", pretrained.directory)
-    assert "train/generator" in said.out
-    assert "generator.scale" in said.out
-    beta2 = next(line for line in said.out.splitlines() if line.startswith("optimizer.beta2"))
+    result = road("runs", "show", pretrained.directory)
+    assert "train/generator" in result.out
+    assert "generator.scale" in result.out
+    beta2 = next(line for line in result.out.splitlines() if line.startswith("optimizer.beta2"))
     assert beta2.split()[1] == "0.999"
-    told = json.loads(road("runs", "show", pretrained.directory, "--json").out)
-    assert told["config"]["training.steps"] == 6
+    output = json.loads(road("runs", "show", pretrained.directory, "--json").out)
+    assert output["config"]["training.steps"] == 6
 
 
-def test_two_runs_differ_in_these_keys(road, pretrained, asked):
-    rows = json.loads(road("runs", "diff", pretrained.directory, asked.directory, "--json").out)
+def test_two_runs_differ_in_these_keys(road, pretrained, span_run):
+    rows = json.loads(road("runs", "diff", pretrained.directory, span_run.directory, "--json").out)
     keys = {row["key"] for row in rows}
     assert "data.dataset" in keys
     assert "console" not in keys
@@ -70,8 +70,8 @@ def test_odd_files_of_a_run_are_left_out_or_named(road, pretrained, tmp_path, na
         else:
             path.write_bytes(content)
         for words in (("runs", "list", run.parent), ("runs", "show", run), ("report", run)):
-            said = road(*words)  # fails on a traceback
-            assert said.code in (0, 2, 3, 4), (content, said.err)
+            result = road(*words)  # fails on a traceback
+            assert result.code in (0, 2, 3, 4), (content, result.err)
         assert road("runs", "diff", run, other).code == 0
 
 
@@ -83,17 +83,17 @@ def test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line(
         shutil.copytree(
             pretrained.directory, tmp_path / name, ignore=shutil.ignore_patterns("checkpoints")
         )
-    said = road("runs", "list", tmp_path)
-    assert said.code == 0
-    assert len(said.out.splitlines()) == 2 + len(names)
+    result = road("runs", "list", tmp_path)
+    assert result.code == 0
+    assert len(result.out.splitlines()) == 2 + len(names)
     for shown in (r"a\nverb  evil\u202e", r"b\r\x1b[31m", r"caf\udce9", r"\u2066c\ttab"):
-        assert shown in said.out
+        assert shown in result.out
     assert {row["name"] for row in json.loads(road("runs", "list", tmp_path, "--json").out)} == {
         *names
     }
     for name in names:
-        said = road("report", tmp_path / name)
-        assert said.code == 0, said.err
+        result = road("report", tmp_path / name)
+        assert result.code == 0, result.err
         page = (tmp_path / name / "report.html").read_text(encoding="utf-8")
         assert not set("\u202e\u2066\x1b") & set(page)
         assert road("runs", "show", tmp_path / name).code == 0

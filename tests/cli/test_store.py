@@ -22,23 +22,23 @@ def root(tmp_path):
 def test_a_store_is_listed_inspected_verified_merged_and_pruned(road, root):
     (line,) = json.loads(road("data", "store", "ls", root, "--json").out)
     assert (line["rows"], line["shards"], line["task"]) == (2, 2, "nli")
-    (told,) = json.loads(road("data", "store", "inspect", root).out)
-    assert told["weights_sha256"] == "a" * 64
+    (identity,) = json.loads(road("data", "store", "inspect", root).out)
+    assert identity["weights_sha256"] == "a" * 64
     assert "2 shards, 0 damaged" in road("data", "store", "verify", root).out
     assert "2 rows, 2 -> 1 shards" in road("data", "store", "merge", root, line["name"][:6]).out
     assert "removed 0 damaged" in road("data", "store", "prune", root).out
     assert f"removed {line['name']}" in road("data", "store", "prune", root, line["name"]).out
-    said = road("data", "store", "ls", root)
-    assert said.code == 2
-    assert "no store of logits" in said.err
+    result = road("data", "store", "ls", root)
+    assert result.code == 2
+    assert "no store of logits" in result.err
 
 
 def test_a_damaged_shard_is_told_by_the_exit_code(road, root):
     victim = next(root.glob("*/shard-*"))
     victim.write_bytes(b"")
     assert "damaged" in road("data", "store", "ls", root).out
-    said = road("data", "store", "verify", root)
-    assert said.code == 3
-    assert victim.name in said.err
+    result = road("data", "store", "verify", root)
+    assert result.code == 3
+    assert victim.name in result.err
     assert road("data", "store", "verify", root, "--put-aside").code == 3
     assert road("data", "store", "verify", root).code == 0

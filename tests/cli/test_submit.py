@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--cluster", "asw", "list"), "did you mean 'aws'"),
         (("--cluster", "asw", "show"), "did you mean 'aws'"),
@@ -18,24 +18,24 @@ from ruamel.yaml import YAML
         (("status", "a", "b"), "name one run or job"),
     ],
 )
-def test_mistakes_are_usage(road, words, told):
-    said = road("submit", *words)
-    assert said.code == 2
-    assert told in said.err
+def test_mistakes_are_usage(road, words, message):
+    result = road("submit", *words)
+    assert result.code == 2
+    assert message in result.err
 
 
 def test_a_cluster_that_is_not_there_is_a_cluster_error(road):
-    said = road("submit", "--cluster", "http://127.0.0.1:9", "list")
-    assert said.code == 4
-    assert "http://127.0.0.1:9" in said.err
-    assert "fix:" in said.err
+    result = road("submit", "--cluster", "http://127.0.0.1:9", "list")
+    assert result.code == 4
+    assert "http://127.0.0.1:9" in result.err
+    assert "fix:" in result.err
 
 
 @pytest.mark.parametrize("name", ["local", "clusters/aws.yaml", "kuberay/raycluster"])
 def test_a_shipped_cluster_file_is_printed(road, name):
-    said = road("submit", "--cluster", name, "show")
-    assert said.code == 0
-    (file, profile) = [Path(line.removeprefix("# ")) for line in said.err.splitlines()]
-    assert said.out == file.read_text()
+    result = road("submit", "--cluster", name, "show")
+    assert result.code == 0
+    (file, profile) = [Path(line.removeprefix("# ")) for line in result.err.splitlines()]
+    assert result.out == file.read_text()
     assert profile.name.endswith(".profile.yaml")
-    assert YAML(typ="safe").load(said.out)
+    assert YAML(typ="safe").load(result.out)

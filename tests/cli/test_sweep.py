@@ -32,11 +32,11 @@ def done(tmp_path):
 
 def test_people_see_the_trials_and_the_best(road, done):
     file, directory = done
-    said = road("sweep", file, "--run-dir", directory)
-    assert said.code == 0
-    assert "best: trial 1: train/mlm 0.25  optimizer.peak_lr=0.002" in said.out
-    assert f"model: {directory}/trials/0001/seed-0" in said.out
-    assert f"report: {directory}/report.html" in said.out
+    result = road("sweep", file, "--run-dir", directory)
+    assert result.code == 0
+    assert "best: trial 1: train/mlm 0.25  optimizer.peak_lr=0.002" in result.out
+    assert f"model: {directory}/trials/0001/seed-0" in result.out
+    assert f"report: {directory}/report.html" in result.out
     assert "optimizer.peak_lr" in (directory / "report.html").read_text()
 
 
@@ -44,24 +44,24 @@ def test_a_dry_run_plans_one_trial_and_starts_none(road, tmp_path):
     (tmp_path / "mine.yaml").write_text(FILE)
     place = tmp_path / "sweep"
     tiny = ["data.root=miniature", "encoder.layers=1", f"data.shards={tmp_path / 'shards'}"]
-    said = road("sweep", tmp_path / "mine.yaml", "--run-dir", place, "--dry-run", *tiny)
-    assert said.code == 0, said.err
-    assert said.out.startswith("mine: 2 trials of 1 x pretrain, which draw optimizer.peak_lr;")
-    assert "s a step measured here" in said.out
+    result = road("sweep", tmp_path / "mine.yaml", "--run-dir", place, "--dry-run", *tiny)
+    assert result.code == 0, result.err
+    assert result.out.startswith("mine: 2 trials of 1 x pretrain, which draw optimizer.peak_lr;")
+    assert "s a step measured here" in result.out
     assert not place.exists()
 
 
 def test_scripts_get_json(road, done):
     file, directory = done
-    said = road("sweep", file, "--run-dir", directory, "--json")
-    told = json.loads(said.out)
-    assert [trial["number"] for trial in told["trials"]] == [0, 1]
-    assert told["best"][0]["values"] == [0.25]
-    assert said.err == ""
+    result = road("sweep", file, "--run-dir", directory, "--json")
+    output = json.loads(result.out)
+    assert [trial["number"] for trial in output["trials"]] == [0, 1]
+    assert output["best"][0]["values"] == [0.25]
+    assert result.err == ""
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["weighted"], "did you mean 'weighted_kd'"),
         (["finetune_glue", "trials=0"], "value >= 1"),
@@ -70,9 +70,9 @@ def test_scripts_get_json(road, done):
         (["trials=2"], "weighted_kd"),
     ],
 )
-def test_a_mistake_is_told_before_anything_starts(road, tmp_path, monkeypatch, arguments, told):
+def test_a_mistake_is_told_before_anything_starts(road, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    said = road("sweep", *arguments)
-    assert said.code == 2
-    assert told in said.err
+    result = road("sweep", *arguments)
+    assert result.code == 2
+    assert message in result.err
     assert list(tmp_path.iterdir()) == []

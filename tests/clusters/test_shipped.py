@@ -128,8 +128,8 @@ def crd(real_data):
         path = real_data / "kuberay" / f"ray.io_{plural}.v1.7.0.yaml"
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         versions = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)["spec"]["versions"]
-        (found,) = [v["schema"]["openAPIV3Schema"] for v in versions if v["name"] == "v1"]
-        tight = strict(found)
+        (openapi,) = [v["schema"]["openAPIV3Schema"] for v in versions if v["name"] == "v1"]
+        tight = strict(openapi)
         tight["properties"]["metadata"] = {"type": "object"}
         return tight
 
@@ -148,9 +148,9 @@ def test_kuberay_takes_the_manifest_as_it_is(crd, name, plural):
     where = broken["spec"].get("rayClusterSpec", broken["spec"])
     where["workerGroupSpecs"][0]["maxReplica"] = 3
     where["workerGroupSpecs"][1]["rayStartParams"]["num-cpus"] = 4
-    told = " ".join(error.message for error in validator.iter_errors(broken))
-    assert "maxReplica" in told
-    assert "4 is not of type 'string'" in told
+    message = " ".join(error.message for error in validator.iter_errors(broken))
+    assert "maxReplica" in message
+    assert "4 is not of type 'string'" in message
     groups(spec.get("rayClusterSpec", spec))
 
 
@@ -158,9 +158,11 @@ def groups(cluster: dict[str, Any]) -> None:
     assert cluster["authOptions"] == {"mode": "token"}
     assert cluster["networkPolicy"]["mode"].startswith("DenyAll")
     assert cluster["headGroupSpec"]["rayStartParams"]["num-gpus"] == "0"
-    named = {group["groupName"]: group["template"]["spec"] for group in cluster["workerGroupSpecs"]}
-    assert set(named) == {"student", "teacher", "spot"}
-    spot = named["spot"]
+    settings = {
+        group["groupName"]: group["template"]["spec"] for group in cluster["workerGroupSpecs"]
+    }
+    assert set(settings) == {"student", "teacher", "spot"}
+    spot = settings["spot"]
     environment = {e["name"]: e["value"] for e in spot["containers"][0]["env"]}
     drained = int(environment["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"])
     assert drained < spot["terminationGracePeriodSeconds"]

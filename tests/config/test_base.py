@@ -227,9 +227,9 @@ def test_null_turns_an_optional_section_off(write: Write) -> None:
     ],
 )
 def test_a_mistake_in_an_override_repeats_the_override(text: str, words: str) -> None:
-    told = _mistakes(overrides=[text])
-    assert f"error[CONFIG] override {text!r}  " in told
-    assert words in told
+    result = _mistakes(overrides=[text])
+    assert f"error[CONFIG] override {text!r}  " in result
+    assert words in result
 
 
 @pytest.mark.parametrize(

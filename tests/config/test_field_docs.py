@@ -38,14 +38,14 @@ def configs_in(annotation: Any) -> Iterator[type[Config]]:
 
 def sections(*roots: type[Config]) -> list[type[Config]]:
     """Return ``roots`` and every configuration class below them, each once."""
-    found = dict.fromkeys(roots)
+    classes = dict.fromkeys(roots)
     waiting = list(roots)
     while waiting:
         for field in waiting.pop().model_fields.values():
-            below = [kind for kind in configs_in(field.annotation) if kind not in found]
-            found.update(dict.fromkeys(below))
+            below = [kind for kind in configs_in(field.annotation) if kind not in classes]
+            classes.update(dict.fromkeys(below))
             waiting += below
-    return list(found)
+    return list(classes)
 
 
 def poorly_described(*roots: type[Config]) -> list[str]:

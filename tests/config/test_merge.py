@@ -85,7 +85,7 @@ def test_a_value_that_fits_no_alternative_is_one_mistake_at_its_key(value: Any) 
     with pytest.raises(InvalidConfig) as caught:
         layers.validated(Example)
     assert all(problem.where == "one" for problem in caught.value.problems)
-    assert all(problem.what.startswith("union") for problem in caught.value.problems)
+    assert all(problem.message.startswith("union") for problem in caught.value.problems)
 
 
 def test_a_refused_key_is_not_told_again_as_missing() -> None:
@@ -97,7 +97,7 @@ def test_a_refused_key_is_not_told_again_as_missing() -> None:
     layers.refused.add(("task",))
     with pytest.raises(InvalidConfig) as caught:
         layers.validated(Needy)
-    assert [problem.what for problem in caught.value.problems] == ["has no '='"]
+    assert [problem.message for problem in caught.value.problems] == ["has no '='"]
 
 
 def test_a_section_that_is_changed_keeps_what_its_owner_has_by_default():
@@ -110,11 +110,11 @@ def test_a_section_that_is_changed_keeps_what_its_owner_has_by_default():
         other: int = 0
 
     class Outer(Config):
-        one: Middle = Middle(inner=Inner(width=5, depth=6))
+        first: Middle = Middle(inner=Inner(width=5, depth=6))
         two: Middle = Middle(other=3)
 
-    changed = load(Outer, overrides=["one.inner.depth=7", "two.inner.width=8"])
-    assert changed.one.inner == Inner(width=5, depth=7)
+    changed = load(Outer, overrides=["first.inner.depth=7", "two.inner.width=8"])
+    assert changed.first.inner == Inner(width=5, depth=7)
     assert changed.two == Middle(inner=Inner(width=8), other=3)
 
 

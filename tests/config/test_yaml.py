@@ -63,7 +63,7 @@ def test_a_key_written_twice_is_told_with_both_lines(file: Path) -> None:
     file.write_text("a:\n  b: 1\n\n  b: 2\n")
     (problem,) = read_yaml(file).problems
     assert problem.where.endswith("my.yaml:4")
-    assert "a.b is written twice (first on line 2)" in problem.what
+    assert "a.b is written twice (first on line 2)" in problem.message
 
 
 @pytest.mark.parametrize("tag", ["!!python/object:os.system", "!!python/name:os.system", "!mine"])
@@ -71,7 +71,7 @@ def test_tags_are_refused_and_never_run(file: Path, tag: str) -> None:
     file.write_text(f"a: 1\nb: {tag} [x]\n")
     (problem,) = read_yaml(file).problems
     assert problem.where.endswith("my.yaml:2")
-    assert tag in problem.what
+    assert tag in problem.message
     assert read_yaml(file).values == {"a": 1}
 
 
@@ -156,7 +156,7 @@ def test_scalars_that_cannot_be_read_are_problems_not_crashes(file: Path, value:
 def test_the_no_of_yaml_1_1_is_not_taken_for_false(file: Path) -> None:
     file.write_text("%YAML 1.1\n---\na: no\n")
     (problem,) = read_yaml(file).problems
-    assert "a = 'no' cannot be read as bool" in problem.what
+    assert "a = 'no' cannot be read as bool" in problem.message
 
 
 def test_an_alias_without_its_anchor_is_told(file: Path) -> None:

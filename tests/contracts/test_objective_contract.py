@@ -12,7 +12,7 @@ from tests.objectives import tiny
 from tests.pair import both
 
 
-def told(directory):
+def rows_without_times(directory):
     """The journal without what a clock says."""
     rows = read_rows(directory / "metrics.jsonl")
     return [{n: v for n, v in row.items() if not n.startswith("time/")} for row in rows]
@@ -33,7 +33,7 @@ def test_a_resumed_run_equals_the_straight_one_bit_for_bit(kind, tmp_path):
     resumed = learn(broken)
     assert resumed.keys() == expected.keys()
     assert [name for name in expected if not torch.equal(resumed[name], expected[name])] == []
-    assert told(broken) == told(straight)
+    assert rows_without_times(broken) == rows_without_times(straight)
     begun = tiny.objective_of(kind, dropout=0.1).state_dict()
     moved = {name.split(".")[0] for name in begun if not torch.equal(begun[name], expected[name])}
     frozen = {"generator"} if kind == "second_stage" else set()
@@ -49,9 +49,9 @@ def as_alone(worker, directory, expected):
             made, place = tiny.objective_of(kind, dropout=0.0), directory / f"{kind}-{sharded}"
             ours = tiny.learn(made, place, steps=2, worker=worker, fsdp=sharded).state_dict()
             text = f"{kind}, sharded {sharded}: "
-            told = {"rtol": 1e-4, "atol": 1e-5, "msg": text.__add__}
+            tolerance = {"rtol": 1e-4, "atol": 1e-5, "msg": text.__add__}
             if worker.leads or not sharded:  # the other has no whole weights
-                assert_close(ours, weights, **told)
+                assert_close(ours, weights, **tolerance)
 
 
 def test_two_workers_learn_as_one_does(tmp_path):

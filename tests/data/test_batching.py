@@ -130,8 +130,8 @@ def equal(one, other):
 
 
 def test_a_batch_is_a_function_of_its_number():
-    one = stream()
-    straight = list(islice(one.since(0), 12))  # over two epochs of 5 batches
+    first = stream()
+    straight = list(islice(first.since(0), 12))  # over two epochs of 5 batches
     other = stream()
     for number in (11, 0, 7, 3, 7):
         assert equal(other[number], straight[number])
@@ -140,10 +140,10 @@ def test_a_batch_is_a_function_of_its_number():
 
 
 def test_a_stream_goes_through_all_rows_epoch_after_epoch():
-    one = stream()
-    assert one.batches_per_epoch == 5
+    first = stream()
+    assert first.batches_per_epoch == 5
     for epoch in range(3):
-        seen = np.concatenate([one.row_numbers(5 * epoch + k) for k in range(5)])
+        seen = np.concatenate([first.row_numbers(5 * epoch + k) for k in range(5)])
         assert sorted(seen) == list(range(37))
 
 
@@ -163,9 +163,9 @@ def test_the_workers_tile_the_global_batch_with_its_noise(size):
 
 
 def test_noise_is_uniform_new_in_every_batch_and_only_where_asked():
-    one = stream()
-    noise = torch.cat([one[number]["noise"].flatten() for number in range(20)])
-    assert one[0]["noise"].shape[:2] == (3, len(one[0]["input_ids"]))
+    first = stream()
+    noise = torch.cat([first[number]["noise"].flatten() for number in range(20)])
+    assert first[0]["noise"].shape[:2] == (3, len(first[0]["input_ids"]))
     assert noise.min() >= 0
     assert noise.max() < 1
     assert abs(noise.mean() - 0.5) < 0.01
@@ -264,7 +264,7 @@ def test_sizes_of_batches_are_known_without_making_them(most_tokens):
     made = BatchStream(features(), Batching(8, 3, most_tokens), pad_id=0)
     for count in (1, made.batches_per_epoch, 2 * made.batches_per_epoch + 2):
         masks = [made[number]["attention_mask"] for number in range(count)]
-        found = made.totals(count)
-        assert found.rows == sum(len(mask) for mask in masks)
-        assert found.tokens == sum(int(mask.sum()) for mask in masks)
-        assert found.positions == pytest.approx(sum(mask.numel() for mask in masks), rel=0.05)
+        totals = made.totals(count)
+        assert totals.rows == sum(len(mask) for mask in masks)
+        assert totals.tokens == sum(int(mask.sum()) for mask in masks)
+        assert totals.positions == pytest.approx(sum(mask.numel() for mask in masks), rel=0.05)

@@ -17,11 +17,11 @@ def text(*texts: str) -> TextExample:
 
 
 def test_a_fold_does_not_depend_on_label_place_case_or_space():
-    one = text("A fine  film", "indeed")
+    first = text("A fine  film", "indeed")
     other = TextExample(id="9", texts=("a fine film", "Indeed"), label=None, where="g:7")
-    assert fold_of(one, 1000) == fold_of(other, 1000)
-    assert fold_of(one, 1000) == fold_of(text("Indeed", "A fine film"), 1000), "nor on the order"
-    assert fold_of(one, 1000) != fold_of(text("a fine film"), 1000)
+    assert fold_of(first, 1000) == fold_of(other, 1000)
+    assert fold_of(first, 1000) == fold_of(text("Indeed", "A fine film"), 1000), "nor on the order"
+    assert fold_of(first, 1000) != fold_of(text("a fine film"), 1000)
 
 
 def test_it_is_the_same_on_every_machine():

@@ -46,10 +46,10 @@ def test_the_embedded_world_is_written_once(tmp_path, monkeypatch):
 
 def test_the_first_rows_of_a_seeded_shuffle_are_kept_for_training_only(world, tokenizer):
     few = SourceConfig(root=str(world), max_rows=10)
-    one, again = (load_split("sst2", "train", few, tokenizer) for _ in range(2))
+    first, again = (load_split("sst2", "train", few, tokenizer) for _ in range(2))
     other = load_split("sst2", "train", few, tokenizer, seed=1)
-    ids = [[example.id for example in split.examples] for split in (one, again, other)]
-    assert len(ids[0]) == len(one.features) == 10
+    ids = [[example.id for example in split.examples] for split in (first, again, other)]
+    assert len(ids[0]) == len(first.features) == 10
     assert ids[0] == ids[1] != ids[2]
     assert ids[0] == sorted(ids[0], key=int), "the order of the file is kept"
     assert len(load_split("sst2", "dev", few, tokenizer).examples) == 25

@@ -60,10 +60,10 @@ def questions(path: Path) -> list[dict[str, Any]]:
 def articles(root: Path, split: str) -> list[dict[str, str]]:
     import pyarrow.parquet as pq
 
-    found: list[dict[str, str]] = pq.read_table(
+    rows_of_table: list[dict[str, str]] = pq.read_table(
         root / f"wikipedia/{split}-00000-of-00001.parquet"
     ).to_pylist()
-    return found
+    return rows_of_table
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -87,9 +87,9 @@ def test_another_seed_gives_another_world_of_any_size(tmp_path: Path) -> None:
     for seed in range(3):
         root = write(tmp_path / str(seed), seed=seed, size=0.01)
         assert questions(root / "squad/dev-v2.0.json")
-    one, other = digests(tmp_path / "1"), digests(tmp_path / "2")
-    assert one.keys() == other.keys()
-    assert all(other[name] != one[name] for name in one)
+    first, other = digests(tmp_path / "1"), digests(tmp_path / "2")
+    assert first.keys() == other.keys()
+    assert all(other[name] != first[name] for name in first)
 
 
 def start_first_uses(cache: Path) -> list[subprocess.Popen[str]]:
@@ -129,10 +129,10 @@ def test_a_killed_first_use_leaves_nothing_half_written(whole: Path, tmp_path: P
 
 @pytest.mark.parametrize("name", TSVS)
 def test_tables_have_the_published_columns(whole: Path, name: str) -> None:
-    found = rows(whole / name)
-    assert list(found[0]) == TSVS[name]
+    table = rows(whole / name)
+    assert list(table[0]) == TSVS[name]
     assert all(
-        None not in row and None not in row.values() and "" not in row.values() for row in found
+        None not in row and None not in row.values() and "" not in row.values() for row in table
     )
 
 
@@ -169,11 +169,11 @@ def test_articles_have_four_text_columns_and_paragraphs(whole: Path) -> None:
 
 @pytest.mark.parametrize("name", [*SQUADS, "newsqa/dev.json"])
 def test_every_answer_stands_where_it_says(whole: Path, name: str) -> None:
-    found = blocks(whole / name)
-    assert len({qa["id"] for block in found for qa in block["qas"]}) == sum(
-        len(b["qas"]) for b in found
+    result = blocks(whole / name)
+    assert len({qa["id"] for block in result for qa in block["qas"]}) == sum(
+        len(b["qas"]) for b in result
     )
-    for block in found:
+    for block in result:
         for qa in block["qas"]:
             for answer in qa["answers"]:
                 start = answer["answer_start"]
@@ -182,9 +182,9 @@ def test_every_answer_stands_where_it_says(whole: Path, name: str) -> None:
 
 def test_a_third_of_the_questions_has_no_answer(whole: Path) -> None:
     for name in SQUADS[:2]:
-        found = questions(whole / name)
-        assert all(qa["is_impossible"] == (not qa["answers"]) for qa in found)
-        assert 0.27 < sum(qa["is_impossible"] for qa in found) / len(found) < 0.40
+        result = questions(whole / name)
+        assert all(qa["is_impossible"] == (not qa["answers"]) for qa in result)
+        assert 0.27 < sum(qa["is_impossible"] for qa in result) / len(result) < 0.40
     for name in (*SQUADS[2:], "newsqa/dev.json"):
         assert all(qa["answers"] and "is_impossible" not in qa for qa in questions(whole / name))
 

@@ -77,8 +77,8 @@ def test_samplers_by_hand():
 
 def test_the_journal_is_told_what_was_drawn():
     step = [{"dataset": "a", "input_ids": [1, 2]}, {"dataset": "b", "input_ids": [3]}]
-    (told,) = with_example_counts([step])
-    assert [batch["stats"] for batch in told] == [{"mix/a": 2.0}, {"mix/b": 1.0}]
+    (step_with_counts,) = with_example_counts([step])
+    assert [batch["stats"] for batch in step_with_counts] == [{"mix/a": 2.0}, {"mix/b": 1.0}]
 
 
 def test_draws_depend_on_seed_and_step_alone():

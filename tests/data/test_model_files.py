@@ -125,9 +125,11 @@ def test_no_verb_runs_the_code_of_a_model_directory(place, verb, given, road, wo
     (place / "mine.py").write_text("open('ran', 'w').close()\n")
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     monkeypatch.chdir(place.parent)
-    said = road(verb, *(one.format(place) for one in given), f"data.root={world}", "run_dir=run")
-    assert said.code == 4, said.err
-    assert "auto_map" in said.err or "mine.py" in said.err
+    result = road(
+        verb, *(item.format(place) for item in given), f"data.root={world}", "run_dir=run"
+    )
+    assert result.code == 4, result.err
+    assert "auto_map" in result.err or "mine.py" in result.err
     assert not list(place.parent.rglob("ran"))
 
 
@@ -201,19 +203,19 @@ def test_a_tokenizer_without_a_configuration_beside_it_is_read(place):
 
 
 def test_locate_takes_a_run_a_model_directory_and_fetches_no_pickles(place, tmp_path, monkeypatch):
-    asked = {}
+    calls = {}
 
     def fetched(name, allow_patterns):
-        asked[name] = allow_patterns
+        calls[name] = allow_patterns
         return str(place)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", fetched)
     assert locate_model(place) == place
     assert locate_model("someone/model") == place
     assert locate_model("someone/words", weights=False) == place
-    assert "*.safetensors" in asked["someone/model"]
-    assert "*.safetensors" not in asked["someone/words"]
-    assert not any(fnmatch("x.bin", one) for each in asked.values() for one in each)
+    assert "*.safetensors" in calls["someone/model"]
+    assert "*.safetensors" not in calls["someone/words"]
+    assert not any(fnmatch("x.bin", item) for each in calls.values() for item in each)
 
 
 def recorded(place):
@@ -234,9 +236,9 @@ def test_a_tokenizer_file_other_than_recorded_is_refused_until_its_entry_is_dele
     edit(place / "tokenizer_config.json", do_lower_case=False)
     with pytest.raises(CheckpointError, match=r"tokenizer_config\.json: .*road_ray\.json records"):
         load_tokenizer(place)
-    told = json.loads((place / "road_ray.json").read_text())
-    del told["files"]["tokenizer_config.json"]
-    (place / "road_ray.json").write_text(json.dumps(told))
+    output = json.loads((place / "road_ray.json").read_text())
+    del output["files"]["tokenizer_config.json"]
+    (place / "road_ray.json").write_text(json.dumps(output))
     assert len(load_tokenizer(place)) == 24
 
 

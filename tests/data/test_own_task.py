@@ -51,14 +51,14 @@ def test_two_sets_share_a_head_with_labels_by_name(tokenizer, tmp_path):
 
 def test_labels_of_a_task_of_the_catalogue_are_those_of_the_catalogue_by_name(tokenizer, tmp_path):
     (tmp_path / "r.csv").write_text("t,l\nred,positive\ngreen,negative\n")
-    own = REVIEW | {"task": "sentiment", "labels": ["positive", "negative"]}
-    split = load_split("mine", "train", source(tmp_path, mine=own), tokenizer)
+    settings = REVIEW | {"task": "sentiment", "labels": ["positive", "negative"]}
+    split = load_split("mine", "train", source(tmp_path, mine=settings), tokenizer)
     assert split.task.kind == Classify(("negative", "positive"))
     assert split.features.gold["labels"].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "told"),
+    ("one", "other", "message"),
     [
         ({"labels": ["a", "b"]}, {"labels": ["a", "c"]}, "allowed: the same labels, in any order"),
         ({"labels": ["a", "b"]}, {"kind": "regress"}, "kind is regress, data.sets.one of the same"),
@@ -70,17 +70,17 @@ def test_labels_of_a_task_of_the_catalogue_are_those_of_the_catalogue_by_name(to
         ),
     ],
 )
-def test_sets_that_do_not_fit_together_are_refused(one, other, told):
+def test_sets_that_do_not_fit_together_are_refused(one, other, message):
     mine = source(one=REVIEW | {"task": "x"} | one, other=REVIEW | {"task": "x"} | other)
     find_dataset("one", mine)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         find_dataset("other", mine)
 
 
 def test_a_mistyped_task_of_one_set_is_not_a_new_head():
-    own = REVIEW | {"task": "sentimnt", "labels": ["negative", "positive"]}
+    settings = REVIEW | {"task": "sentimnt", "labels": ["negative", "positive"]}
     with pytest.raises(ConfigError, match=r"sentimnt.*did you mean 'sentiment'"):
-        find_dataset("mine", source(mine=own))
+        find_dataset("mine", source(mine=settings))
 
 
 def test_own_spans_share_the_head_of_squad():
@@ -104,9 +104,9 @@ def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels
     own |= {"train": "x.csv", "layout": "conll" if "kind" in own else "table"}
     with pytest.raises(ConfigError) as refused:
         find_dataset("mine", source(tmp_path, mine=own))
-    said = str(refused.value)
-    assert "x.csv has: " in said
-    line = next(line for line in said.splitlines() if "labels: [" in line)
+    message = str(refused.value)
+    assert "x.csv has: " in message
+    line = next(line for line in message.splitlines() if "labels: [" in line)
     pasted = YAML(typ="safe").load(line.strip())["labels"]
     assert pasted == (labels or ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"])
     kind = find_dataset("mine", source(tmp_path, mine=own | {"labels": pasted}))[1].kind
@@ -115,29 +115,29 @@ def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "they cannot be listed: data set 'mine': no file"),
         ("t,l\nx,a\ny,a\n", "x.csv has 1 in column 'l': a"),
         ("t,l\n" + "".join(f"x,{n}\n" for n in range(300)), "300 different values.*kind: regress"),
     ],
 )
-def test_labels_that_cannot_be_listed_are_explained(tmp_path, content, told):
+def test_labels_that_cannot_be_listed_are_explained(tmp_path, content, message):
     if content:
         (tmp_path / "x.csv").write_text(content)
-    with pytest.raises(ConfigError, match=f"(?s){told}"):
+    with pytest.raises(ConfigError, match=f"(?s){message}"):
         find_dataset("mine", source(tmp_path, mine=REVIEW | {"train": "x.csv"}))
 
 
 def test_a_dev_fraction_holds_out_whole_texts(tmp_path):
     rows = [f"text {number % 40},{'ab'[number % 2]}" for number in range(100)]
     (tmp_path / "r.csv").write_text("\n".join(["t,l", *rows]) + "\n")
-    own = REVIEW | {"labels": ["a", "b"], "dev_fraction": 0.2}
-    entry, _ = find_dataset("mine", mine := source(tmp_path, mine=own))
+    settings = REVIEW | {"labels": ["a", "b"], "dev_fraction": 0.2}
+    entry, _ = find_dataset("mine", mine := source(tmp_path, mine=settings))
     train, dev = (read_examples(entry, part, root_of("mine", mine)) for part in ("train", "dev"))
     assert len(train) + len(dev) == 100
     assert 20 <= len(dev) <= 22  # up to the rest of the last group of equal texts
-    assert not {one.texts for one in train} & {one.texts for one in dev}
+    assert not {item.texts for item in train} & {item.texts for item in dev}
     assert read_examples(entry, "dev", root_of("mine", mine)) == dev
     assert split_files(mine, ["mine"], "dev") == [tmp_path / "r.csv"]
     (tmp_path / "r.csv").write_text("t,l\nsame,a\nSame,b\n")
@@ -155,7 +155,7 @@ def test_a_dev_fraction_keeps_all_questions_about_a_context_together(tmp_path):
     entry, _ = find_dataset("q", mine)
     train, dev = (read_examples(entry, part, tmp_path) for part in ("train", "dev"))
     assert len(dev) == 30
-    assert not {one.context for one in train} & {one.context for one in dev}
+    assert not {item.context for item in train} & {item.context for item in dev}
 
 
 def test_a_wrong_label_beyond_max_rows_is_found(tokenizer, tmp_path):
@@ -170,25 +170,25 @@ def test_paths_are_relative_to_the_yaml_file_that_names_them(tmp_path, monkeypat
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "r.csv").write_text("t,l\nred,a\n")
     (tmp_path / "project" / "d.csv.gz").write_bytes(b"")
-    own = {**REVIEW, "dev": "d.csv", "test": "elsewhere.csv", "labels": ["a", "b"]}
+    settings = {**REVIEW, "dev": "d.csv", "test": "elsewhere.csv", "labels": ["a", "b"]}
     file = tmp_path / "project" / "own.yaml"
-    file.write_text(json.dumps({"data": {"sets": {"mine": own}}}))
+    file.write_text(json.dumps({"data": {"sets": {"mine": settings}}}))
     monkeypatch.chdir(tmp_path)
-    found = load(FinetuneConfig, path=file.relative_to(tmp_path)).data.sets["mine"]
-    assert found.train == str(tmp_path / "project" / "r.csv")
-    assert found.dev == str(tmp_path / "project" / "d.csv")
-    assert found.test == "elsewhere.csv"
+    entry = load(FinetuneConfig, path=file.relative_to(tmp_path)).data.sets["mine"]
+    assert entry.train == str(tmp_path / "project" / "r.csv")
+    assert entry.dev == str(tmp_path / "project" / "d.csv")
+    assert entry.test == "elsewhere.csv"
     (tmp_path / "project" / "train").mkdir()  # beside a split of the hub of that name
     file.write_text(
-        json.dumps({"data": {"sets": {"mine": {**own, "hub": "x/y", "train": "train"}}}})
+        json.dumps({"data": {"sets": {"mine": {**settings, "hub": "x/y", "train": "train"}}}})
     )
     assert load(FinetuneConfig, path=file).data.sets["mine"].train == "train"
 
 
 def test_where_the_files_of_own_sets_lie_is_no_part_of_a_runs_identity(tmp_path):
     def identity(**changed):
-        own = REVIEW | {"labels": ["a", "b"]} | changed
-        return resume_identity(load(FinetuneConfig, base={"data": {"sets": {"mine": own}}}))
+        settings = REVIEW | {"labels": ["a", "b"]} | changed
+        return resume_identity(load(FinetuneConfig, base={"data": {"sets": {"mine": settings}}}))
 
     assert identity(train="/a/x.csv") == identity(train="/b/x.csv")
     assert identity(label="l") != identity(label="m")
@@ -216,36 +216,36 @@ def recorded(tmp_path):
 
 def test_a_hub_data_set_by_name(recorded, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    own = {"hub": str(recorded), "text": ["body"], "labels": ["urgent", "calm"]}
-    mine = source(tmp_path, mails=own)
+    settings = {"hub": str(recorded), "text": ["body"], "labels": ["urgent", "calm"]}
+    mine = source(tmp_path, mails=settings)
     train, dev = (load_split("mails", part, mine, tokenizer) for part in ("train", "dev"))
     assert (len(train.features), len(dev.features)) == (8, 4)
     assert dev.features.gold["labels"].tolist() == [1, 0, 1, 0]
     assert split_files(mine, ["mails"], "train") == []
-    fraction = source(mails=own | {"dev_fraction": 0.25, "train": "train"})
+    fraction = source(mails=settings | {"dev_fraction": 0.25, "train": "train"})
     assert len(load_split("mails", "dev", fraction, tokenizer).features) == 2
     with pytest.raises(ConfigError, match=r'labels: \["calm", "urgent"\]'):
-        find_dataset("mails", source(mails=own | {"labels": []}))
+        find_dataset("mails", source(mails=settings | {"labels": []}))
     with pytest.raises(DataError, match=r"no column 'bodi'; found: body, label; nearest: 'bodi'"):
-        load_split("mails", "dev", source(mails=own | {"text": ["bodi"]}), tokenizer)
+        load_split("mails", "dev", source(mails=settings | {"text": ["bodi"]}), tokenizer)
     with pytest.raises(
         DataError, match=re.escape("configuration, revision and split of data.sets.m")
     ):
-        load_split("mails", "dev", source(mails=own | {"dev": "nowhere"}), tokenizer)
+        load_split("mails", "dev", source(mails=settings | {"dev": "nowhere"}), tokenizer)
 
 
 def test_tags_in_lists_and_numbers_from_a_table(tokenizer, tmp_path):
     row = {"tokens": ["Ann", "ran"], "tags": ["I-PER", "O"]}
     (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
-    own = {"kind": "tag", "train": "t.jsonl", "text": ["tokens"], "label": "tags"}
-    mine = source(tmp_path, t=own | {"labels": ["O", "B-PER", "I-PER"]})
+    settings = {"kind": "tag", "train": "t.jsonl", "text": ["tokens"], "label": "tags"}
+    mine = source(tmp_path, t=settings | {"labels": ["O", "B-PER", "I-PER"]})
     split = load_split("t", "train", mine, tokenizer)
     assert split.examples[0].tags == ("B-PER", "O")
     with pytest.raises(DataError, match="no column 'ner_tags'; found: tokens, tags"):
         load_split(
             "t",
             "train",
-            source(tmp_path, t=own | {"label": None, "labels": ["O", "B-PER"]}),
+            source(tmp_path, t=settings | {"label": None, "labels": ["O", "B-PER"]}),
             tokenizer,
         )
     number = {"kind": "regress", "train": "t.jsonl", "text": ["t"], "label": "y", "high": 5.0}

@@ -13,27 +13,27 @@ from road_ray.data.schema import Choose, Classify, FeatureTag, JointSpan, Reason
 from road_ray.data.special_heads import SPECIAL_HEADS, special_head
 
 
-@pytest.mark.parametrize("head", SPECIAL_HEADS, ids=lambda head: head.asked_by)
+@pytest.mark.parametrize("head", SPECIAL_HEADS, ids=lambda head: head.override)
 def test_an_entry_is_a_choice_that_the_data_offers_and_not_what_it_takes_unasked(head):
     field = SourceConfig.model_fields[head.key]
     assert head.value in get_args(field.annotation)
     assert field.default != head.value
 
 
-@pytest.mark.parametrize("head", SPECIAL_HEADS, ids=lambda head: head.asked_by)
+@pytest.mark.parametrize("head", SPECIAL_HEADS, ids=lambda head: head.override)
 @pytest.mark.parametrize("name", ["squad_v2", "mnli", "sst2", "stsb", "conll2003", "swag"])
 def test_a_data_set_gets_the_head_that_was_asked_for_where_it_fits_and_no_other(head, name):
     plain = find_dataset(name, SourceConfig())
-    found = find_dataset(name, SourceConfig(**{head.key: head.value}))
+    result = find_dataset(name, SourceConfig(**{head.key: head.value}))
     expected = {
         "span_head": {"squad_v2": JointSpan},
         "pair_head": {"mnli": Reason},
         "tag_head": {"conll2003": FeatureTag},
     }[head.key]
     if name not in expected:
-        assert found == plain
+        assert result == plain
         return
-    dataset, task = found
+    dataset, task = result
     assert type(task.kind) is expected[name]
     assert task.name == dataset.task == f"{plain[1].name}_{head.value}"
     assert getattr(task.kind, "labels", None) == getattr(plain[1].kind, "labels", None)

@@ -89,7 +89,7 @@ def test_a_tokenizer_without_a_mask_is_refused_by_name(learnt, tmp_path):
 def test_a_doubled_entry_is_told_with_both_lines(tmp_path):
     file = tmp_path / "vocab.txt"
     file.write_text("\n".join([*SPECIAL_TOKENS, "cat", "dog", "cat"]) + "\n")
-    with pytest.raises(DataError, match=r"vocab\.txt:8  'cat' stands twice, first in line 6"):
+    with pytest.raises(DataError, match=r"vocab\.txt:8  'cat' occurs twice, first in line 6"):
         load_tokenizer(file)
 
 

@@ -52,9 +52,9 @@ def test_texts_of_every_layout_follow_without_labels(train, tmp_path):
 
 
 def test_max_rows_counts_labelled_rows_only(train, tmp_path):
-    more = tmp_path / "more.txt"
-    more.write_text("a\nb\nc\n")
-    assert len(train("sst2", str(more), max_rows=5).examples) == 5 + 3
+    more_rows = tmp_path / "more.txt"
+    more_rows.write_text("a\nb\nc\n")
+    assert len(train("sst2", str(more_rows), max_rows=5).examples) == 5 + 3
 
 
 def test_a_data_set_is_used_without_its_labels(train):

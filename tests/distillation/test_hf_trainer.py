@@ -78,8 +78,8 @@ def weights(trainer) -> torch.Tensor:
 def test_the_teachers_change_what_is_learnt(trainer):
     made = {weight: trainer(kd_weight=weight) for weight in (0.0, 1.0)}
     before = weights(made[0.0])
-    for one in made.values():
-        one.train()
+    for item in made.values():
+        item.train()
     assert not torch.equal(weights(made[0.0]), before)
     assert not torch.allclose(weights(made[0.0]), weights(made[1.0]), atol=1e-6)
 
@@ -92,15 +92,15 @@ def test_accumulated_batches_are_one_large_one(trainer):
 
 
 def test_evaluation_is_on_gold_and_a_foreign_loader_is_taught_late(trainer):
-    one = trainer(kd_weight=1.0)
-    figures = one.evaluate()
+    first = trainer(kd_weight=1.0)
+    figures = first.evaluate()
     batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
-    one.model.eval()
+    first.model.eval()
     with torch.no_grad():
-        assert figures["eval_loss"] == pytest.approx(one.model(**batch).loss.item(), rel=1e-4)
-    one.model.train()
-    taught = one.compute_loss(one.model, batch)
-    assert taught.item() != pytest.approx(figures["eval_loss"], rel=1e-3)
+        assert figures["eval_loss"] == pytest.approx(first.model(**batch).loss.item(), rel=1e-4)
+    first.model.train()
+    loss = first.compute_loss(first.model, batch)
+    assert loss.item() != pytest.approx(figures["eval_loss"], rel=1e-3)
 
 
 def test_the_schedule_follows_the_steps_of_the_trainer(trainer):
@@ -161,10 +161,10 @@ def test_projections_are_learnt_and_continue_from_a_checkpoint(trainer, tmp_path
     matching = {"teacher": tmp_path / "2", "hidden_weight": 0.5, "layers": "last"}
 
     def run(steps, **resume):
-        one = trainer(matching=matching)
-        one.args.max_steps, one.args.save_strategy, one.args.save_steps = steps, "steps", 1
-        one.train(**resume)
-        return one
+        single = trainer(matching=matching)
+        single.args.max_steps, single.args.save_strategy, single.args.save_steps = steps, "steps", 1
+        single.train(**resume)
+        return single
 
     straight = run(2)
     first = tmp_path / "out" / "checkpoint-1"
@@ -211,7 +211,7 @@ def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path, teacher):
         output_dir=str(tmp_path / "out"), max_steps=2, report_to=[], save_strategy="no"
     )
     with Ensemble([directory], task=own, host="process", label_map=mapped) as ensemble:
-        one = DistillationTrainer(
+        first = DistillationTrainer(
             model=student,
             args=arguments,
             train_dataset=examples,
@@ -220,8 +220,8 @@ def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path, teacher):
             average_loss=True,
         )
         batch = {name: torch.stack([row[name] for row in examples]) for name in examples[0]}
-        (annotated,) = _one(one, batch)
+        (annotated,) = _one(first, batch)
         with torch.no_grad():
             plain = student.eval()(ids, torch.ones_like(ids)).logits
         torch.testing.assert_close(annotated["soft_logits"], plain[:, [2, 1, 0]])
-        assert one.train().training_loss > 0
+        assert first.train().training_loss > 0

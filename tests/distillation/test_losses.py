@@ -145,10 +145,10 @@ def test_the_average_loss_is_the_weighted_mean_of_the_teachers_losses():
         torch.zeros(2, 2),
         torch.log(torch.tensor([[[1.0, 3.0]] * 2, [[1.0, 1]] * 2])),
     )
-    one = kd_loss(student[:1], teachers[0, :1], temperature=2.0)
+    first = kd_loss(student[:1], teachers[0, :1], temperature=2.0)
     weights = torch.tensor([[1.0, 1.5], [1.0, 0.5]])
     total = average_loss_sum(student, teachers, weights, temperature=2.0)
-    torch.testing.assert_close(total, one * (1.0 + 1.5) / 2)  # the second teacher agrees
+    torch.testing.assert_close(total, first * (1.0 + 1.5) / 2)  # the second teacher agrees
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])

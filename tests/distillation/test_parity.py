@@ -21,15 +21,15 @@ def directories(tmp_path, teacher):
 
 
 @pytest.fixture
-def asked(directories):
+def answered(directories):
     ids = torch.randint(5, 24, (4, 8), generator=torch.Generator().manual_seed(0))
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     ensemble = LocalEnsemble.load(directories, NLI)
     return batch, ensemble.gather(ensemble.submit(inputs_of(batch)))
 
 
-def test_rounding_is_not_drift(asked, directories):
-    batch, answers = asked
+def test_rounding_is_not_drift(answered, directories):
+    batch, answers = answered
     paths = {"the store": all_counted(answers.half().float()), "its actor": all_counted(answers)}
     drifts = check_parity(batch, directories, NLI, paths)
     assert [(drift.teacher, drift.path) for drift in drifts] == [
@@ -43,8 +43,8 @@ def test_rounding_is_not_drift(asked, directories):
 
 
 @pytest.mark.parametrize("drift", [0.5, float("nan")])
-def test_drift_names_teacher_way_and_sizes(asked, directories, drift):
-    batch, answers = asked
+def test_drift_names_teacher_way_and_sizes(answered, directories, drift):
+    batch, answers = answered
     wrong = answers.clone()
     wrong[1, 2, 0] += drift
     with pytest.raises(
@@ -53,8 +53,8 @@ def test_drift_names_teacher_way_and_sizes(asked, directories, drift):
         check_parity(batch, directories, NLI, {"the store": all_counted(wrong)})
 
 
-def test_bf16_is_rounding_only_where_teachers_may_take_it(asked, directories):
-    batch, _ = asked
+def test_bf16_is_rounding_only_where_teachers_may_take_it(answered, directories):
+    batch, _ = answered
     ensemble = LocalEnsemble.load(directories, NLI, precision="bf16")
     halved = {"its actor": all_counted(ensemble.gather(inputs_of(batch)))}
     check_parity(batch, directories, NLI, halved)  # auto: this machine may differ from the actor's
@@ -62,26 +62,26 @@ def test_bf16_is_rounding_only_where_teachers_may_take_it(asked, directories):
         check_parity(batch, directories, NLI, halved, precision="fp32")
 
 
-def test_teachers_in_another_order_are_drift(asked, directories):
-    batch, answers = asked
+def test_teachers_in_another_order_are_drift(answered, directories):
+    batch, answers = answered
     with pytest.raises(CheckpointError, match="teacher 0"):
         check_parity(batch, directories, NLI, {"its actor": all_counted(answers.flip(0))})
 
 
-def test_columns_in_another_order_are_drift(asked, directories):
-    batch, answers = asked
+def test_columns_in_another_order_are_drift(answered, directories):
+    batch, answers = answered
     with pytest.raises(CheckpointError, match="teacher 0"):
         check_parity(batch, directories, NLI, {"its actor": all_counted(answers[..., [1, 0, 2]])})
 
 
-def test_another_shape_is_drift(asked, directories):
-    batch, answers = asked
+def test_another_shape_is_drift(answered, directories):
+    batch, answers = answered
     with pytest.raises(CheckpointError, match="by up to inf"):
         check_parity(batch, directories, NLI, {"its actor": all_counted(answers[..., :1])})
 
 
-def test_only_the_answers_that_count_are_compared(asked, directories):
-    batch, answers = asked
+def test_only_the_answers_that_count_are_compared(answered, directories):
+    batch, answers = answered
     counted = np.array([[True, True, False, True], [False] * 4])
     wrong = answers.clone()
     wrong[0, 2], wrong[1] = 99.0, 99.0

@@ -22,8 +22,8 @@ def test_linear_hands_over_from_the_teachers_to_gold():
 
 def test_points_are_joined_by_straight_lines_and_level_outside():
     weight = schedule(((0.2, 0.8), (0.4, 0.4), (0.6, 0.4)), 0.5)
-    found = [weight(fraction) for fraction in (0.0, 0.2, 0.3, 0.4, 0.5, 1.0)]
-    assert found == pytest.approx([0.8, 0.8, 0.6, 0.4, 0.4, 0.4])
+    weights = [weight(fraction) for fraction in (0.0, 0.2, 0.3, 0.4, 0.5, 1.0)]
+    assert weights == pytest.approx([0.8, 0.8, 0.6, 0.4, 0.4, 0.4])
 
 
 def test_two_points_at_one_fraction_are_a_jump():

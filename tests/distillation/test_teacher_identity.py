@@ -42,8 +42,8 @@ def test_two_swapped_ids_another_case_or_another_mark_change_the_fingerprint(tok
     words.sort(key=tokenizer_of().get_vocab().get)
     swapped = [*words[:5], words[6], words[5], *words[7:]]
     prints = {
-        fingerprint_tokenizer(one)
-        for one in (
+        fingerprint_tokenizer(item)
+        for item in (
             tokenizer_of(),
             tokenizer_of(swapped),
             tokenizer_of(do_lower_case=False),

@@ -26,8 +26,8 @@ def test_the_manifest_tells_teachers_apart(tmp_path, teacher, tokenizer):
 
 def test_a_teacher_of_ours_brings_its_figures_and_where_it_comes_from(tmp_path, teacher):
     directory = teacher(tmp_path / "a")
-    told = {"metrics": {"eval/mnli/accuracy": 0.8}, "seed": 3, "init": "runs/p", "other": 1}
-    (directory / "road_ray.json").write_text(json.dumps(told))
+    record = {"metrics": {"eval/mnli/accuracy": 0.8}, "seed": 3, "init": "runs/p", "other": 1}
+    (directory / "road_ray.json").write_text(json.dumps(record))
     (entry,) = teacher_manifest([directory], NLI)["teachers"]
     assert entry["metrics"] == {"eval/mnli/accuracy": 0.8}
     assert (entry["seed"], entry["init"]) == (3, "runs/p")
@@ -41,19 +41,19 @@ def test_a_teacher_stays_itself_when_it_moves_or_is_judged_again(tmp_path, teach
     config = after / "config.json"
     changed = json.loads(config.read_text()) | {"transformers_version": "9"}
     config.write_text(json.dumps(changed))
-    one, two = (teacher_manifest([place], NLI) for place in (before, after))
-    assert one != two
-    assert identity_only(one) == identity_only(two)
+    first, two = (teacher_manifest([place], NLI) for place in (before, after))
+    assert first != two
+    assert identity_only(first) == identity_only(two)
 
 
 def test_other_label_names_or_another_shape_make_another_teacher(tmp_path, teacher):
-    one = teacher(tmp_path / "a")
+    first = teacher(tmp_path / "a")
     renamed = teacher(tmp_path / "b", labels=("entailment", "neutral", "contradiction"))
     shaped = teacher(tmp_path / "c")
     config = shaped / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"num_attention_heads": 4}))
-    who = [identity_only(teacher_manifest([place], NLI)) for place in (one, renamed, shaped)]
-    hashes = {one["teachers"][0]["weights_sha256"] for one in who}
+    who = [identity_only(teacher_manifest([place], NLI)) for place in (first, renamed, shaped)]
+    hashes = {first["teachers"][0]["weights_sha256"] for first in who}
     assert len(hashes) == 1
     assert who[0] != who[1]
     assert who[0] != who[2]

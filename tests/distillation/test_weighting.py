@@ -230,8 +230,8 @@ class TestEntropy:
 
     def test_gold_is_not_looked_at(self):
         logits = torch.randn(3, 2, 4)
-        asked = [entropy(logits, torch.tensor(gold)) for gold in ([0, 1], [3, -100])]
-        assert torch.equal(*asked)
+        weights = [entropy(logits, torch.tensor(gold)) for gold in ([0, 1], [3, -100])]
+        assert torch.equal(*weights)
 
     def test_teachers_without_any_doubt_count_alike(self):
         logits = torch.tensor([[[0.0, -torch.inf]]] * 3)

@@ -23,10 +23,14 @@ def batches(count: int, *, kind: str = "nli", size: int = 4, length: int = 10) -
         ids = torch.randint(5, len(WORDS), (size, length), generator=generator)
         mask = torch.ones_like(ids)
         mask[-1, length // 2 :] = 0
-        one = {"input_ids": ids, "attention_mask": mask, "token_type_ids": mask.cumsum(1) // 5 % 2}
+        first = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "token_type_ids": mask.cumsum(1) // 5 % 2,
+        }
         gold = torch.randint(3, (size,), generator=generator)
         names = ["labels"] if kind == "nli" else ["start_positions", "end_positions"]
-        made.append(one | {name: gold.clone() for name in names})
+        made.append(first | {name: gold.clone() for name in names})
     return made
 
 

@@ -19,19 +19,19 @@ STEPS, RAISES, NAN, HANGS = 8, 3, 5, 7
 
 def steps(directory: Path, pace: float = 0.3) -> Iterator[int]:
     """Eight steps with a checkpoint after each; every step leaves a line in the sweep's log."""
-    kept = directory / "step"
-    done = int(kept.read_text()) if kept.is_file() else 0
+    file = directory / "step"
+    done = int(file.read_text()) if file.is_file() else 0
     for step in range(done + 1, STEPS + 1):
         time.sleep(pace)
         yield step
         staged = directory / "staged"
         staged.write_text(str(step))
-        staged.replace(kept)
+        staged.replace(file)
         with (directory.parents[1] / "log").open("a") as log:
             log.write(f"{directory.name} {step} {os.getpid()}\n")
 
 
-def run(directory, params, tell):
+def run(directory, params, on_report):
     """One trial of the twelve."""
     from road_ray.distributed.tune.trial_record import Outcome, Report
 
@@ -41,7 +41,7 @@ def run(directory, params, tell):
             time.sleep(3600)
         if number == RAISES and step == 5:
             raise ValueError("trial 3 always fails")
-        tell(Report(step, 100.0 * step / (STEPS + 1), params["x"]))
+        on_report(Report(step, 100.0 * step / (STEPS + 1), params["x"]))
     value = float("nan") if number == NAN else params["x"]
     return Outcome([value], [None], {"m": value})
 
@@ -51,7 +51,7 @@ def work(directory, worker, context):
     return {"m": float(sum(1 for _ in steps(directory, pace=0.5)))}
 
 
-def run_nested(directory, params, tell):
+def run_nested(directory, params, on_report):
     """A trial with a worker of its own."""
     from road_ray.distributed.train.launch import launch
     from road_ray.distributed.tune.trial_record import Outcome
@@ -61,12 +61,12 @@ def run_nested(directory, params, tell):
     return Outcome([metrics["m"]], [None], metrics)
 
 
-def work_in_sight(told, worker, context):
+def work_in_sight(task, worker, context):
     """What the worker of a nested trial does whose rows are seen."""
     from road_ray.training.monitoring.journal import Journal
     from road_ray.training.monitoring.trackers import CallbackTracker
 
-    directory, value = told
+    directory, value = task
     trackers = [CallbackTracker(context.on_row, STEPS)]
     with Journal(directory, console="quiet", trackers=trackers) as journal:
         for step in steps(directory, pace=1.5):
@@ -74,7 +74,7 @@ def work_in_sight(told, worker, context):
     return {"m": value}
 
 
-def run_in_sight(directory, params, tell):
+def run_in_sight(directory, params, on_report):
     """A trial whose worker, in another process, tells what the scheduler hears."""
     from road_ray.distributed.train.launch import launch
     from road_ray.distributed.tune.trial_record import Outcome, Report
@@ -83,11 +83,11 @@ def run_in_sight(directory, params, tell):
 
     def see(step, total, row):
         if step < total:
-            tell(Report(step, 100.0 * step / total, row["m"]))
+            on_report(Report(step, 100.0 * step / total, row["m"]))
 
-    told = directory, 1.0 - int(directory.name)  # each trial is worse than those before
+    task = directory, 1.0 - int(directory.name)  # each trial is worse than those before
     context = RunContext(on_row=see)
-    metrics = launch(work_in_sight, told, context=context, workers=1, scratch=directory)
+    metrics = launch(work_in_sight, task, context=context, workers=1, scratch=directory)
     return Outcome([metrics["m"]], [None], metrics)
 
 

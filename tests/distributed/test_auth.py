@@ -80,7 +80,7 @@ def test_a_home_without_hard_links_has_a_token_too(home, monkeypatch):
     path = auth.token_path()
     assert len(path.read_text()) == 64
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
 def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, record_property):

@@ -33,57 +33,57 @@ def dashboard():
             wanted = settings["token"]
             given = self.headers["Authorization"]
             good = wanted is None or given == f"Bearer {wanted}"
-            told = json.dumps({"ray_version": settings["version"]})
-            self.answer(*((200, told) if good else (401,)))
+            body = json.dumps({"ray_version": settings["version"]})
+            self.answer(*((200, body) if good else (401,)))
 
     with serving(Dashboard) as address:
         yield settings, f"http://{address}"
 
 
-def found(address):
-    return {one.what: one for one in check.cluster(address)}
+def rows_by_name(address):
+    return {row.name: row for row in check.cluster(address)}
 
 
 def test_a_cluster_with_our_token_and_version_is_good(home, dashboard):
-    rows = found(dashboard[1])
-    assert all(row.good for row in rows.values())
-    assert "asks for a token" in rows["authentication"].found
+    rows = rows_by_name(dashboard[1])
+    assert all(row.ok for row in rows.values())
+    assert "asks for a token" in rows["authentication"].value
 
 
 def test_an_open_cluster_is_a_problem_with_its_remedy(home, dashboard):
     dashboard[0]["token"] = None
-    row = found(dashboard[1])["authentication"]
-    assert not row.good
-    assert "RAY_AUTH_MODE=token" in row.mend
+    row = rows_by_name(dashboard[1])["authentication"]
+    assert not row.ok
+    assert "RAY_AUTH_MODE=token" in row.fix
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"token": "another"}, "does not take our token"),
         ({"version": "2.59.0"}, "Ray 2.59.0 there"),
     ],
 )
-def test_another_token_and_another_version_are_problems(home, dashboard, change, told):
+def test_another_token_and_another_version_are_problems(home, dashboard, change, expected):
     dashboard[0].update(change)
-    row = found(dashboard[1])["cluster"]
-    assert not row.good
-    assert told in row.found
-    assert row.mend
-    assert "the-token" not in row.found + row.mend
+    row = rows_by_name(dashboard[1])["cluster"]
+    assert not row.ok
+    assert expected in row.value
+    assert row.fix
+    assert "the-token" not in row.value + row.fix
 
 
 def test_no_token_and_no_cluster_are_problems(home, dashboard):
     home.unlink()
-    assert not found(dashboard[1])["cluster"].good
-    assert "nothing answers" in found("http://127.0.0.1:9")["cluster"].found
+    assert not rows_by_name(dashboard[1])["cluster"].ok
+    assert "nothing answers" in rows_by_name("http://127.0.0.1:9")["cluster"].value
 
 
 def test_a_token_for_all_to_read_is_a_problem(home):
-    assert check.token().good
+    assert check.token().ok
     home.chmod(0o644)
     row = check.token()
-    assert not row.good
-    assert "chmod 600" in row.mend
+    assert not row.ok
+    assert "chmod 600" in row.fix
     home.unlink()
-    assert check.token().good
+    assert check.token().ok

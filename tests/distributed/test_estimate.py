@@ -11,10 +11,10 @@ from road_ray.errors import ClusterError, ConfigError, ResourceError
 
 def test_a_ring_moves_twice_the_bytes_less_one_share():
     assert plan.communication_seconds(1e9, 1) == 0.0
-    told = plan.communication_seconds(1e9, 2, gigabytes_per_second=1.0, latency_seconds=0.0)
-    assert told == pytest.approx(1.0)
-    told = plan.communication_seconds(1e9, 4, gigabytes_per_second=1.0, latency_seconds=0.1)
-    assert told == pytest.approx(1.5 + 0.6)
+    seconds = plan.communication_seconds(1e9, 2, gigabytes_per_second=1.0, latency_seconds=0.0)
+    assert seconds == pytest.approx(1.0)
+    seconds = plan.communication_seconds(1e9, 4, gigabytes_per_second=1.0, latency_seconds=0.1)
+    assert seconds == pytest.approx(1.5 + 0.6)
 
 
 def test_parts_are_gathered_twice_and_scattered_once_a_pass():
@@ -36,12 +36,12 @@ def test_workers_share_the_batch_and_pay_for_talking():
 
 def test_money_is_hours_times_prices():
     prices = Prices(gpu_hour=2.0, cpu_hour=0.1, head_hour=0.5)
-    told = plan.cost(10.0, 4, 1.0, prices)
-    assert told == {"gpu_hours": 40.0, "core_hours": 40.0, "cost": pytest.approx(80 + 4 + 5)}
+    price = plan.cost(10.0, 4, 1.0, prices)
+    assert price == {"gpu_hours": 40.0, "core_hours": 40.0, "cost": pytest.approx(80 + 4 + 5)}
     assert plan.cost(10.0, 0, 0.0, Prices())["core_hours"] == 10.0
     assert plan.cost(10.0, 0, 1.0, Prices())["gpu_hours"] == 10.0
-    taught = plan.cost(10.0, 2, 1.0, Prices(gpu_hour=2.0), teacher_gpus=1.5)
-    assert (taught["gpu_hours"], taught["cost"]) == (35.0, 70.0)
+    with_teacher = plan.cost(10.0, 2, 1.0, Prices(gpu_hour=2.0), teacher_gpus=1.5)
+    assert (with_teacher["gpu_hours"], with_teacher["cost"]) == (35.0, 70.0)
 
 
 def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_path):
@@ -51,7 +51,7 @@ def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_pat
         plan.check_room(64, 0.0, 0, 0.0)
     with pytest.raises(ClusterError, match=r"GPU +3 +2"):
         plan.check_room(2, 1.0, 1, 1.0)
-    with pytest.raises(ClusterError, match=r"(?s)^no place for this process\n.*GPU +3 +2"):
+    with pytest.raises(ClusterError, match=r"(?s)^no room for this process\n.*GPU +3 +2"):
         plan.check_room(0, 3.0, 0, 0.0)
     with pytest.raises(ConfigError, match="batch_size = 3"):
         plan.check_batch(3, 4)

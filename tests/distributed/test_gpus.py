@@ -55,10 +55,10 @@ def test_one_process_uses_the_cpu_and_says_why(old_driver, monkeypatch, caplog):
 
 
 def test_a_group_on_such_machines_is_refused():
-    found = [NodeGpus("10.0.0.1", ("H100",)), NodeGpus("10.0.0.2", (), OLD)]
+    nodes = [NodeGpus("10.0.0.1", ("H100",)), NodeGpus("10.0.0.2", (), OLD)]
     message = r"GPUs of 1 of 2 machines:\n    10\.0\.0\.2: The NVIDIA driver(?s:.)*fix(?s:.)*kept"
     with pytest.raises(ClusterError, match=message):
-        judge(found)
+        judge(nodes)
 
 
 def test_different_models_in_a_group_are_a_warning(caplog):

@@ -16,20 +16,20 @@ from tests.cluster import processes_with
 
 
 @pytest.mark.parametrize(
-    ("raised", "told"),
+    ("raised", "message"),
     [
         (Exception("The current node timed out during startup."), ClusterError),
         (ValueError("of another kind"), ValueError),
     ],
 )
-def test_a_start_that_takes_too_long_is_told_with_what_to_do(monkeypatch, raised, told):
+def test_a_start_that_takes_too_long_is_told_with_what_to_do(monkeypatch, raised, message):
     def fail(**options):
         raise raised
 
     monkeypatch.setattr(local_cluster.ray, "init", fail)
-    with pytest.raises(told) as error:
+    with pytest.raises(message) as error:
         local_cluster.start(1, dashboard=False)
-    if told is ClusterError:
+    if message is ClusterError:
         assert "timed out during startup" in str(error.value)
         assert "processes at work" in str(error.value)
 
@@ -71,15 +71,15 @@ time.sleep(60)
 
 def test_what_a_killed_driver_had_started_ends_and_nothing_else():
     driver = subprocess.Popen([sys.executable, "-c", STARTS_TWO], stdout=subprocess.PIPE, text=True)
-    ours, others = (int(driver.stdout.readline()) for _ in range(2))
+    ours, rest = (int(driver.stdout.readline()) for _ in range(2))
     driver.kill()
     driver.communicate()
     deadline = time.monotonic() + 20
     while is_alive(ours) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not is_alive(ours)
-    assert is_alive(others)
-    os.kill(others, signal.SIGKILL)
+    assert is_alive(rest)
+    os.kill(rest, signal.SIGKILL)
 
 
 # The process that goes on starting others is the last of many, so that it does so while they are

@@ -8,7 +8,7 @@ NODE = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
 
 
 @pytest.mark.parametrize(
-    ("asked", "places"),
+    ("requested", "places"),
     [
         ({"CPU": 1.0}, 4),
         ({"CPU": 3.0}, 1),
@@ -19,8 +19,8 @@ NODE = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
         ({}, 7),
     ],
 )
-def test_the_scarcest_resource_decides(asked, places):
-    assert fitting(NODE, asked, most=7) == places
+def test_the_scarcest_resource_decides(requested, places):
+    assert fitting(NODE, requested, most=7) == places
 
 
 def test_ten_tenths_fit_into_one():

@@ -47,9 +47,9 @@ def actor_processes():
     import ray
 
     return [
-        one["Pid"]
-        for one in ray._private.state.actors().values()
-        if one["ActorClassName"] == "PredictorActor" and one["State"] == "ALIVE"
+        actor["Pid"]
+        for actor in ray._private.state.actors().values()
+        if actor["ActorClassName"] == "PredictorActor" and actor["State"] == "ALIVE"
     ]
 
 
@@ -131,8 +131,8 @@ def test_errors_of_the_rows_the_model_and_the_room_keep_their_kind(
 def test_road_predict_runs_on_the_cluster_and_needs_a_file(cluster, road, model, source, tmp_path):
     alone, pooled = tmp_path / "alone.jsonl", tmp_path / "pooled.jsonl"
     assert road("predict", model, source, "--output", alone).code == 0
-    said = road("predict", model, source, "--output", pooled, "--workers", 1, "--json")
-    assert json.loads(said.out) == {"output": str(pooled), "rows": 18}
+    result = road("predict", model, source, "--output", pooled, "--workers", 1, "--json")
+    assert json.loads(result.out) == {"output": str(pooled), "rows": 18}
     assert pooled.read_bytes() == alone.read_bytes()
     assert road("predict", model, source, "--output", pooled, "--workers", 2).code == 2
     assert "add --output FILE" in road("predict", model, source, "--workers", 2).err

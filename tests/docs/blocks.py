@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2]
 def blocks(page: str, language: str = "bash") -> dict[str, str]:
     """Return the code blocks of a page that have a name after their language, by name."""
     text = (ROOT / page).read_text("utf-8")
-    found = re.findall(rf"^```{language} (\w+)\n(.*?)^```", text, flags=re.M | re.S)
-    assert len({name for name, _ in found}) == len(found)
-    return dict(found)
+    matches = re.findall(rf"^```{language} (\w+)\n(.*?)^```", text, flags=re.M | re.S)
+    assert len({name for name, _ in matches}) == len(matches)
+    return dict(matches)
 
 
 def commands(block: str) -> list[list[str]]:

@@ -19,8 +19,8 @@ def test_a_block_is_a_configuration_of_data_sets_that_fit(block, tmp_path):
     file = tmp_path / "block.yaml"
     file.write_text(block)
     config = configure(verb_of_file(file), path=file)
-    named = getattr(config.data, "datasets", None) or (config.data.dataset,)
-    assert set(named) <= set(config.data.sets)
+    settings = getattr(config.data, "datasets", None) or (config.data.dataset,)
+    assert set(settings) <= set(config.data.sets)
     for name in config.data.sets:
         find_dataset(name, config.data)
 

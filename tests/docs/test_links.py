@@ -62,12 +62,12 @@ def block(heading: str) -> str:
 def entries(tree: str) -> list[str]:
     """Return the paths of a tree that is indented by two spaces a level."""
     above: list[str] = []
-    found = []
+    links = []
     for line in filter(None, tree.splitlines()):
         name, depth = line.split()[0], (len(line) - len(line.lstrip())) // 2
         above[depth:] = [name]
-        found.append("".join(above))
-    return found
+        links.append("".join(above))
+    return links
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -85,14 +85,14 @@ def test_every_relative_link_and_path_of_a_page_exists(page):
 
 
 def test_every_function_named_by_a_link_is_defined_in_the_linked_module():
-    named = [
+    names = [
         (name, (MAP.parent / target).resolve())
         for text, target in links(MAP)
         if target.endswith(".py")
         for name in re.findall(r"^`([\w.]+)`$", text)
     ]
-    assert len(named) > 40
-    assert [name for name, module in named if name not in definitions(module)] == []
+    assert len(names) > 40
+    assert [name for name, module in names if name not in definitions(module)] == []
 
 
 def test_the_tree_lists_every_folder_and_nothing_that_is_gone():
@@ -126,10 +126,10 @@ def test_a_broken_link_and_a_missing_function_are_found(tmp_path):
 
 
 def test_pages_named_in_messages_and_docstrings_exist():
-    named = {
+    names = {
         match
         for path in (ROOT / "road_ray").rglob("*.py")
         for match in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text("utf-8"))
     }
-    assert len(named) > 3
-    assert [page for page in sorted(named) if not (ROOT / page).is_file()] == []
+    assert len(names) > 3
+    assert [page for page in sorted(names) if not (ROOT / page).is_file()] == []

@@ -25,14 +25,14 @@ def test_notebook_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ROAD_DATA", raising=False)
     (tmp_path / "data").symlink_to(EXAMPLES / "data")
-    first, *others = cells(name)
+    first, *rest = cells(name)
     assert len(re.findall(r"^STEPS = \d+", first, flags=re.M)) == 1
     names: dict[str, object] = {}
-    for code in (re.sub(r"^STEPS = \d+", "STEPS = 3", first, flags=re.M), *others):
+    for code in (re.sub(r"^STEPS = \d+", "STEPS = 3", first, flags=re.M), *rest):
         exec(compile(code, name, "exec"), names)
-    said = capsys.readouterr().out
-    assert re.search(r"(student|accuracy): \d+\.\d", said)
-    assert said.splitlines()[-1] in ("positive", "negative", "happy", "unhappy")
+    output = capsys.readouterr().out
+    assert re.search(r"(student|accuracy): \d+\.\d", output)
+    assert output.splitlines()[-1] in ("positive", "negative", "happy", "unhappy")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

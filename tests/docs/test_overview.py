@@ -50,5 +50,5 @@ def test_paired_scores_a_p_value_and_deviations_give_the_same_interval():
     ],
 )
 def test_a_direction_needs_an_interval_without_zero(low, high, published, word):
-    one = SCRIPT["Effect"]((low + high) / 2, low, high, 1.0)
-    assert SCRIPT["verdict"](one, published) == word
+    first = SCRIPT["Effect"]((low + high) / 2, low, high, 1.0)
+    assert SCRIPT["verdict"](first, published) == word

@@ -30,13 +30,13 @@ def text(tmp_path, monkeypatch):
 
 def run(road, block, *more):
     """Run the commands of a block; ``more`` goes to those that train."""
-    said = []
+    outputs = []
     for words in commands(BLOCKS[block]):
         assert words[0] == "road"
         extra = more if words[1] in ("pretrain", "finetune") else ()
-        said.append(road(*words[1:], *extra))
-        assert said[-1].code == 0, said[-1].err
-    return said
+        outputs.append(road(*words[1:], *extra))
+        assert outputs[-1].code == 0, outputs[-1].err
+    return outputs
 
 
 def test_vocabulary_run_preview_and_shards_of_a_text(road, text):
@@ -80,9 +80,9 @@ def test_a_contradiction_lists_wanted_and_found(road, text, key):
     publish(text / "B", "electra", "ForMaskedLM", layers=1, max_position_embeddings=512)
     words = ("init=A", "encoder.family=electra", f"{key}=B", *TINY, "encoder.layers=2")
     same = ("encoder.hidden_size=16", "encoder.intermediate_size=24", "encoder.embedding_size=8")
-    said = road("pretrain", "data.corpus=TEXT", *words, *same, *SHORT)
-    assert said.code in (2, 4)
-    assert "layers: wanted 2, found 1" in said.err
-    assert "hidden_size" not in said.err
-    assert "fix: encoder.family=init" in said.err
-    assert len(said.err.splitlines()) < 8
+    result = road("pretrain", "data.corpus=TEXT", *words, *same, *SHORT)
+    assert result.code in (2, 4)
+    assert "layers: wanted 2, found 1" in result.err
+    assert "hidden_size" not in result.err
+    assert "fix: encoder.family=init" in result.err
+    assert len(result.err.splitlines()) < 8

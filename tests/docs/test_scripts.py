@@ -37,8 +37,8 @@ def is_known(key: str) -> bool:
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_key_of_a_command_is_a_configuration_key(text):
-    found = _KEY.findall(text.read_text("utf-8"))
-    assert sorted({key for key in found if not is_known(key)}) == []
+    keys = _KEY.findall(text.read_text("utf-8"))
+    assert sorted({key for key in keys if not is_known(key)}) == []
 
 
 def test_a_renamed_key_is_found():

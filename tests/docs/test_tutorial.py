@@ -25,17 +25,17 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_tutorial_from_a_csv_to_an_onnx_student(road, folder):
-    said = {}
+    outputs = {}
     for name, block in blocks("docs/tutorial.md").items():
         for words in commands(block):
             assert words[0] == "road"
-            more = TINY if words[1] == "pretrain" else SHORT if words[1] in TRAINING else ()
+            options = TINY if words[1] == "pretrain" else SHORT if words[1] in TRAINING else ()
             process = ("distillation.host=process",) if words[1] == "distill" else ()
-            done = road(*words[1:], *more, *process)
+            done = road(*words[1:], *options, *process)
             assert done.code == 0, (words, done.err)
-            said[name] = done.out
+            outputs[name] = done.out
     for name in ("classifier", "onnx"):
-        rows = [json.loads(line) for line in said[name].splitlines()]
+        rows = [json.loads(line) for line in outputs[name].splitlines()]
         assert len(rows) == 12
         assert all(sum(row["scores"].values()) == pytest.approx(1) for row in rows)
     assert rows[0].keys() == {"id", "label", "score", "scores"}

@@ -31,7 +31,7 @@ TEACHERS = {
 }
 
 
-def told(name: str) -> list[list[str]]:
+def commands_of(name: str) -> list[list[str]]:
     """Return the commands in the comment at the head of an example."""
     head = re.match(r"(#.*\n)+", (EXAMPLES / name).read_text("utf-8"))
     assert head is not None
@@ -64,9 +64,9 @@ def place(tmp_path, monkeypatch, hub):
 
 def run(road, words, *more):
     assert words[0] == "road"
-    said = road(*words[1:], *more)
-    assert said.code == 0, said.err
-    return said
+    result = road(*words[1:], *more)
+    assert result.code == 0, result.err
+    return result
 
 
 def test_every_example_is_listed_and_has_a_test():
@@ -80,7 +80,7 @@ def test_every_example_is_listed_and_has_a_test():
 
 @pytest.mark.parametrize("name", ["own_csv.yaml", "own_squad.yaml", "tags.yaml", "regression.yaml"])
 def test_files_of_ones_own(road, place, name):
-    train, *predict = told(name)
+    train, *predict = commands_of(name)
     run(road, train, *SHORT)
     metrics = json.loads((place / train[-1] / "metrics.json").read_text())
     assert any(key.startswith("eval/") for key in metrics)
@@ -94,7 +94,7 @@ def test_three_published_teachers(road, place, world, monkeypatch):
     monkeypatch.setenv("ROAD_DATA", str(world))
     for seed, (name, (family, labels)) in enumerate(TEACHERS.items()):
         publish(place / name, family, "ForSequenceClassification", labels=labels, seed=seed)
-    ((*words,),) = told("published_teachers.yaml")
+    ((*words,),) = commands_of("published_teachers.yaml")
     rows = ("data.max_rows=12", "data.max_judged_rows=8", "distillation.host=process")
     run(road, words, *SHORT, *rows)
     listed = json.loads((place / "runs/student/teachers.json").read_text())
@@ -102,8 +102,8 @@ def test_three_published_teachers(road, place, world, monkeypatch):
 
 
 def test_rows_without_labels(road, place):
-    teachers, distill = told("unlabelled.yaml")
-    assert told("own_csv_teachers.yaml") == [teachers]
+    teachers, distill = commands_of("unlabelled.yaml")
+    assert commands_of("own_csv_teachers.yaml") == [teachers]
     run(road, teachers, *SHORT)
     run(road, distill, *SHORT, "distillation.host=process")
     lines = [json.loads(x) for x in (place / "runs/taught/metrics.jsonl").read_text().splitlines()]
@@ -111,7 +111,7 @@ def test_rows_without_labels(road, place):
 
 
 def test_pretraining_on_text_of_a_domain(road, place):
-    pretrain, finetune = told("domain_pretraining.yaml")
+    pretrain, finetune = commands_of("domain_pretraining.yaml")
     run(road, pretrain, *SHORT)
     run(road, finetune, *SHORT)
     record = json.loads((place / "runs/mine/hf/road_ray.json").read_text())
@@ -120,8 +120,8 @@ def test_pretraining_on_text_of_a_domain(road, place):
 
 @pytest.mark.ray
 def test_sweep(road, place, cluster):
-    ((*words,),) = told("sweep.yaml")
-    short = [f"overrides.{one}" for one in SHORT]
+    ((*words,),) = commands_of("sweep.yaml")
+    short = [f"overrides.{item}" for item in SHORT]
     run(road, words, *short, "trials=2", "max_concurrent=1", "console=quiet")
     trials = json.loads((place / "runs/sweeps/sweep/sweep.json").read_text())
     assert trials["best"]
@@ -129,7 +129,7 @@ def test_sweep(road, place, cluster):
 
 def test_cluster_job_is_complete():
     """What is sent is `tests/journeys/test_submit.py`; here: the file and the line are valid."""
-    ((*words,),) = told("cluster.profile.yaml")
+    ((*words,),) = commands_of("cluster.profile.yaml")
     profile = load_profile(str(ROOT / words[words.index("--cluster") + 1]))
     line = words[words.index("--") + 1 :]
     assert (profile.workers, run_directory_of(line)) == (2, "mine")
@@ -141,7 +141,7 @@ def test_python(place, monkeypatch):
     from importlib import import_module
 
     main = import_module("own_csv").main
-    labels = main(**dict(one.split("=") for one in SHORT[2:3]), **{"training.steps": 3})
+    labels = main(**dict(item.split("=") for item in SHORT[2:3]), **{"training.steps": 3})
     assert len(labels) == 2
     assert {*labels} <= {"happy", "unhappy"}
     del sys.modules["own_csv"]

@@ -15,10 +15,10 @@ def test_ids_lead_back_to_the_original():
 def test_pairs_are_counted_by_hand():
     original = {"a": "in Rome", "b": "", "c": "Ann"}
     changed = {"a-high-conf-turk0": "Rome", "a-high-conf-turk1": "in Rome", "b": "", "z": "x"}
-    found = consistency(original, changed)
-    assert found["pairs"] == 3
-    assert found["same"] == pytest.approx(200 / 3)
-    assert found["overlap"] == pytest.approx(100 * (2 / 3 + 1 + 1) / 3)
+    result = consistency(original, changed)
+    assert result["pairs"] == 3
+    assert result["same"] == pytest.approx(200 / 3)
+    assert result["overlap"] == pytest.approx(100 * (2 / 3 + 1 + 1) / 3)
 
 
 def test_sets_that_have_nothing_in_common_are_refused():

@@ -16,10 +16,10 @@ from road_ray.evaluation.spans.span_answers import SpanPrediction
 def test_the_calibration_error_is_the_weighted_gap_of_the_bins():
     confidence = np.array([0.95, 0.92, 0.65, 0.61])
     right = np.array([True, False, True, True])
-    found = calibration(confidence, right)
+    result = calibration(confidence, right)
     # bins: 0.6 to 0.7 (mean 0.63, right 1.0), 0.9 to 1.0 (mean 0.935, right 0.5)
-    assert found["bins"] == [[0.63, 1.0, 2], [0.935, 0.5, 2]]
-    assert found["ece"] == pytest.approx(100 * (0.5 * 0.37 + 0.5 * 0.435), abs=0.01)
+    assert result["bins"] == [[0.63, 1.0, 2], [0.935, 0.5, 2]]
+    assert result["ece"] == pytest.approx(100 * (0.5 * 0.37 + 0.5 * 0.435), abs=0.01)
 
 
 def test_certainty_belongs_to_the_last_bin():
@@ -28,12 +28,12 @@ def test_certainty_belongs_to_the_last_bin():
 
 def test_rows_of_the_confusion_matrix_are_labels():
     logits = np.array([[2.0, 0.0], [0.0, 2.0], [0.0, 2.0]], np.float32)
-    found = class_diagnostics(logits, np.array([0, 0, 1]), ["no", "yes"])
-    assert (found["rows"], found["labels"]) == (3, ["no", "yes"])
-    assert found["confusion"] == [[1, 1], [0, 1]]
+    result = class_diagnostics(logits, np.array([0, 0, 1]), ["no", "yes"])
+    assert (result["rows"], result["labels"]) == (3, ["no", "yes"])
+    assert result["confusion"] == [[1, 1], [0, 1]]
     # Every row is sure by e^2 / (1 + e^2) = 0.8808, and two of three are right.
-    assert found["calibration"]["bins"] == [[0.8808, 0.6667, 3]]
-    json.dumps(found, allow_nan=False)
+    assert result["calibration"]["bins"] == [[0.8808, 0.6667, 3]]
+    json.dumps(result, allow_nan=False)
 
 
 def example(name, *golds):
@@ -47,20 +47,20 @@ def test_scores_by_threshold_are_those_of_the_official_script():
         SpanPrediction(one.id, text, 1.0, odd, ())
         for one, text, odd in zip(examples, texts, odds, strict=True)
     ]
-    found = span_diagnostics(examples, predictions, 0.0)
-    assert (found["rows"], found["threshold"]) == (4, 0.0)
+    result = span_diagnostics(examples, predictions, 0.0)
+    assert (result["rows"], result["threshold"]) == (4, 0.0)
     answers = dict(zip("1234", texts, strict=True))
     by_id = dict(zip("1234", odds, strict=True))
-    for place, exact, f1, has, none in found["thresholds"]:
+    for place, exact, f1, has, none in result["thresholds"]:
         official = squad.evaluate(examples, answers, by_id, place)
         assert exact == pytest.approx(official["exact"], abs=1e-3)
         assert f1 == pytest.approx(official["f1"], abs=1e-3)
         assert has == pytest.approx(official["HasAns_exact"], abs=1e-3)
         assert none == pytest.approx(official["NoAns_exact"], abs=1e-3)
-    assert 0.0 in [row[0] for row in found["thresholds"]]
+    assert 0.0 in [row[0] for row in result["thresholds"]]
 
 
 def test_without_unanswerable_questions_there_is_no_curve():
-    one = example("1", "a")
-    found = span_diagnostics([one], [SpanPrediction("1", "a", 1.0, 0.0, ())], np.inf)
-    assert found == {"rows": 1}
+    first = example("1", "a")
+    result = span_diagnostics([first], [SpanPrediction("1", "a", 1.0, 0.0, ())], np.inf)
+    assert result == {"rows": 1}

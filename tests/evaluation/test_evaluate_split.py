@@ -20,7 +20,7 @@ from road_ray.errors import DivergedError, ResourceError
 from road_ray.evaluation import evaluate_split as predict
 from road_ray.evaluation.evaluate_split import (
     Evaluation,
-    answers,
+    batched_logits,
     evaluate_spans,
     evaluate_split,
     logits_of,
@@ -76,22 +76,24 @@ def test_logits_are_those_of_each_row_alone(model, split, name, monkeypatch):
 
 def test_classes_are_scored_and_named(model, split, tmp_path):
     chosen = split("mnli")
-    found = evaluate_split(model, chosen, pad_id=0, device=CPU)
+    evaluation = evaluate_split(model, chosen, pad_id=0, device=CPU)
     labels = task("mnli").kind.labels
     gold = [labels[int(label)] for label in chosen.features.gold["labels"]]
-    right = sum(told == known for told, known in zip(found.labels, gold, strict=True))
-    assert found.figures == {"accuracy": pytest.approx(100 * right / len(gold))}
-    assert found.threshold is None
-    found.write(tmp_path)
+    right = sum(
+        predicted == known for predicted, known in zip(evaluation.labels, gold, strict=True)
+    )
+    assert evaluation.figures == {"accuracy": pytest.approx(100 * right / len(gold))}
+    assert evaluation.threshold is None
+    evaluation.write(tmp_path)
     written = json.loads((tmp_path / "predictions.json").read_text())
-    assert list(written.values()) == list(found.labels)
+    assert list(written.values()) == list(evaluation.labels)
     assert list(written) == [example.id for example in chosen.examples]
 
 
 def test_without_gold_there_are_predictions_only(model, split):
-    found = evaluate_split(model, split("sst2", "test"), pad_id=0, device=CPU)
-    assert found.figures == {}
-    assert len(found.labels) == 25
+    evaluation = evaluate_split(model, split("sst2", "test"), pad_id=0, device=CPU)
+    assert evaluation.figures == {}
+    assert len(evaluation.labels) == 25
 
 
 def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path):
@@ -109,10 +111,10 @@ def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path
             places = (np.flatnonzero(starts == first.start)[0], np.flatnonzero(ends == end)[0])
         row[[0, 1], places] = 9
         perfect.append(row)
-    found = evaluate_spans(chosen, perfect, None, tune=True)
-    assert found.figures["f1"] == found.figures["best_f1"] == 100
-    assert found.figures["at_threshold_exact"] == 100
-    assert found.figures["no_answer_f1"] == 100
+    evaluation = evaluate_spans(chosen, perfect, None, tune=True)
+    assert evaluation.figures["f1"] == evaluation.figures["best_f1"] == 100
+    assert evaluation.figures["at_threshold_exact"] == 100
+    assert evaluation.figures["no_answer_f1"] == 100
     silent = evaluate_spans(chosen, perfect, threshold=-1e9)
     assert silent.threshold == -1e9
     assert silent.figures["no_answer_recall"] == 100
@@ -145,7 +147,7 @@ def test_rows_are_asked_longest_first_then_mixed_and_returned_in_order(split, mo
         return batch["attention_mask"].sum(1, keepdim=True).repeat(1, 2).float()
 
     on_rows = lambda rows, total: done.append((rows, total))  # noqa: E731
-    logits = answers(ask, features, kind, 0, on_rows)
+    logits = batched_logits(ask, features, kind, 0, on_rows)
     assert [int(row[0]) for row in logits] == list(features.lengths)
     assert asked[0] == max(features.lengths)
     assert len(asked) > 3
@@ -226,10 +228,10 @@ def test_answers_refuses_one_logit_that_is_not_finite_of_any_kind(split, name, v
         return logits
 
     given, features = 0.0, split("mnli").features
-    assert len(answers(ask, features, kind, 0)) == len(features)
+    assert len(batched_logits(ask, features, kind, 0)) == len(features)
     given = value
     with pytest.raises(DivergedError):
-        answers(ask, features, kind, 0)
+        batched_logits(ask, features, kind, 0)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -241,10 +243,10 @@ def test_joint_spans_bar_places_by_minus_infinity_and_nothing_else(split, value)
         return row
 
     given, features = 0.0, split("squad_v1").features
-    assert len(answers(ask, features, JointSpan(), 0)) == len(features)
+    assert len(batched_logits(ask, features, JointSpan(), 0)) == len(features)
     given = value
     with pytest.raises(DivergedError):
-        answers(ask, features, JointSpan(), 0)
+        batched_logits(ask, features, JointSpan(), 0)
 
 
 def test_write_refuses_a_directory_in_the_place_of_predictions_and_replaces_a_dangling_link(

@@ -21,12 +21,12 @@ from road_ray.evaluation.glue import (
 
 
 def whole() -> dict[str, dict[str, str]]:
-    found = {}
+    predictions = {}
     for name, sheet in SHEETS.items():
         kind = TASKS[dataset(name).task].kind
         label = "2.5" if isinstance(kind, Regress) else kind.labels[-1]
-        found[name] = {str(number): label for number in range(sheet.rows)}
-    return found
+        predictions[name] = {str(number): label for number in range(sheet.rows)}
+    return predictions
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +54,18 @@ def test_the_zip_has_every_file_with_the_names_of_the_server(complete, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"rte": None}, "no predictions for rte"),
-        ({"snli": {}}, "snli is not of GLUE"),
+        ({"snli": {}}, "snli is not in GLUE"),
         ({"rte": {"0": "entailment"}}, "rte: 1 predictions, the test set has 3000 rows"),
         ({"wnli": {str(n + 1): "entailment" for n in range(146)}}, "such as '146'"),
         ({"wnli": dict.fromkeys(map(str, range(146)), "yes")}, "prediction 'yes'"),
     ],
 )
-def test_what_the_server_would_refuse_is_refused_here(complete, tmp_path, changed, told):
+def test_what_the_server_would_refuse_is_refused_here(complete, tmp_path, changed, message):
     given = {k: v for k, v in (complete | changed).items() if v is not None}
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         write_submission(tmp_path / "glue.zip", given)
     assert not list(tmp_path.iterdir())
 

@@ -61,24 +61,24 @@ def test_bad_values_are_refused() -> None:
 
 
 def test_summary_by_hand() -> None:
-    found = summary([1.0, 2.0, 3.0, 6.0])
-    assert (found.count, found.mean, found.median, found.best) == (4, 3.0, 2.5, 6.0)
-    assert found.deviation == pytest.approx(math.sqrt(14 / 3))
+    result = summary([1.0, 2.0, 3.0, 6.0])
+    assert (result.count, result.mean, result.median, result.best) == (4, 3.0, 2.5, 6.0)
+    assert result.deviation == pytest.approx(math.sqrt(14 / 3))
     assert summary([5.0]).deviation is None
 
 
 def test_paired_test_by_hand() -> None:
-    found = paired_test([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])  # gaps 1, 2, 3: mean 2, deviation 1
-    assert (found.difference, found.pairs) == (2.0, 3)
-    assert found.statistic == pytest.approx(2 * math.sqrt(3))
+    result = paired_test([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])  # gaps 1, 2, 3: mean 2, deviation 1
+    assert (result.difference, result.pairs) == (2.0, 3)
+    assert result.statistic == pytest.approx(2 * math.sqrt(3))
     # Student's t with 2 degrees of freedom has a closed form: p = 1 - t / sqrt(2 + t^2).
-    assert found.p_value == pytest.approx(1 - math.sqrt(12 / 14))
+    assert result.p_value == pytest.approx(1 - math.sqrt(12 / 14))
 
 
 def test_equal_gaps_do_not_crash(caplog: pytest.LogCaptureFixture) -> None:
     assert paired_test([1.0, 2.0], [1.0, 2.0]).p_value == 1.0
-    found = paired_test([1.0, 2.0], [2.0, 3.0])
-    assert (found.difference, found.statistic, found.p_value) == (-1.0, -math.inf, 0.0)
+    result = paired_test([1.0, 2.0], [2.0, 3.0])
+    assert (result.difference, result.statistic, result.p_value) == (-1.0, -math.inf, 0.0)
     assert "no evidence" in caplog.text
     with pytest.raises(DataError, match="at least 2"):
         paired_test([1.0], [2.0])

@@ -30,19 +30,19 @@ def test_holm_multiplies_by_the_number_of_tests_left_and_never_falls():
 
 
 def test_compare_pairs_by_seed():
-    found = compare([3.0, 4.0, 6.0], [1.0, 3.0, 4.0])  # differences 2, 1, 2
-    assert found.difference == pytest.approx(5 / 3)
-    assert found.effect_size == pytest.approx((5 / 3) / sqrt(1 / 3))
-    assert found.p_value == pytest.approx(ttest_rel([3, 4, 6], [1, 3, 4]).pvalue)
+    result = compare([3.0, 4.0, 6.0], [1.0, 3.0, 4.0])  # differences 2, 1, 2
+    assert result.difference == pytest.approx(5 / 3)
+    assert result.effect_size == pytest.approx((5 / 3) / sqrt(1 / 3))
+    assert result.p_value == pytest.approx(ttest_rel([3, 4, 6], [1, 3, 4]).pvalue)
     half = 4.3027 * sqrt(1 / 3) / sqrt(3)
-    assert (found.low, found.high) == pytest.approx((5 / 3 - half, 5 / 3 + half), rel=1e-4)
-    assert (found.pairs, found.needed_pairs) == (3, 4)
+    assert (result.low, result.high) == pytest.approx((5 / 3 - half, 5 / 3 + half), rel=1e-4)
+    assert (result.pairs, result.needed_pairs) == (3, 4)
 
 
 def test_equal_differences_have_no_effect_size():
-    found = compare([2.0, 3.0], [1.0, 2.0])
-    assert (found.effect_size, found.needed_pairs) == (None, None)
-    assert (found.low, found.high) == (1.0, 1.0)
+    result = compare([2.0, 3.0], [1.0, 2.0])
+    assert (result.effect_size, result.needed_pairs) == (None, None)
+    assert (result.low, result.high) == (1.0, 1.0)
 
 
 def test_one_pair_cannot_be_tested():

@@ -14,12 +14,12 @@ LABELS = ("O", "B-PER", "I-PER")
 def test_whole_entities_are_counted():
     gold = [["O", "B-PER", "I-PER", "O", "B-ORG"], ["B-LOC", "O"]]
     given = [["O", "B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "B-PER"]]
-    found = entity_scores(given, gold)
+    result = entity_scores(given, gold)
     # 2 of the 4 given and of the 3 gold entities are the same
-    assert found["entity_precision"] == pytest.approx(50)
-    assert found["entity_recall"] == pytest.approx(200 / 3)
-    assert found["entity_f1"] == pytest.approx(400 / 7)
-    assert found["accuracy"] == pytest.approx(500 / 7)
+    assert result["entity_precision"] == pytest.approx(50)
+    assert result["entity_recall"] == pytest.approx(200 / 3)
+    assert result["entity_f1"] == pytest.approx(400 / 7)
+    assert result["accuracy"] == pytest.approx(500 / 7)
 
 
 def test_an_entity_cut_short_or_without_its_beginning():

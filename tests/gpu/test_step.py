@@ -31,8 +31,8 @@ def gradients(name, directory, device):
     moved = [placed(batch, objective, device)]
     objective, worker = objective.to(device), Worker(device=device)
     result = backward(objective, objective, moved, worker, seed=1, step=0, autocast=None)
-    named = objective.named_parameters()
-    return result.loss.cpu(), {n: p.grad.cpu() for n, p in named if p.grad is not None}
+    names = objective.named_parameters()
+    return result.loss.cpu(), {n: p.grad.cpu() for n, p in names if p.grad is not None}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -70,7 +70,7 @@ def test_a_training_on_a_device_learns_and_tells_its_rate(tmp_path):
         warnings.simplefilter("ignore")
         train(
             objective,
-            lambda start: ([one] for one in small.stream(rows).since(start)),
+            lambda start: ([item] for item in small.stream(rows).since(start)),
             small.training(tmp_path, steps=20, log_every_steps=5),
             Worker(device=CUDA),
         )

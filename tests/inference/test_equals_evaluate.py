@@ -71,11 +71,11 @@ def test_every_row_has_the_prediction_of_the_evaluation(
     (model / "road_ray.json").write_text(json.dumps(record))
     places = [f"init={model}", f"data.root={real_data}", f"data.datasets=[{name}]"]
     judged = tmp_path / "judged"
-    said = road(
+    result = road(
         *("evaluate", *places, f"data.max_judged_rows={num_rows}", f"run_dir={judged}"),
         *("data.cache=off", "-q"),
     )
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     [file] = judged.glob("predictions/**/predictions.json")
     expected = json.loads(file.read_text())
     assert len(expected) == num_rows
@@ -85,15 +85,15 @@ def test_every_row_has_the_prediction_of_the_evaluation(
     output = tmp_path / "predicted.jsonl"
     assert road("predict", model, tmp_path / "rows.jsonl", "--output", output).code == 0
     predicted = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [one["id"] for one in predicted] == [row["id"] for row in rows]
-    found = {one["id"]: _as_evaluated(one) for one in predicted}
+    assert [item["id"] for item in predicted] == [row["id"] for row in rows]
+    predictions = {item["id"]: _as_evaluated(item) for item in predicted}
     if name == "stsb":  # sums of other batches
-        assert found == pytest.approx(
+        assert predictions == pytest.approx(
             {key: float(value) for key, value in expected.items()}, abs=1e-4
         )
     else:
-        assert found == expected
-        assert len(set(found.values())) > 1
+        assert predictions == expected
+        assert len(set(predictions.values())) > 1
 
 
 def _as_evaluated(prediction):

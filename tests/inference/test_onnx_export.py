@@ -115,24 +115,27 @@ def test_the_int8_export_is_smaller_and_its_record_and_card_say_by_how_much(clas
 @pytest.mark.slow
 def test_the_file_runs_in_plain_onnxruntime_at_any_shape(int8):
     session = onnxruntime.InferenceSession(int8 / "model_int8.onnx")
-    assert [one.name for one in session.get_inputs()][:2] == ["input_ids", "attention_mask"]
+    assert [tensor.name for tensor in session.get_inputs()][:2] == [
+        "input_ids",
+        "attention_mask",
+    ]
     for rows, tokens in ((1, 2), (7, 61), (2, 160)):
         ones = np.ones((rows, tokens), np.int64)
-        inputs = {one.name: ones for one in session.get_inputs()}
+        inputs = {tensor.name: ones for tensor in session.get_inputs()}
         assert session.run(["logits"], inputs)[0].shape == (rows, 3)
 
 
 @pytest.mark.slow
 def test_road_predict_takes_an_export_and_refuses_what_it_cannot_do(road, int8, tmp_path):
     (tmp_path / "rows.csv").write_text("text\n" + "\n".join(f'"{text}"' for text in TEXTS) + "\n")
-    said = road("predict", int8, tmp_path / "rows.csv", "--output", tmp_path / "o.jsonl")
-    assert (said.code, len((tmp_path / "o.jsonl").read_text().splitlines())) == (0, 3)
-    said = road("predict", int8, tmp_path / "rows.csv", "--precision", "bf16")
-    assert (said.code, "precision = bf16" in said.err) == (2, True)
-    said = road("export", int8, "--output", tmp_path / "again")
-    assert (said.code, "is an ONNX export already" in said.err) == (2, True)
-    said = road("export", int8.parent, "--quantize", "int8")
-    assert (said.code, "is there already" in said.err) == (2, True)
+    result = road("predict", int8, tmp_path / "rows.csv", "--output", tmp_path / "o.jsonl")
+    assert (result.code, len((tmp_path / "o.jsonl").read_text().splitlines())) == (0, 3)
+    result = road("predict", int8, tmp_path / "rows.csv", "--precision", "bf16")
+    assert (result.code, "precision = bf16" in result.err) == (2, True)
+    result = road("export", int8, "--output", tmp_path / "again")
+    assert (result.code, "is an ONNX export already" in result.err) == (2, True)
+    result = road("export", int8.parent, "--quantize", "int8")
+    assert (result.code, "already exists" in result.err) == (2, True)
 
 
 @pytest.mark.slow
@@ -169,16 +172,16 @@ def test_logits_that_differ_are_refused_with_both_numbers(classifier):
 
 def test_export_names_mistakes_before_it_loads_anything(road, classifier, tmp_path, monkeypatch):
     (tmp_path / "there").mkdir()
-    said = road("export", classifier, "--output", tmp_path / "there")
-    assert (said.code, "is there already" in said.err) == (2, True)
+    result = road("export", classifier, "--output", tmp_path / "there")
+    assert (result.code, "already exists" in result.err) == (2, True)
     assert not list((tmp_path / "there").iterdir())
     for wrong in (["--to", "tflite"], ["--quantize", "int4"], ["--head", "ner"]):
         assert road("export", classifier, *wrong, "--output", tmp_path / "new").code == 2
-    said = road("export", tmp_path / "nothing")
-    assert (said.code, "output" in said.err) == (2, True)
+    result = road("export", tmp_path / "nothing")
+    assert (result.code, "output" in result.err) == (2, True)
     monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
-    said = road("export", classifier, "--output", tmp_path / "new")
-    assert (said.code, "pip install 'road-ray[onnx]'" in said.err) == (2, True)
+    result = road("export", classifier, "--output", tmp_path / "new")
+    assert (result.code, "pip install 'road-ray[onnx]'" in result.err) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
@@ -206,11 +209,11 @@ def test_the_card_keeps_what_it_said_and_tells_the_use_of_the_export():
         "largest_logit_difference": {"onnx_fp32": 1.5e-6},
         "latency_ms": {"1 x 32 tokens": {"pytorch": 3.14, "onnx_fp32": 1.0}},
     }
-    told = (
+    before = (
         "---\nlibrary_name: transformers\n---\n\n# Model\n\n## Use\n\n```python\nold\n```\n\n"
         "## Limits\n\n- One seed.\n"
     )
-    card = _card(told, facts)
+    card = _card(before, facts)
     assert "library_name: onnx" in card
     assert re.findall(r"^#+ .*", card, re.MULTILINE) == [
         "# Model",

@@ -121,7 +121,7 @@ def test_columns_are_renamed_and_unknown_ones_refused(rows_file):
     path = rows_file(".csv", [{"body": "a fine film", "number": "3"}])
     choice = ColumnChoice({"text": "body", "id": "number"})
     [row] = input_rows(path, choice, ("text",))
-    assert (row.fields, row.kept) == ({"text": "a fine film", "id": "3"}, {})
+    assert (row.fields, row.copied) == ({"text": "a fine film", "id": "3"}, {})
     with pytest.raises(DataError, match=r"rows.csv:2: no column 'bodi'.*nearest: 'bodi' -> 'body'"):
         list(input_rows(path, ColumnChoice({"text": "bodi"}), ("text",)))
     with pytest.raises(ConfigError, match="the model has no field 'texts'"):
@@ -157,7 +157,7 @@ def test_a_column_without_a_use_is_refused_with_the_options_to_paste(rows_file):
     ]
     choice = ColumnChoice(keep={"stars": "my stars"}, ignore=("textpair", "of another file"))
     [row] = input_rows(path, choice, ("text", "text_pair"))
-    assert (row.fields, row.kept) == ({"text": "fine", "id": "0"}, {"stars": "3"})
+    assert (row.fields, row.copied) == ({"text": "fine", "id": "0"}, {"stars": "3"})
     taken = ColumnChoice({"text": "my stars"}, ignore=("textpair",))  # `text` is not read then
     with pytest.raises(DataError, match="does not read: 'text'"):
         list(input_rows(path, taken, ("text",)))
@@ -206,9 +206,9 @@ def test_jsonl_and_csv_hold_the_same_predictions(directory, rows_file, tmp_path)
     assert expected == model(ROWS)
     with (tmp_path / "out.csv").open(newline="") as file:
         read = list(csv.DictReader(file))
-    assert [row["label"] for row in read] == [one["label"] for one in expected]
+    assert [row["label"] for row in read] == [item["label"] for item in expected]
     assert [float(row["score_positive"]) for row in read] == [
-        one["scores"]["positive"] for one in expected
+        item["scores"]["positive"] for item in expected
     ]
     assert (tmp_path / "out.tsv").read_text().count("\t") == 3 * (len(list(read[0])) - 1)
     assert not list(tmp_path.glob(".*partial*"))
@@ -227,11 +227,11 @@ def test_kept_columns_stand_beside_their_predictions(
     assert road("predict", directory, tmp_path / "rows.parquet", *words).code == 0
     with output.open(newline="") as file:
         read = list(csv.DictReader(file) if suffix == ".csv" else map(json.loads, file))
-    assert [(one["id"], one["gold"], one["day"]) for one in read] == [
+    assert [(item["id"], item["gold"], item["day"]) for item in read] == [
         (str(number), str(number), str(day)) for number, day in enumerate(days)
     ]
     alone = load(directory)([row["text"] for row in rows])
-    assert [one["label"] for one in read] == [one["label"] for one in alone]
+    assert [item["label"] for item in read] == [item["label"] for item in alone]
     refused = road("predict", directory, tmp_path / "rows.parquet")
     assert (refused.code, "--ignore label --ignore day" in refused.err) == (3, True)
 
@@ -297,7 +297,7 @@ def test_another_input_is_predicted_from_the_start(tmp_path):
 
 def test_an_output_that_exists_is_never_overwritten(tmp_path):
     (tmp_path / "a.csv").write_text("mine")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         PredictionFile(tmp_path / "a.csv", {})
     assert (tmp_path / "a.csv").read_text() == "mine"
     with pytest.raises(ConfigError, match=r"allowed: \.jsonl, \.csv, \.tsv"):
@@ -305,17 +305,17 @@ def test_an_output_that_exists_is_never_overwritten(tmp_path):
 
 
 def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_file, tmp_path):
-    said = road("predict", directory, rows_file(".csv"))
-    assert said.code == 0
-    assert [json.loads(line)["id"] for line in said.out.splitlines()] == ["x1", "x2"]
-    said = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv", "--json")
-    assert json.loads(said.out) == {"output": str(tmp_path / "o.csv"), "rows": 2}
-    said = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv")
-    assert (said.code, "is there already" in said.err) == (2, True)
-    said = road("predict", "no-model", rows_file(".csv"), "--output", tmp_path / "o.csv")
-    assert "is there already" in said.err  # before the model is looked for
-    said = road("predict", "no-model", tmp_path / "no.csv")
-    assert (said.code, "no such file" in said.err) == (2, True)
+    result = road("predict", directory, rows_file(".csv"))
+    assert result.code == 0
+    assert [json.loads(line)["id"] for line in result.out.splitlines()] == ["x1", "x2"]
+    result = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv", "--json")
+    assert json.loads(result.out) == {"output": str(tmp_path / "o.csv"), "rows": 2}
+    result = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv")
+    assert (result.code, "already exists" in result.err) == (2, True)
+    result = road("predict", "no-model", rows_file(".csv"), "--output", tmp_path / "o.csv")
+    assert "already exists" in result.err  # before the model is looked for
+    result = road("predict", "no-model", tmp_path / "no.csv")
+    assert (result.code, "no such file" in result.err) == (2, True)
     assert road("predict", directory, "-", "--column", "text").code == 2
     assert road("predict", directory, "-", "--precision", "fp8").code == 2
 
@@ -344,10 +344,10 @@ def test_a_bad_file_is_named_and_leaves_nothing(directory, tmp_path, content, me
 
 
 def test_questions_for_a_model_of_classes_are_refused(road, directory, world, tmp_path):
-    said = road(
+    result = road(
         "predict", directory, world / "squad" / "dev-v2.0.json", "--output", tmp_path / "o.jsonl"
     )
-    assert (said.code, "none of the fields text, text_pair" in said.err) == (3, True)
+    assert (result.code, "none of the fields text, text_pair" in result.err) == (3, True)
     assert not list(tmp_path.iterdir())
 
 
@@ -358,8 +358,8 @@ def test_a_model_with_an_empty_file_is_refused(road, directory, tmp_path, verb, 
     shutil.copytree(directory, model)
     (model / name).write_bytes(b"")
     before = sorted(path.name for path in model.iterdir())
-    said = road(verb, model)
-    assert (said.code, f"{name}: " in said.err, "fix:" in said.err) == (4, True, True)
+    result = road(verb, model)
+    assert (result.code, f"{name}: " in result.err, "fix:" in result.err) == (4, True, True)
     assert sorted(path.name for path in model.iterdir()) == before
 
 
@@ -378,7 +378,7 @@ def test_a_full_disk_keeps_the_chunks_that_were_written(
     disk, call = small_disk(64), {"model": str(directory), "report_progress": False}
     with pytest.raises(ResourceError, match="cannot be written: No space left on device") as error:
         predict_file(load(directory), source, disk / "out.jsonl", **call)
-    kept = int(re.search(r"kept: (\d+) rows", str(error.value))[1])
-    assert 0 < kept < 1000
-    assert kept % 50 == 0
+    num_rows = int(re.search(r"kept: (\d+) rows", str(error.value))[1])
+    assert 0 < num_rows < 1000
+    assert num_rows % 50 == 0
     assert not (disk / "out.jsonl").exists()

@@ -71,10 +71,14 @@ def test_classes_equal_those_of_the_evaluation(exported, judged):
     split, result = judged("rte")
     rows = [dict(zip(("text", "text_pair"), e.texts, strict=True)) for e in split.examples]
     predictions = load(exported(split.task.name))(rows)
-    assert [one["label"] for one in predictions] == list(result.labels)
-    for one in predictions:
-        assert sum(one["scores"].values()) == pytest.approx(1.0)
-        assert one["score"] == max(one["scores"].values()) == one["scores"][one["label"]]
+    assert [prediction["label"] for prediction in predictions] == list(result.labels)
+    for prediction in predictions:
+        assert sum(prediction["scores"].values()) == pytest.approx(1.0)
+        assert (
+            prediction["score"]
+            == max(prediction["scores"].values())
+            == prediction["scores"][prediction["label"]]
+        )
 
 
 def test_numbers_equal_those_of_the_evaluation(exported, judged, tmp_path):
@@ -86,7 +90,7 @@ def test_numbers_equal_those_of_the_evaluation(exported, judged, tmp_path):
     rows = [dict(zip(("text", "text_pair"), e.texts, strict=True)) for e in split.examples]
     predictions = load(exported(split.task.name))(rows)
     expected = [float(label) for label in result.labels]
-    assert [one["value"] for one in predictions] == pytest.approx(expected, rel=1e-5)
+    assert [prediction["value"] for prediction in predictions] == pytest.approx(expected, rel=1e-5)
 
 
 def test_answers_equal_those_of_the_evaluation_with_offsets_and_the_threshold(exported, judged):
@@ -113,7 +117,7 @@ def test_a_model_without_a_stored_threshold_always_answers(exported, judged):
     split, result = judged("squad_v2")
     model = load(exported(split.task.name))
     rows = [{"question": e.question, "context": e.context} for e in split.examples]
-    assert [one["answer"] for one in model(rows)] == [span.text for span in result.spans]
+    assert [item["answer"] for item in model(rows)] == [span.text for span in result.spans]
 
 
 def test_tags_equal_those_of_the_evaluation(exported, judged, tmp_path):
@@ -122,7 +126,7 @@ def test_tags_equal_those_of_the_evaluation(exported, judged, tmp_path):
     sentences = CustomDataset(task="ner", kind="tag", dev=str(tmp_path / "dev.txt"))
     split, result = judged("sentences", sentences=sentences)
     predictions = load(exported(split.task.name))([{"words": e.words} for e in split.examples])
-    assert [" ".join(one["tags"]) for one in predictions] == list(result.labels)
+    assert [" ".join(prediction["tags"]) for prediction in predictions] == list(result.labels)
 
 
 def test_grouped_entities_have_offsets_in_the_text():
@@ -140,8 +144,8 @@ def test_grouped_entities_have_offsets_in_the_text():
 
 
 def test_a_text_is_split_into_words_and_punctuation(exported):
-    one = load(exported("ner"))("Ada lives in London.")
-    assert one["words"] == ["Ada", "lives", "in", "London", "."]
+    first = load(exported("ner"))("Ada lives in London.")
+    assert first["words"] == ["Ada", "lives", "in", "London", "."]
 
 
 def test_choices_have_the_number_that_the_model_was_trained_with(exported):
@@ -150,9 +154,9 @@ def test_choices_have_the_number_that_the_model_was_trained_with(exported):
     )
     model = load(exported(task))
     row = {"question": "who ?", "choices": list("abcdefgh"[:number])}
-    one = model(**row)
-    assert one["score"] == max(one["scores"]) == one["scores"][one["choice"]]
-    assert sum(one["scores"]) == pytest.approx(1.0)
+    first = model(**row)
+    assert first["score"] == max(first["scores"]) == first["scores"][first["choice"]]
+    assert sum(first["scores"]) == pytest.approx(1.0)
     with pytest.raises(DataError, match=f"the row has 2 choices, task .* {number}"):
         model(question="who ?", choices=["a", "b"])
 
@@ -161,8 +165,8 @@ def test_one_row_and_a_list_and_chunks_agree(exported):
     model = road_ray.load(exported("sentiment"))
     texts = ["a fine film", "dull", "a long and very tedious film about nothing at all"]
     alone = [model(text)["score"] for text in texts]
-    together = [one["score"] for one in model(texts)]
-    chunked = [one["score"] for one in model.predict((("", {"text": text}) for text in texts), 2)]
+    together = [item["score"] for item in model(texts)]
+    chunked = [item["score"] for item in model.predict((("", {"text": text}) for text in texts), 2)]
     assert together == pytest.approx(alone, abs=1e-5)
     assert chunked == pytest.approx(alone, abs=1e-5)
 
@@ -191,6 +195,8 @@ def test_a_model_reads_as_many_texts_as_it_was_trained_on(exported):
         model("fine")
     (directory / "road_ray.json").write_text(json.dumps({"columns": {"text": "title"}}))
     assert load(directory).fields == ("text",)
+    with pytest.raises(DataError, match="text_pair: the model was trained on single texts"):
+        load(directory)(text="fine", text_pair="a film")
 
 
 @pytest.mark.parametrize("option", [{"n_best": 2}, {"threshold": 0.5}])

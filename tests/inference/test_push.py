@@ -24,12 +24,12 @@ class Hub(BaseHTTPRequestHandler):
     """The calls of a commit, as the hub answers them; ``server.repositories`` by name."""
 
     def do_GET(self):
-        found = self.server.repositories.get(self.path.removeprefix("/api/models/"))
-        if found is None:
+        repository = self.server.repositories.get(self.path.removeprefix("/api/models/"))
+        if repository is None:
             self.answer(404, {"error": "Repository not found"}, error="RepoNotFound")
             return
-        siblings = [{"rfilename": name} for name in found["files"]]
-        self.answer(200, {"id": "o/n", "private": found["private"], "siblings": siblings})
+        siblings = [{"rfilename": name} for name in repository["files"]]
+        self.answer(200, {"id": "o/n", "private": repository["private"], "siblings": siblings})
 
     def do_POST(self):
         assert self.headers["authorization"] == "Bearer hf_of_the_test"
@@ -131,27 +131,27 @@ def test_a_public_repository_gets_a_model_only_on_request(hub, model):
 
 def test_dry_run_lists_and_sends_nothing(road, model):
     """Offline, as every test, and without a token."""
-    said = road("push", model, "me/mine", "--dry-run")
-    assert said.code == 0
-    assert "nothing was sent" in said.out
+    result = road("push", model, "me/mine", "--dry-run")
+    assert result.code == 0
+    assert "nothing was sent" in result.out
     size = (model / "hf" / "model.safetensors").stat().st_size
-    assert f"{size:,}" in said.out
+    assert f"{size:,}" in result.out
     listed = json.loads(road("push", model, "me/mine", "--dry-run", "--json").out)
     assert (listed["url"], listed["files"]["model.safetensors"]) == (None, size)
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({}, "no token"),
         (TOKEN, "cannot be reached"),
         (TOKEN | {"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set"),
     ],
 )
-def test_without_token_or_network_is_told_with_exit_code_4(model, more, told):
+def test_without_token_or_network_is_told_with_exit_code_4(model, more, message):
     done = road_push(model, "me/mine", **more)
     assert done.returncode == 4, done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
     assert "fix:" in done.stderr
     assert "Traceback" not in done.stderr
 

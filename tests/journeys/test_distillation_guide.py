@@ -24,9 +24,9 @@ def test_every_rule_is_in_the_table():
 
 def test_every_setting_is_understood():
     pattern = r"(?:distillation|weighting)\.[\w.]+=(?:\[\[.*?\]\]|[\w.]+)"
-    found = [one for one in re.findall(pattern, GUIDE) if not one.endswith("loudest")]
-    assert len(found) >= 12
-    for setting in found:
+    keys = [item for item in re.findall(pattern, GUIDE) if not item.endswith("loudest")]
+    assert len(keys) >= 12
+    for setting in keys:
         mixed = setting.startswith("distillation.teachers.")  # each data set's own
         load(MultitaskConfig if mixed else DistillConfig, overrides=[setting])
     for setting in re.findall(r"road teachers (num_folds=\d+)", GUIDE):

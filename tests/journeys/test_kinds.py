@@ -55,12 +55,12 @@ def test_figures_and_predictions(trained):
     name, run = trained
     wanted = "entity_f1" if name == "conll2003" else "accuracy"
     assert 0 <= run.metrics[f"eval/{name}/{wanted}"] <= 100
-    told = json.loads((run.directory / "predictions" / name / "predictions.json").read_text())
-    assert len(told) == 8
+    output = json.loads((run.directory / "predictions" / name / "predictions.json").read_text())
+    assert len(output) == 8
     if name == "conll2003":
-        assert all(len(tags.split()) == 4 for tags in told.values())
+        assert all(len(tags.split()) == 4 for tags in output.values())
     else:
-        assert set(told.values()) <= set("01234")
+        assert set(output.values()) <= set("01234")
 
 
 def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(trained, root):
@@ -82,8 +82,8 @@ def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(tr
 def test_questions_with_the_joint_head_are_learnt_and_judged_again(questions, tmp_path, road):
     joint = questions | {"data.span_head": "joint", "data.max_judged_rows": 40}
     run = rr.finetune(overrides=joint, run_dir=tmp_path / "run")
-    told = {name: value for name, value in run.metrics.items() if "at_threshold_" in name}
-    assert "eval/newsqa/at_threshold_f1" in told
+    tuned = {name: value for name, value in run.metrics.items() if "at_threshold_" in name}
+    assert "eval/newsqa/at_threshold_f1" in tuned
     data = {name: value for name, value in joint.items() if name.startswith("data.")}
     data = {
         n: v
@@ -94,6 +94,6 @@ def test_questions_with_the_joint_head_are_learnt_and_judged_again(questions, tm
         overrides=data | {"data.datasets": ["squad_v2", "newsqa"], "init": str(run.directory)},
         run_dir=tmp_path / "judged",
     )
-    assert {name: judged.metrics[name] for name in told} == pytest.approx(told)
+    assert {name: judged.metrics[name] for name in tuned} == pytest.approx(tuned)
     with pytest.raises(ConfigError, match="transformers, which has no class"):
         rr.teachers(overrides=joint, run_dir=tmp_path / "teachers")

@@ -74,10 +74,10 @@ def settings(sentiment, mixed, tags):
 
 @pytest.mark.parametrize("name", ["sst2", "mnli", "conll2003", "squad_v2"])
 def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, road, flags):
-    said = road(
+    result = road(
         *("distill", *flags(settings(name)), "distillation.host=process"), "--run-dir", tmp_path
     )
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     teachers = json.loads((tmp_path / "teachers.json").read_text())["teachers"]
     assert all(len(teacher[ANSWERS_FOR]) == 64 for teacher in teachers)
     rows = [row for row in read_rows(tmp_path / "metrics.jsonl") if f"train/{name}" in row]
@@ -92,7 +92,7 @@ def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, ro
     "name",
     [
         "squad_v2",
-        *(pytest.param(one, marks=pytest.mark.long) for one in ("sst2", "mnli", "conll2003")),
+        *(pytest.param(item, marks=pytest.mark.long) for item in ("sst2", "mnli", "conll2003")),
     ],
 )
 def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings, tmp_path):
@@ -136,8 +136,8 @@ def test_a_killed_run_with_a_store_resumes_to_the_very_same_weights(
     long |= {"distillation.host": host, "training.save_every_steps": 5}
 
     def command(run):
-        more = {"distillation.store": str(tmp_path / f"store-{run}")}
-        return ["distill", *flags(long | more), "--run-dir", str(tmp_path / run)]
+        options = {"distillation.store": str(tmp_path / f"store-{run}")}
+        return ["distill", *flags(long | options), "--run-dir", str(tmp_path / run)]
 
     with subprocess.Popen([sys.executable, "-m", "road_ray", *command("killed")]) as process:
         try:

@@ -23,8 +23,8 @@ RIGHT = [f"teachers/right_{n}" for n in range(4)]  # rows that so many of three 
 @pytest.fixture(scope="module")
 def pool(teachers):
     """Three teachers in actors."""
-    named = [teachers.directory / f"teacher-{n}" for n in range(3)]
-    with rr.Ensemble(named, task="sst2", num_cpus=0.3, start_timeout_seconds=280) as ensemble:
+    directories = [teachers.directory / f"teacher-{n}" for n in range(3)]
+    with rr.Ensemble(directories, task="sst2", num_cpus=0.3, start_timeout_seconds=280) as ensemble:
         yield ensemble
 
 
@@ -37,8 +37,8 @@ def settings(sentiment):
 def alone(settings, teachers, tmp_path_factory):
     """The student of teachers in this process."""
     place = tmp_path_factory.mktemp("runs") / "alone"
-    named = teachers.directory / "teachers.json"
-    return rr.distill(overrides=settings, teachers=named, host="process", run_dir=place)
+    path = teachers.directory / "teachers.json"
+    return rr.distill(overrides=settings, teachers=path, host="process", run_dir=place)
 
 
 def compare(one: rr.Run, other: rr.Run, *, rtol: float, atol: float) -> None:
@@ -49,15 +49,15 @@ def compare(one: rr.Run, other: rr.Run, *, rtol: float, atol: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def taught(settings, pool, tmp_path_factory):
+def by_actors(settings, pool, tmp_path_factory):
     """The student of teachers in actors."""
     place = tmp_path_factory.mktemp("runs") / "taught"
     return rr.distill(overrides=settings, teachers=pool, run_dir=place)
 
 
-def test_actors_teach_as_teachers_in_this_process_do(taught, alone):
-    compare(taught, alone, **FLOAT16)
-    rows = [r for r in read_rows(taught.directory / "metrics.jsonl") if "train/sst2" in r]
+def test_actors_teach_as_teachers_in_this_process_do(by_actors, alone):
+    compare(by_actors, alone, **FLOAT16)
+    rows = [r for r in read_rows(by_actors.directory / "metrics.jsonl") if "train/sst2" in r]
     assert len(rows) == 8
     assert all(row["time/teacher_wait_seconds"] >= 0 for row in rows)
     ours = [{k: v for k, v in r.items() if k.startswith("teachers/")} for r in rows]
@@ -66,7 +66,7 @@ def test_actors_teach_as_teachers_in_this_process_do(taught, alone):
 
 
 def test_a_killed_teacher_costs_time_and_changes_nothing(
-    taught, settings, pool, tmp_path, monkeypatch
+    by_actors, settings, pool, tmp_path, monkeypatch
 ):
     members, killed = pool.inner, []
     before = members.health()
@@ -85,20 +85,20 @@ def test_a_killed_teacher_costs_time_and_changes_nothing(
     assert killed == [before[1]], "the kill did not fire"
     assert after[1] != before[1]
     assert (after[0], after[2]) == (before[0], before[2])
-    compare(run, taught, rtol=0, atol=0)
+    compare(run, by_actors, rtol=0, atol=0)
 
 
 def read_rows_or_none(path: Path) -> list[dict[str, float]]:
     return read_rows(path) if path.is_file() else []
 
 
-def test_two_workers_learn_as_one_process_does(taught, settings, pool, tmp_path):
+def test_two_workers_learn_as_one_process_does(by_actors, settings, pool, tmp_path):
     run = rr.distill(overrides=settings, teachers=pool, workers=2, run_dir=tmp_path)
-    compare(run, taught, **NOISE)
-    assert run.metrics.keys() == taught.metrics.keys()
+    compare(run, by_actors, **NOISE)
+    assert run.metrics.keys() == by_actors.metrics.keys()
     rows = [r for r in read_rows(tmp_path / "metrics.jsonl") if "train/sst2" in r]
-    others = [r for r in read_rows(taught.directory / "metrics.jsonl") if "train/sst2" in r]
-    for row, other in zip(rows, others, strict=True):
+    rest = [r for r in read_rows(by_actors.directory / "metrics.jsonl") if "train/sst2" in r]
+    for row, other in zip(rows, rest, strict=True):
         assert {n: row[n] for n in RIGHT} == {n: other[n] for n in RIGHT}
         assert row["train/sst2"] == pytest.approx(other["train/sst2"], rel=1e-3)
 
@@ -112,29 +112,29 @@ def stored(settings, teachers, tmp_path_factory):
         chosen = {f"distillation.{key}": value for key, value in changes.items()}
         chosen |= {"distillation.store": str(place / "store")}
         chosen |= {"distillation.start_timeout_seconds": 280}
-        named = teachers.directory / "teachers.json"
+        path = teachers.directory / "teachers.json"
         return rr.distill(
-            overrides=settings | chosen, teachers=named, workers=workers, run_dir=place / name
+            overrides=settings | chosen, teachers=path, workers=workers, run_dir=place / name
         )
 
     return run
 
 
 @pytest.fixture(scope="module")
-def kept(stored):
+def from_store(stored):
     """The student of a store that teachers in this process have filled."""
     return stored("process", host="process")
 
 
-def test_a_store_filled_by_actors_is_that_of_teachers_in_this_process(stored, kept):
+def test_a_store_filled_by_actors_is_that_of_teachers_in_this_process(stored, from_store):
     run = stored("actors", host="actors", cpus_per_teacher=0.3)
-    compare(run, kept, rtol=0, atol=0)
+    compare(run, from_store, rtol=0, atol=0)
 
 
 @pytest.mark.chaos
-def test_two_workers_fill_and_read_one_store(stored, kept):
+def test_two_workers_fill_and_read_one_store(stored, from_store):
     run = stored("workers", host="actors", cpus_per_teacher=0.3, workers=2)
-    compare(run, kept, **NOISE)
+    compare(run, from_store, **NOISE)
 
 
 def test_a_mixture_of_heads_is_the_same_on_two_workers_that_hold_half_each(questions, tmp_path):
@@ -142,10 +142,10 @@ def test_a_mixture_of_heads_is_the_same_on_two_workers_that_hold_half_each(quest
     mix = {key: value for key, value in questions.items() if key not in dropped}
     mix |= {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 5}
     mix |= {"training.steps": 4, "mixing.passes": 3, "optimizer.peak_lr": 3e-3}
-    one = rr.multitask(overrides=mix, run_dir=tmp_path / "one")
+    first = rr.multitask(overrides=mix, run_dir=tmp_path / "one")
     halves = mix | {"training.fsdp": True}
     two = rr.multitask(overrides=halves, run_dir=tmp_path / "two", workers=2)
-    compare(two, one, **NOISE)
+    compare(two, first, **NOISE)
     names = [set(row) for row in read_rows(tmp_path / "two" / "metrics.jsonl")][:4]
     heads = [
         {n for n in row if n in ("train/sst2", "train/squad_v2", "train/mnli")} for row in names
@@ -161,8 +161,8 @@ def test_a_mixture_may_have_its_teachers_in_actors(questions, teachers, tmp_path
     mix |= {"training.steps": 4, "optimizer.peak_lr": 3e-3, "data.max_judged_rows": 8}
     mix |= {"distillation.teachers.sst2": str(teachers.directory / "teachers.json")}
     mix |= {"distillation.cpus_per_teacher": 0.3, "distillation.start_timeout_seconds": 280}
-    one = rr.multitask(overrides=mix | {"distillation.host": "process"}, run_dir=tmp_path / "one")
+    first = rr.multitask(overrides=mix | {"distillation.host": "process"}, run_dir=tmp_path / "one")
     two = rr.multitask(
         overrides=mix | {"distillation.host": "actors"}, run_dir=tmp_path / "two", workers=2
     )
-    compare(two, one, **FLOAT16)
+    compare(two, first, **FLOAT16)

@@ -40,9 +40,9 @@ def shell(road, tmp_path, pretrained, monkeypatch):
     return run
 
 
-def next_of(said: str) -> str:
+def next_of(output: str) -> str:
     """The command that ``road init`` prints last."""
-    return said.splitlines()[-1].removeprefix("next: ")
+    return output.splitlines()[-1].removeprefix("next: ")
 
 
 def test_own_csv_to_predictions(shell, tmp_path):
@@ -51,13 +51,13 @@ def test_own_csv_to_predictions(shell, tmp_path):
         writer = csv.DictWriter(file, rows[0], delimiter=";")  # as a spreadsheet writes it
         writer.writeheader()
         writer.writerows(rows)
-    said = shell("road init reviews.csv --init model")
-    assert "task: one of 2 classes for a text" in said
-    assert "columns are separated by ';'" in said
-    assert "rows: 54 to train on, 6 to evaluate on" in said
+    result = shell("road init reviews.csv --init model")
+    assert "task: one of 2 classes for a text" in result
+    assert "columns are separated by ';'" in result
+    assert "rows: 54 to train on, 6 to evaluate on" in result
     assert shell("road data peek reviews.yaml").startswith("reviews train: 54 examples")
-    assert next_of(said) == "road finetune reviews.yaml"
-    trained = shell(next_of(said) + " training.steps=4")
+    assert next_of(result) == "road finetune reviews.yaml"
+    trained = shell(next_of(result) + " training.steps=4")
     assert "model: runs/reviews/hf" in trained
     unseen = ["A good, bright film.", "Such a dull and slow story."]
     (tmp_path / "new.csv").write_text("review\n" + "".join(f'"{text}"\n' for text in unseen))
@@ -65,9 +65,9 @@ def test_own_csv_to_predictions(shell, tmp_path):
     written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert all(row["label"] in ("good", "bad") for row in written)
     assert all(sum(row["scores"].values()) == pytest.approx(1, abs=1e-3) for row in written)
-    kept = (tmp_path / "reviews.yaml").read_bytes()
+    original = (tmp_path / "reviews.yaml").read_bytes()
     assert "reviews.yaml: exists" in shell("road init reviews.csv", code=2)
-    assert (tmp_path / "reviews.yaml").read_bytes() == kept
+    assert (tmp_path / "reviews.yaml").read_bytes() == original
 
 
 def test_own_questions_to_answers_from_another_folder(shell, tmp_path, world):
@@ -76,15 +76,15 @@ def test_own_questions_to_answers_from_another_folder(shell, tmp_path, world):
     document = json.loads((world / "squad" / "train-v2.0.json").read_text())
     for paragraph in [p for article in document["data"] for p in article["paragraphs"]][:12]:
         for question in paragraph["qas"]:
-            found = question["answers"]
-            answers = {key: [one[key] for one in found] for key in ("text", "answer_start")}
-            asked = {"id": question["id"], "question": question["question"]}
-            rows.append(asked | {"context": paragraph["context"], "answers": answers})
+            golds = question["answers"]
+            answers = {key: [gold[key] for gold in golds] for key in ("text", "answer_start")}
+            row = {"id": question["id"], "question": question["question"]}
+            rows.append(row | {"context": paragraph["context"], "answers": answers})
     (tmp_path / "project" / "manual.json").write_text(json.dumps(rows))
-    said = shell("road init project/manual.json --output project/my.yaml --init model")
-    assert "task: answers in a context (span), by the columns context" in said
-    assert next_of(said) == "road finetune project/my.yaml"
-    shell(f"{next_of(said)} training.steps=2 data.max_length_tokens=96 data.stride_tokens=16")
+    result = shell("road init project/manual.json --output project/my.yaml --init model")
+    assert "task: answers in a context (span), by the columns context" in result
+    assert next_of(result) == "road finetune project/my.yaml"
+    shell(f"{next_of(result)} training.steps=2 data.max_length_tokens=96 data.stride_tokens=16")
     (tmp_path / "ask.jsonl").write_text(
         '{"question": "Who wrote it?", "context": "Ada wrote it."}\n'
     )
@@ -97,13 +97,13 @@ def test_own_text_to_an_encoder_to_a_classifier(shell, tmp_path):
     (tmp_path / "notes").mkdir()
     for index, row in enumerate(rows):
         (tmp_path / "notes" / f"{index}.txt").write_text(f"{row['review']}\n" * 3)
-    said = shell("road init notes")
-    assert next_of(said) == "road pretrain notes.yaml"
+    result = shell("road init notes")
+    assert next_of(result) == "road pretrain notes.yaml"
     small = "training.steps=2 encoder.layers=1 data.vocab_size=200 data.max_length_tokens=32"
-    shell(f"{next_of(said)} {small}")
+    shell(f"{next_of(result)} {small}")
     (tmp_path / "reviews.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    said = shell("road init reviews.jsonl --init runs/notes")
-    shell(f"{next_of(said)} training.steps=2")
+    result = shell("road init reviews.jsonl --init runs/notes")
+    shell(f"{next_of(result)} training.steps=2")
     assert (tmp_path / "runs" / "reviews" / "hf" / "config.json").is_file()
-    said = shell("road init notes --init model --output further.yaml")
-    shell(f"{next_of(said)} run_dir=runs/further training.steps=2 data.max_length_tokens=32")
+    result = shell("road init notes --init model --output further.yaml")
+    shell(f"{next_of(result)} run_dir=runs/further training.steps=2 data.max_length_tokens=32")

@@ -45,8 +45,8 @@ def identity(overrides):
 def test_each_phase_begins_with_an_event(straight):
     events = read_rows(straight.directory / "events.jsonl")
     keys = ("kind", "step", "max_length_tokens", "batch_size")
-    told = [tuple(event[key] for key in keys) for event in events]
-    assert told == [("phase", 0, 16, 12), ("phase", 3, 24, 8), ("phase", 5, 32, 8)]
+    phases = [tuple(event[key] for key in keys) for event in events]
+    assert phases == [("phase", 0, 16, 12), ("phase", 3, 24, 8), ("phase", 5, 32, 8)]
     head, first, *_ = peek(str(straight.directory), 100).split("\n\n")
     assert head == "electra, the batch after step 6: 8 of 8 rows"
     assert len(first.split()) > 24
@@ -92,8 +92,8 @@ def test_other_phases_are_other_inputs_and_one_is_what_it_always_was(
 ):
     assert identity(phased).keys() == {"corpus", "batch", "phases"}
     assert identity(phased) != identity(phased | {"data.shorter_first.16.batch_size": 8})
-    (kept,) = (pretrained.directory / "checkpoints").glob("step-*")
-    alone = json.loads((kept / "state.json").read_text())["identity"]
+    (checkpoint,) = (pretrained.directory / "checkpoints").glob("step-*")
+    alone = json.loads((checkpoint / "state.json").read_text())["identity"]
     assert identity(pretraining) == alone
     assert alone.keys() == {"corpus", "batch"}
     assert not (pretrained.directory / "events.jsonl").exists()
@@ -102,8 +102,8 @@ def test_other_phases_are_other_inputs_and_one_is_what_it_always_was(
 def test_from_the_command_line(road, flags, pretraining, tmp_path, caplog):
     chosen = pretraining | {"data.shards": tmp_path / "shards", "console": "plain"}
     phases = "data.shorter_first.16.fraction"
-    said = road("pretrain", *flags(chosen | {"run_dir": tmp_path / "run", phases: 0.5}))
-    assert said.code == 0, said.err
+    result = road("pretrain", *flags(chosen | {"run_dir": tmp_path / "run", phases: 0.5}))
+    assert result.code == 0, result.err
     assert "step 0: rows of 16 tokens from here on, 8 a batch" in caplog.text
     assert "step 3: rows of 32 tokens from here on, 8 a batch" in caplog.text
     assert len([p for p in (tmp_path / "shards").iterdir() if "tokenizer" not in p.name]) == 2

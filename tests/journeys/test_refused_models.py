@@ -35,7 +35,7 @@ def models(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("teacher", "more", "code", "told"),
+    ("teacher", "more", "code", "message"),
     [
         (
             "numbered",
@@ -59,24 +59,24 @@ def models(tmp_path_factory):
     ],
 )
 def test_distill_refuses_it_before_anything_starts(
-    road, flags, sentiment, models, tmp_path, teacher, more, code, told
+    road, flags, sentiment, models, tmp_path, teacher, more, code, message
 ):
     named = [str(models / "fits"), str(models / teacher)]
     chosen = sentiment | {"distillation.teachers": named, "distillation.num_teachers": 2}
-    said = road("distill", *flags(chosen), *more, "--run-dir", tmp_path / "run")
-    print(said.err)
-    assert said.code == code
-    assert all(part in said.err for part in told), said.err
+    result = road("distill", *flags(chosen), *more, "--run-dir", tmp_path / "run")
+    print(result.err)
+    assert result.code == code
+    assert all(part in result.err for part in message), result.err
     assert not (tmp_path / "run").exists()
 
 
 def test_a_student_with_a_slow_tokenizer_is_refused(road, flags, sentiment, models, tmp_path):
     chosen = sentiment | {"init": str(models / "slow")}
-    said = road("finetune", *flags(chosen), "--run-dir", tmp_path / "run")
-    print(said.err)
-    assert said.code == 3
-    assert "merges.txt, vocab.json are of a slow tokenizer" in said.err
-    assert "allowed: a fast tokenizer" in said.err
+    result = road("finetune", *flags(chosen), "--run-dir", tmp_path / "run")
+    print(result.err)
+    assert result.code == 3
+    assert "merges.txt, vocab.json are of a slow tokenizer" in result.err
+    assert "allowed: a fast tokenizer" in result.err
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
@@ -90,13 +90,13 @@ def with_short_teacher(sentiment, models):
 def test_a_text_that_a_teacher_truncates_is_refused_before_anything_starts(
     road, flags, with_short_teacher, models, tmp_path
 ):
-    said = road("distill", *flags(with_short_teacher), "--run-dir", tmp_path / "run")
-    print(said.err)
-    assert said.code == 2
-    assert f"teacher 1 ({models / 'short'}) reads at most 16 tokens" in said.err
-    assert "teacher 0" not in said.err
+    result = road("distill", *flags(with_short_teacher), "--run-dir", tmp_path / "run")
+    print(result.err)
+    assert result.code == 2
+    assert f"teacher 1 ({models / 'short'}) reads at most 16 tokens" in result.err
+    assert "teacher 0" not in result.err
     for part in ("which the student reads whole", "allowed: ", "distillation.on_truncated=learn"):
-        assert part in said.err
+        assert part in result.err
     assert not (tmp_path / "run").exists()
 
 
@@ -105,9 +105,9 @@ def test_a_declared_choice_learns_from_a_teacher_that_truncates(
 ):
     chosen = with_short_teacher | {"distillation.host": "process", "training.steps": 2}
     chosen |= {"distillation.on_truncated": "learn", "console": "plain"}
-    said = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
-    print(said.err, caplog.text)
-    assert said.code == 0, said.err
+    result = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
+    print(result.err, caplog.text)
+    assert result.code == 0, result.err
     assert f"teacher 1 ({models / 'short'}) reads at most 16 tokens" in caplog.text
     assert "teachers/cut_1" in caplog.text
     assert "teacher 0" not in caplog.text
@@ -118,9 +118,9 @@ def test_rows_that_the_student_truncates_as_well_are_no_error(
 ):
     chosen = with_short_teacher | {"distillation.host": "process", "training.steps": 2}
     chosen |= {"data.max_length_tokens": 8, "console": "plain"}
-    said = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
-    print(said.err, caplog.text)
-    assert said.code == 0, said.err
+    result = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
+    print(result.err, caplog.text)
+    assert result.code == 0, result.err
     assert "reads at most" not in caplog.text
 
 
@@ -129,10 +129,10 @@ def test_a_mixture_refuses_a_teacher_that_truncates(road, flags, with_short_teac
     named = chosen.pop("distillation.teachers")
     chosen |= {"data.datasets": ["sst2", "mnli"], "distillation.teachers.sst2": named}
     chosen |= {"distillation.teachers.mnli": [], "training.steps": 2}
-    said = road("multitask", *flags(chosen), "--run-dir", tmp_path / "run")
-    print(said.err)
-    assert said.code == 2
-    assert "reads at most 16 tokens" in said.err
+    result = road("multitask", *flags(chosen), "--run-dir", tmp_path / "run")
+    print(result.err)
+    assert result.code == 2
+    assert "reads at most 16 tokens" in result.err
     assert not (tmp_path / "run").exists()
 
 
@@ -140,10 +140,12 @@ def test_a_student_that_reads_shorter_rows_than_the_data_is_refused(
     road, flags, sentiment, tmp_path
 ):
     place = publish(tmp_path / "brief", "electra", max_position_embeddings=16)
-    said = road("finetune", *flags(sentiment | {"init": str(place)}), "--run-dir", tmp_path / "run")
-    print(said.err)
-    assert said.code == 2
-    assert "data.max_length_tokens" in said.err
+    result = road(
+        "finetune", *flags(sentiment | {"init": str(place)}), "--run-dir", tmp_path / "run"
+    )
+    print(result.err)
+    assert result.code == 2
+    assert "data.max_length_tokens" in result.err
 
 
 def test_a_window_that_a_teacher_truncates_is_refused(road, flags, questions, tmp_path):
@@ -151,8 +153,8 @@ def test_a_window_that_a_teacher_truncates_is_refused(road, flags, questions, tm
         tmp_path / "short", "roberta", "ForQuestionAnswering", max_position_embeddings=42
     )
     chosen = questions | {"distillation.teachers": [str(place)], "distillation.num_teachers": 1}
-    said = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
-    print(said.err)
-    assert said.code == 2
-    assert "reads at most 40 tokens" in said.err
+    result = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
+    print(result.err)
+    assert result.code == 2
+    assert "reads at most 40 tokens" in result.err
     assert not (tmp_path / "run").exists()

@@ -25,16 +25,16 @@ GUIDE = ROOT / "docs" / "guides" / "cluster.md"
 
 
 def blocks() -> list[tuple[str, str]]:
-    found = re.findall(r"^```bash ?(\w*)\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
-    return [(name, text) for name, text in found]
+    matches = re.findall(r"^```bash ?(\w*)\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
+    return [(name, text) for name, text in matches]
 
 
 def free_port() -> int:
     """Outside of 10002 to 19999, which Ray gives to workers, and of what the kernel gives out."""
     for port in range(20000 + os.getpid() % 2000, 32000, 7):
-        with socket.socket() as one:
+        with socket.socket() as connection:
             try:
-                one.bind(("127.0.0.1", port))
+                connection.bind(("127.0.0.1", port))
             except OSError:
                 continue
             if port not in _given:
@@ -106,12 +106,12 @@ def shell(pretrained, teachers, flags):
 
 def processes_of(place: Path) -> list[int]:
     """Processes whose command names the place: those of the head."""
-    found = []
+    pids = []
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if str(place).encode() in line.read_bytes():
-                found.append(int(line.parent.name))
-    return [pid for pid in found if pid != os.getpid()]
+                pids.append(int(line.parent.name))
+    return [pid for pid in pids if pid != os.getpid()]
 
 
 def after_setup(place, environment, pretrained, teachers) -> dict[str, str]:
@@ -120,14 +120,14 @@ def after_setup(place, environment, pretrained, teachers) -> dict[str, str]:
     shutil.copytree(pretrained.directory, demo / "pretrain")
     shutil.copytree(teachers.directory, demo / "teachers")
     text = f"{blocks()[0][1]}\nenv -0"
-    said = subprocess.run(
+    result = subprocess.run(
         ["bash", "-eu", "-c", text], cwd=place, env=environment, capture_output=True, check=True
     )
-    after = dict(one.split("=", 1) for one in said.stdout.decode().split("\0") if one)
-    found = {name: after[name] for name in ("STUDENT", "TEACHERS", "RUN", "HEAD", "OPTIONS")}
-    assert Path(found["STUDENT"]).is_dir()
-    assert Path(found["TEACHERS"]).is_file()
-    return found
+    after = dict(item.split("=", 1) for item in result.stdout.decode().split("\0") if item)
+    variables = {name: after[name] for name in ("STUDENT", "TEACHERS", "RUN", "HEAD", "OPTIONS")}
+    assert Path(variables["STUDENT"]).is_dir()
+    assert Path(variables["TEACHERS"]).is_file()
+    return variables
 
 
 def steps_of(run: Path) -> int:
@@ -141,7 +141,7 @@ def ended(shell) -> bool:
 
 
 def test_the_guide_works_as_it_stands(shell):
-    (setup, _), (_, start), (_, send), (_, again), (stop, asked), (resume, line), *last = blocks()
+    (setup, _), (_, start), (_, send), (_, again), (stop, job), (resume, line), *last = blocks()
     assert (setup, stop, resume) == ("setup", "stop", "resume")
     ((down, end),) = last
     assert down == "down"
@@ -164,18 +164,18 @@ def test_the_guide_works_as_it_stands(shell):
         path.read_text() for path in shell.place.glob("ray/session_latest/logs/job-driver-*")
     )
 
-    found = shell(again)
-    assert "nothing was sent twice" in found.stderr
-    assert "RUNNING" in found.stdout
-    assert token.read_text() not in found.stdout
+    result = shell(again)
+    assert "nothing was sent twice" in result.stderr
+    assert "RUNNING" in result.stdout
+    assert token.read_text() not in result.stdout
 
-    stopped = shell(asked)
+    stopped = shell(job)
     assert "saved and stopped" in stopped.stdout, stopped.stdout + stopped.stderr
     deadline = time.monotonic() + 120
     while not list(run.glob("checkpoints/step-*")) and time.monotonic() < deadline:
         time.sleep(0.5)
-    (kept,) = run.glob("checkpoints/step-*")
-    at = int(kept.name.removeprefix("step-"))
+    (checkpoint,) = run.glob("checkpoints/step-*")
+    at = int(checkpoint.name.removeprefix("step-"))
     assert 5 <= at < 1000
     assert not (run / "metrics.json").exists()
 

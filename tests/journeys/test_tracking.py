@@ -17,8 +17,8 @@ def test_an_offline_run_is_tracked_and_holds_no_secret(sentiment, tmp_path, monk
     monkeypatch.setenv("WANDB_API_KEY", secret)
     monkeypatch.setenv("HF_TOKEN", f"hf_{secret[:34]}")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    named = {"tracking.wandb_project": "tiny", "tracking.wandb_mode": "offline"}
-    run = rr.finetune(overrides=sentiment | named, run_dir=tmp_path / "run")
+    settings = {"tracking.wandb_project": "tiny", "tracking.wandb_mode": "offline"}
+    run = rr.finetune(overrides=sentiment | settings, run_dir=tmp_path / "run")
     files = [path for path in run.directory.rglob("*") if path.is_file()]
     tracked = [path for path in files if path.suffix == ".wandb"]
     assert len(tracked) == 1

@@ -12,9 +12,9 @@ from transformers import ElectraForMaskedLM
 from road_ray.data.corpus.dataset import Corpus, OpenShard
 from road_ray.models.config import EncoderConfig
 from road_ray.models.corpus_init import (
+    attend_to_neighbours,
     cooccurrence_embeddings,
     log_frequencies,
-    look_at_neighbours,
     open_paths,
     sinusoidal_positions,
     start_from_corpus,
@@ -77,7 +77,7 @@ def test_positions_have_the_size_of_the_other_embeddings_and_near_ones_are_alike
 
 def test_each_head_of_the_first_layer_starts_with_its_neighbour(model):
     sinusoidal_positions(model.electra, STD)
-    look_at_neighbours(model.electra)
+    attend_to_neighbours(model.electra)
     words = torch.zeros(1, 64, dtype=torch.long)  # all alike: only positions tell
     with torch.no_grad():
         hidden = model.electra.embeddings(words)
@@ -115,6 +115,6 @@ def test_a_token_that_is_not_masked_is_predicted_at_once_and_special_tokens_keep
     assert torch.equal(model.electra.embeddings.word_embeddings.weight[special], before)
     ids = torch.tensor(np.array([corpus.row(index) for index in range(40)]), dtype=torch.long)
     with torch.no_grad():
-        said = model.eval()(input_ids=ids).logits.argmax(-1)
-    right = (said == ids)[:, 1:-1].float().mean()
+        output = model.eval()(input_ids=ids).logits.argmax(-1)
+    right = (output == ids)[:, 1:-1].float().mean()
     assert right > 0.5  # 1/26 at random

@@ -152,8 +152,10 @@ def test_every_family_leaves_as_plain_transformers_know_it_and_comes_back(
     model.export(tmp_path / "out", task.name)
     loaded, report = _PLAIN[task.name].from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    said = loaded.eval()(**batch)
-    theirs = torch.stack([said.start_logits, said.end_logits], 1) if task is MRC else said.logits
+    output = loaded.eval()(**batch)
+    theirs = (
+        torch.stack([output.start_logits, output.end_logits], 1) if task is MRC else output.logits
+    )
     assert_close(theirs, ours)
     again = load_trained(str(tmp_path / "out"), task).eval()
     assert_close(again(batch | {"task": task.name}), ours)
@@ -270,8 +272,8 @@ def test_load_trained_refuses_labels_of_other_names_unless_a_map_tells(
     with pytest.raises(CheckpointError, match=r"config\.json: the labels of its head .* 'nli'"):
         load_trained(place, NLI)
     if len(set(names)) == 3:
-        told = dict(zip(names, ("neutral", "contradiction", "entailment"), strict=True))
-        ours = load_trained(place, NLI, told).eval()(batch | {"task": "nli"})
+        label_map = dict(zip(names, ("neutral", "contradiction", "entailment"), strict=True))
+        ours = load_trained(place, NLI, label_map).eval()(batch | {"task": "nli"})
         assert_close(ours, model(batch | {"task": "nli"})[..., [1, 2, 0]])
 
 

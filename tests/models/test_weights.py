@@ -54,9 +54,9 @@ def place(tmp_path):
 
 def change(place, edit, **fields):
     """The tensors changed by ``edit``, the configuration by ``fields``."""
-    path, told = place / "model.safetensors", place / "config.json"
+    path, config = place / "model.safetensors", place / "config.json"
     save_file(edit(load_file(path)), path, metadata={"format": "pt"})
-    told.write_text(json.dumps(json.loads(told.read_text()) | fields))
+    config.write_text(json.dumps(json.loads(config.read_text()) | fields))
     return str(place)
 
 
@@ -183,19 +183,22 @@ def test_read_headers_refuses_an_index_unlike_its_shards(tmp_path):
     place = tmp_path / "shards"
     model.save_pretrained(place, max_shard_size="20KB")
     index = place / "model.safetensors.index.json"
-    told = json.loads(index.read_text())
-    assert len(read_headers(place)) == len(told["weight_map"])
-    first, *others = told["weight_map"]
+    output = json.loads(index.read_text())
+    assert len(read_headers(place)) == len(output["weight_map"])
+    first, *rest = output["weight_map"]
     cases = [
-        ({name: told["weight_map"][name] for name in others}, "shards differ from the index"),
-        (told["weight_map"] | {first: told["weight_map"][others[-1]]}, "shards differ"),
-        (told["weight_map"] | {"more": told["weight_map"][first]}, "shards differ from the index"),
-        (told["weight_map"] | {first: "../whole/model.safetensors"}, "no weight_map"),
-        (told["weight_map"] | {first: "absent.safetensors"}, r"absent\.safetensors"),
+        ({name: output["weight_map"][name] for name in rest}, "shards differ from the index"),
+        (output["weight_map"] | {first: output["weight_map"][rest[-1]]}, "shards differ"),
+        (
+            output["weight_map"] | {"more": output["weight_map"][first]},
+            "shards differ from the index",
+        ),
+        (output["weight_map"] | {first: "../whole/model.safetensors"}, "no weight_map"),
+        (output["weight_map"] | {first: "absent.safetensors"}, r"absent\.safetensors"),
         (None, "no weight_map"),
     ]
     for placed, named in cases:
-        index.write_text(json.dumps(told | {"weight_map": placed}))
+        index.write_text(json.dumps(output | {"weight_map": placed}))
         with pytest.raises(CheckpointError, match=named):
             read_headers(place)
 
@@ -247,8 +250,8 @@ def test_load_stored_leaves_the_random_numbers_alone(place):
 def test_load_encoder_refuses_weights_of_a_field_that_the_configuration_lost(tmp_path, head):
     place = publish(tmp_path / "deberta", "deberta-v2", head)
     assert load_encoder(str(place)).encoder.LayerNorm is not None
-    told = json.loads((place / "config.json").read_text())
-    assert told.pop("norm_rel_ebd") == "layer_norm"
-    (place / "config.json").write_text(json.dumps(told))
+    output = json.loads((place / "config.json").read_text())
+    assert output.pop("norm_rel_ebd") == "layer_norm"
+    (place / "config.json").write_text(json.dumps(output))
     with pytest.raises(CheckpointError, match=r"(?s)not in the model.*encoder\.LayerNorm"):
         load_encoder(str(place))

@@ -39,5 +39,7 @@ def test_ddp_finds_the_tensors_of_losses():
 
     term = Term(torch.ones(()), torch.tensor(2))
     pair = torch.tensor(3), torch.tensor(4)
-    found = list(_find_tensors(Losses({"a": term}, {"b": pair})))
-    assert [id(one) for one in found] == [id(one) for one in (term.total, term.count, *pair)]
+    tensors = list(_find_tensors(Losses({"a": term}, {"b": pair})))
+    assert [id(tensor) for tensor in tensors] == [
+        id(tensor) for tensor in (term.total, term.count, *pair)
+    ]

@@ -118,8 +118,8 @@ def test_of_a_tagging_every_labelled_token_is_an_example():
 
 def test_teachers_of_a_batch_that_keeps_them_apart_are_averaged_by_their_losses():
     each = torch.tensor([[[2.0, 0.0]], [[0.0, 2.0]]])
-    more = {"teacher_logits": each, "teacher_weights": torch.ones(2, 1)}
-    made = terms(PAIR, torch.zeros(1, 2), each.mean(0), labels=torch.tensor([0]), **more)
+    options = {"teacher_logits": each, "teacher_weights": torch.ones(2, 1)}
+    made = terms(PAIR, torch.zeros(1, 2), each.mean(0), labels=torch.tensor([0]), **options)
     alone = terms(PAIR, torch.zeros(1, 2), each[0], labels=torch.tensor([0]))
     torch.testing.assert_close(made["d_soft"].total, alone["d_soft"].total)
     together = terms(PAIR, torch.zeros(1, 2), each.mean(0), labels=torch.tensor([0]))
@@ -129,13 +129,18 @@ def test_teachers_of_a_batch_that_keeps_them_apart_are_averaged_by_their_losses(
 def test_tokens_and_numbers_are_averaged_by_their_losses_too():
     each, ones = torch.randn(2, 1, 3, 2), torch.ones(2, 1, 3)
     keep = torch.ones(1, 3, dtype=torch.bool)
-    more = {"teacher_logits": each, "teacher_weights": ones, "keep": keep}
-    made = terms(PAIR, torch.zeros(1, 3, 2), each[0], labels=torch.tensor([[0, 1, -100]]), **more)
+    options = {"teacher_logits": each, "teacher_weights": ones, "keep": keep}
+    made = terms(
+        PAIR, torch.zeros(1, 3, 2), each[0], labels=torch.tensor([[0, 1, -100]]), **options
+    )
     apart = {"teacher_logits": each[:, 0, :2], "teacher_weights": ones[:, 0, :2]}
     flat = terms(PAIR, torch.zeros(2, 2), each[0, 0, :2], labels=torch.tensor([0, 1]), **apart)
     torch.testing.assert_close(made["d_soft"].total, flat["d_soft"].total)
-    more = {"teacher_logits": torch.tensor([[[1.0]], [[3.0]]]), "teacher_weights": torch.ones(2, 1)}
-    made = terms(SCORE, torch.zeros(1, 1), torch.tensor([[2.0]]), labels=torch.ones(1), **more)
+    options = {
+        "teacher_logits": torch.tensor([[[1.0]], [[3.0]]]),
+        "teacher_weights": torch.ones(2, 1),
+    }
+    made = terms(SCORE, torch.zeros(1, 1), torch.tensor([[2.0]]), labels=torch.ones(1), **options)
     assert made["d_soft"].total.item() == pytest.approx(5.0 / 5**2)
 
 

@@ -36,8 +36,8 @@ def test_the_error_of_attention_by_hand():
     teacher[0, 1] = student[0, 1]
     real = torch.tensor([[True, True, False]])
     assert attention_error(student, teacher, real).item() == (2.0 + 0.0) / 2
-    one = attention_error(student, teacher[:, :1], real)  # the means over heads are compared
-    assert one.item() == 2.0
+    first = attention_error(student, teacher[:, :1], real)  # the means over heads are compared
+    assert first.item() == 2.0
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def pair(tmp_path, sized):
 
 
 @pytest.fixture
-def taught(batch):
+def soft_batch(batch):
     size = len(batch["input_ids"])
     return batch | {
         "task": "pair",
@@ -70,46 +70,46 @@ def matched(pair, **options) -> IntermediateDistilled:
     return IntermediateDistilled(model, StateMatching(model.encoder, teacher, **options))
 
 
-def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, taught):
-    made = matched(pair, hidden_weight=0.5, attention_weight=2.0)(taught).terms
+def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, soft_batch):
+    made = matched(pair, hidden_weight=0.5, attention_weight=2.0)(soft_batch).terms
     assert set(made) == {"d", "d_soft", "d_hidden", "d_attention"}
     for name in ("d_hidden", "d_attention"):
         assert made[name].total.item() == pytest.approx(0, abs=1e-6)
-        assert made[name].count.item() == taught["attention_mask"].sum()
+        assert made[name].count.item() == soft_batch["attention_mask"].sum()
     assert (made["d_hidden"].weight, made["d_attention"].weight) == (0.25, 1.0)  # two layers each
 
 
-def test_what_it_says_is_learnt_as_without_matching(pair, taught):
-    made = matched(pair, hidden_weight=0.5, attention_weight=2.0, layers="last")(taught).terms
-    plain = Distilled(pair[0])(taught).terms
+def test_what_it_says_is_learnt_as_without_matching(pair, soft_batch):
+    made = matched(pair, hidden_weight=0.5, attention_weight=2.0, layers="last")(soft_batch).terms
+    plain = Distilled(pair[0])(soft_batch).terms
     for name, term in plain.items():
         assert_close(made[name].total, term.total)
     assert made["d_hidden"].weight == 0.5
 
 
-def test_padding_changes_nothing(pair, taught):
+def test_padding_changes_nothing(pair, soft_batch):
     objective = matched(pair, hidden_weight=1.0, attention_weight=1.0)
     with torch.no_grad():
         for parameter in objective.encoder.parameters():
             parameter.mul_(1.1)
     narrow = {
         name: value[1:3, :17] if name.endswith(("ids", "mask")) else value
-        for name, value in taught.items()
+        for name, value in soft_batch.items()
     }
     wide = {
         name: value[1:3] if name.endswith(("ids", "mask")) else value
-        for name, value in taught.items()
+        for name, value in soft_batch.items()
     }
-    for one in (narrow, wide):
+    for item in (narrow, wide):
         for name in ("labels", "soft_logits", "kd_keep"):
-            one[name] = taught[name][1:3]
+            item[name] = soft_batch[name][1:3]
     there, here = objective(narrow).terms, objective(wide).terms
     for name in ("d_hidden", "d_attention"):
         assert there[name].total.item() > 0
         assert_close(here[name].total, there[name].total, rtol=1e-4, atol=1e-4)
 
 
-def test_a_narrower_student_learns_a_projection_of_its_own(pair, taught, tmp_path, sized):
+def test_a_narrower_student_learns_a_projection_of_its_own(pair, soft_batch, tmp_path, sized):
     student = MultitaskModel(ElectraModel(sized(16)), [PAIR])
     matching = StateMatching(
         student.encoder, HiddenStatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2))
@@ -119,7 +119,7 @@ def test_a_narrower_student_learns_a_projection_of_its_own(pair, taught, tmp_pat
         "1": (32, 16),
         "2": (32, 16),
     }
-    made = objective(taught).terms
+    made = objective(soft_batch).terms
     made["d_hidden"].total.backward()
     assert matching.projections["1"].weight.grad.abs().sum() > 0
     assert student.encoder.embeddings.word_embeddings.weight.grad.abs().sum() > 0

@@ -16,8 +16,8 @@ def test_options_that_are_set_belong_to_the_objective():
 
 
 def test_every_preset_names_its_source_or_says_that_it_is_our_choice():
-    for one in PRESETS.values():
-        assert "Source:" in one.about or "ur choice" in one.about, one.name
+    for item in PRESETS.values():
+        assert "Source:" in item.about or "ur choice" in item.about, item.name
 
 
 def test_the_two_lines_differ_as_published():

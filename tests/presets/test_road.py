@@ -7,13 +7,13 @@ import pytest
 from road_ray.config import digest, load, to_yaml
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import hugging_face_config, scale_encoder
-from road_ray.presets import PRESETS, named
+from road_ray.presets import PRESETS, get_preset
 from road_ray.verbs import VERBS
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_a_configuration_of_its_verb_and_survives_yaml(name, tmp_path):
-    preset = named(name)
+    preset = get_preset(name)
     config = preset.make()
     kind = VERBS[preset.verb].config
     assert type(config) is kind
@@ -32,7 +32,7 @@ def test_what_is_said_of_a_preset_is_whole_sentences(name):
 
 @pytest.mark.parametrize("name", [n for n, p in PRESETS.items() if p.verb == "pretrain"])
 def test_shapes_can_be_built(name):
-    config = named(name).make()
+    config = get_preset(name).make()
     hugging_face_config(config.encoder, 30522)
     hugging_face_config(
         scale_encoder(config.encoder, config.generator.scale, config.generator.depth), 30522
@@ -42,7 +42,7 @@ def test_shapes_can_be_built(name):
 
 
 def test_published_sizes_are_as_in_table_6():
-    small, base, large = (named(f"electra_{n}").make() for n in ("small", "base", "large"))
+    small, base, large = (get_preset(f"electra_{n}").make() for n in ("small", "base", "large"))
     sizes = [
         (c.encoder.layers, c.encoder.hidden_size, c.data.batch_size) for c in (small, base, large)
     ]
@@ -53,15 +53,15 @@ def test_published_sizes_are_as_in_table_6():
 
 
 def test_teachers_and_students_share_the_data_of_their_fine_tuning():
-    single = named("squad_v2_small").make()
+    single = get_preset("squad_v2_small").make()
     for name in ("three_teachers_squad_v2", "weighted_kd_squad_v2"):
-        config = named(name).make()
+        config = get_preset(name).make()
         shared = {name: getattr(config.data, name) for name in vars(single.data)}
         assert shared == vars(single.data)
         assert config.run_dir != single.run_dir
-    assert named("weighted_kd_squad_v2").make().weighting.wrong == 0.75
+    assert get_preset("weighted_kd_squad_v2").make().weighting.wrong == 0.75
 
 
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(ConfigError, match="did you mean 'electra_small'"):
-        named("electra_smal")
+        get_preset("electra_smal")

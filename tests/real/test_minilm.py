@@ -58,11 +58,13 @@ def test_sixty_steps_beat_chance_and_plain_transformers_gives_the_same_answers(t
 def test_three_teachers_teach_a_student_of_three_layers_with_rows_without_labels(
     sentiment, teachers, tmp_path
 ):
-    more = tmp_path / "more.txt"
-    more.write_text("".join(f"the film number {n} is better than expected\n" for n in range(64)))
+    more_rows = tmp_path / "more.txt"
+    more_rows.write_text(
+        "".join(f"the film number {n} is better than expected\n" for n in range(64))
+    )
     chosen = {
         "student.layers": 3,
-        "data.unlabelled": [str(more)],
+        "data.unlabelled": [str(more_rows)],
         "distillation.teachers": [str(teachers.directory / "teachers.json")],
         "distillation.host": "process",
         "distillation.store": str(tmp_path / "store"),

@@ -10,12 +10,12 @@ import pytest
 
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.demo import (
-    distilling,
-    finetuning,
-    multitasking,
-    pretraining,
+    distill_config,
+    finetune_config,
+    multitask_config,
+    pretrain_config,
     table,
-    teaching,
+    teacher_config,
 )
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.run_directory.run import Run
@@ -42,26 +42,27 @@ def test_the_table_has_means_and_deviations_over_seeds_and_each_teacher_alone(tm
 
 def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only(tmp_path):
     config = DemoConfig(run_dir=tmp_path, root="somewhere", seed=5)
-    assert multitasking(config).init == str(pretraining(config).run_dir)
-    plain = finetuning(config, "none", 100)
-    assert plain.init == str(multitasking(config).run_dir)
-    one, other = (distilling(config, rule, 100, ["a", "b"]) for rule in ("mean", "correctness"))
-    for student in (one, other):
+    assert multitask_config(config).init == str(pretrain_config(config).run_dir)
+    plain = finetune_config(config, "none", 100)
+    assert plain.init == str(multitask_config(config).run_dir)
+    first, other = (
+        distill_config(config, rule, 100, ["a", "b"]) for rule in ("mean", "correctness")
+    )
+    for student in (first, other):
         assert student.data.model_dump(exclude={"unlabelled"}) == plain.data.model_dump()
         assert student.optimizer == plain.optimizer
         assert student.training == plain.training
         assert student.seed == plain.seed == 100
         assert student.distillation.num_teachers == 2
-    assert one.data.unlabelled == other.data.unlabelled != ()
-    assert (one.weighting.rule, other.weighting.rule) == ("mean", "correctness")
-    assert one.run_dir != other.run_dir
+    assert first.data.unlabelled == other.data.unlabelled != ()
+    assert (first.weighting.rule, other.weighting.rule) == ("mean", "correctness")
+    assert first.run_dir != other.run_dir
 
 
 def test_students_have_few_labels_and_one_layer_teachers_all_labels_and_all_layers(tmp_path):
     config = DemoConfig(run_dir=tmp_path, num_labels=7, teacher_steps=9)
-    few, every, teacher = (
-        finetuning(config, "none", 100), finetuning(config, "all", 100), teaching(config, 1)
-    )  # fmt: skip
+    few, every = (finetune_config(config, labels, 100) for labels in ("none", "all"))
+    teacher = teacher_config(config, 1)
     assert (few.data.max_rows, every.data.max_rows, teacher.data.max_rows) == (7, None, None)
     assert (few.student.layers, every.student.layers, teacher.student.layers) == (1, 1, None)
     assert few.training == every.training
@@ -76,18 +77,18 @@ def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_p
     sizes |= {"teacher_steps": 2, "finetuning_steps": 2, "num_labels": 6, "root": world}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
     with caplog.at_level("INFO", logger="road_ray"):
-        said = road(*command)
-    assert said.code == 0, said.err
+        outcome = road(*command)
+    assert outcome.code == 0, outcome.err
     for number in range(1, 8):
         assert f"stage {number} of 7: " in caplog.text
         assert f"stage {number} of 7 took " in caplog.text
     for name in ("no KD", "mean KD", "Weighted KD", "no KD, all labels", "teacher 1"):
-        assert name in said.out
+        assert name in outcome.out
     rows = json.loads((tmp_path / "table.json").read_text())
     assert len(rows) == 6
-    found, num_folds = read_teacher_list(tmp_path / "teachers" / "teachers.json")
+    result, num_folds = read_teacher_list(tmp_path / "teachers" / "teachers.json")
     assert num_folds == 1
-    assert [Path(one).resolve() for one in found] == [
+    assert [Path(item).resolve() for item in result] == [
         (tmp_path / f"teacher-{number}" / "hf").resolve() for number in range(2)
     ]
     guide = (ROOT / "docs" / "guides" / "cluster.md").read_text("utf-8")
@@ -97,5 +98,5 @@ def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_p
     page = (tmp_path / "report.html").read_text()
     assert "Weighted KD" in page
     stamp = (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns
-    assert road(*command).out == said.out
+    assert road(*command).out == outcome.out
     assert (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns == stamp

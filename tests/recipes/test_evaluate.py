@@ -20,35 +20,35 @@ def attempt(road, world, tmp_path):
     return run
 
 
-def test_the_threshold_of_the_model_is_reused(attempt, asked, tmp_path):
-    said = attempt(asked.directory, "newsqa", more=tuple(SPANS))
-    assert said.code == 0, said.err
-    figures = json.loads(said.out)["metrics"]
-    stored = json.loads((asked.hf_dir / "road_ray.json").read_text())["no_answer_threshold"]
+def test_the_threshold_of_the_model_is_reused(attempt, span_run, tmp_path):
+    result = attempt(span_run.directory, "newsqa", more=tuple(SPANS))
+    assert result.code == 0, result.err
+    figures = json.loads(result.out)["metrics"]
+    stored = json.loads((span_run.hf_dir / "road_ray.json").read_text())["no_answer_threshold"]
     assert figures["eval/newsqa/threshold"] == stored
-    assert figures == {k: v for k, v in asked.metrics.items() if k.startswith("eval/newsqa/")}
+    assert figures == {k: v for k, v in span_run.metrics.items() if k.startswith("eval/newsqa/")}
     assert (tmp_path / "run" / "predictions" / "newsqa" / "predictions.json").is_file()
 
 
-def test_windows_are_as_long_as_in_training_unless_said_otherwise(attempt, asked):
-    said = attempt(asked.directory, "newsqa", more=tuple(SPANS[1:]))
-    assert said.code == 0, said.err
-    figures = json.loads(said.out)["metrics"]
-    assert figures == {k: v for k, v in asked.metrics.items() if k.startswith("eval/newsqa/")}
+def test_windows_are_as_long_as_in_training_unless_said_otherwise(attempt, span_run):
+    result = attempt(span_run.directory, "newsqa", more=tuple(SPANS[1:]))
+    assert result.code == 0, result.err
+    figures = json.loads(result.out)["metrics"]
+    assert figures == {k: v for k, v in span_run.metrics.items() if k.startswith("eval/newsqa/")}
 
 
-def test_a_threshold_is_tuned_on_the_named_set_and_used_on_all(attempt, asked):
+def test_a_threshold_is_tuned_on_the_named_set_and_used_on_all(attempt, span_run):
     more = (*SPANS, "tune_threshold_on=squad_v2")
-    figures = json.loads(attempt(asked.hf_dir, "newsqa", "squad_v2", more=more).out)["metrics"]
+    figures = json.loads(attempt(span_run.hf_dir, "newsqa", "squad_v2", more=more).out)["metrics"]
     tuned = figures["eval/newsqa/threshold"]
     assert tuned == figures["eval/squad_v2/threshold"]
     at_threshold, best = (figures[f"eval/squad_v2/{name}_f1"] for name in ("at_threshold", "best"))
     assert at_threshold == pytest.approx(best)
 
 
-def test_a_model_without_a_threshold_gets_no_figures_at_one(attempt, asked, tmp_path):
+def test_a_model_without_a_threshold_gets_no_figures_at_one(attempt, span_run, tmp_path):
     foreign = tmp_path / "foreign"
-    shutil.copytree(asked.hf_dir, foreign)
+    shutil.copytree(span_run.hf_dir, foreign)
     record = json.loads((foreign / "road_ray.json").read_text())
     (foreign / "road_ray.json").write_text(json.dumps(record | {"no_answer_threshold": None}))
     figures = json.loads(attempt(foreign, "newsqa", more=tuple(SPANS)).out)["metrics"]
@@ -56,77 +56,77 @@ def test_a_model_without_a_threshold_gets_no_figures_at_one(attempt, asked, tmp_
     assert {"eval/newsqa/f1", "eval/newsqa/best_f1"} <= figures.keys()
 
 
-def test_a_threshold_is_tuned_on_a_set_that_is_evaluated(attempt, asked):
-    said = attempt(asked.hf_dir, "newsqa", more=("tune_threshold_on=squad_v2",))
-    assert said.code == 2
-    assert "tune_threshold_on" in said.err
+def test_a_threshold_is_tuned_on_a_set_that_is_evaluated(attempt, span_run):
+    result = attempt(span_run.hf_dir, "newsqa", more=("tune_threshold_on=squad_v2",))
+    assert result.code == 2
+    assert "tune_threshold_on" in result.err
 
 
-def test_the_training_rows_can_be_judged_too(attempt, asked):
-    said = attempt(
-        asked.hf_dir, "squad_v2", more=(*SPANS, "data.split=train", "data.max_judged_rows=12")
+def test_the_training_rows_can_be_judged_too(attempt, span_run):
+    result = attempt(
+        span_run.hf_dir, "squad_v2", more=(*SPANS, "data.split=train", "data.max_judged_rows=12")
     )
-    assert said.code == 0, said.err
-    assert json.loads(said.out)["metrics"]["eval/squad_v2/total"] == 12
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["metrics"]["eval/squad_v2/total"] == 12
 
 
 def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teachers, tmp_path):
     where = [f"init={teachers.directory}/teacher-0", f"data.root={world}", "data.split=test"]
-    said = road("evaluate", *where, "--run-dir", tmp_path)
-    assert said.code == 0
-    assert "no figures: the split has no labels" in said.out
-    assert f"predictions: {tmp_path / 'predictions'}" in said.out
-    told = json.loads((tmp_path / "predictions" / "sst2" / "predictions.json").read_text())
-    assert len(told) == 25
-    assert set(told.values()) <= {"negative", "positive"}
+    result = road("evaluate", *where, "--run-dir", tmp_path)
+    assert result.code == 0
+    assert "no figures: the split has no labels" in result.out
+    assert f"predictions: {tmp_path / 'predictions'}" in result.out
+    output = json.loads((tmp_path / "predictions" / "sst2" / "predictions.json").read_text())
+    assert len(output) == 25
+    assert set(output.values()) <= {"negative", "positive"}
 
 
 @pytest.mark.parametrize(
-    ("names", "code", "told"),
+    ("names", "code", "message"),
     [
         (("sst2", "newsqa"), 2, "are of 2 tasks"),
         (("sst3",), 2, "did you mean 'sst2'"),
         (("sst2",), 4, "holds no head for task sentiment"),
     ],
 )
-def test_what_cannot_be_judged_is_said(attempt, asked, names, code, told):
-    said = attempt(asked.hf_dir, *names)
-    assert said.code == code
-    assert told in said.err
+def test_what_cannot_be_judged_is_said(attempt, span_run, names, code, message):
+    result = attempt(span_run.hf_dir, *names)
+    assert result.code == code
+    assert message in result.err
 
 
 def test_a_model_is_required(attempt):
-    said = attempt("", "sst2")
-    assert said.code == 2
-    assert "init is not given" in said.err
+    result = attempt("", "sst2")
+    assert result.code == 2
+    assert "init is not given" in result.err
 
 
-def test_predictions_of_a_set_and_of_what_was_made_from_it_are_compared(attempt, asked):
+def test_predictions_of_a_set_and_of_what_was_made_from_it_are_compared(attempt, span_run):
     pair = "data.same_as.squad_v1=squad_v2"
-    said = attempt(asked.directory, "squad_v1", "squad_v2", more=(*SPANS, pair))
-    assert said.code == 0, said.err
-    figures = json.loads(said.out)["metrics"]
+    result = attempt(span_run.directory, "squad_v1", "squad_v2", more=(*SPANS, pair))
+    assert result.code == 0, result.err
+    figures = json.loads(result.out)["metrics"]
     assert figures["consistency/squad_v1/pairs"] > 0
     assert 0 <= figures["consistency/squad_v1/same"] <= 100
 
 
-def test_what_is_compared_must_be_predicted(attempt, asked):
-    said = attempt(asked.directory, "squad_v2", more=("data.same_as.newsqa=squad_v2",))
-    assert said.code == 2
-    assert "data.same_as: newsqa is not predicted" in said.err
+def test_what_is_compared_must_be_predicted(attempt, span_run):
+    result = attempt(span_run.directory, "squad_v2", more=("data.same_as.newsqa=squad_v2",))
+    assert result.code == 2
+    assert "data.same_as: newsqa is not predicted" in result.err
 
 
 def test_several_models_are_judged_as_one(attempt, teachers):
-    said = attempt(teachers.directory / "teachers.json", "sst2")
-    assert said.code == 0, said.err
-    figures = json.loads(said.out)["metrics"]
+    result = attempt(teachers.directory / "teachers.json", "sst2")
+    assert result.code == 0, result.err
+    figures = json.loads(result.out)["metrics"]
     assert figures == {k: v for k, v in teachers.metrics.items() if "ensemble_" in k}
 
 
 def test_a_list_that_is_not_there_is_told_by_its_key(attempt):
-    said = attempt("nowhere.json", "sst2")
-    assert said.code == 2
-    assert "init = nowhere.json" in said.err
+    result = attempt("nowhere.json", "sst2")
+    assert result.code == 2
+    assert "init = nowhere.json" in result.err
 
 
 def test_a_model_that_was_trained_again_is_judged_again(attempt, teachers, tmp_path):
@@ -144,9 +144,9 @@ def test_a_model_that_was_trained_again_is_judged_again(attempt, teachers, tmp_p
 
 def accept_changes(model):
     """Delete the hashes of its files that a model is recorded with."""
-    told = json.loads((model / "road_ray.json").read_text())
-    del told["files"]
-    (model / "road_ray.json").write_text(json.dumps(told))
+    output = json.loads((model / "road_ray.json").read_text())
+    del output["files"]
+    (model / "road_ray.json").write_text(json.dumps(output))
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
@@ -157,9 +157,9 @@ def test_evaluate_refuses_files_that_the_model_was_not_exported_with(
         shutil.copy(teachers.directory / "teacher-1" / "hf" / file, model / file)
     else:
         (model / file).write_text((model / file).read_text() + "\n")
-    said = attempt(model, "sst2")
-    assert said.code == 4
-    assert f"{model / file}: not the file that {model / 'road_ray.json'} records" in said.err
+    result = attempt(model, "sst2")
+    assert result.code == 4
+    assert f"{model / file}: not the file that {model / 'road_ray.json'} records" in result.err
     accept_changes(model)
     assert attempt(model, "sst2").code == 0
 
@@ -177,16 +177,16 @@ def contents(directory):
 def test_evaluate_refuses_the_directory_of_another_evaluation(attempt, teachers, tmp_path):
     assert attempt(teachers.directory / "teacher-0", "sst2").code == 0
     before = contents(tmp_path / "run")
-    said = attempt(teachers.directory / "teacher-1", "sst2", more=("data.split=train",))
-    assert said.code == 2
-    assert "data.split: there 'dev', asked 'train'" in said.err
+    result = attempt(teachers.directory / "teacher-1", "sst2", more=("data.split=train",))
+    assert result.code == 2
+    assert "data.split: there 'dev', asked 'train'" in result.err
     assert contents(tmp_path / "run") == before
 
 
-def test_evaluate_that_fails_keeps_the_earlier_result(road, world, asked, tmp_path, caplog):
+def test_evaluate_that_fails_keeps_the_earlier_result(road, world, span_run, tmp_path, caplog):
     root, model = tmp_path / "world", tmp_path / "model"
     shutil.copytree(world, root)
-    shutil.copytree(asked.hf_dir, model)
+    shutil.copytree(span_run.hf_dir, model)
     accept_changes(model)
     command = ["evaluate", f"init={model}", f"data.root={root}", *SPANS]
     command += ["data.datasets=[squad_v2,newsqa]", "--run-dir", tmp_path / "run", "--json"]
@@ -207,14 +207,14 @@ def test_evaluate_gives_each_model_and_split_a_directory(
     road, world, teachers, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    asked = [
+    commands = [
         (f"init={teachers.directory}/teacher-{number}", f"data.split={split}", f"data.root={world}")
         for number, split in ((0, "dev"), (1, "dev"), (0, "train"), (0, "dev"))
     ]
-    told = [json.loads(road("evaluate", *one, "--json").out) for one in asked]
+    outputs = [json.loads(road("evaluate", *command, "--json").out) for command in commands]
     places = sorted((tmp_path / "runs" / "evaluate").iterdir())
     assert [place.name.rsplit("-", 1)[0] for place in places] == ["teacher-0"] * 2 + ["teacher-1"]
-    assert told[0] == told[3]
+    assert outputs[0] == outputs[3]
 
 
 @pytest.mark.parametrize("name", ["dev.tsv", "tokenizer.json", "config.json", "model.safetensors"])
@@ -225,8 +225,8 @@ def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
     shutil.copytree(world, root)
     shutil.copytree(teachers.directory / "teacher-0" / "hf", model)
     accept_changes(model)
-    asked = (f"init={model}", f"data.root={root}", "--run-dir", tmp_path / "run", "--json")
-    first = road("evaluate", *asked)
+    words = (f"init={model}", f"data.root={root}", "--run-dir", tmp_path / "run", "--json")
+    first = road("evaluate", *words)
     path = model / name if (model / name).is_file() else next(root.glob(f"glue/SST*/{name}"))
     if name == "dev.tsv":
         turned = {"0": "1", "1": "0"}
@@ -237,14 +237,16 @@ def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
         path.write_bytes((teachers.directory / "teacher-1" / "hf" / name).read_bytes())
     else:
         path.write_text(path.read_text() + "\n")
-    second = road("evaluate", *asked)
+    second = road("evaluate", *words)
     assert second.code == 0, second.err
     assert f"{path}: then " in caplog.text
-    one, two = (json.loads(said.out)["metrics"]["eval/sst2/accuracy"] for said in (first, second))
+    single, two = (
+        json.loads(result.out)["metrics"]["eval/sst2/accuracy"] for result in (first, second)
+    )
     if name == "dev.tsv":
-        assert one + two == pytest.approx(100)
+        assert single + two == pytest.approx(100)
     caplog.clear()
-    assert road("evaluate", *asked).out == second.out
+    assert road("evaluate", *words).out == second.out
     assert "run again" not in caplog.text
 
 
@@ -254,9 +256,9 @@ def test_evaluate_names_a_record_that_is_damaged(attempt, teachers, tmp_path, co
     for name in ("inputs.json", "MANIFEST.json"):
         whole = (tmp_path / "run" / name).read_text()
         (tmp_path / "run" / name).write_text(content)
-        said = attempt(teachers.directory / "teacher-0", "sst2")
-        assert said.code == 4
-        assert f"{tmp_path / 'run' / name}: " in said.err
+        result = attempt(teachers.directory / "teacher-0", "sst2")
+        assert result.code == 4
+        assert f"{tmp_path / 'run' / name}: " in result.err
         (tmp_path / "run" / name).write_text(whole)
 
 
@@ -278,19 +280,19 @@ def model(teachers, tmp_path):
 
 
 def name_labels(model, *names):
-    told = json.loads((model / "config.json").read_text())
-    told["id2label"] = dict(enumerate(names))
-    told["label2id"] = {name: number for number, name in enumerate(names)}
-    (model / "config.json").write_text(json.dumps(told))
+    output = json.loads((model / "config.json").read_text())
+    output["id2label"] = dict(enumerate(names))
+    output["label2id"] = {name: number for number, name in enumerate(names)}
+    (model / "config.json").write_text(json.dumps(output))
 
 
 def test_evaluate_finds_labels_by_name_or_is_told_which_is_which(attempt, model, tmp_path):
     def accuracy(*names, more=()):
         name_labels(model, *names)
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
-        said = attempt(model, "sst2", more=more)
-        assert said.code == 0, said.err
-        return json.loads(said.out)["metrics"]["eval/sst2/accuracy"]
+        result = attempt(model, "sst2", more=more)
+        assert result.code == 0, result.err
+        return json.loads(result.out)["metrics"]["eval/sst2/accuracy"]
 
     expected = accuracy("negative", "positive")
     assert accuracy("Negative ", "positive") == expected
@@ -306,12 +308,12 @@ def test_evaluate_finds_labels_by_name_or_is_told_which_is_which(attempt, model,
 )
 def test_evaluate_refuses_labels_that_are_not_those_of_the_task(attempt, model, names):
     name_labels(model, *names)
-    said = attempt(model, "sst2")
-    assert said.code == 4
-    assert "are not those of task 'sentiment'" in said.err
+    result = attempt(model, "sst2")
+    assert result.code == 4
+    assert "are not those of task 'sentiment'" in result.err
     if len(set(names)) == 2:
         line = f"label_map='{{{names[0]}: negative, {names[1]}: positive}}'"
-        assert line in said.err
+        assert line in result.err
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -320,23 +322,23 @@ def test_evaluate_refuses_weights_that_are_not_finite(attempt, model, value):
     accept_changes(model)
     weights["classifier.out_proj.bias"][0] = value
     save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
-    said = attempt(model, "sst2")
-    assert said.code == 4
-    assert "model.safetensors: weight classifier.out_proj.bias is not finite" in said.err
+    result = attempt(model, "sst2")
+    assert result.code == 4
+    assert "model.safetensors: weight classifier.out_proj.bias is not finite" in result.err
 
 
 def test_evaluate_refuses_a_model_with_fewer_layers_than_its_file_holds(attempt, model):
-    told = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(told | {"num_hidden_layers": 0}))
-    said = attempt(model, "sst2")
-    assert said.code == 4
-    assert "encoder weights of the files are not in the model that config.json" in said.err
+    output = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(output | {"num_hidden_layers": 0}))
+    result = attempt(model, "sst2")
+    assert result.code == 4
+    assert "encoder weights of the files are not in the model that config.json" in result.err
 
 
 @pytest.mark.parametrize("content", ["null", "[]", ""])
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
 def test_evaluate_names_the_damaged_file_of_a_model(attempt, model, file, content):
     (model / file).write_text(content)
-    said = attempt(model, "sst2")
-    assert said.code == 4
-    assert file in said.err
+    result = attempt(model, "sst2")
+    assert result.code == 4
+    assert file in result.err

@@ -19,62 +19,62 @@ def planned(verb, overrides, prices=None):
 
 
 def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
-    found = planned("finetune", sentiment | {"run_dir": str(tmp_path / "run")})
+    estimate = planned("finetune", sentiment | {"run_dir": str(tmp_path / "run")})
     assert not (tmp_path / "run").exists()
-    assert (found["steps"], found["batch_size"]) == (6, 16)
-    assert 80 <= found["rows"] <= 96  # the last batch of an epoch is smaller
-    assert 0 < found["tokens"] <= 96 * 128
-    memory = found["memory_bytes"]
-    assert memory["parameters"] == 4 * found["parameters"] == memory["gradients"]
+    assert (estimate["steps"], estimate["batch_size"]) == (6, 16)
+    assert 80 <= estimate["rows"] <= 96  # the last batch of an epoch is smaller
+    assert 0 < estimate["tokens"] <= 96 * 128
+    memory = estimate["memory_bytes"]
+    assert memory["parameters"] == 4 * estimate["parameters"] == memory["gradients"]
     assert memory["optimizer"] >= 2 * memory["parameters"]  # two moments
     assert memory["activations"] > 0
-    assert found["measured_step_seconds"] > found["measured_data_seconds"] >= 0
-    assert found["hours"] == pytest.approx(6 * found["step_seconds"] / 3600)
+    assert estimate["measured_step_seconds"] > estimate["measured_data_seconds"] >= 0
+    assert estimate["hours"] == pytest.approx(6 * estimate["step_seconds"] / 3600)
     import road_ray as rr
 
     run = rr.finetune(overrides=sentiment | {"run_dir": str(tmp_path / "run")})
-    (kept,) = (run.directory / "checkpoints").glob("step-*")
-    size = sum(path.stat().st_size for path in kept.rglob("*.safetensors"))
-    assert found["disk_bytes"]["checkpoint"] == pytest.approx(size, rel=0.05)
-    with safe_open(kept / "model.safetensors", framework="pt") as file:
+    (checkpoint,) = (run.directory / "checkpoints").glob("step-*")
+    size = sum(path.stat().st_size for path in checkpoint.rglob("*.safetensors"))
+    assert estimate["disk_bytes"]["checkpoint"] == pytest.approx(size, rel=0.05)
+    with safe_open(checkpoint / "model.safetensors", framework="pt") as file:
         weights = sum(file.get_tensor(name).numel() for name in file.keys())  # noqa: SIM118
-    assert weights == found["parameters"]
+    assert weights == estimate["parameters"]
 
 
 def test_sharded_workers_need_their_part_of_the_memory(sentiment, monkeypatch):
     monkeypatch.setattr("road_ray.distributed.estimate._available", lambda: {"CPU": 8.0})
-    found = planned("finetune", sentiment | {"workers": 4, "training.fsdp": True})
-    memory = found["memory_bytes"]
-    assert memory["parameters"] == found["parameters"] == memory["gradients"]
+    estimate = planned("finetune", sentiment | {"workers": 4, "training.fsdp": True})
+    memory = estimate["memory_bytes"]
+    assert memory["parameters"] == estimate["parameters"] == memory["gradients"]
     assert 2 * memory["parameters"] <= memory["optimizer"] < 2.1 * memory["parameters"]
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "teachers"])
 def test_other_verbs_are_planned_alike(verb, sentiment, pretraining, tmp_path):
     chosen = {"pretrain": pretraining, "teachers": sentiment}[verb]
-    found = planned(verb, chosen | {"run_dir": str(tmp_path / "run")})
-    assert found["steps"] == 6
-    assert found["runs"] == (3 if verb == "teachers" else 1)
-    assert bool(found["flops"]) == (verb == "pretrain")
+    estimate = planned(verb, chosen | {"run_dir": str(tmp_path / "run")})
+    assert estimate["steps"] == 6
+    assert estimate["runs"] == (3 if verb == "teachers" else 1)
+    assert bool(estimate["flops"]) == (verb == "pretrain")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_plan_of_pre_training_tells_its_operations_as_they_are_published():
-    told = module._flops(PRESETS["electra_small"].make())
+    flops = module._flops(PRESETS["electra_small"].make())
     # science: section 2.11, by the released script; the paper's table rounds it.
-    assert told["train_paper"] == pytest.approx(1.294e18, rel=2e-3)
-    assert told["infer_paper"] == pytest.approx(3.68e9, rel=2e-3)
-    assert 0 < told["train_6nd"] < told["train_paper"]
+    assert flops["train_paper"] == pytest.approx(1.294e18, rel=2e-3)
+    assert flops["infer_paper"] == pytest.approx(3.68e9, rel=2e-3)
+    assert 0 < flops["train_6nd"] < flops["train_paper"]
 
 
 def test_a_plan_of_phases_asks_each(pretraining):
     chosen = pretraining | {"data.shorter_first.16.fraction": 0.5}
     chosen |= {"data.shorter_first.16.batch_size": 24}
-    found = planned("pretrain", chosen)
-    parts = [(p["steps"], p["max_length_tokens"], p["batch_size"]) for p in found["phases"]]
+    estimate = planned("pretrain", chosen)
+    parts = [(p["steps"], p["max_length_tokens"], p["batch_size"]) for p in estimate["phases"]]
     assert parts == [(3, 16, 24), (3, 32, 8)]
-    seconds = [p["measured_step_seconds"] for p in found["phases"]]
-    assert found["measured_step_seconds"] == pytest.approx(sum(seconds) / 2)
+    seconds = [p["measured_step_seconds"] for p in estimate["phases"]]
+    assert estimate["measured_step_seconds"] == pytest.approx(sum(seconds) / 2)
 
 
 def test_a_phase_with_fewer_rows_than_workers_is_told(pretraining):
@@ -87,9 +87,9 @@ def test_a_phase_with_fewer_rows_than_workers_is_told(pretraining):
 def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path):
     chosen = sentiment | {"run_dir": str(tmp_path / "run")}
     named = str(teachers.directory / "teachers.json")
-    found = planned("distill", chosen | {"distillation.teachers": [named]})
-    assert "beside 3 teachers" in found["placement"]
-    assert found["steps"] == 6
+    estimate = planned("distill", chosen | {"distillation.teachers": [named]})
+    assert "beside 3 teachers" in estimate["placement"]
+    assert estimate["steps"] == 6
 
 
 def test_all_trainings_are_counted():
@@ -107,32 +107,34 @@ def test_gpus_of_teachers_are_counted_in_every_generation(sentiment, teachers, m
     )
     chosen = sentiment | {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
     chosen |= {"distillation.generations": 2, "distillation.gpus_per_teacher": 0.5}
-    found = planned("distill", chosen | {"distillation.replicas": 2})
-    assert found["runs"] == 2
+    estimate = planned("distill", chosen | {"distillation.replicas": 2})
+    assert estimate["runs"] == 2
     # Three teachers, then one, with a GPU each: two replicas of half a one.
-    assert found["gpu_hours"] == pytest.approx(found["hours"] / 2 * (3 + 1))
+    assert estimate["gpu_hours"] == pytest.approx(estimate["hours"] / 2 * (3 + 1))
 
 
 def test_the_gpu_of_this_process_is_counted(sentiment, monkeypatch):
     monkeypatch.setattr(
         "road_ray.distributed.estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0}
     )
-    found = planned("finetune", sentiment | {"gpus_per_worker": 1})
-    assert found["gpu_hours"] == found["hours"] > 0
+    estimate = planned("finetune", sentiment | {"gpus_per_worker": 1})
+    assert estimate["gpu_hours"] == estimate["hours"] > 0
 
 
 def test_a_plan_is_told_to_no_tracker(sentiment, tmp_path):
-    kept = tmp_path / "mlflow.db"
-    planned("finetune", sentiment | {"tracking.mlflow_uri": f"sqlite:///{kept}"})
-    assert not kept.exists()
+    database = tmp_path / "mlflow.db"
+    planned("finetune", sentiment | {"tracking.mlflow_uri": f"sqlite:///{database}"})
+    assert not database.exists()
 
 
 def test_the_size_of_the_store_is_known_before_it_is_filled(sentiment, teachers, tmp_path):
-    named = {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
-    chosen = sentiment | named | {"run_dir": str(tmp_path / "run"), "distillation.host": "process"}
-    found = planned("distill", chosen | {"distillation.store": str(tmp_path / "planned")})
+    settings = {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
+    chosen = (
+        sentiment | settings | {"run_dir": str(tmp_path / "run"), "distillation.host": "process"}
+    )
+    estimate = planned("distill", chosen | {"distillation.store": str(tmp_path / "planned")})
     # 150 rows (10 batches of 16 at most): two fp16 logits, a key of 16 bytes and a bound of 8.
-    rows = found["disk_bytes"]["store"] / (3 * (2 * 2 + 16 + 8))
+    rows = estimate["disk_bytes"]["store"] / (3 * (2 * 2 + 16 + 8))
     assert rows == int(rows)
     assert 16 < rows <= 160
     assert planned("distill", chosen)["disk_bytes"]["store"] == 0
@@ -144,9 +146,9 @@ def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monke
     assert isinstance(config, DistillConfig)
     with pytest.raises(Exception, match="batch_size = 16 is less"):
         plan("distill", config, VERBS["distill"].run)
-    more = sentiment | {"workers": 10_000, "data.batch_size": 20_000}
-    with pytest.raises(ClusterError, match="no place for 10000 workers beside 3"):
-        planned("distill", more)
+    options = sentiment | {"workers": 10_000, "data.batch_size": 20_000}
+    with pytest.raises(ClusterError, match="no room for 10000 workers beside 3"):
+        planned("distill", options)
 
 
 def test_tokens_are_those_of_the_run_whatever_the_seed(sentiment, tmp_path):
@@ -165,17 +167,17 @@ def test_tokens_are_those_of_the_run_whatever_the_seed(sentiment, tmp_path):
 def test_a_mixture_counts_its_tokens_too(sentiment):
     chosen = {key: value for key, value in sentiment.items() if key != "data.dataset"}
     chosen |= {"data.datasets": ["sst2", "mnli"], "mixing.passes": 2}
-    found = planned("multitask", chosen)
-    assert found["rows"] == pytest.approx(6 * 2 * 16, rel=0.1)
-    assert found["tokens"] > found["rows"]
+    estimate = planned("multitask", chosen)
+    assert estimate["rows"] == pytest.approx(6 * 2 * 16, rel=0.1)
+    assert estimate["tokens"] > estimate["rows"]
 
 
 def test_a_plan_builds_no_corpus_and_knows_the_size_of_the_model(pretraining, tmp_path):
     shards = tmp_path / "shards"
     chosen = pretraining | {"data.shards": str(shards)}
-    found = planned("pretrain", chosen)
+    estimate = planned("pretrain", chosen)
     assert not shards.exists()
     built = planned("pretrain", pretraining)  # the shards of other tests, or a sample again
-    assert found["parameters"] == built["parameters"]
-    assert found["rows"] == 6 * 8
-    assert 0 < found["tokens"] <= 6 * 8 * 32
+    assert estimate["parameters"] == built["parameters"]
+    assert estimate["rows"] == 6 * 8
+    assert 0 < estimate["tokens"] <= 6 * 8 * 32

@@ -49,8 +49,12 @@ def write_run(directory: Path, *, seed: int = 0, f1: float = 60.0, **settings: o
     (directory / "config.resolved.yaml").write_text(json.dumps(config))  # JSON is YAML
     (directory / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (directory / "metrics.json").write_text(json.dumps(metrics))
-    told = {"python": "3.11", "command": ["road", "distill"], "packages": {"torch": "2.13.0"}}
-    (directory / "environment.json").write_text(json.dumps(told))
+    environment = {
+        "python": "3.11",
+        "command": ["road", "distill"],
+        "packages": {"torch": "2.13.0"},
+    }
+    (directory / "environment.json").write_text(json.dumps(environment))
     return directory
 
 
@@ -98,8 +102,13 @@ def write_sweep(directory: Path, trials: int = 12, *, front: bool = False) -> Pa
             )
         )
     study.add_trials(made)
-    told = {"name": directory.name, "metric": ["eval/squad_v2/f1"], "space": {}, "trials": trials}
-    (directory / "sweep.resolved.yaml").write_text(json.dumps(told))
+    settings = {
+        "name": directory.name,
+        "metric": ["eval/squad_v2/f1"],
+        "space": {},
+        "trials": trials,
+    }
+    (directory / "sweep.resolved.yaml").write_text(json.dumps(settings))
     return directory
 
 

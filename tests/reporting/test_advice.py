@@ -30,7 +30,7 @@ def test_no_times_no_split():
 
 
 @pytest.mark.parametrize(
-    ("split", "settings", "said"),
+    ("split", "settings", "message"),
     [
         ((0.0, 0.5, 0.5, 0.0), {"host": "process"}, "distillation.host=actors"),
         ((0.0, 0.5, 0.5, 0.0), {"host": "actors"}, "replica"),
@@ -41,8 +41,8 @@ def test_no_times_no_split():
         ((0.0, 0.0, 1.0, 0.0), {}, "No bottleneck"),
     ],
 )
-def test_the_bottleneck_is_named(split, settings, said):
-    assert said in " ".join(advice(run(**settings), TimeSplit(*split)))
+def test_the_bottleneck_is_named(split, settings, message):
+    assert message in " ".join(advice(run(**settings), TimeSplit(*split)))
 
 
 def test_a_complete_store_sets_the_teachers_free():
@@ -53,8 +53,8 @@ def test_a_complete_store_sets_the_teachers_free():
 def test_so_many_replicas_are_advised_as_the_student_is_faster():
     rows = [{"step": n, "time/teacher_busy_seconds": 1.7} for n in (1, 2)]
     slow = RunRecord(Path("r"), config={"distillation": {"host": "actors"}}, rows=rows)
-    said = advice(slow, TimeSplit(0.1, 0.2, 0.5, 0.0))[0]
-    assert "distillation.replicas=3" in said  # 1.7 s of work in steps of 0.6 s
+    sentence = advice(slow, TimeSplit(0.1, 0.2, 0.5, 0.0))[0]
+    assert "distillation.replicas=3" in sentence  # 1.7 s of work in steps of 0.6 s
 
 
 def test_uneven_steps_are_told():

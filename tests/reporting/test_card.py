@@ -43,9 +43,9 @@ def card(tmp_path):
 
 def test_the_front_matter_is_what_the_hub_expects(card):
     front, _ = card("ElectraForQuestionAnswering", LINEAGE)
-    told = yaml_lines.read_yaml(front).values
-    (model,) = told.pop("model-index")
-    assert told == {
+    front_matter = yaml_lines.read_yaml(front).values
+    (model,) = front_matter.pop("model-index")
+    assert front_matter == {
         "library_name": "transformers",
         "tags": ["road_ray", "electra", "mrc"],
         "pipeline_tag": "question-answering",
@@ -154,19 +154,19 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
         "metrics": {f"eval/{evil}/f1": 61.25},
     }
     front, body = card("ElectraForQuestionAnswering", lineage)
-    told = yaml_lines.read_yaml(front).values
-    assert told["library_name"] == "transformers"
-    assert printable(evil) in told["tags"]
-    assert "evil" not in told["tags"]
+    front_matter = yaml_lines.read_yaml(front).values
+    assert front_matter["library_name"] == "transformers"
+    assert printable(evil) in front_matter["tags"]
+    assert "evil" not in front_matter["tags"]
     tree = MarkdownIt("commonmark").parse(body)
-    assert [one.content for one in inline(tree, "heading_open")] == [
+    assert [item.content for item in inline(tree, "heading_open")] == [
         *("ElectraForQuestionAnswering", "Figures", "Lineage"),
         *("Training", "Use", "Limits"),
     ]
-    flat = [token for one in tree for token in (one, *(one.children or ()))]
+    flat = [token for item in tree for token in (item, *(item.children or ()))]
     kinds = {token.type for token in flat}
     assert not {"link_open", "image", "html_inline", "hr"} & kinds
-    blocks = [one.content for one in flat if one.type == "html_block"]
+    blocks = [item.content for item in flat if item.type == "html_block"]
     assert len(blocks) == 1
     assert blocks[0].startswith("<!-- Not uploaded")
     assert not {"\u202e", "\u2066"} & set(body)
@@ -188,14 +188,14 @@ def test_every_glue_task_stands_under_its_own_name(card):
 
 
 @pytest.mark.parametrize(
-    ("family", "said"),
+    ("family", "message"),
     [("bert", "A BERT encoder"), ("electra", "An ELECTRA encoder"), ("newt", "A newt encoder")],
 )
-def test_the_family_has_its_own_name_and_tag(card, family, said):
+def test_the_family_has_its_own_name_and_tag(card, family, message):
     front, body = card("XForQuestionAnswering", LINEAGE, family)
     tags = yaml_lines.read_yaml(front).values["tags"]
     assert tags == ["road_ray", family, "mrc"]
-    assert f"{said} with a head for the task" in body
+    assert f"{message} with a head for the task" in body
 
 
 def test_no_path_of_this_machine_is_in_a_card(write_run, tmp_path, monkeypatch):

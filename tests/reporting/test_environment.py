@@ -18,9 +18,9 @@ def states(*given):
 
 
 def test_folders_of_the_data_root_are_named(world):
-    found, _ = states(None, str(world))
-    assert found["data"][1] == "ok"
-    assert "glue, newsqa, squad, wikipedia" in found["data"][0]
+    result, _ = states(None, str(world))
+    assert result["data"][1] == "ok"
+    assert "glue, newsqa, squad, wikipedia" in result["data"][0]
 
 
 def test_without_a_root_it_is_the_hub(monkeypatch):
@@ -38,16 +38,16 @@ def test_a_missing_package_is_a_problem_unless_optional(monkeypatch, world, pack
         return real(name)
 
     monkeypatch.setattr(environment, "version", version)
-    found, good = states(None, str(world))
-    assert found[package] == ("not installed", state)
+    result, good = states(None, str(world))
+    assert result[package] == ("not installed", state)
     assert good is False or state == "ok"
 
 
 def test_too_little_disk_is_a_problem(monkeypatch, world):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, 2**30))
-    found, good = states(None, str(world))
-    assert found["disk"] == ("1.0 GiB free here", "PROBLEM")
+    result, good = states(None, str(world))
+    assert result["disk"] == ("1.0 GiB free here", "PROBLEM")
     assert not good
     (row,) = [row for row in findings(None, str(world))[0] if row["what"] == "disk"]
     assert "free space" in row["mend"]
@@ -87,7 +87,7 @@ def test_a_cluster_that_cannot_be_joined_is_a_problem(monkeypatch, world):
         yield
 
     monkeypatch.setattr(connection, "connected", refused)
-    found, good = states("10.0.0.1:6379", str(world))
+    result, good = states("10.0.0.1:6379", str(world))
     what = "address = 10.0.0.1:6379: no Ray cluster could be joined"
-    assert found["cluster"] == (what, "PROBLEM")
+    assert result["cluster"] == (what, "PROBLEM")
     assert not good

@@ -11,7 +11,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.features.types import ChoiceExample, TagExample
 from road_ray.data.loading import find_dataset
 from road_ray.data.readers.layouts import read_split
-from road_ray.reporting.error_analysis import _scored_error, mistakes
+from road_ray.reporting.error_analysis import _scored_error, error_examples
 from road_ray.reporting.pages.page import Examples, Prose
 from road_ray.reporting.records.run_record import read_run
 
@@ -25,7 +25,7 @@ def judged(write_run, tmp_path, world):
         place.mkdir(parents=True)
         predicted = {row.id: predict(row) for row in rows}
         (place / "predictions.json").write_text(json.dumps(predicted))
-        return rows, mistakes(read_run(run))
+        return rows, error_examples(read_run(run))
 
     return write
 
@@ -57,22 +57,22 @@ def test_numbers_are_wrong_by_their_distance(write_run, tmp_path):
     rows = read_split(catalog.dataset("stsb"), tmp_path, "dev")
     predicted = json.dumps({row.id: "5.0" for row in rows})
     (run / "predictions" / "stsb" / "predictions.json").write_text(predicted)
-    (block,) = mistakes(read_run(run))
+    (block,) = error_examples(read_run(run))
     gaps = [5.0 - float(example.gold) for example in block.examples]
     assert gaps == [5.0, 4.0, 3.0, 2.0, 1.0]
 
 
 def test_a_data_set_of_ones_own_has_its_examples(write_run, tmp_path):
     (tmp_path / "mine.csv").write_text("text,label\nfine,good\nawful,bad\n")
-    own = {"train": "mine.csv", "dev": "mine.csv", "text": ["text"], "labels": ["good", "bad"]}
-    data = {"dataset": "mine", "root": str(tmp_path), "sets": {"mine": own}}
+    settings = {"train": "mine.csv", "dev": "mine.csv", "text": ["text"], "labels": ["good", "bad"]}
+    data = {"dataset": "mine", "root": str(tmp_path), "sets": {"mine": settings}}
     run = write_run(tmp_path / "r", data=data)
     (run / "predictions" / "mine").mkdir(parents=True)
     source = SourceConfig.model_validate({"root": data["root"], "sets": data["sets"]})
     rows = read_split(find_dataset("mine", source)[0], tmp_path, "dev")
     predicted = json.dumps({row.id: "good" for row in rows})
     (run / "predictions" / "mine" / "predictions.json").write_text(predicted)
-    (block,) = mistakes(read_run(run))
+    (block,) = error_examples(read_run(run))
     (example,) = block.examples
     assert (example.ask, example.gold, example.predicted) == ("awful", "bad", "good")
 
@@ -86,7 +86,7 @@ def test_data_that_is_away_is_said(run_directory):
     place = run_directory / "predictions" / "squad_v2"
     place.mkdir(parents=True)
     (place / "predictions.json").write_text("{}")
-    (block,) = mistakes(read_run(run_directory))
+    (block,) = error_examples(read_run(run_directory))
     assert "data.root = nowhere" in block.lines[0]
 
 

@@ -15,14 +15,14 @@ def states(run: RunRecord) -> dict[str, str]:
 
 
 def test_a_run_that_learnt_to_be_silent(run_directory):
-    found = {gauge.name: gauge for gauge in gauges(read_run(run_directory))}
-    assert found["abstains on squad_v2"].state == "bad"
-    assert "abstain, not to answer" in found["abstains on squad_v2"].about
-    assert found["squad_v2 loss"].state == "good"
-    assert found["clipped"].state == "fair"
-    assert found["teachers divided"].reading == "50.0%"
-    assert found["all teachers wrong"].reading == "10%"
-    assert all(0 <= gauge.level <= 1 for gauge in found.values())
+    gauge_of = {gauge.name: gauge for gauge in gauges(read_run(run_directory))}
+    assert gauge_of["abstains on squad_v2"].state == "bad"
+    assert "abstain, not to answer" in gauge_of["abstains on squad_v2"].about
+    assert gauge_of["squad_v2 loss"].state == "good"
+    assert gauge_of["clipped"].state == "fair"
+    assert gauge_of["teachers divided"].reading == "50.0%"
+    assert gauge_of["all teachers wrong"].reading == "10%"
+    assert all(0 <= gauge.level <= 1 for gauge in gauge_of.values())
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from road_ray.data import catalog
-from road_ray.reporting.published_results import PUBLISHED, beside, published
+from road_ray.reporting.published_results import PUBLISHED, published, published_line
 
 
 def test_every_figure_is_one_of_a_kind_and_a_percentage():
     assert all(0 < row.value < 100 for row in PUBLISHED)
-    named = [(row.dataset, row.metric, row.model, row.source) for row in PUBLISHED]
-    assert len(set(named)) == len(named)
+    names = [(row.dataset, row.metric, row.model, row.source) for row in PUBLISHED]
+    assert len(set(names)) == len(names)
     assert {"squad_v2", "mnli", "qqp", "sst2"} <= {row.dataset for row in PUBLISHED} & {
         *catalog.DATASETS
     }
@@ -22,5 +22,5 @@ def test_tuned_thresholds_stand_beside_what_papers_print():
 
 
 def test_a_line_has_the_highest_first():
-    assert beside("newsqa", "f1") == "60.4 ROaD-Large · 58.0 ELECTRA-Large"
-    assert beside("nothing", "f1") == ""
+    assert published_line("newsqa", "f1") == "60.4 ROaD-Large · 58.0 ELECTRA-Large"
+    assert published_line("nothing", "f1") == ""

@@ -11,7 +11,7 @@ import pytest
 from road_ray.errors import ConfigError
 from road_ray.reporting.pages.page import write
 from road_ray.reporting.pages.sweep_page import sweep_page
-from road_ray.reporting.report import leave_report, page_of, report
+from road_ray.reporting.report import page_of, report, write_report
 
 EVIL = "<script>alert(1)</script>"
 
@@ -42,7 +42,7 @@ def test_a_folder_without_runs_is_refused_before_anything_is_written(tmp_path):
 
 
 def test_a_report_that_fails_does_not_take_the_run_with_it(tmp_path, caplog):
-    leave_report(tmp_path / "gone")
+    write_report(tmp_path / "gone")
     assert "no report.html" in caplog.text
 
 
@@ -57,9 +57,9 @@ def browser() -> Iterator[object]:
         path = next((place for place in places if place and Path(place).is_file()), None)
         if path is None:
             pytest.skip("no Chromium: run `playwright install chromium`")
-        found = driver.chromium.launch(executable_path=path, args=arguments)
-        yield found
-        found.close()
+        result = driver.chromium.launch(executable_path=path, args=arguments)
+        yield result
+        result.close()
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def opened(browser):
         page.on("console", lambda message: trouble.append(message.text))
         page.on("pageerror", lambda error: trouble.append(str(error)))
         page.on("dialog", lambda dialog: trouble.append("an alert"))
-        page.on("request", lambda asked: trouble.append(asked.url))
+        page.on("request", lambda request: trouble.append(request.url))
         page.goto(path.as_uri())
         assert trouble.pop(0) == path.as_uri()
         return page
@@ -148,19 +148,19 @@ def test_a_thousand_trials_are_there_in_time(browser, opened, thousand_trials, t
     assert path.stat().st_size < 8e6
     page = opened(path, 1280)
     page.fill(".filter", "key_0<0.5")
-    kept = sum(trial.params["section.key_0"] < 0.5 for trial in thousand_trials.trials)
-    assert page.inner_text(".found") == f"{kept} of 1000 rows"
+    remaining = sum(trial.params["section.key_0"] < 0.5 for trial in thousand_trials.trials)
+    assert page.inner_text(".found") == f"{remaining} of 1000 rows"
     assert _seconds_to_load(browser, path) < 2.0
 
 
 def _seconds_to_load(browser, path: Path) -> float:
     """What the page's own thread computes until all is there, however busy the machine is."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
-    asked = page.context.new_cdp_session(page)
-    asked.send("Performance.enable", {"timeDomain": "threadTicks"})
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
     page.goto(path.as_uri())
-    figures = asked.send("Performance.getMetrics")["metrics"]
-    (seconds,) = [one["value"] for one in figures if one["name"] == "TaskDuration"]
+    figures = session.send("Performance.getMetrics")["metrics"]
+    (seconds,) = [figure["value"] for figure in figures if figure["name"] == "TaskDuration"]
     print(f"the page of a thousand trials: {seconds:.2f} s of computing, {path.stat().st_size:,} B")
     assert seconds > 0
     return seconds

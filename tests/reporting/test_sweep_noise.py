@@ -48,11 +48,11 @@ def test_one_seed_is_measured_by_the_judged_rows(tmp_path, rows, tied):
     3.63 of them (studentised range), 7.3 points. With 40,000 rows it is 0.73 points.
     """
     judged(tmp_path, rows)
-    said = tie(sweep([80.0, 82.0, 79.0, 81.0], tmp_path))
-    assert bool(said) is tied
+    sentence = tie(sweep([80.0, 82.0, 79.0, 81.0], tmp_path))
+    assert bool(sentence) is tied
     if tied:
-        assert "4 trials between 79 and 82" in said
-        assert "uncertain by ± 2." in said
+        assert "4 trials between 79 and 82" in sentence
+        assert "uncertain by ± 2." in sentence
 
 
 def test_without_knowledge_of_the_rows_nothing_is_claimed(tmp_path):
@@ -85,9 +85,9 @@ def test_the_page_of_a_tie_says_so_and_ranks_nothing(tmp_path):
 
 
 def test_trials_that_differ_are_ranked(sweep_directory):
-    found = read_sweep(sweep_directory)
-    assert tie(found) == ""
-    assert SweepFigures(found).surfaces()
+    sweep = read_sweep(sweep_directory)
+    assert tie(sweep) == ""
+    assert SweepFigures(sweep).surfaces()
 
 
 def test_the_curve_of_a_complete_trial_ends_with_its_value(write_sweep, tmp_path):

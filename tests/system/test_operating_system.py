@@ -67,10 +67,10 @@ def test_cores_without_affinity_are_all_cores(monkeypatch):
 
 
 def test_a_process_exists_until_it_is_reaped(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as one:
-        assert process_exists(one.pid)
-        one.communicate(b"\n")
-    assert not process_exists(one.pid)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as first:
+        assert process_exists(first.pid)
+        first.communicate(b"\n")
+    assert not process_exists(first.pid)
     (tmp_path / "file").write_text("x")
     sync(tmp_path)
     sync(tmp_path / "file")
@@ -113,8 +113,8 @@ print(faults() - before)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
 def test_the_next_tensor_takes_the_pages_of_the_last():
     def faults(how):
-        told = [sys.executable, "-c", FAULTS, how]
-        return int(subprocess.run(told, check=True, capture_output=True, timeout=60).stdout)
+        command = [sys.executable, "-c", FAULTS, how]
+        return int(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
 
     # 64 MiB twice in each of eight steps: 262,144 pages of 4 KiB.
     assert faults("kept") < faults("stock") / 4

@@ -13,7 +13,7 @@ from road_ray.data.loading import resolve_root
 from road_ray.distributed.auth import token_path
 from road_ray.errors import ClusterError, ConfigError, ResourceError
 from road_ray.recipes.validation import require_init
-from road_ray.system.paths import cache_home, named
+from road_ray.system.paths import cache_home, path_of
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def homeless(monkeypatch):
 def test_a_home_is_written_out_and_other_paths_are_left(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ROAD_CACHE", raising=False)
-    assert named("~/a", "data.root") == tmp_path / "a"
-    assert named("a/b", "data.root") == Path("a/b")
+    assert path_of("~/a", "data.root") == tmp_path / "a"
+    assert path_of("a/b", "data.root") == Path("a/b")
     assert cache_home() == tmp_path / ".cache" / "road_ray"
 
 
@@ -40,9 +40,9 @@ def test_a_home_is_written_out_and_other_paths_are_left(monkeypatch, tmp_path):
 def test_a_path_that_cannot_be_looked_at_is_told_with_its_key(text, monkeypatch):
     if "\x00" not in text:
         monkeypatch.setenv("ROAD_DATA", text)
-        with pytest.raises(ConfigError, match="ROAD_DATA = ") as told:
+        with pytest.raises(ConfigError, match="ROAD_DATA = ") as caught:
             resolve_root(None)
-        assert len(str(told.value)) < 400
+        assert len(str(caught.value)) < 400
     with pytest.raises(ConfigError, match=r"data\.root = .*"):
         resolve_root(text)
 

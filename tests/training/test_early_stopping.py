@@ -48,7 +48,7 @@ def run(tiny, directory, *, kill_at=None, crash_at=None, scores=SCORES, **option
     return objective, seen
 
 
-def kept(directory):
+def best_steps(directory):
     """The steps whose weights are there."""
     return sorted(int(path.stem[5:]) for path in (directory / "checkpoints").glob("best-*"))
 
@@ -77,7 +77,7 @@ def test_without_patience_the_last_weights_stay(tiny, tmp_path):
     objective, seen = run(tiny, tmp_path, steps=7)
     assert list(seen) == [2, 4, 6]
     assert not same(objective.state_dict(), seen[4])
-    assert not kept(tmp_path)
+    assert not best_steps(tmp_path)
 
 
 @pytest.mark.parametrize("kill_at", [2, 4, 6])
@@ -107,11 +107,11 @@ def test_weights_of_a_look_that_was_lost_are_not_the_best(tiny, tmp_path, later,
     first = {"scores": {2: 50.0, 4: 60.0, 6: 70.0}, "save_every_steps": 4}
     with pytest.raises(RuntimeError, match="gone"):
         run(tiny, tmp_path, crash_at=7, patience=2, **first)
-    assert kept(tmp_path) == [4, 6]
+    assert best_steps(tmp_path) == [4, 6]
     _, seen = run(tiny, tmp_path / "straight", patience=1, scores={2: 50.0, 4: 60.0, 6: 55.0})
     resumed, _ = run(tiny, tmp_path, scores=scores, **later)
     assert same(resumed.state_dict(), seen[4])
-    assert kept(tmp_path) == [4]
+    assert best_steps(tmp_path) == [4]
 
 
 def test_a_best_look_without_its_weights_is_forgotten(tiny, tmp_path, caplog):
@@ -142,7 +142,7 @@ def test_no_more_weights_are_kept_than_a_resumed_run_may_need(tiny, tmp_path):
 
     class Rising(dict):
         def __getitem__(self, step):
-            counts.append(len(kept(tmp_path)))
+            counts.append(len(best_steps(tmp_path)))
             return float(step)
 
     counts = []
@@ -156,7 +156,7 @@ def test_no_more_weights_are_kept_than_a_resumed_run_may_need(tiny, tmp_path):
         scores=Rising(),
     )
     assert 2 < max(counts) <= 4
-    assert kept(tmp_path) == [16]
+    assert best_steps(tmp_path) == [16]
 
 
 def test_a_look_leaves_a_checkpoint_alone_that_is_being_written(tiny, tmp_path):

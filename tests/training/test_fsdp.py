@@ -67,14 +67,14 @@ def run(tiny, directory, worker=ALONE, objective=None, *, stop=None, **options):
     return objective
 
 
-def told(directory):
+def rows_without_times(directory):
     """The journal without what a clock says; an area is no sum over workers."""
     left_out = ("time/", "train/detection_auc")
     rows = read_rows(directory / "metrics.jsonl")
     return [{n: v for n, v in row.items() if not n.startswith(left_out)} for row in rows]
 
 
-def kept(directory):
+def last_checkpoint(directory):
     """The last checkpoint of a run."""
     return directory / "checkpoints" / f"step-{STEPS:08d}"
 
@@ -98,20 +98,34 @@ def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tiny, tmp_
     for name in CASES:
         parts, replicas, alone = (tmp_path / how / name for how in ("parts", "replicas", "alone"))
         for file in ("model.safetensors", "optimizer.safetensors"):
-            ours, one, other = (tensors_from_file(kept(d) / file) for d in (parts, alone, replicas))
+            ours, one, other = (
+                tensors_from_file(last_checkpoint(d) / file) for d in (parts, alone, replicas)
+            )
             text = f"{name}, {file}: "
             assert_close(ours, one, **NOISE, msg=text.__add__)
             assert_close(ours, other, rtol=1e-5, atol=1e-6, msg=text.__add__)
-        for row, one, other in zip(told(parts), told(alone), told(replicas), strict=True):
+        for row, one, other in zip(
+            rows_without_times(parts),
+            rows_without_times(alone),
+            rows_without_times(replicas),
+            strict=True,
+        ):
             assert row == pytest.approx(one, rel=1e-3, abs=1e-5), name
             assert row == pytest.approx(other, rel=1e-4, abs=1e-6), name
         layouts = [
-            (kept(d) / "state.json").read_text().split('"optimizer"') for d in (parts, alone)
+            (last_checkpoint(d) / "state.json").read_text().split('"optimizer"')
+            for d in (parts, alone)
         ]
         assert layouts[0][1] == layouts[1][1]
-    assert all("train/grad_norm_generator" in row for row in told(tmp_path / "parts" / "lamb"))
+    assert all(
+        "train/grad_norm_generator" in row
+        for row in rows_without_times(tmp_path / "parts" / "lamb")
+    )
     for name in ("two passes", "other heads"):
-        assert min(row["train/grad_norm"] for row in told(tmp_path / "alone" / name)) > 0.5
+        assert (
+            min(row["train/grad_norm"] for row in rows_without_times(tmp_path / "alone" / name))
+            > 0.5
+        )
 
 
 def broken_and_resumed(worker, directory, tiny):
@@ -119,7 +133,7 @@ def broken_and_resumed(worker, directory, tiny):
     for _ in ("trained", "finished already"):
         made = run(tiny, directory / "straight", worker, tiny.electra(0.1), fsdp=True)
         if worker.leads:  # the recipe's own objective has the last weights
-            last = tensors_from_file(kept(directory / "straight") / "model.safetensors")
+            last = tensors_from_file(last_checkpoint(directory / "straight") / "model.safetensors")
             ours = made.state_dict()
             assert all(torch.equal(ours[name], tensor) for name, tensor in last.items())
     for place, dropout in (("broken", 0.1), ("begun in parts", 0.0)):
@@ -136,12 +150,12 @@ def test_a_sharded_run_resumes_bit_for_bit_and_on_other_numbers_of_workers(tiny,
     with pytest.raises(OSError, match="killed"):
         run(tiny, tmp_path / "begun alone", stop=3, save_every_steps=2)
     both(broken_and_resumed, tmp_path, tmp_path, tiny, timeout_seconds=200)
-    straight, broken = (kept(tmp_path / how) for how in ("straight", "broken"))
+    straight, broken = (last_checkpoint(tmp_path / how) for how in ("straight", "broken"))
     for file in ("model.safetensors", "optimizer.safetensors"):
         assert (straight / file).read_bytes() == (broken / file).read_bytes(), file
     assert state_of(straight) == state_of(broken)
-    assert told(tmp_path / "broken") == told(tmp_path / "straight")
-    last = tensors_from_file(kept(tmp_path / "begun alone") / "model.safetensors")
+    assert rows_without_times(tmp_path / "broken") == rows_without_times(tmp_path / "straight")
+    last = tensors_from_file(last_checkpoint(tmp_path / "begun alone") / "model.safetensors")
     assert_close(last, {name: expected[name] for name in last}, **NOISE)
     resumed = run(tiny, tmp_path / "begun in parts")
     assert_close(resumed.state_dict(), expected, **NOISE)
@@ -179,9 +193,11 @@ def looked_at(worker, directory, tiny, expected=None):
 def test_looks_see_the_whole_model_and_leave_the_best_one(tiny, tmp_path):
     expected = looked_at(ALONE, tmp_path / "alone", tiny).state_dict()
     both(looked_at, tmp_path, tmp_path / "parts", tiny, expected, timeout_seconds=100)
-    for row, one in zip(told(tmp_path / "parts"), told(tmp_path / "alone"), strict=True):
+    for row, one in zip(
+        rows_without_times(tmp_path / "parts"), rows_without_times(tmp_path / "alone"), strict=True
+    ):
         assert row == pytest.approx(one, rel=1e-4, abs=1e-6)
-    last = tensors_from_file(kept(tmp_path / "alone") / "model.safetensors")
+    last = tensors_from_file(last_checkpoint(tmp_path / "alone") / "model.safetensors")
     assert any(not torch.equal(expected[name], tensor) for name, tensor in last.items())
 
 

@@ -220,11 +220,11 @@ def test_bf16_trains_and_keeps_weights_in_fp32(tiny, tmp_path):
 
 
 def test_identities_tell_contents_apart():
-    one = identity_of(rows=np.arange(3), batch=8)
-    assert one == identity_of(rows=np.arange(3), batch=8)
-    assert one["rows"] != identity_of(rows=np.arange(4), batch=8)["rows"]
-    assert one["batch"] != identity_of(rows=np.arange(3), batch=9)["batch"]
-    assert all(len(value) == 16 for value in one.values())
+    first = identity_of(rows=np.arange(3), batch=8)
+    assert first == identity_of(rows=np.arange(3), batch=8)
+    assert first["rows"] != identity_of(rows=np.arange(4), batch=8)["rows"]
+    assert first["batch"] != identity_of(rows=np.arange(3), batch=9)["batch"]
+    assert all(len(value) == 16 for value in first.values())
 
 
 @pytest.mark.parametrize(("warmup", "total", "warns"), [(10, 10, True), (9, 10, False)])

@@ -44,17 +44,17 @@ def test_a_request_to_an_inner_one_goes_to_the_outer_too():
 
 
 def test_outside_the_main_thread_it_does_nothing():
-    asked = []
+    calls = []
 
     def run():
         with StopRequest() as stop:
-            asked.append(stop.requested)
+            calls.append(stop.requested)
 
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert asked == [False]
+    assert calls == [False]
     assert signal.getsignal(signal.SIGTERM) is before
 
 

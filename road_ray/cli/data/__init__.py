@@ -1,5 +1,5 @@
-"""Commands that look at data and prepare it.
+"""Commands that show and prepare data.
 
-``init.py`` guesses what a file holds and writes a configuration, ``commands.py`` has ``road data``,
-``store.py`` ``road data store``. What they call is in ``road_ray/data``.
+``init.py`` guesses the task of a file and writes a configuration, ``commands.py`` has ``road
+data``, ``store.py`` has ``road data store``. They call ``road_ray/data``.
 """

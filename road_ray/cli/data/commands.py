@@ -1,4 +1,4 @@
-"""``road data``: look at data, train a tokenizer, build corpora."""
+"""``road data``: show data, train a tokenizer, build corpora."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def data_peek(
     if hasattr(config.data, "corpus"):
         typer.echo(_documents(config.data, rows))
         return
-    named = getattr(config.data, "datasets", None) or [config.data.dataset]
+    names = getattr(config.data, "datasets", None) or [config.data.dataset]
     chosen = tokenizer or (config.init if Path(config.init).is_dir() and config.init else "")
     from road_ray.data.inspection.preview import format_examples, format_rows
 
@@ -88,7 +88,7 @@ def data_peek(
         format_rows(name, split, config.data, _model_of(chosen), rows)
         if chosen
         else format_examples(name, split, config.data, rows)
-        for name in dict.fromkeys([*named, *config.data.sets])
+        for name in dict.fromkeys([*names, *config.data.sets])
     ]
     typer.echo("\n\n".join(shown))
 
@@ -101,8 +101,8 @@ def _documents(data: CorpusConfig, rows: int) -> str:
     from road_ray.data.corpus.source import corpus_text
     from road_ray.errors import shorten
 
-    found = islice(read_corpus(corpus_text(data)), rows)
-    return "\n\n".join([f"{data.corpus}:", *(shorten(one, 300) for one in found)])
+    documents = islice(read_corpus(corpus_text(data)), rows)
+    return "\n\n".join([f"{data.corpus}:", *(shorten(text, 300) for text in documents)])
 
 
 @data_app.command("tokenizer")
@@ -148,13 +148,15 @@ def data_corpus(
     from road_ray.data.corpus.source import prepare_corpus
     from road_ray.distributed.jobs.corpus_build import encoding_at
 
-    given = CorpusConfig(corpus=corpus, tokenizer=_model_of(tokenizer), shards=out)
-    for length in max_length_tokens or [given.max_length_tokens]:
-        data = given.model_copy(update={"max_length_tokens": length})
+    settings = CorpusConfig(corpus=corpus, tokenizer=_model_of(tokenizer), shards=out)
+    for length in max_length_tokens or [settings.max_length_tokens]:
+        data = settings.model_copy(update={"max_length_tokens": length})
         built, _ = prepare_corpus(data, processes, encoding_at(address))
         rows, tokens = built.manifest["rows"], built.manifest["tokens"]
         typer.echo(f"at most {length} tokens: {rows:,} rows, {tokens:,} tokens: {built.directory}")
-    typer.echo(f"read by: data.corpus={corpus} data.tokenizer={given.tokenizer} data.shards={out}")
+    typer.echo(
+        f"read by: data.corpus={corpus} data.tokenizer={settings.tokenizer} data.shards={out}"
+    )
 
 
 @data_app.command("glue-zip")
@@ -172,5 +174,5 @@ def data_glue_zip(
 
 
 def _model_of(name: str) -> str:
-    """``hf/`` of a run directory; anything else as it is."""
+    """Return ``hf/`` of a run directory, or any other name unchanged."""
     return str(Path(name) / "hf") if (Path(name) / "hf").is_dir() else name

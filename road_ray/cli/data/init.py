@@ -1,4 +1,4 @@
-"""``road init``: from a file of one's own to a configuration that trains on it."""
+"""``road init``: writes a configuration that trains on a user's file."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ def init(
         raise ConfigError(f"--kind {kind}\n  allowed: {', '.join(KINDS)}")
     if output is not None:
         _refuse_existing(output)
-    found = guess(source, Wishes(text or (), label, kind))
-    verb = verb_of(found)
-    place = output or Path(f"{set_name(found)}.yaml")
+    task_guess = guess(source, Wishes(text or (), label, kind))
+    verb = verb_of(task_guess)
+    place = output or Path(f"{set_name(task_guess)}.yaml")
     _refuse_existing(place)
     chosen = model or (_INIT if verb == "finetune" else "")
-    content = starter_yaml(found, place, chosen, schema_name(verb), source)
-    rows = _write(place, content, verb, found)
+    content = starter_yaml(task_guess, place, chosen, schema_name(verb), source)
+    rows = _write(place, content, verb, task_guess)
     command = shlex.join(["road", verb, str(place)])
     if as_json:
-        entry = {"output": str(place), "command": command, "kind": found.kind}
-        typer.echo(json.dumps(entry | {"rows": rows, "reasons": found.reasons}))
+        entry = {"output": str(place), "command": command, "kind": task_guess.kind}
+        typer.echo(json.dumps(entry | {"rows": rows, "reasons": task_guess.reasons}))
         return
-    for line in [*found.reasons, *([f"rows: {rows}"] if rows else [])]:
+    for line in [*task_guess.reasons, *([f"rows: {rows}"] if rows else [])]:
         typer.echo(f"  {line}")
     typer.echo(f"written: {place}, and {schema_name(verb)} for editors")
     typer.echo(f"next: {command}")
@@ -76,10 +76,9 @@ def _refuse_existing(place: Path) -> None:
         raise ConfigError(f"{place}: exists\n  fix: name a new file by --output\n  kept: {place}")
 
 
-def _write(place: Path, content: str, verb: str, found: Guess) -> str:
-    """Write the file and its schema, once the file loads and all rows that it names are right.
-
-    Return the number of rows of its splits.
+def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
+    """Write the file and its schema if the file loads and all of its rows are valid. Return the
+    number of rows of its splits.
     """
     from road_ray.verbs import configure
 
@@ -88,11 +87,11 @@ def _write(place: Path, content: str, verb: str, found: Guess) -> str:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".road-init-") as staged:
             new = Path(staged) / place.name
             new.write_text(content, encoding="utf-8")
-            beside = place.parent / f".{place.name}.partial"  # paths are those beside it
+            beside = place.parent / f".{place.name}.partial"  # its paths are relative to this place
             os.replace(new, beside)
             try:
                 config = configure(verb, path=beside)
-                rows = "" if verb == "pretrain" else _checked_rows(config.data, found)  # type: ignore[attr-defined]
+                rows = "" if verb == "pretrain" else _checked_rows(config.data, task_guess)  # type: ignore[attr-defined]
                 schema = place.with_name(schema_name(verb))
                 if not schema.exists():
                     new.write_text(schema_text(verb), encoding="utf-8")
@@ -109,19 +108,19 @@ def _write(place: Path, content: str, verb: str, found: Guess) -> str:
     return rows
 
 
-def _checked_rows(source: SourceConfig, found: Guess) -> str:
-    """Read all rows of the splits in files, check their labels, and say how many there are."""
+def _checked_rows(source: SourceConfig, task_guess: Guess) -> str:
+    """Read all rows of the splits in files, check their labels, and return their counts as text."""
     from road_ray.data.features.encode import check_labels
     from road_ray.data.loading import find_dataset, read_examples, root_of
 
-    if found.source.hub is not None:
+    if task_guess.source.hub is not None:
         return ""
     (name,) = source.sets
     entry, task = find_dataset(name, source)
     counts = []
     readers = logging.getLogger("road_ray.data.readers")
     level = readers.level
-    if found.source.layout == "squad_json":  # read whole for the guess, with the same warnings
+    if task_guess.source.layout == "squad_json":  # read whole for the guess, with the same warnings
         readers.setLevel(logging.ERROR)
     try:
         for split in ("train", "dev"):

@@ -1,4 +1,4 @@
-"""``road data store``: what teachers have said, kept on disk: look, verify, merge, prune."""
+"""``road data store``: inspect, verify, merge and prune stored logits of teachers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def store_ls(store: _Store, as_json: JsonOption = False) -> None:
     """List the teachers of a store: rows, size, last use."""
     from road_ray.distillation.logit_store.maintenance import list_teachers
 
-    show_list([_line(one) for one in list_teachers(store)], as_json)
+    show_list([_line(teacher) for teacher in list_teachers(store)], as_json)
 
 
 @store_app.command("inspect")
@@ -32,9 +32,9 @@ def store_inspect(store: _Store, teachers: _Teachers = None) -> None:
 
     from road_ray.distillation.logit_store.maintenance import list_teachers, select_teachers
 
-    found = select_teachers(list_teachers(store), teachers or [])
-    told = [{"name": one.directory.name, **one.manifest} for one in found]
-    typer.echo(json.dumps(told, indent=1))
+    selected = select_teachers(list_teachers(store), teachers or [])
+    identities = [{"name": teacher.directory.name, **teacher.manifest} for teacher in selected]
+    typer.echo(json.dumps(identities, indent=1))
 
 
 @store_app.command("verify")
@@ -51,11 +51,11 @@ def store_verify(
     )
 
     problems = 0
-    for one in select_teachers(list_teachers(store), teachers or []):
-        found = find_damage(one, put_aside=put_aside)
-        problems += len(found)
-        typer.echo(f"{one.directory.name}: {len(one.shards)} shards, {len(found)} damaged")
-        for problem in found:
+    for teacher in select_teachers(list_teachers(store), teachers or []):
+        damage = find_damage(teacher, put_aside=put_aside)
+        problems += len(damage)
+        typer.echo(f"{teacher.directory.name}: {len(teacher.shards)} shards, {len(damage)} damaged")
+        for problem in damage:
             typer.echo(f"  {problem}", err=True)
     raise typer.Exit(3 if problems else 0)
 
@@ -65,9 +65,11 @@ def store_merge(store: _Store, teachers: _Teachers = None) -> None:
     """Merge the shards of each teacher into one."""
     from road_ray.distillation.logit_store.maintenance import list_teachers, merge, select_teachers
 
-    for one in select_teachers(list_teachers(store), teachers or []):
-        files, rows = merge(one)
-        typer.echo(f"{one.directory.name}: {rows:,} rows, {len(one.shards)} -> {files} shards")
+    for teacher in select_teachers(list_teachers(store), teachers or []):
+        files, rows = merge(teacher)
+        typer.echo(
+            f"{teacher.directory.name}: {rows:,} rows, {len(teacher.shards)} -> {files} shards"
+        )
 
 
 @store_app.command("prune")
@@ -86,30 +88,30 @@ def store_prune(
         select_teachers,
     )
 
-    kept = list_teachers(store)
-    gone = (
-        list(prune(select_teachers(kept, teachers or []), unused_days=unused_days))
+    stored = list_teachers(store)
+    removed = (
+        list(prune(select_teachers(stored, teachers or []), unused_days=unused_days))
         if (teachers or unused_days is not None)
         else []
     )
-    for one in gone:
-        typer.echo(f"removed {one.directory.name}: {one.num_bytes / 2**20:.1f} MiB")
-    left = [one for one in kept if one not in gone]
-    typer.echo(f"removed {sum(map(remove_damaged, left))} damaged shards")
+    for teacher in removed:
+        typer.echo(f"removed {teacher.directory.name}: {teacher.num_bytes / 2**20:.1f} MiB")
+    remaining = [teacher for teacher in stored if teacher not in removed]
+    typer.echo(f"removed {sum(map(remove_damaged, remaining))} damaged shards")
 
 
-def _line(one: Any) -> dict[str, Any]:
+def _line(teacher: Any) -> dict[str, Any]:
     try:
-        rows: int | str = one.num_rows
+        rows: int | str = teacher.num_rows
     except (OSError, ValueError):
         rows = "damaged: road data store verify"
     return {
-        "name": one.directory.name,
-        "task": one.manifest.get("task", ""),
+        "name": teacher.directory.name,
+        "task": teacher.manifest.get("task", ""),
         "rows": rows,
-        "shards": len(one.shards),
-        "mib": round(one.num_bytes / 2**20, 2),
-        "put_aside": one.num_damaged,
-        "unused_days": round(one.unused_days, 1),
-        "teacher": one.manifest.get("directory", ""),
+        "shards": len(teacher.shards),
+        "mib": round(teacher.num_bytes / 2**20, 2),
+        "put_aside": teacher.num_damaged,
+        "unused_days": round(teacher.unused_days, 1),
+        "teacher": teacher.manifest.get("directory", ""),
     }

@@ -1,4 +1,4 @@
-"""``road export``: a finished model in the format of another runtime."""
+"""``road export``: writes a finished model in the format of another runtime."""
 
 from __future__ import annotations
 

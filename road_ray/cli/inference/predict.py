@@ -90,8 +90,8 @@ def predict(
         _print(model, source, chosen, options, pool)
         return
     rows = _write(model, source, output, chosen, options, pool, not quiet)
-    made = {"output": str(output), "rows": rows}
-    typer.echo(json.dumps(made) if as_json else f"{rows} predictions: {output}")
+    summary = {"output": str(output), "rows": rows}
+    typer.echo(json.dumps(summary) if as_json else f"{rows} predictions: {output}")
 
 
 def _check_paths(source: str, output: Path | None) -> None:
@@ -160,9 +160,9 @@ def _write(
 def _choice(columns: list[str], keep: list[str], ignore: list[str]) -> ColumnChoice:
     from road_ray.inference.input_rows import ColumnChoice
 
-    named = dict(_column(word) for word in columns)
-    kept = dict(_column(f"{word}={word}" if "=" not in word else word) for word in keep)
-    return ColumnChoice(named, kept, ignore)
+    fields = dict(_column(word) for word in columns)
+    copied = dict(_column(f"{word}={word}" if "=" not in word else word) for word in keep)
+    return ColumnChoice(fields, copied, ignore)
 
 
 def _column(word: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""``road push``: a finished model to a repository of the Hugging Face hub."""
+"""``road push``: uploads a finished model to a repository of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def push(
 ) -> None:
     """Upload a model to a private repository of the Hugging Face hub.
 
-    Only the files of hf/ are uploaded.
+    Only the files of hf/ are sent.
     """
     from road_ray.inference import push as upload
     from road_ray.reporting.tables import aligned

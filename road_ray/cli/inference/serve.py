@@ -1,4 +1,4 @@
-"""``road serve``: a finished model behind HTTP."""
+"""``road serve``: serves a finished model over HTTP."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def serve(
         "max_batch_rows": max_batch_rows,
         "max_wait_ms": max_wait_ms,
     }
-    given = [f"{name}={value}" for name, value in flags.items() if value is not None]
-    config = load(ServingConfig, overrides=[*(settings or []), *given])
+    overrides = [f"{name}={value}" for name, value in flags.items() if value is not None]
+    config = load(ServingConfig, overrides=[*(settings or []), *overrides])
     from road_ray.distributed.serving.server import Listening, serve_model
 
     listening = Listening(host, port, address)
 
     def ready(task: str) -> None:
-        made = {"url": listening.url, "model": model, "task": task}
+        summary = {"url": listening.url, "model": model, "task": task}
         text = f"serving {model} ({task}): {listening.url}/predict   page: {listening.url}/docs"
-        typer.echo(json.dumps(made) if as_json else text)
+        typer.echo(json.dumps(summary) if as_json else text)
 
     serve_model(config, listening, ready)

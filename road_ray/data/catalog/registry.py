@@ -53,7 +53,7 @@ def task(name: str) -> Task:
     raise ConfigError(_unknown("task", name, [*TASKS, *DATASETS]))
 
 
-def _unknown(what: str, name: str, known: object) -> str:
+def _unknown(kind: str, name: str, known: object) -> str:
     names = sorted(known)  # type: ignore[call-overload]
     hint = did_you_mean(name, names)
-    return f"unknown {what} {name!r}{hint}\n  known: {', '.join(names)}"
+    return f"unknown {kind} {name!r}{hint}\n  known: {', '.join(names)}"

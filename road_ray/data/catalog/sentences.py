@@ -20,7 +20,7 @@ def _glue(
     *,
     splits: Splits = _SPLITS,
     hub: str | None = None,
-    **more: Any,
+    **options: Any,
 ) -> Dataset:
     """Return a data set of the GLUE benchmark; its name on the hub is ``hub`` or its own."""
     return Dataset(
@@ -31,7 +31,7 @@ def _glue(
         columns=columns,
         splits=splits,
         hub=Hub("nyu-mll/glue", hub or name),
-        **more,
+        **options,
     )
 
 

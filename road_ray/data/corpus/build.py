@@ -47,7 +47,7 @@ _LOG_EVERY_SECONDS = 30.0
 def recipe_of(
     tokenizer: PreTrainedTokenizerFast, *, max_length_tokens: int, seed: int = 0, source: str = ""
 ) -> dict[str, Any]:
-    """Return what determines the rows of a corpus."""
+    """Return the settings that determine the rows of a corpus."""
     special_ids(tokenizer)  # raises before hours of tokenising
     return {
         "format": FORMAT,
@@ -73,20 +73,20 @@ def build_corpus(
     """Return the opened corpus in ``directory``; tokenise and write it if needed.
 
     A complete directory of the same recipe is reused, a damaged one is rebuilt, an interrupted one
-    continues after its last whole shards. Each of ``parts`` yields documents, which never share a
-    row. ``encoding`` makes the shards with that many ``processes``; they do not depend on them.
-    Raises ``DataError`` for a text without rows.
+    continues after its last complete shards. Each of ``parts`` yields documents, which never share
+    a row. ``encoding`` makes the shards in ``processes`` processes, whose number does not change
+    them. Raises ``DataError`` for a text without rows.
     """
-    given = {"max_length_tokens": max_length_tokens, "seed": seed}
-    recipe = recipe_of(tokenizer, source=source, **given)
+    settings = {"max_length_tokens": max_length_tokens, "seed": seed}
+    recipe = recipe_of(tokenizer, source=source, **settings)
     if _built(directory, recipe) is not None:
         return open_corpus(directory, shuffled_shards)
-    encoder = Encoder.of(tokenizer, **given)
+    encoder = Encoder.of(tokenizer, **settings)
     try:
         with _staging(directory) as staging:
             _write_shards(parts, encoder, Directory(staging), recipe, encoding, processes)
             _put_in_place(staging, directory, recipe)
-            # Only now: without them another process would begin anew and delete the shards.
+            # Not earlier: without them another process would start again and delete the shards.
             _delete_progress(Directory(directory))
             (directory / _LOCK).unlink(missing_ok=True)
     except OSError as error:
@@ -95,7 +95,7 @@ def build_corpus(
         raise ResourceError(
             f"{directory}: the corpus cannot be written: {error}\n"
             "  fix: free space there, make it writable, or name another directory\n"
-            "  kept: whole shards, which the same command goes on with"
+            "  kept: complete shards; to resume, run the same command"
         ) from error
     return open_corpus(directory, shuffled_shards)
 
@@ -111,12 +111,12 @@ def build_stored_corpus(
     processes: int | None = None,
     encoding: Encoding = encoded_shards,
 ) -> None:
-    """Write the corpus to an object store unless it is there; as ``build_corpus`` otherwise.
+    """Write the corpus to an object store unless it exists there; otherwise like ``build_corpus``.
 
     Two builders write the same bytes to the same names, so they need no lock.
     """
-    given = {"max_length_tokens": max_length_tokens, "seed": seed}
-    recipe = recipe_of(tokenizer, source=source, **given)
+    settings = {"max_length_tokens": max_length_tokens, "seed": seed}
+    recipe = recipe_of(tokenizer, source=source, **settings)
     place = StoredPlace(storage)
     if (content := place.read(MANIFEST)) is not None:
         try:
@@ -125,7 +125,7 @@ def build_stored_corpus(
         except DamagedCorpus as error:
             _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
             place.delete(MANIFEST)
-    _write_shards(parts, Encoder.of(tokenizer, **given), place, recipe, encoding, processes)
+    _write_shards(parts, Encoder.of(tokenizer, **settings), place, recipe, encoding, processes)
     _delete_progress(place)
 
 
@@ -137,14 +137,14 @@ def _write_shards(
     encoding: Encoding,
     processes: int | None,
 ) -> None:
-    """Write the shards of all parts that are not there, then the manifest."""
+    """Write the missing shards of all parts, then the manifest."""
     source = recipe["source"]
     _log.info(
-        "%s: cutting it into rows of %d tokens, once; kept in %s",
+        "%s: cutting it into rows of %d tokens, once; stored in %s",
         source.split(", ")[0] or "the corpus", recipe["max_length_tokens"], place,
     )  # fmt: skip
-    there = _earlier(place, recipe)
-    done = [there.get(number, PartProgress(number)) for number in range(len(parts))]
+    earlier = _earlier(place, recipe)
+    done = [earlier.get(number, PartProgress(number)) for number in range(len(parts))]
     work = [
         PartWork(documents, progress)
         for documents, progress in zip(parts, done, strict=True)
@@ -213,11 +213,11 @@ def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
         return None
     there = {key: corpus.manifest.get(key) for key in recipe}
     if there != recipe:
-        odd = [
+        differences = [
             f"  {k}: there {there[k]}, asked {recipe[k]}\n" for k in recipe if recipe[k] != there[k]
         ]
         raise DataError(
-            f"{directory} holds a corpus of another recipe:\n{''.join(odd)}"
+            f"{directory} holds a corpus of another recipe:\n{''.join(differences)}"
             "  fix: name another directory, or delete that one; it was left as it is"
         )
     return corpus
@@ -257,44 +257,44 @@ def _staging(directory: Path) -> Iterator[Path]:
         try:
             yield place
         finally:
-            nothing = not any(place.glob(f"{_PROGRESS}*"))
-            if _stamp(directory) not in (None, before) or nothing:
+            is_empty = not any(place.glob(f"{_PROGRESS}*"))
+            if _stamp(directory) not in (None, before) or is_empty:
                 shutil.rmtree(place, ignore_errors=True)
 
 
 def _stamp(directory: Path) -> int | None:
-    """Return a number that changes when another corpus takes this place."""
+    """Return a number that changes when another corpus replaces this one."""
     manifest = directory / MANIFEST
     return manifest.stat().st_ino if manifest.is_file() else None
 
 
 def _earlier(place: Place, recipe: dict[str, Any]) -> dict[int, PartProgress]:
-    """Return what an earlier attempt left of each part; delete what cannot be used."""
-    found: dict[int, PartProgress] = {}
+    """Return the progress of an earlier attempt by part; delete files that cannot be used."""
+    progress_by_part: dict[int, PartProgress] = {}
     names = place.names()
     for name in names:
-        whole = name.startswith(_PROGRESS) and name.endswith(".json")
-        if whole and (progress := _part_of(place, name, recipe)) is not None:
-            found[progress.part] = progress
-    known = {name for progress in found.values() for name in progress.sha256}
-    known |= {f"{_PROGRESS}{number:05d}.json" for number in found}
+        is_progress = name.startswith(_PROGRESS) and name.endswith(".json")
+        if is_progress and (progress := _part_of(place, name, recipe)) is not None:
+            progress_by_part[progress.part] = progress
+    known = {name for progress in progress_by_part.values() for name in progress.sha256}
+    known |= {f"{_PROGRESS}{number:05d}.json" for number in progress_by_part}
     for name in names:
         if name.startswith((_PROGRESS, "shard-")) and name not in known:
             place.delete(name)
-    if rows := sum(progress.rows for progress in found.values()):
-        _log.info("going on after %s rows that are there", f"{rows:,}")
-    return found
+    if rows := sum(progress.rows for progress in progress_by_part.values()):
+        _log.info("resuming after %s rows", f"{rows:,}")
+    return progress_by_part
 
 
 def _part_of(place: Place, name: str, recipe: dict[str, Any]) -> PartProgress | None:
-    """Return the progress in a file if it is whole and of the recipe, and its shards are there."""
+    """Return the progress in a file if it is undamaged and of the recipe, and its shards exist."""
     try:
         content = json.loads(place.read(name) or b"")
         if content.pop("digest") != manifest_digest(content) or content.pop("recipe") != recipe:
             return None
         progress = PartProgress(**content)
         sizes = {shard: size for shard, (_, size) in progress.sizes.items()}
-        whole = all(place.holds(n, sizes[n], sha256) for n, sha256 in progress.sha256.items())
+        has_shards = all(place.holds(n, sizes[n], sha256) for n, sha256 in progress.sha256.items())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return progress if whole else None
+    return progress if has_shards else None

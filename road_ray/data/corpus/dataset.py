@@ -33,8 +33,10 @@ class DamagedCorpus(DataError):
     """Error for a corpus that is unusable and can be built again."""
 
 
-def _damaged(path: Path | str, why: str, whole: Path | str) -> DamagedCorpus:
-    return DamagedCorpus(f"{path}: damaged corpus: {why}\n  fix: delete {whole} and build it again")
+def _damaged(path: Path | str, reason: str, corpus: Path | str) -> DamagedCorpus:
+    return DamagedCorpus(
+        f"{path}: damaged corpus: {reason}\n  fix: delete {corpus} and build it again"
+    )
 
 
 class OpenShard(NamedTuple):
@@ -49,8 +51,8 @@ class OpenShard(NamedTuple):
 class Corpus:
     """Unpadded two-segment rows over shards, numbered through.
 
-    The shards of a directory are all open; of an object store those in use, and then ``lengths``
-    and ``first_segment`` can only be indexed by row numbers.
+    All shards of a directory are open; of an object store, only those in use are, and ``lengths``
+    and ``first_segment`` can then only be indexed by row numbers.
     """
 
     dataset: ClassVar[str] = "corpus"
@@ -95,22 +97,22 @@ class _Column:
 
     def __getitem__(self, rows: Longs) -> Longs:
         numbers = np.searchsorted(self.corpus.starts, rows, side="right") - 1
-        found = np.empty(len(rows), np.int64)
+        values = np.empty(len(rows), np.int64)
         for number in np.unique(numbers):
-            there = numbers == number
-            inner = rows[there] - self.corpus.starts[number]
-            found[there] = self.of_shard(self.corpus.shards[int(number)], inner)
-        return found
+            of_shard = numbers == number
+            inner = rows[of_shard] - self.corpus.starts[number]
+            values[of_shard] = self.of_shard(self.corpus.shards[int(number)], inner)
+        return values
 
     def max(self) -> int:
         return int(self.corpus.manifest["longest"])
 
 
 def open_corpus(directory: Path, windows_of: int | None = None) -> Corpus:
-    """Open a built corpus and memory-map its shards; ``windows_of`` so many shards are shuffled
-    together, None: all rows.
+    """Open a built corpus and memory-map its shards. Rows of ``windows_of`` shards are shuffled
+    together; None: all rows.
 
-    Every process reads them once to compare their sha256 with the manifest's. Raises
+    Every process reads the shards once to compare their sha256 with the manifest's. Raises
     ``DamagedCorpus`` if there is no corpus, or a shard is damaged or missing.
     """
     manifest = _manifest(directory)
@@ -143,16 +145,16 @@ def starts_of(rows: Sequence[int]) -> Longs:
     return np.cumsum([0, *rows], dtype=np.int64)
 
 
-def parse_manifest(content: bytes | str, path: Path | str, whole: Path | str) -> dict[str, Any]:
+def parse_manifest(content: bytes | str, path: Path | str, corpus: Path | str) -> dict[str, Any]:
     """Return the manifest of a corpus. Raises ``DamagedCorpus`` for a damaged one."""
     try:
         manifest: dict[str, Any] = json.loads(content)
         if manifest.get("format") != FORMAT:
-            raise _damaged(path, f"format {manifest.get('format')}, this one is {FORMAT}", whole)
+            raise _damaged(path, f"format {manifest.get('format')}, this one is {FORMAT}", corpus)
         if manifest["digest"] != manifest_digest(manifest):
-            raise _damaged(path, "its own sha256 is another", whole)
+            raise _damaged(path, "its own sha256 is another", corpus)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _damaged(path, repr(error), whole) from error
+        raise _damaged(path, repr(error), corpus) from error
     return manifest
 
 

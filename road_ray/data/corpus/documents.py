@@ -67,7 +67,7 @@ def read_corpus(place: TextPlace) -> Iterator[str]:
 
 
 def parts_of(files: Sequence[TextFile]) -> list[Part]:
-    """Return the files in parts of at least 64 MiB each; names and sizes alone decide."""
+    """Return the files in parts of at least 64 MiB each, which depend on names and sizes only."""
     parts: list[Part] = []
     group: list[TextFile] = []
     size = 0
@@ -84,7 +84,7 @@ def text_files(place: TextPlace) -> list[TextFile]:
     """Return the files of a corpus in order of their names. Raises ``DataError`` without any."""
     if isinstance(place, tuple):
         with ThreadPoolExecutor(_LISTED_AT_ONCE) as pool:
-            return [file for found in pool.map(text_files, place) for file in found]
+            return [file for files in pool.map(text_files, place) for file in files]
     if isinstance(place, str) and is_address(place):
         storage = Storage(place)
         stored = [StoredFile(storage, entry) for entry in storage.list_files()]
@@ -99,10 +99,10 @@ def text_files(place: TextPlace) -> list[TextFile]:
     return _with_text(str(place), sorted(f for f in place.rglob("*") if f.is_file()))
 
 
-def _with_text(place: str, found: Sequence[TextFile]) -> list[TextFile]:
-    if files := [file for file in found if file.name.endswith(TEXT_SUFFIXES)]:
+def _with_text(place: str, candidates: Sequence[TextFile]) -> list[TextFile]:
+    if files := [file for file in candidates if file.name.endswith(TEXT_SUFFIXES)]:
         return files
-    names = ", ".join(file.name for file in found[:5]) or "nothing"
+    names = ", ".join(file.name for file in candidates[:5]) or "nothing"
     raise DataError(
         f"{place}: no corpus file below it; found {names}; wanted {', '.join(TEXT_SUFFIXES)}"
     )
@@ -115,23 +115,23 @@ def shown(place: TextPlace) -> str:
 
 
 def size_of_file(file: TextFile) -> int:
-    """Return the bytes of a file as it lies there, compressed or not."""
+    """Return the bytes of a file on disk, compressed or not."""
     return file.stat().st_size if isinstance(file, Path) else file.entry.bytes
 
 
 def _state(file: TextFile) -> object:
-    """Return what is another when a file has been written again."""
+    """Return a value that changes when the file is written again."""
     if isinstance(file, Path):
-        found = file.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        status = file.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
     return file.storage.find(file.entry.path)
 
 
 def _documents(path: TextFile) -> Iterator[str]:
     if path.suffix in (".parquet", ".arrow"):
         read = parquet_rows if path.suffix == ".parquet" else arrow_rows
-        for row, found in enumerate(read(path, ["text"]), 1):
-            yield check_text(found["text"], f"{path}:{row}", "text")
+        for number, row in enumerate(read(path, ["text"]), 1):
+            yield check_text(row["text"], f"{path}:{number}", "text")
     elif ".jsonl" in path.suffixes[-2:]:
         for number, line in numbered_lines(path):
             if line.strip():

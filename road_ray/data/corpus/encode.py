@@ -40,9 +40,7 @@ def text_digest(documents: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encoder of text as rows: part, number of the block and text determine the rows, wherever it
-    runs.
-    """
+    """Encoder of text as rows, which depend only on part, number of the block and text."""
 
     tokenizer: Any  # of the library `tokenizers`
     cls_id: int
@@ -101,7 +99,7 @@ class Encoder:
         return cls(**values | {"tokenizer": Tokenizer.from_str(values["tokenizer"])})
 
     def settings(self) -> bytes:
-        """Return what another process needs to make an equal encoder."""
+        """Return the settings from which another process makes an equal encoder."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return json.dumps(values | {"tokenizer": self.tokenizer.to_str()}).encode()
 

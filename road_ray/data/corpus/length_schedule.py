@@ -60,9 +60,9 @@ def phases_of(data: CorpusConfig, total_steps: int, *, seed: int) -> tuple[Phase
     )
     for phase in phases:
         if phase.steps < 1:
-            given_text = ", ".join(f"{length}: {given.fraction:g}" for length, given in shorter)
+            listed = ", ".join(f"{length}: {config.fraction:g}" for length, config in shorter)
             raise ConfigError(
-                f"data.shorter_first = {{{given_text}}} of training.steps = {total_steps}: rows of "
+                f"data.shorter_first = {{{listed}}} of training.steps = {total_steps}: rows of "
                 f"{phase.max_length_tokens} tokens get no step\n"
                 "  allowed: at least one step for each length\n"
                 "  fix: more training.steps, or other fractions"

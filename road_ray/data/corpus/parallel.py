@@ -32,7 +32,7 @@ _MIN_BLOCKS_FOR_PROCESSES = 4  # starting processes takes as long as encoding ab
 
 
 def ahead(blocks: Blocks) -> tuple[Blocks, bool]:
-    """Return the blocks, and whether they are enough to start processes for."""
+    """Return the blocks, and True if there are enough to start processes."""
     first = list(islice(blocks, _MIN_BLOCKS_FOR_PROCESSES))
     return chain(first, blocks), len(first) == _MIN_BLOCKS_FOR_PROCESSES
 
@@ -69,7 +69,7 @@ def encoded_shards(
 def encoded_blocks(
     blocks: Blocks, encoder: Encoder, *, processes: int | None = None
 ) -> Iterator[tuple[BlockNumber, Encoded]]:
-    """Yield the rows of each block in order, whatever ``processes``.
+    """Yield the rows of each block in order, independent of ``processes``.
 
     ``processes=None`` uses every core that this process may use. A few blocks are encoded in this
     process. At most two blocks a process are in memory. Raises ``ResourceError`` if a process dies.
@@ -92,7 +92,7 @@ def encoded_blocks(
             try:
                 return pool.submit(encode_block, settings, *number, block)
             # The new process cannot start, or the pool broke meanwhile: its descriptors are closed,
-            # and Python reports one that was opened anew as a ``ValueError``.
+            # and Python reports a reused one as a ``ValueError``.
             except (OSError, ValueError) as error:
                 raise BrokenProcessPool(str(error)) from error
 

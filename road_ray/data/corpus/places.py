@@ -15,7 +15,7 @@ class Place(Protocol):
     """Destination of a corpus, written file by file."""
 
     def write(self, name: str, content: Any) -> None:
-        """Write a file whole or not at all."""
+        """Write a file atomically."""
         ...
 
     def read(self, name: str) -> bytes | None:
@@ -27,7 +27,7 @@ class Place(Protocol):
         ...
 
     def holds(self, name: str, size: int, sha256: str) -> bool:
-        """Return True if a shard of an earlier attempt is there as it was written."""
+        """Return True if there is an undamaged shard of an earlier attempt."""
         ...
 
     def delete(self, name: str) -> None:
@@ -45,7 +45,7 @@ class Directory:
         return str(self.path)
 
     def write(self, name: str, content: Any) -> None:
-        """Write a file by renaming it when it is whole."""
+        """Write a file under another name, then rename it."""
         staged = self.path / f"{name}.new"
         staged.write_bytes(content)
         os.replace(staged, self.path / name)
@@ -60,7 +60,7 @@ class Directory:
         return [path.name for path in self.path.iterdir()]
 
     def holds(self, name: str, size: int, sha256: str) -> bool:
-        """Return True if a shard is there with the bytes that it was written with."""
+        """Return True if the shard exists with this size and sha256."""
         path = self.path / name
         return path.is_file() and path.stat().st_size == size and sha256_of(path) == sha256
 
@@ -79,7 +79,7 @@ class StoredPlace:
         return str(self.storage)
 
     def write(self, name: str, content: Any) -> None:
-        """Write an object, which the store shows when it is whole."""
+        """Write an object, which the store shows once it is complete."""
         self.storage.write(f"{self.storage.base}/{name}", content)
 
     def read(self, name: str) -> bytes | None:
@@ -93,7 +93,7 @@ class StoredPlace:
         return [entry.path.rpartition("/")[2] for entry in self.storage.list_files()]
 
     def holds(self, name: str, size: int, sha256: str) -> bool:
-        """Return True if an object of that name and size is there."""
+        """Return True if there is an object of this name and size."""
         entry = self.storage.find(f"{self.storage.base}/{name}")
         return entry is not None and entry.bytes == size
 

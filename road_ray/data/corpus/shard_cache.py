@@ -53,7 +53,7 @@ class StoredShard:
 
 @dataclass(frozen=True)
 class ShardCache:
-    """Directory of copies, of ``limit_bytes`` at most, those being fetched included."""
+    """Directory of copies of at most ``limit_bytes``, including those that are being fetched."""
 
     directory: Path
     limit_bytes: int
@@ -61,7 +61,7 @@ class ShardCache:
     def fetch(self, storage: Storage, shard: StoredShard) -> Path:
         """Return the local copy of a shard; fetch it if needed.
 
-        Raises ``DamagedCorpus`` if the stored one is another than the manifest's, and
+        Raises ``DamagedCorpus`` if the stored shard does not match the manifest, and
         ``ResourceError`` if the storage fails or the disk has no room.
         """
         path = self.directory / f"{shard.sha256}.arrow"
@@ -82,13 +82,13 @@ class ShardCache:
             self._reserve(staged, shard.bytes)
             for attempt in (1, 2):  # a transfer may be damaged, too
                 with staged.open("r+b") as file:
-                    found = storage.download(f"{storage.base}/{shard.name}", file, shard.bytes)
-                if found == shard.sha256:
+                    digest = storage.download(f"{storage.base}/{shard.name}", file, shard.bytes)
+                if digest == shard.sha256:
                     os.replace(staged, path)
                     return
                 _log.warning("%s/%s: read with other bytes (%d)", storage, shard.name, attempt)
             raise DamagedCorpus(
-                f"{storage}/{shard.name}: damaged corpus: sha256 {found[:12]}, the manifest has "
+                f"{storage}/{shard.name}: damaged corpus: sha256 {digest[:12]}, the manifest has "
                 f"{shard.sha256[:12]}; it was changed after the corpus was built\n"
                 "  fix: delete the corpus there and build it again\n"
                 "  kept: the checkpoints; to resume, run the same command"
@@ -97,15 +97,15 @@ class ShardCache:
             staged.unlink(missing_ok=True)
 
     def _reserve(self, staged: Path, size: int) -> None:
-        """Evict shards until ``size`` bytes fit, and take them with a file of that size."""
+        """Evict shards until ``size`` bytes fit, and reserve them with a file of that size."""
         with _locked(self.directory / "lock"):
             for old in self.directory.glob("*.tmp-*"):
                 if not process_exists(int(old.suffix.removeprefix(".tmp-"))):
                     old.unlink(missing_ok=True)
-            copies = sorted(self.directory.glob("*.arrow"), key=_used_at)
-            total = sum(map(_bytes_of, [*copies, *self.directory.glob("*.tmp-*")]))
+            cached = sorted(self.directory.glob("*.arrow"), key=_used_at)
+            total = sum(map(_bytes_of, [*cached, *self.directory.glob("*.tmp-*")]))
             free = shutil.disk_usage(self.directory).free
-            for old in copies:
+            for old in cached:
                 if total + size <= self.limit_bytes and size <= free:
                     break
                 freed = _bytes_of(old)
@@ -123,9 +123,9 @@ class ShardCache:
         except OSError:
             free = ""
         full = error.errno in _FULL
-        why = "its disk is full" if full else f"cannot be used: {error}"
+        reason = "its disk is full" if full else f"cannot be used: {error}"
         return ResourceError(
-            f"{self.directory}: the cache of shards: {why}{free}\n"
+            f"{self.directory}: the cache of shards: {reason}{free}\n"
             f"  allowed: room for data.shard_cache_gb = {self.limit_bytes / 1e9:g}\n"
             "  fix: free space there, or set data.shard_cache to a directory of another disk\n"
             "  kept: the checkpoints and the shards; to resume, run the same command"
@@ -135,7 +135,7 @@ class ShardCache:
 class CachedShards(Sequence[OpenShard]):
     """Shards of a stored corpus, opened when they are read; the least recently used are closed.
 
-    ``open_bytes`` bounds those that are open: an evicted file takes room until it is closed.
+    At most ``open_bytes`` are open, because an evicted file takes room until it is closed.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class CachedShards(Sequence[OpenShard]):
     ) -> None:
         self.storage, self.shards, self.cache, self.open_bytes = storage, shards, cache, open_bytes
         self._open: OrderedDict[int, OpenShard] = OrderedDict()
-        self._wanted: list[int] = []
+        self._expected: list[int] = []
         self._verified: set[Path] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -181,30 +181,30 @@ class CachedShards(Sequence[OpenShard]):
                 path.unlink()
 
     def expect(self, numbers: Sequence[int]) -> None:
-        """Fetch these shards in the background, in this order, instead of those wanted before."""
+        """Fetch these shards in the background, in this order; earlier requests are dropped."""
         with self._lock:
-            self._wanted = list(numbers)
+            self._expected = list(numbers)
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._fetch_wanted, daemon=True)
+                self._thread = threading.Thread(target=self._fetch_expected, daemon=True)
                 self._thread.start()
 
-    def _fetch_wanted(self) -> None:
+    def _fetch_expected(self) -> None:
         while True:
             with self._lock:
-                if not self._wanted:
+                if not self._expected:
                     self._thread = None
                     return
-                number = self._wanted.pop(0)
+                number = self._expected.pop(0)
             try:
                 self.cache.fetch(self.storage, self.shards[number])
-            except (RoadError, OSError) as error:  # whoever reads the shard raises it
+            except (RoadError, OSError) as error:  # raised when the shard is read
                 _log.debug("shard %d is not fetched ahead: %s", number, error)
 
 
 def open_stored_corpus(
     storage: Storage, cache: ShardCache, shuffled_shards: int | None = None
 ) -> Corpus:
-    """Open the corpus at an address; so many shards are shuffled together.
+    """Open the corpus at an address; ``shuffled_shards`` are shuffled together.
 
     Raises ``DamagedCorpus`` if there is none, ``ConfigError`` for a cache that is too small.
     """
@@ -221,19 +221,19 @@ def open_stored_corpus(
         StoredShard(name, sizes[name][0], sizes[name][1], sha256)
         for name, sha256 in digests.items()
     ]
-    together = min(shuffled_shards or SHUFFLED_SHARDS, len(shards))
+    num_shuffled = min(shuffled_shards or SHUFFLED_SHARDS, len(shards))
     largest = max(shard.bytes for shard in shards)
-    least = (together + 2) * largest
+    least = (num_shuffled + 2) * largest
     if cache.limit_bytes < least:
         raise ConfigError(
-            f"data.shard_cache_gb = {cache.limit_bytes / 1e9:g}: {together} shards of at most "
+            f"data.shard_cache_gb = {cache.limit_bytes / 1e9:g}: {num_shuffled} shards of at most "
             f"{largest / 1e6:.0f} MB are shuffled together\n"
             f"  allowed: at least {least / 1e9:.2g} GB, for these and two more\n"
             "  fix: raise it, or lower data.shuffled_shards"
         )
     opened = CachedShards(storage, shards, cache, least)
     starts = starts_of([shard.rows for shard in shards])
-    windows = Windows.of(starts, together, opened.expect)
+    windows = Windows.of(starts, num_shuffled, opened.expect)
     return Corpus(str(storage), opened, starts, manifest, windows)
 
 
@@ -249,7 +249,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _touched(path: Path, size: int) -> bool:
-    """Return True if a whole file is there, which now counts as used."""
+    """Return True if there is a complete file, and mark it as used now."""
     try:
         if path.stat().st_size != size:
             return False

@@ -1,7 +1,7 @@
 """Cut the encoded blocks of a corpus into shards, part by part.
 
-A part is what one process reads. Its number, and that of a block within it, determine the rows; its
-shards hold no rows of others, so any machine can write them.
+One process reads a part. The numbers of part and block determine the rows; shards hold rows of one
+part only, so any machine can write them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BlockNumber(NamedTuple):
 
 @dataclass
 class PartProgress:
-    """Shards of one part that are written, and the position in its text where the next begins."""
+    """Written shards of one part, and the position in its text where the next one begins."""
 
     part: int
     is_complete: bool = False
@@ -49,15 +49,15 @@ class PartProgress:
 
 @dataclass(frozen=True)
 class PartWork:
-    """One part to encode, from where an earlier attempt ended."""
+    """One part to encode, from the end of an earlier attempt."""
 
     documents: Iterable[str]
     progress: PartProgress
 
 
 class Shard(NamedTuple):
-    """One shard to write, and what is then written of its part; no content where a part ends with
-    the shard before.
+    """One shard to write, and the progress of its part afterwards. The content is None if the part
+    ended with the previous shard.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Shard(NamedTuple):
 
 
 def blocks(documents: Iterable[str]) -> Iterator[list[str]]:
-    """Yield lists of documents of about a million characters; a block depends on none after it."""
+    """Yield lists of documents of about a million characters; no block depends on later ones."""
     block: list[str] = []
     size = 0
     for document in documents:
@@ -82,11 +82,11 @@ def blocks(documents: Iterable[str]) -> Iterator[list[str]]:
 def blocks_of(work: Iterable[PartWork]) -> Iterator[tuple[BlockNumber, list[str]]]:
     """Yield the blocks that are still to encode, part by part.
 
-    Raises ``DataError`` where the text before them is another than the one that was encoded.
+    Raises ``DataError`` if the text before them has changed since it was encoded.
     """
-    for one in work:
-        progress, text = one.progress, ""
-        for number, documents in enumerate(blocks(one.documents)):
+    for part in work:
+        progress, text = part.progress, ""
+        for number, documents in enumerate(blocks(part.documents)):
             if number >= progress.block:
                 yield BlockNumber(progress.part, number), documents
                 continue
@@ -94,8 +94,8 @@ def blocks_of(work: Iterable[PartWork]) -> Iterator[tuple[BlockNumber, list[str]
             if number + 1 == progress.block and text != progress.text:
                 raise DataError(
                     f"part {progress.part} of the corpus: its first {progress.documents:,} "
-                    "documents are others than those of the shards that are there\n"
-                    "  fix: restore the text; or delete the unfinished shards and build anew"
+                    "documents are others than those of the existing shards\n"
+                    "  fix: restore the text; or delete the unfinished shards and build again"
                 )
 
 
@@ -109,9 +109,9 @@ def cut(
 ) -> Iterator[Shard]:
     """Yield the shards of each part; ``encoded`` has the blocks of ``blocks_of(work)``."""
     ahead = next(encoded, None)
-    for one in work:
-        pending = _Pending(one.progress)
-        while ahead is not None and ahead[0].part == one.progress.part:
+    for part in work:
+        pending = _Pending(part.progress)
+        while ahead is not None and ahead[0].part == part.progress.part:
             pending.add(ahead[0].number, ahead[1])
             ahead = None  # its memory is free before the next block is awaited
             while len(pending) >= _ROWS_PER_SHARD:

@@ -1,4 +1,4 @@
-"""The text of a pre-training run: where it lies, its tokenizer, its shards, made when missing."""
+"""Text, tokenizer and shards of a pre-training run; tokenizer and shards are made if missing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.json_file import write_json_atomic
-from road_ray.system.paths import cache_home, named
+from road_ray.system.paths import cache_home, path_of
 
 _log = logging.getLogger(__name__)
 HUB = "hub:"
@@ -47,8 +47,8 @@ _SUMS = "SHA256.json"  # of the files of a learnt tokenizer, by name
 def prepare_corpus(
     data: CorpusConfig, processes: int | None = None, encoding: Encoding = encoded_shards
 ) -> tuple[Corpus, Any]:
-    """The shards and the tokenizer of a configuration, made if they are not there yet, by
-    ``encoding`` on so many ``processes``; None: one a core.
+    """Return the corpus and the tokenizer of a configuration. If they are missing, ``encoding``
+    makes them in ``processes`` processes; None: one a core.
     """
     place = corpus_text(data)
     tokenizer = corpus_tokenizer(data, place)
@@ -74,16 +74,16 @@ def prepare_corpus(
 
 
 def _unchanged_after(encoding: Encoding, place: TextPlace, source: str) -> Encoding:
-    """Return ``encoding`` that raises ``DataError`` at its end if the text is another by then."""
+    """Return ``encoding`` with a final check that raises ``DataError`` if the text has changed."""
 
-    def checked(*given: Any, **options: Any) -> Iterator[Shard]:
-        yield from encoding(*given, **options)
+    def checked(*arguments: Any, **options: Any) -> Iterator[Shard]:
+        yield from encoding(*arguments, **options)
         now = _fingerprint(place, text_files(place))
         if now != source:
             raise DataError(
                 f"{shown(place)}: the text changed while it was read\n  seen: then {source}, now "
-                f"{now}\n  fix: write text once, then read it; the same command builds it anew\n"
-                "  kept: nothing of the text as it was"
+                f"{now}\n  fix: write text once, then read it; the same command builds it again\n"
+                "  kept: nothing of the earlier text"
             )
 
     return checked
@@ -95,7 +95,7 @@ def _cache_of(data: CorpusConfig) -> ShardCache:
 
 
 def is_prepared(data: CorpusConfig) -> bool:
-    """Return True if tokenizer and shards are there, so that ``prepare_corpus`` takes a moment."""
+    """Return True if tokenizer and shards exist, so that ``prepare_corpus`` is fast."""
     place = corpus_text(data)
     if data.tokenizer is None and not _is_whole(_learnt_at(data, place)):
         return False
@@ -107,19 +107,19 @@ def is_prepared(data: CorpusConfig) -> bool:
 
 
 def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[CorpusConfig, bool]:
-    """Return settings for the first documents of the corpus alone, of about so many bytes, with
-    text, shards and a learnt tokenizer in ``directory``; and True if these are all documents.
+    """Return settings for the first documents of the corpus, of about ``sample_bytes`` bytes, with
+    text, shards and a learnt tokenizer in ``directory``, and True if these are all documents.
 
-    A tokenizer learnt from less text has fewer words: unused entries fill it up, so that a model
-    has its true size.
+    A tokenizer learnt from less text has fewer entries; unused ones are added, so that the model
+    has its full size.
     """
     place, size = corpus_text(data), 0
-    text, whole = directory / "sample.jsonl", True
+    text, is_complete = directory / "sample.jsonl", True
     with text.open("w", encoding="utf-8") as file:
         for document in read_corpus(place):
             file.write(json.dumps({"text": document[:sample_bytes]}) + "\n")
             if (size := size + len(document)) >= sample_bytes:
-                whole = False
+                is_complete = False
                 break
     changes: dict[str, Any] = {"corpus": str(text), "shards": str(directory / "shards")}
     if data.tokenizer is None:
@@ -131,7 +131,7 @@ def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[C
             tokenizer.add_tokens([f"[unused{number}]" for number in missing])
             tokenizer.save_pretrained(learnt)
         changes["tokenizer"] = str(learnt)
-    return data.model_copy(update=changes), whole
+    return data.model_copy(update=changes), is_complete
 
 
 def _shards_at(data: CorpusConfig, source: str, tokenizer: Any) -> str:
@@ -152,14 +152,14 @@ def _learnt_at(data: CorpusConfig, place: TextPlace) -> Path:
 
 
 def corpus_text(data: CorpusConfig) -> TextPlace:
-    """Return the place of the text: an address, a path below the root, or a path of its own."""
+    """Return the place of the text: an address, an existing path, or a path below the root."""
     if data.corpus.startswith(HUB):
         return _from_hub(data.corpus.removeprefix(HUB), data.shards)
     if is_address(data.corpus):
         return data.corpus
-    own = named(data.corpus, "data.corpus")
-    if own.exists():
-        return own
+    path = path_of(data.corpus, "data.corpus")
+    if path.exists():
+        return path
     root = resolve_root(data.root)
     if root is None:
         raise ConfigError(
@@ -170,32 +170,32 @@ def corpus_text(data: CorpusConfig) -> TextPlace:
 
 
 def _from_hub(name: str, shards: str) -> TextPlace:
-    """Return the training split of a data set of the hub: its text files as they lie there, read
-    when they are needed, or, of other files, a copy that is made beside the shards once.
+    """Return the training split of a data set of the hub: the addresses of its text files, or, for
+    other files, a copy beside the shards.
     """
     local = cache_home() / "hub" if is_address(shards) else Path(shards)
     key = hashlib.sha256(name.encode()).hexdigest()[:16]
-    directory, listing = local / f"hub-{key}", local / f"hub-{key}.json"
+    directory, list_file = local / f"hub-{key}", local / f"hub-{key}.json"
     if directory.is_dir():
         return directory
-    if not listing.is_file() and (files := _hub_files(name)):
-        write_json_atomic(listing, files)
-    if not listing.is_file():
+    if not list_file.is_file() and (files := _hub_files(name)):
+        write_json_atomic(list_file, files)
+    if not list_file.is_file():
         return _saved(name, directory)
-    return tuple(json.loads(listing.read_text(encoding="utf-8")))
+    return tuple(json.loads(list_file.read_text(encoding="utf-8")))
 
 
 def _hub_files(name: str) -> list[str]:
-    """Return addresses or paths of the text files of a training split; none where it has others."""
+    """Return addresses or paths of the text files of a training split; none if it has others."""
     from datasets import load_dataset_builder
 
     path, _, config = name.partition(":")
     try:
-        given = load_dataset_builder(path, config or None).config.data_files or {}
+        data_files = load_dataset_builder(path, config or None).config.data_files or {}
     except (OSError, ValueError) as error:
         _log.debug("hub:%s: its files cannot be listed: %s", name, error)
         return []
-    files = [str(file) for file in given.get("train", ())]
+    files = [str(file) for file in data_files.get("train", ())]
     readable = all(file.partition("?")[0].endswith(TEXT_SUFFIXES) for file in files)
     return files if readable and all("::" not in file for file in files) else []
 
@@ -212,7 +212,7 @@ def _saved(name: str, directory: Path) -> Path:
             loaded.save_to_disk(Path(staged) / "hub")
             os.replace(Path(staged) / "hub", directory)
     except (OSError, ValueError) as error:
-        if directory.is_dir():  # another run was faster; it is there whole or not at all
+        if directory.is_dir():  # another run was faster
             return directory
         raise DataError(
             f"data.corpus = hub:{name}: cannot be loaded: {error}\n"
@@ -223,7 +223,9 @@ def _saved(name: str, directory: Path) -> Path:
 
 
 def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
-    """The named tokenizer, or a WordPiece learnt from the corpus and kept beside its shards."""
+    """Return the configured tokenizer, or a WordPiece learnt from the corpus and stored beside its
+    shards.
+    """
     if data.tokenizer is not None:
         root = resolve_root(data.root)
         below = None if root is None else root / data.tokenizer
@@ -235,7 +237,7 @@ def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
         _log.info("%s: learning a tokenizer of %d word pieces, once", shown(place), data.vocab_size)
         trained = train_wordpiece(read_corpus(place), vocab_size=data.vocab_size)
         directory.parent.mkdir(parents=True, exist_ok=True)
-        # Whole or not at all, as other runs may look for it at this moment.
+        # Staged, because other runs may look for it at this moment.
         with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
             trained.save_pretrained(staged)
             names = sorted(os.listdir(staged))
@@ -250,19 +252,17 @@ def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
 
 
 def _is_whole(directory: Path) -> bool:
-    """Return whether all files of a learnt tokenizer are there with the bytes that they
-    were written with.
-    """
+    """Return True if all files of a learnt tokenizer exist and are undamaged."""
     try:
         sums: dict[str, str] = json.loads((directory / _SUMS).read_text(encoding="utf-8"))
-        found = {p.name: sha256_of(p) for p in directory.iterdir() if p.name != _SUMS}
+        sums_now = {p.name: sha256_of(p) for p in directory.iterdir() if p.name != _SUMS}
     except (OSError, ValueError):
         return False
-    return found == sums
+    return sums_now == sums
 
 
 def _fingerprint(place: TextPlace, files: Sequence[TextFile]) -> str:
-    """Name, bytes and a digest of what tells the files: reading all would take long."""
+    """Return name, size and a digest of samples of the files; reading them whole takes long."""
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.name} {size_of_file(file)}\n".encode())
@@ -272,9 +272,7 @@ def _fingerprint(place: TextPlace, files: Sequence[TextFile]) -> str:
 
 
 def _sample(file: TextFile) -> bytes:
-    """Return the beginning and the end of a file; of an object store the time when it was written,
-    which its list of files has.
-    """
+    """Return the beginning and the end of a file, or the modification time in an object store."""
     size = size_of_file(file)
     if not isinstance(file, Path):
         if file.entry.modified_ns:

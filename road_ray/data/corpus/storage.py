@@ -1,7 +1,7 @@
 """Files at an address: an object store (S3, Google Cloud), a web server, the hub, or ``file://``.
 
-A read or write that fails is repeated, with growing pauses, for half a minute; then a
-``ResourceError`` says so. Files are read in chunks, so none is in memory as a whole.
+A read or write that fails is repeated, with growing pauses, for half a minute; then it raises
+``ResourceError``. Files are read in chunks, so none is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FAILURES = (OSError, ArrowException)
 _CHUNK_BYTES = 8 << 20  # of one request
 _FIRST_PAUSE_SECONDS, _GIVE_UP_SECONDS = 0.5, 30.0
 _WITHOUT_FOLDERS = ("s3", "gcs", "abfs")
-# What no repetition mends, in the words of AWS' client and of the operating system.
+# Errors that a repetition does not cure, as AWS' client and the operating system name them.
 _FINAL = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH")
 _FINAL_NUMBERS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT}
 
@@ -40,7 +40,7 @@ def is_address(place: str) -> bool:
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of a storage and what tells that it has changed."""
+    """One file of a storage, with size and time to detect changes."""
 
     path: str
     bytes: int
@@ -82,15 +82,15 @@ class Storage:
         return f"{self}/{inner}" if inner else str(self)
 
     def list_files(self) -> list[Entry]:
-        """Return all files below the address, or the one that it names, in order of their paths."""
+        """Return all files below the address, or the file at the address, in order of paths."""
 
         def read() -> list[Entry]:
-            found = self._opened[0].get_file_info(self.base)
-            if found.type == arrow.FileType.File:
-                return [_entry(found)]
+            info = self._opened[0].get_file_info(self.base)
+            if info.type == arrow.FileType.File:
+                return [_entry(info)]
             selector = arrow.FileSelector(self.base, recursive=True, allow_not_found=True)
             entries = self._opened[0].get_file_info(selector)
-            files = [_entry(one) for one in entries if one.type == arrow.FileType.File]
+            files = [_entry(entry) for entry in entries if entry.type == arrow.FileType.File]
             return sorted(files, key=lambda entry: entry.path)
 
         return retried(read, f"{self}: cannot be listed")
@@ -99,8 +99,8 @@ class Storage:
         """Return the file at a path, None if there is none."""
 
         def read() -> Entry | None:
-            found = self._opened[0].get_file_info(path)
-            return _entry(found) if found.type == arrow.FileType.File else None
+            info = self._opened[0].get_file_info(path)
+            return _entry(info) if info.type == arrow.FileType.File else None
 
         return retried(read, f"{self.shown(path)}: cannot be looked up")
 
@@ -114,7 +114,7 @@ class Storage:
         return retried(read, f"{self.shown(path)}: cannot be read at byte {start}")
 
     def write(self, path: str, content: Any) -> None:
-        """Write a file whole: an object store shows it when all of it is there."""
+        """Write a file; an object store shows it once it is complete."""
 
         def write() -> None:
             files = self._opened[0]
@@ -130,7 +130,7 @@ class Storage:
         retried(lambda: self._opened[0].delete_file(path), f"{self.shown(path)}: cannot be deleted")
 
     def download(self, path: str, target: IO[bytes], size: int) -> str:
-        """Copy a file of ``size`` bytes into ``target``; return the sha256 of what was copied."""
+        """Copy a file of ``size`` bytes into ``target``; return the sha256 of the copied bytes."""
         digest = hashlib.sha256()
         for start in range(0, size, _CHUNK_BYTES):
             content = self.read(path, start, min(_CHUNK_BYTES, size - start))
@@ -140,8 +140,8 @@ class Storage:
 
 
 def open_address(address: str) -> tuple[arrow.FileSystem, str]:
-    """Return the file system of an address or path, pyarrow's own or, for schemes that it does not
-    know, fsspec's; and the path within.
+    """Return the file system of an address or path and the path in it. The file system is
+    pyarrow's or, for schemes that it does not know, fsspec's.
     """
     if not is_address(address):
         return arrow.LocalFileSystem(), str(Path(address).expanduser().resolve())
@@ -151,22 +151,22 @@ def open_address(address: str) -> tuple[arrow.FileSystem, str]:
     except ArrowException:
         import fsspec
 
-        found, path = fsspec.core.url_to_fs(address)
-        return arrow.PyFileSystem(arrow.FSSpecHandler(found)), path
+        files, path = fsspec.core.url_to_fs(address)
+        return arrow.PyFileSystem(arrow.FSSpecHandler(files)), path
 
 
 def address_below(url: str, place: Path) -> str:
-    """Return the address of ``place``, a relative path, below another; what follows a question mark
-    stays.
+    """Return the address of ``place``, a relative path, below another address, whose query is
+    preserved.
     """
     start, mark, settings = url.partition("?") if is_address(url) else (url, "", "")
     return f"{start.rstrip('/')}/{place.as_posix()}{mark}{settings}"
 
 
 def retried(action: Callable[[], T], failure: str) -> T:
-    """Return what ``action`` returns; repeat it while it fails, for half a minute.
+    """Return the result of ``action``; repeat it for half a minute while it fails.
 
-    Raises ``ResourceError`` that begins with ``failure``.
+    Raises ``ResourceError`` whose message begins with ``failure``.
     """
     pause, began, attempts = _FIRST_PAUSE_SECONDS, time.monotonic(), 0
     while True:
@@ -192,13 +192,13 @@ def _is_final(error: BaseException) -> bool:
     return known or any(word in str(error) for word in _FINAL)
 
 
-def _entry(found: Any) -> Entry:
-    return Entry(found.path, int(found.size or 0), int(found.mtime_ns or 0))
+def _entry(info: Any) -> Entry:
+    return Entry(info.path, int(info.size or 0), int(info.mtime_ns or 0))
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """File of a storage, with what readers use of a ``Path``."""
+    """File of a storage, with the methods of ``Path`` that readers use."""
 
     storage: Storage
     entry: Entry
@@ -222,7 +222,7 @@ class StoredFile:
         return PurePosixPath(self.entry.path).suffixes
 
     def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
-        """Open it for reading, seekable, a chunk in memory."""
+        """Open the file for reading, seekable, with a chunk in memory."""
         return cast(IO[bytes], io.BufferedReader(_Chunks(self), _CHUNK_BYTES))
 
 

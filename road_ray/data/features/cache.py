@@ -1,6 +1,5 @@
-"""Features kept on disk by the content of all that they follow from, so that a second run, seed or
-worker reads what the first one made. A file is there whole or not at all; a damaged one is made
-anew.
+"""Cache of features on disk, keyed by the content of examples, tokenizer and limits, so that
+further runs, seeds and workers reuse them. Files are written atomically; damaged ones are replaced.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ FORMAT = 3
 """Version of encoding and file layout: raise it when the same example gives another file."""
 
 
-def cache_directory(named: str | None) -> Path | None:
-    """Return the directory of cached features: the one named, ``ROAD_CACHE`` or
-    ``~/.cache/road_ray``; None for ``off``, and with a warning where there is no home directory.
+def cache_directory(configured: str | None) -> Path | None:
+    """Return the directory of cached features: the configured one, ``ROAD_CACHE`` or
+    ``~/.cache/road_ray``; None for ``off``, and with a warning if there is no home directory.
     """
-    if named == OFF:
+    if configured == OFF:
         return None
-    if named is not None:
-        return places.named(named, "data.cache")
+    if configured is not None:
+        return places.path_of(configured, "data.cache")
     try:
         return places.cache_home() / "features"
     except ConfigError as error:
@@ -56,7 +55,7 @@ def cache_directory(named: str | None) -> Path | None:
 def cache_key(
     examples: Sequence[Example], tokenizer: PreTrainedTokenizerFast, **limits: object
 ) -> str:
-    """32 hexadecimal digits of the examples as they are encoded, tokenizer and limits."""
+    """Return 32 hexadecimal digits of a hash of examples, tokenizer and limits."""
     digest = hashlib.sha256(repr((FORMAT, *sorted(limits.items()))).encode())
     backend: Any = tokenizer.backend_tokenizer
     # An earlier call of the tokenizer may have left its limits behind; encoding sets none.
@@ -68,15 +67,15 @@ def cache_key(
     kinds = {type(example) for example in examples}
     names = {kind: [f.name for f in fields(kind) if f.name not in _NOT_ENCODED] for kind in kinds}
     for example in examples:
-        said = [getattr(example, name) for name in names[type(example)]]
-        digest.update(repr(said).encode("utf-8", "surrogatepass"))
+        values = [getattr(example, name) for name in names[type(example)]]
+        digest.update(repr(values).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:32]
 
 
 def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> Features:
-    """The features kept under ``key``, or those of ``make``, which are then kept.
+    """Return the features stored under ``key``, or those of ``make``, which are then stored.
 
-    A directory that cannot be written costs a warning and nothing else.
+    A directory that cannot be written causes only a warning.
     """
     path = directory / f"{key}.features"
     try:
@@ -84,7 +83,7 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
     except (FileNotFoundError, NotADirectoryError):
         pass
     except _DAMAGED as error:
-        _log.warning("%s is damaged (%s): features are made anew", path, error)
+        _log.warning("%s is damaged (%s): features are encoded again", path, error)
     features = make()
     try:
         _write(path, key, features)
@@ -98,12 +97,12 @@ def _read(path: Path, key: str) -> Features:
         if file.read(_DIGEST_BYTES) != _digest(file, key):
             raise ValueError("its sha256 differs, or it is the file of another key")
         file.seek(_DIGEST_BYTES)
-        with np.load(file, allow_pickle=False) as found:
-            arrays: dict[str, NDArray[Any]] = {name: found[name] for name in found.files}
+        with np.load(file, allow_pickle=False) as archive:
+            arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
     gold = {n.removeprefix(_GOLD): arrays.pop(n) for n in list(arrays) if n.startswith(_GOLD)}
-    told: dict[str, Any] = {name: str(arrays.pop(name)) for name in ("dataset", "task")}
-    told |= {"gold": gold, "choices": int(arrays.pop("choices"))}
-    return Features(**(told | arrays))
+    others: dict[str, Any] = {name: str(arrays.pop(name)) for name in ("dataset", "task")}
+    others |= {"gold": gold, "choices": int(arrays.pop("choices"))}
+    return Features(**(others | arrays))
 
 
 def _digest(file: BinaryIO, key: str) -> bytes:
@@ -131,9 +130,9 @@ def _write(path: Path, key: str, features: Features) -> None:
 
 
 def _arrays(features: Features) -> Mapping[str, Any]:
-    found: dict[str, Any] = {f"{_GOLD}{name}": values for name, values in features.gold.items()}
+    arrays: dict[str, Any] = {f"{_GOLD}{name}": values for name, values in features.gold.items()}
     for part in fields(Features):
         value = getattr(features, part.name)
         if part.name != "gold" and value is not None:
-            found[part.name] = value if isinstance(value, np.ndarray) else np.array(value)
-    return found
+            arrays[part.name] = value if isinstance(value, np.ndarray) else np.array(value)
+    return arrays

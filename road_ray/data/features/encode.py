@@ -145,7 +145,7 @@ def encode_choices(
         if len(example.choices) != number:
             raise DataError(
                 f"{example.where} has {len(example.choices)} choices, task {task.name!r} {number}\n"
-                "  fix: mend the row, or remove the question"
+                "  fix: correct the row, or remove the question"
             )
     columns = (
         [e.question for e in examples for _ in range(number)],
@@ -191,13 +191,13 @@ E = TypeVar("E", TextExample, SpanExample, TagExample, ChoiceExample)
 
 
 def _all_of(kind: type[E], examples: Sequence[Example], dataset: Dataset, task: Task) -> list[E]:
-    found = [example for example in examples if isinstance(example, kind)]
-    if len(found) != len(examples):
+    of_kind = [example for example in examples if isinstance(example, kind)]
+    if len(of_kind) != len(examples):
         raise ConfigError(
             f"data set {dataset.name!r} with layout {dataset.layout!r} does not fit the task "
             f"{task.name!r}: {type(task.kind).__name__}"
         )
-    return found
+    return of_kind
 
 
 def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> NDArray[Any]:
@@ -212,13 +212,13 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
     names = task.kind.labels
     # Labels in the file: the names of the task, and the keys of the label map.
     known = {name: index for index, name in enumerate(names)}
-    known |= {said: known[name] for said, name in dataset.label_map.items()}
+    known |= {value: known[name] for value, name in dataset.label_map.items()}
     classes = {e.label: known.get(e.label) for e in examples if e.label is not None}
-    written = [f"{said!r} = {name}" for said, name in dataset.label_map.items()]
-    map_it = "map what the file says by `label_map`"
-    _check_labels(examples, classes, ", ".join(written or names), map_it)
-    found = [UNKNOWN if e.label is None else classes[e.label] for e in examples]
-    return np.array(found, np.int64)
+    written = [f"{value!r} = {name}" for value, name in dataset.label_map.items()]
+    remedy = "map the values of the file by `label_map`"
+    _check_labels(examples, classes, ", ".join(written or names), remedy)
+    numbered = [UNKNOWN if e.label is None else classes[e.label] for e in examples]
+    return np.array(numbered, np.int64)
 
 
 def _check_labels(
@@ -226,10 +226,12 @@ def _check_labels(
 ) -> None:
     wrong = [e for e in examples if e.label is not None and values[e.label] is None]
     if wrong:
-        more = f"; {len(wrong) - 1} more rows have a label that is not allowed" if wrong[1:] else ""
+        others = (
+            f"; {len(wrong) - 1} more rows have a label that is not allowed" if wrong[1:] else ""
+        )
         raise DataError(
-            f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{more}\n"
-            f"  fix: mend the rows, or {remedy} in the data set's entry"
+            f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{others}\n"
+            f"  fix: correct the rows, or {remedy} in the data set's entry"
         )
 
 

@@ -28,8 +28,8 @@ def to_ranking(
     for example in examples:
         by_question[example.texts[0]][example.label != right].append(example)
     questions: list[ChoiceExample] = []
-    for question, (answering, others) in by_question.items():
-        for good, bad in zip(answering, others, strict=False):
+    for question, (answering, not_answering) in by_question.items():
+        for good, bad in zip(answering, not_answering, strict=False):
             label = len(questions) % 2
             choices = (good.texts[1], bad.texts[1])
             questions.append(

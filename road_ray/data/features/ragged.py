@@ -35,13 +35,13 @@ class Ragged:
         """Return some of the rows, over the same tokens."""
         return replace(self, starts=self.starts[index], lengths=self.lengths[index])
 
-    def kept(self, lengths: Longs) -> Ragged:
+    def truncated(self, lengths: Longs) -> Ragged:
         """Return all rows, truncated to these lengths."""
         return replace(self, lengths=lengths)
 
 
 def starts_of(lengths: Longs) -> Longs:
-    """Return where each row starts if rows of these lengths are concatenated."""
+    """Return the start of each row if rows of these lengths are concatenated."""
     return np.cumsum(lengths) - lengths
 
 
@@ -56,12 +56,12 @@ def tokenized(
 ) -> Ragged:
     """Return the token ids of each text without special tokens or truncation.
 
-    ``offsets`` are of the characters that a token shows: byte-level and Unigram tokenizers count a
-    space before a word in or out, by version.
+    ``offsets`` exclude spaces at both ends of a token: byte-level and Unigram tokenizers include
+    the space before a word or not, depending on the version.
     """
     numbers: dict[str, int] = {}
-    found = (numbers.setdefault(text, len(numbers)) for text in texts)
-    index = np.fromiter(found, np.int64, len(texts))
+    text_numbers = (numbers.setdefault(text, len(numbers)) for text in texts)
+    index = np.fromiter(text_numbers, np.int64, len(texts))
     return _tokenized(list(numbers), backend_of(tokenizer), offsets).rows(index)
 
 
@@ -71,17 +71,17 @@ def _tokenized(texts: list[str], backend: Any, offsets: bool) -> Ragged:
     places: list[Ints] = [np.zeros((0, 2), np.int32)]
     counts: list[int] = []
     for first in range(0, len(texts), _TEXTS_AT_A_TIME):
-        found = encode(texts[first : first + _TEXTS_AT_A_TIME], add_special_tokens=False)
-        rows = [encoding.ids for encoding in found]
+        encodings = encode(texts[first : first + _TEXTS_AT_A_TIME], add_special_tokens=False)
+        rows = [encoding.ids for encoding in encodings]
         counts += [len(row) for row in rows]
         ids.append(_flat(rows))
         if offsets:
-            some = texts[first : first + _TEXTS_AT_A_TIME]
-            for text, encoding in zip(some, found, strict=True):
+            chunk = texts[first : first + _TEXTS_AT_A_TIME]
+            for text, encoding in zip(chunk, encodings, strict=True):
                 places.append(_shown(text, _flat(encoding.offsets).reshape(-1, 2)))
     lengths = np.array(counts, np.int64)
-    found_offsets = np.concatenate(places) if offsets else None
-    return Ragged(np.concatenate(ids), starts_of(lengths), lengths, found_offsets)
+    all_offsets = np.concatenate(places) if offsets else None
+    return Ragged(np.concatenate(ids), starts_of(lengths), lengths, all_offsets)
 
 
 def _shown(text: str, offsets: Ints) -> Ints:

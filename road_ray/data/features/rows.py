@@ -44,23 +44,25 @@ def text_rows(
             f"allowed: at least {special.count + len(columns)}"
         )
     parts = [tokenized(texts, tokenizer) for texts in columns]
-    whole = np.stack([part.lengths for part in parts])
-    kept = longest_first(whole, room)
-    cut = int((kept < whole).any(0).sum())
+    full = np.stack([part.lengths for part in parts])
+    truncated = longest_first(full, room)
+    cut = int((truncated < full).any(0).sum())
     if cut:
-        _log.info("%s: cut %d of %d rows to %d tokens", name, cut, len(kept[0]), max_length_tokens)
-    parts = [part.kept(lengths) for part, lengths in zip(parts, kept, strict=True)]
+        _log.info(
+            "%s: cut %d of %d rows to %d tokens", name, cut, len(truncated[0]), max_length_tokens
+        )
+    parts = [part.truncated(lengths) for part, lengths in zip(parts, truncated, strict=True)]
     tokens, lengths = assembled(parts, special)
     inner = special.between if len(columns) > 1 else special.after
     return {
         "tokens": tokens,
         "bounds": bounds_of(lengths),
-        "first_segment": (len(special.before) + kept[0] + len(inner)).astype(np.int32),
+        "first_segment": (len(special.before) + truncated[0] + len(inner)).astype(np.int32),
     }
 
 
 def bounds_of(lengths: Longs) -> Longs:
-    """Return where rows of these lengths begin, and where the last one ends."""
+    """Return the starts of rows of these lengths, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 

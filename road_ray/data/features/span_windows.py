@@ -65,20 +65,19 @@ def encode_spans(
     cut = int((questions.lengths > max_question_tokens).sum())
     if cut:
         _log.info("%s: cut %d questions to %d tokens", dataset.name, cut, max_question_tokens)
-    questions = questions.kept(np.minimum(questions.lengths, max_question_tokens))
+    questions = questions.truncated(np.minimum(questions.lengths, max_question_tokens))
     gold = _gold_tokens(examples, contexts, dataset)
     parts = []
     for first in range(0, len(examples), _QUESTIONS_AT_A_TIME):
         part = slice(first, first + _QUESTIONS_AT_A_TIME)
-        asked, read = questions.rows(part), contexts.rows(part)
-        windows = _windows(
-            read.lengths, max_length_tokens - special.count - asked.lengths, stride_tokens
-        )
-        rows = _rows(windows, asked, read, special)
+        part_questions, part_contexts = questions.rows(part), contexts.rows(part)
+        room = max_length_tokens - special.count - part_questions.lengths
+        windows = _windows(part_contexts.lengths, room, stride_tokens)
+        rows = _rows(windows, part_questions, part_contexts, special)
         rows |= _gold_positions(windows, rows["first_segment"], gold[part])
         rows["example"] = (windows.question + first).astype(np.int32)
         if not train:
-            rows |= _marks(windows, rows, read)
+            rows |= _marks(windows, rows, part_contexts)
         parts.append(rows)
     features = _joined(parts, dataset, train)
     if train:
@@ -89,12 +88,12 @@ def encode_spans(
 def _warn_of_answers_without_window(
     features: Features, examples: Sequence[SpanExample], gold: Longs
 ) -> None:
-    """Warn of questions whose answer no window contains: they are trained as unanswerable."""
+    """Warn of questions whose answer is in no window; they are trained as unanswerable."""
     held = np.zeros(len(examples), np.bool_)
     held[features.example[features.gold["start_positions"] > 0]] = True
     lost = np.flatnonzero((gold[:, 0] >= 0) & ~held)
     if len(lost):
-        text = "%s: %d answers are whole in no window; learnt as unanswerable. The first: %s"
+        text = "%s: %d answers fit no window; trained as unanswerable. The first: %s"
         first = examples[lost[0]]
         where = first.where if first.id in first.where else f"{first.where}, question {first.id}"
         _log.warning(f"{text}\n  fix: raise max_length_tokens", features.dataset, len(lost), where)
@@ -129,11 +128,11 @@ def _rows(
     windows: _Windows, questions: Ragged, contexts: Ragged, special: SpecialTokens
 ) -> dict[str, NDArray[Any]]:
     """Return token ids with special tokens, row lengths, and lengths of the first segment."""
-    asked = questions.rows(windows.question)
+    question_rows = questions.rows(windows.question)
     begin = contexts.starts[windows.question] + windows.start
     shown = replace(contexts, starts=begin, lengths=windows.length)
-    tokens, lengths = assembled([asked, shown], special)
-    first_segment = len(special.before) + asked.lengths + len(special.between)
+    tokens, lengths = assembled([question_rows, shown], special)
+    first_segment = len(special.before) + question_rows.lengths + len(special.between)
     return {"tokens": tokens, "lengths": lengths, "first_segment": first_segment.astype(np.int32)}
 
 
@@ -144,7 +143,7 @@ def _gold_tokens(examples: Sequence[SpanExample], contexts: Ragged, dataset: Dat
     answered = np.array(
         [i for i, e in enumerate(examples) if e.answers and contexts.lengths[i]], np.int64
     )
-    # Contexts are laid one after another, each as wide as the widest, so that one binary search
+    # Contexts are placed one after another, each as wide as the widest, so that one binary search
     # serves all questions.
     origin = contexts.starts[answered]
     width = 1 + max((len(example.context) for example in examples), default=0)
@@ -193,10 +192,10 @@ def _marks(
 
 
 def _max_context(windows: _Windows, context_lengths: Longs) -> NDArray[np.bool_]:
-    """Return, for every context token of every window, True if no window sees more around it.
+    """Return, for every context token of every window, True if no window has more context for it.
 
-    The context of a token is the smaller of what stands left and right of it, plus 0.01 for each
-    token of the window (kept whole by counting in hundredths); the first of equal windows wins.
+    The context of a token is the smaller number of tokens to its left or right, plus 0.01 for each
+    token of the window (counted in hundredths, as whole numbers); the first of equal windows wins.
     """
     inside = ranges(np.zeros_like(windows.length), windows.length)
     row = np.repeat(np.arange(len(windows.length)), windows.length)
@@ -207,12 +206,12 @@ def _max_context(windows: _Windows, context_lengths: Longs) -> NDArray[np.bool_]
     token = starts_of(context_lengths)[windows.question[row]] + windows.start[row] + inside
     best = np.full(int(context_lengths.sum()), -1, np.int64)
     np.maximum.at(best, token, score)
-    found: NDArray[np.bool_] = score == best[token]
-    return found
+    is_best: NDArray[np.bool_] = score == best[token]
+    return is_best
 
 
 def _joined(parts: list[dict[str, NDArray[Any]]], dataset: Dataset, train: bool) -> Features:
-    def whole(name: str, dtype: Any) -> NDArray[Any]:
+    def concatenated(name: str, dtype: Any) -> NDArray[Any]:
         return np.concatenate([np.zeros((0,), dtype), *(part[name] for part in parts)]).astype(
             dtype
         )
@@ -220,15 +219,15 @@ def _joined(parts: list[dict[str, NDArray[Any]]], dataset: Dataset, train: bool)
     offsets: Ints | None = None
     if not train:
         offsets = np.concatenate([np.zeros((0, 2), np.int32), *(part["offsets"] for part in parts)])
-    lengths = whole("lengths", np.int64)
+    lengths = concatenated("lengths", np.int64)
     return Features(
         dataset=dataset.name,
         task=dataset.task,
-        tokens=whole("tokens", np.int32),
+        tokens=concatenated("tokens", np.int32),
         bounds=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        first_segment=whole("first_segment", np.int32),
-        gold={name: whole(name, np.int64) for name in ("start_positions", "end_positions")},
-        example=whole("example", np.int32),
+        first_segment=concatenated("first_segment", np.int32),
+        gold={name: concatenated(name, np.int64) for name in ("start_positions", "end_positions")},
+        example=concatenated("example", np.int32),
         offsets=offsets,
-        max_context=None if train else whole("max_context", np.bool_),
+        max_context=None if train else concatenated("max_context", np.bool_),
     )

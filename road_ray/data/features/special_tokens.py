@@ -58,8 +58,8 @@ def special_tokens(tokenizer: PreTrainedTokenizerFast, num_texts: int) -> Specia
 
 
 def word_prefix(tokenizer: PreTrainedTokenizerFast) -> str:
-    """Return the space that byte-level tokenizers (RoBERTa) want before a word of a sentence; empty
-    for others, which have the same ids with and without it.
+    """Return the space that byte-level tokenizers (RoBERTa) need before a word of a sentence; empty
+    for others, whose ids are the same with and without it.
     """
     plain, spaced = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("a", " a"))
     return " " if len(plain) == len(spaced) and plain != spaced else ""

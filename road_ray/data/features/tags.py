@@ -55,8 +55,8 @@ def encode_tags(
     # Words follow each other; each row before a word put its special tokens between them.
     place = starts_of(parts) + special.count * row_of_word + before
     tokens[place] = tokenizer.unk_token_id
-    kept = np.minimum(words.lengths, parts)
-    tokens[ranges(place, kept)] = words.ids[ranges(words.starts, kept)]
+    word_lengths = np.minimum(words.lengths, parts)
+    tokens[ranges(place, word_lengths)] = words.ids[ranges(words.starts, word_lengths)]
     numbers = np.full(len(tokens), -1, np.int32)
     numbers[place] = np.concatenate([np.arange(len(e.words)) for e in examples])
     gold = np.full(len(tokens), UNKNOWN, np.int64)
@@ -81,12 +81,12 @@ def _rows(
     rows: list[int] = []
     word = 0
     for index, example in enumerate(examples):
-        left = 0
+        room_left = 0
         for size in parts[word : word + len(example.words)].tolist():
-            if size > left or not rows or rows[-1] != index:
+            if size > room_left or not rows or rows[-1] != index:
                 rows.append(index)
-                left = room
-            left -= size
+                room_left = room
+            room_left -= size
             row_of_word[word] = len(rows) - 1
             word += 1
     if len(rows) > len(examples):
@@ -105,7 +105,7 @@ def tag_numbers(examples: Sequence[TagExample], task: Task) -> list[int]:
                 raise DataError(
                     f"{example.where}: word {word + 1} ({example.words[word]!r}) has the tag "
                     f"{tag!r}, allowed: {', '.join(known)}\n"
-                    "  fix: mend the row, or name the tags in `labels` of the data set's entry"
+                    "  fix: correct the row, or name the tags in `labels` of the data set's entry"
                 )
             labels.append(UNKNOWN if tag is None else known[tag])
     return labels

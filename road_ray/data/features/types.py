@@ -42,8 +42,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class SpanExample:
-    """A question about a context; no answers means that the context does not answer it, or that
-    nobody knows (``labelled`` is False).
+    """A question about a context. Without answers, the context does not answer it, or the answers
+    are unknown (``labelled`` is False).
 
     ``labels`` are ``(task, label)`` of further heads; ``history`` has the earlier questions and
     answers of the same dialog, the oldest first.

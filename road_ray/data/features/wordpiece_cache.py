@@ -37,14 +37,14 @@ class WordPieceCache:
         """Return the ids of each text without special tokens, equal to the tokenizer's."""
         if not self._by_word:
             return [array("i", ids) for ids in self._one_by_one(texts)]
-        # At spaces only: what lies between others is one word here, and the tokenizer cuts it.
+        # At spaces only: text between other white space is one word here; the tokenizer splits it.
         split = [text.split(" ") for text in texts]
         known = self._known
         self._learn(list(set(chain.from_iterable(split)).difference(known)))
-        found = [array("i", b"".join([known[word] for word in words])) for words in split]
+        encoded = [array("i", b"".join([known[word] for word in words])) for words in split]
         if len(known) > self._most:
             self._known = dict(islice(known.items(), self._most))
-        return found
+        return encoded
 
     def _learn(self, words: Sequence[str]) -> None:
         """Add words to the cache, many in one text with a special token between them.
@@ -58,7 +58,7 @@ class WordPieceCache:
         parts = [words[first : first + _AT_ONCE] for first in range(0, len(words), _AT_ONCE)]
         joined = [f" {text} ".join(part) for part in parts]
         encoded = self._tokenizer.encode_batch_fast(joined, add_special_tokens=False)
-        for part, ids in zip(parts, (one.ids for one in encoded), strict=True):
+        for part, ids in zip(parts, (encoding.ids for encoding in encoded), strict=True):
             ends = np.append(np.flatnonzero(np.array(ids) == number), len(ids)) * 4
             if len(ends) != len(part):  # a word becomes the token, as `<S>` in lower case may
                 self._known.update(zip(part, self._one_by_one(part), strict=True))
@@ -70,7 +70,7 @@ class WordPieceCache:
 
     def _one_by_one(self, texts: Sequence[str]) -> list[bytes]:
         encoded = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [array("i", one.ids).tobytes() for one in encoded]
+        return [array("i", encoding.ids).tobytes() for encoding in encoded]
 
 
 def tokenizes_by_word(settings: Mapping[str, Any]) -> bool:

@@ -59,17 +59,17 @@ class Column:
         elif isinstance(value, list | dict):
             self.lists += 1
             return
-        said = value if isinstance(value, str) else json.dumps(value, default=str)
-        self.values[said] = self.values.get(said, 0) + 1
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        self.values[text] = self.values.get(text, 0) + 1
 
     @property
     def numbers(self) -> list[float] | None:
         """The different values as numbers; None if one is not a finite number."""
         try:
-            found = [float(value) for value in self.values]
+            numbers = [float(value) for value in self.values]
         except ValueError:
             return None
-        return found if found and all(map(math.isfinite, found)) else None
+        return numbers if numbers and all(map(math.isfinite, numbers)) else None
 
     @property
     def mean_words(self) -> float:
@@ -77,12 +77,12 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Return whether most values are different texts, not numbers."""
+        """True if most values are different texts, not numbers."""
         return self.texts > 0 and self.numbers is None and not self.is_classes
 
     @property
     def is_classes(self) -> bool:
-        """Return whether a few short values repeat."""
+        """True if a few short values repeat."""
         few = 2 <= len(self.values) <= _FEW and 2 * len(self.values) <= self.count
         return few and self.mean_words <= _SHORT_WORDS
 
@@ -117,10 +117,10 @@ def word_and_tag_columns(rows: Sequence[Row]) -> tuple[str, str] | None:
     """Return the columns of a list of words and a list of as many tags, if there are such."""
     row = next((row for _, row in rows), {})
     lists = {name: v for name, v in row.items() if isinstance(v, list) and v}
-    words = [n for n, v in lists.items() if all(isinstance(one, str) for one in v)]
+    words = [n for n, v in lists.items() if all(isinstance(item, str) for item in v)]
     for word in words:
         for tag, values in lists.items():
-            tags = all(TAG.fullmatch(str(one)) for one in values)
+            tags = all(TAG.fullmatch(str(value)) for value in values)
             if tag != word and len(values) == len(lists[word]) and tags:
                 return word, tag
     return None
@@ -129,18 +129,18 @@ def word_and_tag_columns(rows: Sequence[Row]) -> tuple[str, str] | None:
 def id_column(columns: Mapping[str, Column], used: Sequence[str]) -> str | None:
     """Return a column that is named like an identifier and whose values are all different."""
     for name, column in columns.items():
-        whole = column.num_missing == 0 and len(column.values) == column.count
-        if name.lower() in _IDS and name not in used and whole:
+        is_unique = column.num_missing == 0 and len(column.values) == column.count
+        if name.lower() in _IDS and name not in used and is_unique:
             return name
     return None
 
 
 def label_column(
-    columns: Mapping[str, Column], wanted: str | None, texts: Sequence[str], where: str
+    columns: Mapping[str, Column], chosen: str | None, texts: Sequence[str], where: str
 ) -> tuple[Column, str]:
-    """Return the column of the label and why. Raises ``ConfigError`` if several could be it."""
-    if wanted is not None:
-        return _named(columns, wanted, where), "--label names it"
+    """Return the column of the label and the reason. Raises ``ConfigError`` if several fit."""
+    if chosen is not None:
+        return _column(columns, chosen, where), "--label names it"
     free = {
         name: column
         for name, column in columns.items()
@@ -149,12 +149,12 @@ def label_column(
     sure = [name for name in free if name.lower() in _SURE_LABELS]
     usual = [name for name in free if name.lower() in _LABELS]
     guessed = [name for name, c in free.items() if c.is_classes or c.is_fractions]
-    named = [name for name in sure if name.lower() == "label"] or sure
-    if not named and len(usual) == 1 and set(guessed) <= set(usual):
-        named = usual
-    if len(named) == 1:
-        return free[named[0]], "its name says so"
-    likely = named or list(dict.fromkeys([*usual, *guessed]))
+    labels = [name for name in sure if name.lower() == "label"] or sure
+    if not labels and len(usual) == 1 and set(guessed) <= set(usual):
+        labels = usual
+    if len(labels) == 1:
+        return free[labels[0]], "its name says so"
+    likely = labels or list(dict.fromkeys([*usual, *guessed]))
     if len(likely) == 1:
         kind = "few values that repeat" if free[likely[0]].is_classes else "numbers"
         return free[likely[0]], f"the only column of {kind}"
@@ -172,11 +172,13 @@ def label_column(
 
 
 def text_columns(
-    columns: Mapping[str, Column], wanted: Sequence[str], label: str, where: str
+    columns: Mapping[str, Column], chosen: Sequence[str], label: str, where: str
 ) -> tuple[list[str], str]:
-    """Return one or two columns of the text and why. Raises ``ConfigError`` if it is not clear."""
-    if wanted:
-        return [_named(columns, name, where).name for name in wanted], "--text names it"
+    """Return one or two columns of the text and the reason. Raises ``ConfigError`` if it is not
+    clear.
+    """
+    if chosen:
+        return [_column(columns, name, where).name for name in chosen], "--text names it"
     lower = {name.lower(): name for name in columns if name != label and columns[name].texts}
     for pair in PAIRS:
         if all(name in lower for name in pair):
@@ -247,7 +249,7 @@ def check_complete(column: Column, where: str) -> None:
         )
 
 
-def _named(columns: Mapping[str, Column], name: str, where: str) -> Column:
+def _column(columns: Mapping[str, Column], name: str, where: str) -> Column:
     if name not in columns:
         raise ConfigError(missing_columns(where, [name], list(columns)).split("\n")[0])
     return columns[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from road_ray.data.config import SourceConfig
+from road_ray.data.custom_task import label_counts
 from road_ray.data.features.types import (
     UNKNOWN,
     ChoiceExample,
@@ -12,7 +13,6 @@ from road_ray.data.features.types import (
     TextExample,
 )
 from road_ray.data.loading import Split, find_dataset, load_split, read_examples, root_of
-from road_ray.data.own_task import label_counts
 from road_ray.data.schema import Choose, Classify, Span, Tag
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import shorten
@@ -24,11 +24,11 @@ def format_examples(dataset: str, split: str, source: SourceConfig, rows: int) -
     """Return the first examples of a split as in the file, and the number of each label."""
     entry, _ = find_dataset(dataset, source)
     examples = read_examples(entry, split, root_of(dataset, source))
-    spans = [one for one in examples if isinstance(one, SpanExample)]
-    bare = sum(not one.answers for one in spans)
+    spans = [example for example in examples if isinstance(example, SpanExample)]
+    bare = sum(not span.answers for span in spans)
     counts = label_counts(examples)
-    named = [f"{entry.label_map.get(said, said)} ({n:,})" for said, n in counts.most_common(12)]
-    about = f"{bare:,} without answer" if spans else ", ".join(named)
+    labels = [f"{entry.label_map.get(value, value)} ({n:,})" for value, n in counts.most_common(12)]
+    about = f"{bare:,} without answer" if spans else ", ".join(labels)
     lines = [f"{dataset} {split}: {len(examples):,} examples" + (f"; {about}" if about else "")]
     for example in examples[:rows]:
         lines += ["", *_shown(example)]
@@ -40,8 +40,8 @@ def _shown(example: Example) -> list[str]:
         case TextExample():
             return [*map(_cut, example.texts), f"  gold: {example.label or 'unknown'}"]
         case SpanExample():
-            said = [f"{a.text} (character {a.start})" for a in example.answers]
-            gold = "; ".join(dict.fromkeys(said)) or "no answer"
+            answers = [f"{a.text} (character {a.start})" for a in example.answers]
+            gold = "; ".join(dict.fromkeys(answers)) or "no answer"
             return [_cut(example.question), _cut(example.context), f"  gold: {gold}"]
         case TagExample():
             tags = example.tags or ("?",) * len(example.words)
@@ -84,8 +84,8 @@ def _gold(split: Split, index: int, tokens: list[str]) -> str:
         return f"{' '.join(tokens[start : end + 1])}  (tokens {start} to {end})"
     if isinstance(kind, Tag):
         row = slice(*split.features.bounds[index : index + 2])
-        told = zip(tokens, gold["labels"][row], strict=True)
-        return " ".join(f"{token}/{kind.labels[tag]}" for token, tag in told if tag != UNKNOWN)
+        pairs = zip(tokens, gold["labels"][row], strict=True)
+        return " ".join(f"{token}/{kind.labels[tag]}" for token, tag in pairs if tag != UNKNOWN)
     label = gold["labels"][index]
     if label == UNKNOWN:
         return "unknown"

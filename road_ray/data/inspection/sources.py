@@ -27,7 +27,7 @@ from road_ray.data.schema import Columns
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.compression import SUFFIXES
 
-MOST_ROWS = 100_000  # of a split that are looked at
+MOST_ROWS = 100_000  # of a split that are inspected
 HUB = "hub:"
 _CONLL = (".conll", ".iob", ".iob2", ".bio", ".txt", ".tsv", "")
 _TEXT = (".txt", *(f".txt{packed}" for packed in SUFFIXES))
@@ -108,10 +108,10 @@ def layout_of(path: Path) -> Layout:
     )
 
 
-def split_named(name: str) -> str | None:
-    """Return the split that a file name tells: ``dev`` for ``reviews_valid.csv``."""
-    found = _WORDS.search(name.lower())
-    return _SPLIT_OF[found[0]] if found else None
+def split_in_name(name: str) -> str | None:
+    """Return the split that a file name contains: ``dev`` for ``reviews_valid.csv``."""
+    match = _WORDS.search(name.lower())
+    return _SPLIT_OF[match[0]] if match else None
 
 
 def _rest(name: str) -> str:
@@ -120,9 +120,11 @@ def _rest(name: str) -> str:
 
 
 def _name_of(path: Path) -> str:
-    """Return a file's name without split and suffix; with its folder's if a version is left."""
+    """Return a file's name without split and suffix; with its folder's name if only a version
+    remains.
+    """
     stem = path.name.removesuffix(".gz").removesuffix(suffix_of(path))
-    rest = _WORDS.sub("", stem.lower(), count=1).strip("-_. ") if split_named(stem) else stem
+    rest = _WORDS.sub("", stem.lower(), count=1).strip("-_. ") if split_in_name(stem) else stem
     folder = path.resolve().parent.name
     return rest if not re.fullmatch(r"(v?[\d.]+)?", rest) else f"{folder}_{rest}".strip("_")
 
@@ -138,9 +140,9 @@ def _file(path: Path) -> Source:
     notes = []
     if suffix_of(path) == ".csv" and (delimiter := delimiter_of(path)) != ",":
         notes.append(f"columns are separated by {delimiter!r}, as in the first line")
-    if split_named(path.name) == "train":
+    if split_in_name(path.name) == "train":
         for other in sorted(path.parent.iterdir()):
-            split = split_named(other.name)
+            split = split_in_name(other.name)
             if split not in (None, "train") and _rest(other.name) == _rest(path.name):
                 splits.setdefault(str(split), str(other))
     return Source(name, layout, splits, notes=notes)
@@ -149,13 +151,13 @@ def _file(path: Path) -> Source:
 def _folder(path: Path) -> Source:
     name = path.resolve().name
     if (path / "dataset_dict.json").is_file():  # DatasetDict.save_to_disk
-        named = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
-        splits = {_SPLIT_OF.get(split, split): str(path / split) for split in named}
+        names = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
+        splits = {_SPLIT_OF.get(split, split): str(path / split) for split in names}
         return Source(name, "table", {s: w for s, w in splits.items() if s in _SPLITS})
     files = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith((".", "_")))
     by_split: dict[str, list[Path]] = {}
     for file in files:
-        if (split := split_named(file.name)) is not None:
+        if (split := split_in_name(file.name)) is not None:
             by_split.setdefault(split, []).append(file)
     parquet = [file for file in files if file.suffix == ".parquet"]
     if parquet and any(len(group) > 1 for group in by_split.values()):
@@ -184,9 +186,9 @@ def _folder(path: Path) -> Source:
     if (path / "data").is_dir():
         return _folder(path / "data")
     folders = [f"{entry.name}/" for entry in sorted(path.iterdir()) if entry.is_dir()]
-    found = ", ".join([*(file.name for file in files), *folders][:12]) or "nothing"
+    listed = ", ".join([*(file.name for file in files), *folders][:12]) or "nothing"
     what = "the file of the data" if files or not folders else "the folder of one data set"
-    raise ConfigError(f"{path}: no data in it; found: {found}\n  fix: name {what}")
+    raise ConfigError(f"{path}: no data in it; found: {listed}\n  fix: name {what}")
 
 
 def _read(layout: Layout, path: Path) -> Rows:
@@ -247,24 +249,24 @@ def _hub_source(place: str) -> Source:
             for split, name in splits.items()
         }
         features = loaded["train"].features or {}
-        named = {n: f.names for n, f in features.items() if getattr(f, "names", None)}
+        class_names = {n: f.names for n, f in features.items() if getattr(f, "names", None)}
         rows = {
-            split: _named(islice(found, MOST_ROWS), named, f"hf://{path}/{split}")
-            for split, found in loaded.items()
+            split: _with_class_names(islice(part, MOST_ROWS), class_names, f"hf://{path}/{split}")
+            for split, part in loaded.items()
         }
     except DataError:
         raise
     except Exception as error:  # datasets raises many types when offline, gated or renamed
-        said = str(error).strip().splitlines()
+        lines = str(error).strip().splitlines()
         raise DataError(
-            f"hub:{place}: cannot be loaded: {type(error).__name__}: {said[0] if said else ''}\n"
+            f"hub:{place}: cannot be loaded: {type(error).__name__}: {lines[0] if lines else ''}\n"
             "  fix: check the name and the network; several configurations: hub:NAME:CONFIGURATION"
         ) from error
     name = Path(path).name if Path(path).is_dir() else path.rpartition("/")[2]
-    return Source(name, "table", splits, hub=(path, chosen), rows=rows, class_names=named)
+    return Source(name, "table", splits, hub=(path, chosen), rows=rows, class_names=class_names)
 
 
-def _named(
+def _with_class_names(
     rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]], where: str
 ) -> list[Row]:
     """Return rows with the names of classes instead of their numbers; None for a hidden one."""

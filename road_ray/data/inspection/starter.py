@@ -1,4 +1,4 @@
-"""The YAML file that a guess becomes: commented, with the schema line for editors."""
+"""YAML file of a guess, with comments and the schema line for editors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def starter_yaml(guess: Guess, output: Path, init: str, schema_name: str, place:
 
 
 def set_name(guess: Guess) -> str:
-    """Return the name of the data set: that of its file, as far as a name may have it."""
+    """Return the name of the data set, from the name of its file."""
     name = re.sub(r"[^\w.-]+", "_", guess.source.name).strip("._-")[:80]
     from road_ray.data.catalog import DATASETS, TASKS
 
@@ -139,7 +139,7 @@ _ABOUT = {
     "kind": ("classify (the default), regress, span, tag or choose.",),
     "text": ("Columns of the text: one, or two of a pair.",),
     "labels": ("All labels, in the order of the logits.",),
-    "label_map": ("What the file says: the label that it means.",),
+    "label_map": ("Value in the file: the label that it stands for.",),
     "dev_fraction": ("Part of the training rows that is held out to evaluate on.",),
     "hub": ("Data set on the hub; train, dev and test are its splits.",),
 }
@@ -156,7 +156,7 @@ def _value(key: str, value: Any, output: Path, *, hub: bool) -> str:
 
 
 def _path(place: str, output: Path) -> str:
-    """Return a path as the file says it: relative to its folder for what is below that."""
+    """Return a path as YAML, relative to the folder of ``output`` if it is below it."""
     folder = Path(os.path.abspath(output)).parent
     path = Path(os.path.abspath(place))
     return _scalar(str(path.relative_to(folder) if path.is_relative_to(folder) else path))

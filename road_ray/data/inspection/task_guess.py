@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from road_ray.data.custom_task import sorted_labels, tag_labels
 from road_ray.data.features.types import SpanExample
 from road_ray.data.inspection.column_guess import (
     Column,
@@ -23,7 +24,6 @@ from road_ray.data.inspection.column_guess import (
     word_and_tag_columns,
 )
 from road_ray.data.inspection.sources import MOST_ROWS, Row, Source, find_source
-from road_ray.data.own_task import sorted_labels, tag_labels
 from road_ray.data.readers.sentences import NO_LABEL
 from road_ray.data.schema import plain_label
 from road_ray.errors import ConfigError, DataError
@@ -36,7 +36,7 @@ _LENGTHS = (128, 256, 384, 512)
 
 @dataclass
 class Guess:
-    """The entry of ``data.sets`` for a data set, and in plain lines what was guessed and why.
+    """Guessed entry of ``data.sets`` for a data set, with the reasons as lines of text.
 
     ``kind`` is that of ``data.sets``, or ``corpus`` for pre-training text.
     """
@@ -80,7 +80,8 @@ def _of_source(source: Source, wishes: Wishes, place: str) -> Guess:
     if source.layout == "squad_json":
         return _spans(source, "SQuAD's JSON")
     if source.layout == "conll":
-        return _tags(source, [one.tags for one in rows], "as every line is a word with a tag", {})
+        tags = [sentence.tags for sentence in rows]
+        return _tags(source, tags, "as every line is a word with a tag", {})
     columns = count_columns(rows)
     if is_span(columns):
         return _spans(source, "the columns context, question and answers")
@@ -94,32 +95,32 @@ def _of_source(source: Source, wishes: Wishes, place: str) -> Guess:
 
 
 def _spans(source: Source, why: str) -> Guess:
-    found = source.rows["train"]
-    first: Any = found[0]
+    questions = source.rows["train"]
+    first: Any = questions[0]
     entry: dict[str, Any] = {"kind": "span"}
     reasons = [f"task: answers in a context (span), by {why}"]
     if isinstance(first, SpanExample):
-        spans: Sequence[Any] = found
-        lengths = [len(one.context.split()) for one in spans]
-        without = sum(not one.answers for one in spans)
+        spans: Sequence[Any] = questions
+        lengths = [len(span.context.split()) for span in spans]
+        without = sum(not span.answers for span in spans)
     else:
-        rows: Any = found
+        rows: Any = questions
         lengths = [len(str(row["context"]).split()) for _, row in rows]
         without = sum(not (row["answers"] or {}).get("text") for _, row in rows)
-    reasons.append(f"questions: {len(found):,}, of which {without:,} have no answer")
+    reasons.append(f"questions: {len(questions):,}, of which {without:,} have no answer")
     mean = sum(lengths) / len(lengths)
     reasons.append(f"contexts: {mean:.0f} words on average; longer ones are read in windows")
-    return Guess(source, "span", entry, reasons, len(found), 384)
+    return Guess(source, "span", entry, reasons, len(questions), 384)
 
 
 def _tags(source: Source, tags: Sequence[Any], why: str, entry: dict[str, Any]) -> Guess:
     counts = Counter(tag for sentence in tags for tag in sentence or ())
-    for split, found in source.rows.items():  # labels of the other splits count too
+    for split, split_rows in source.rows.items():  # labels of the other splits count too
         if split != "train" and source.layout == "conll":
-            sentences: Any = found
-            counts.update(tag for one in sentences for tag in one.tags or ())
+            sentences: Any = split_rows
+            counts.update(tag for sentence in sentences for tag in sentence.tags or ())
         elif split != "train":
-            rows: Any = found
+            rows: Any = split_rows
             counts.update(tag for _, row in rows for tag in row.get(entry["label"]) or ())
     labels = tag_labels(list(counts))
     if len(labels) < 2:
@@ -148,12 +149,12 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
     if (id_name := id_column(columns, [*texts, label.name])) is not None:
         entry["id"] = id_name
         reasons.append(f"id: {id_name} (its name says so, and no value repeats)")
-    what = "a pair of texts" if len(texts) == 2 else "a text"
+    unit = "a pair of texts" if len(texts) == 2 else "a text"
     kind = wishes.kind or ("regress" if is_regression(label) else "classify")
     if kind == "regress":
         low, high = _range_of(source, label, place)
         entry = {"kind": "regress", **entry, "low": low, "high": high}
-        reasons.insert(0, f"task: a number for {what} (regress); the label has {label.shown()}")
+        reasons.insert(0, f"task: a number for {unit} (regress); the label has {label.shown()}")
         reasons.append(f"range: {low:g} to {high:g}, around the numbers of the file")
     else:
         labels, label_map, lines = _classes(source, label, place)
@@ -161,7 +162,7 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
         if label_map:
             entry["label_map"] = label_map
         numbers = "; for a number: --kind regress" if label.numbers else ""
-        reasons.insert(0, f"task: one of {len(labels)} classes for {what}{numbers}")
+        reasons.insert(0, f"task: one of {len(labels)} classes for {unit}{numbers}")
         reasons += lines
     made = Guess(source, kind, entry, reasons, len(rows))
     made.max_length_tokens = _length(rows, texts, reasons)
@@ -170,10 +171,10 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
 
 def _range_of(source: Source, label: Column, place: str) -> tuple[float, float]:
     """Return the whole numbers around the values of all splits."""
-    for split, found in source.rows.items():
-        rows: Any = found
-        more = count_columns(rows).get(label.name) if split != "train" else None
-        label.values.update(more.values if more else {})
+    for split, split_rows in source.rows.items():
+        rows: Any = split_rows
+        column = count_columns(rows).get(label.name) if split != "train" else None
+        label.values.update(column.values if column else {})
     numbers = label.numbers
     if numbers is None or len(numbers) < 2:
         raise DataError(
@@ -188,13 +189,13 @@ def _classes(
 ) -> tuple[list[str], dict[str, str], list[str]]:
     """Return labels, the map from other spellings to them, and lines about both."""
     counts = Counter(label.values)
-    for split, found in source.rows.items():
-        rows: Any = found
+    for split, split_rows in source.rows.items():
+        rows: Any = split_rows
         if split != "train":
-            more = count_columns(rows).get(label.name)
-            new = [v for v in (more.values if more else {}) if v not in counts]
-            counts.update(more.values if more else {})
-            if more is None and split == "dev":
+            column = count_columns(rows).get(label.name)
+            new = [v for v in (column.values if column else {}) if v not in counts]
+            counts.update(column.values if column else {})
+            if column is None and split == "dev":
                 raise DataError(
                     f"{source.splits[split]}: no column {label.name!r}, which the training file has"
                     "\n  fix: add it, or move the file away to split the training rows instead"
@@ -256,4 +257,4 @@ def _add_splits(made: Guess) -> None:
         )
     made.entry.update(splits)
     if made.num_rows >= MOST_ROWS and source.layout == "table":
-        made.reasons.append(f"looked at the first {MOST_ROWS:,} rows only")
+        made.reasons.append(f"only the first {MOST_ROWS:,} rows were inspected")

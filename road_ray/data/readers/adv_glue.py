@@ -23,18 +23,18 @@ def read_adv_glue(path: Path, dataset: Dataset) -> list[TextExample]:
     if not isinstance(content, dict) or key not in content:
         known = ", ".join(content) if isinstance(content, dict) else type(content).__name__
         raise DataError(f"{path}: no rows of {key!r}; found: {known}")
-    wanted = [*map(str, dataset.columns.text), str(dataset.columns.label)]
+    columns = [*map(str, dataset.columns.text), str(dataset.columns.label)]
     examples: list[TextExample] = []
     rows = content[key]
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DataError(f"{path}: {key!r} is no list of rows, each an object of columns")
     for number, row in enumerate(rows):
         where = f"{path}: {key}[{number}]"
-        missing = [name for name in wanted if name not in row]
+        missing = [name for name in columns if name not in row]
         if missing:
             raise DataError(missing_columns(where, missing, list(row)))
-        texts = tuple(check_text(row[name], where, name) for name in wanted[:-1])
-        examples.append(TextExample(str(number), texts, str(row[wanted[-1]]), where))
+        texts = tuple(check_text(row[name], where, name) for name in columns[:-1])
+        examples.append(TextExample(str(number), texts, str(row[columns[-1]]), where))
     if not examples:
         raise DataError(f"{path}: 0 rows of {key!r}")
     return examples

@@ -52,8 +52,8 @@ def read_conll(path: Path, columns: Columns, *, labelled: bool = False) -> list[
             words = []
     if not sentences:
         raise DataError(f"{path}: 0 sentences")
-    whole = [sentence.tags for sentence in sentences if sentence.tags]
-    in_iob2 = iter(iob2(whole, [f"{path}:{number}" for number in lines]))
+    tags_of = [sentence.tags for sentence in sentences if sentence.tags]
+    in_iob2 = iter(iob2(tags_of, [f"{path}:{number}" for number in lines]))
     return [
         TagExample(s.id, s.words, next(in_iob2) if s.tags else None, s.where) for s in sentences
     ]
@@ -87,15 +87,15 @@ def tagged_row(
     missing = [name for name in (words, *([tags] if labelled else [])) if name not in row]
     if missing:
         raise DataError(missing_columns(where, missing, list(row)))
-    found, said = row[words], row.get(tags)
-    if not isinstance(found, list) or not isinstance(said, list | None):
+    word_list, tag_list = row[words], row.get(tags)
+    if not isinstance(word_list, list) or not isinstance(tag_list, list | None):
         raise DataError(f"{where}: columns {words!r} and {tags!r} must be lists")
-    texts = tuple(check_text(word, where, words) for word in found)
-    if said is None and not labelled:
+    texts = tuple(check_text(word, where, words) for word in word_list)
+    if tag_list is None and not labelled:
         return TagExample(id, texts, None, where)
-    if said is None or len(said) != len(texts):
-        raise DataError(f"{where}: {len(texts)} words and {len(said or ())} tags")
-    written = [names[tag] if isinstance(tag, int) and names else str(tag) for tag in said]
+    if tag_list is None or len(tag_list) != len(texts):
+        raise DataError(f"{where}: {len(texts)} words and {len(tag_list or ())} tags")
+    written = [names[tag] if isinstance(tag, int) and names else str(tag) for tag in tag_list]
     (converted,) = iob2([written], [f"{where} tag {n + 1}" for n in range(len(written))])
     return TagExample(str(row.get("id", id)), texts, converted, where)
 
@@ -140,13 +140,13 @@ def _word(
     cells: Sequence[str], columns: Columns, where: str, labelled: bool
 ) -> tuple[str, str | None]:
     word, tag = columns.text[0], columns.label
-    found: list[str | None] = []
+    cells_found: list[str | None] = []
     for column in (word, tag):
         there = isinstance(column, int) and -len(cells) <= column < len(cells)
-        found.append(cells[int(column)] if there and column is not None else None)
-    if found[0] is None or (found[1] is None and labelled):
+        cells_found.append(cells[int(column)] if there and column is not None else None)
+    if cells_found[0] is None or (cells_found[1] is None and labelled):
         raise DataError(
             f"{where}: {len(cells)} columns, word and tag are numbers {word} and {tag}; seen "
             f"{shorten(' '.join(cells))!r}\n  fix: correct the line, or `columns` of the entry"
         )
-    return check_text(found[0], where, word), found[1]
+    return check_text(cells_found[0], where, word), cells_found[1]

@@ -1,4 +1,4 @@
-"""A user's own files as a data set: one entry in the YAML, no code.
+"""Custom data sets: a user's own files as a data set, by one entry in the YAML and no code.
 
 data:
   dataset: tickets
@@ -38,7 +38,9 @@ _METRICS = {"span": ("exact", "f1"), "tag": ("entity_f1",), "regress": ("pearson
 
 
 def _set_name(name: str) -> str:
-    """The name of a set, which names directories and figures too."""
+    """Return ``name``. Raises ``ValueError`` for a name that is unfit for directories and
+    figures.
+    """
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"{name[:80]!r} is no name for a data set\n    allowed: up to 80 letters, digits, and "
@@ -51,7 +53,7 @@ SetName = Annotated[str, AfterValidator(_set_name)]
 
 
 def _one_or_more(value: Any) -> Any:
-    """One column as a list of one."""
+    """Return one column as a tuple of one."""
     return (value,) if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
@@ -146,7 +148,7 @@ class CustomDataset(Config):
         return labels
 
     @model_validator(mode="after")
-    def _whole(self) -> CustomDataset:
+    def _consistent(self) -> CustomDataset:
         if not (self.train or self.dev or self.test or self.hub):
             raise ValueError("names no file; give train, dev or test, or hub")
         if self.hub is None and (self.configuration or self.revision):
@@ -161,9 +163,9 @@ class CustomDataset(Config):
             raise ValueError("text names the question and at least two choices")
         if self.kind in ("classify", "regress") and len(self.text) not in (1, 2):
             raise ValueError(f"text = {list(self.text)}: one or two columns")
-        if self.labels and (odd := set(self.label_map.values()) - set(self.labels)):
+        if self.labels and (unknown := set(self.label_map.values()) - set(self.labels)):
             raise ValueError(
-                f"label_map names {', '.join(map(repr, sorted(odd)))}, labels are "
+                f"label_map names {', '.join(map(repr, sorted(unknown)))}, labels are "
                 f"{list(self.labels)}"
             )
         return self
@@ -178,8 +180,8 @@ class CustomDataset(Config):
             train, dev = "train", "validation"
         if self.dev_fraction is not None:
             dev = train = train or "train"
-        named = {"train": train, "dev": dev, "test": test}
-        splits = {split: name for split, name in named.items() if name}
+        files = {"train": train, "dev": dev, "test": test}
+        splits = {split: name for split, name in files.items() if name}
         hub = None
         if self.hub:
             hub = Hub(self.hub, self.configuration, splits=splits, revision=self.revision)
@@ -200,8 +202,8 @@ class CustomDataset(Config):
         """Return the name of the task, whose head the data set trains."""
         return self.task or (SPANS if self.kind == "span" else name)
 
-    def own_task(self, name: str) -> Task:
-        """Return the task of a data set that shares none."""
+    def new_task(self, name: str) -> Task:
+        """Return the new task of a data set that shares no task of the catalogue."""
         match self.kind:
             case "classify":
                 return Task(name, Classify(self.labels))

@@ -41,8 +41,8 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
         try:
             rows = load_dataset(path, configuration, split=part, revision=dataset.hub.revision)
             if dataset.hub.only is not None:
-                column, wanted = dataset.hub.only
-                rows = rows.filter(lambda value, same=wanted: value == same, input_columns=column)
+                column, subset = dataset.hub.only
+                rows = rows.filter(lambda value, same=subset: value == same, input_columns=column)
         except Exception as error:  # datasets raises many types when offline, gated or renamed
             raise DataError(
                 f"data set {dataset.name!r}: {path} ({configuration}) split {part!r} "
@@ -61,7 +61,7 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
 
 
 def datasets_library() -> Any:
-    """Return `datasets` without its own handler of log records: they reach those of the root, and
+    """Return `datasets` without its own log handler: its records also reach the root's handlers and
     would be printed twice.
     """
     import datasets
@@ -98,9 +98,9 @@ def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> 
         place = f"{where}:{index + 1}"
         value = _hub_label(dataset, row[label], names) if label else None
         if value is not None or not labelled:
-            found = tuple(check_text(row[text], place, text) for text in texts)
+            example_texts = tuple(check_text(row[text], place, text) for text in texts)
             number = str(row[name]) if name else str(index)
-            examples.append(TextExample(number, found, value, place))
+            examples.append(TextExample(number, example_texts, value, place))
     if not examples:
         raise DataError(f"{where}: 0 usable rows of {len(rows)}")
     if len(examples) < len(rows):
@@ -133,12 +133,12 @@ def _tag_names(rows: Any, column: str) -> list[str]:
 def _hub_columns(
     dataset: Dataset, rows: Any, where: str
 ) -> tuple[list[str], str | None, str | None]:
-    """Return names of texts, label and id; texts that the hub renamed go by type and order."""
+    """Return names of texts, label and id; renamed texts are identified by type and order."""
     features = rows.features
     texts = [str(text) for text in dataset.columns.text]
     if not dataset.folder:  # a set of the user's own: its columns have the names that it gives
-        named = [*texts, *(str(n) for n in (dataset.columns.label, dataset.columns.id) if n)]
-        if missing := [name for name in named if name not in features]:
+        required = [*texts, *(str(n) for n in (dataset.columns.label, dataset.columns.id) if n)]
+        if missing := [name for name in required if name not in features]:
             raise DataError(missing_columns(where, missing, list(features)))
     if any(text not in features for text in texts):
         texts = [n for n, f in features.items() if getattr(f, "dtype", None) == "string"]

@@ -119,8 +119,8 @@ def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
 def _existing(dataset: Dataset, root: Path, names: str) -> Path:
     folder = root / dataset.folder
     plain = [folder / name for name in names.split("|")]
-    for wanted in plain:
-        for path in (wanted, wanted.with_name(f"{wanted.name}.gz")):
+    for uncompressed in plain:
+        for path in (uncompressed, uncompressed.with_name(f"{uncompressed.name}.gz")):
             if path.is_dir():
                 return path
             if path.is_file():
@@ -134,9 +134,9 @@ def _existing(dataset: Dataset, root: Path, names: str) -> Path:
         there = "the folder holds " + (
             ", ".join(sorted(p.name for p in plain[0].parent.iterdir())[:8]) or "nothing"
         )
-    others = ", ".join([f"{plain[0].name}.gz", *(path.name for path in plain[1:])])
+    alternatives = ", ".join([f"{plain[0].name}.gz", *(path.name for path in plain[1:])])
     raise DataError(
-        f"data set {dataset.name!r}: no file {plain[0]} (or {others}); {there}\n"
+        f"data set {dataset.name!r}: no file {plain[0]} (or {alternatives}); {there}\n"
         f"  data.root is {root}; the data set's entry names {Path(dataset.folder) / names}\n"
         "  fix: set `data.root` (or ROAD_DATA) to the directory above, or correct the entry"
     )

@@ -152,19 +152,19 @@ def _places(
 
 
 def _labelled(path: Path, examples: Iterable[TextExample]) -> list[TextExample]:
-    """Return all examples but those whose annotators did not agree on a label.
+    """Return all examples except those whose annotators did not agree on a label.
 
     Raises ``DataError`` for repeated ids and if no example is left.
     """
     examples = list(examples)
     refuse_repeated_ids(path, examples)
-    kept = [example for example in examples if example.label != NO_LABEL]
-    dropped = len(examples) - len(kept)
+    labelled = [example for example in examples if example.label != NO_LABEL]
+    dropped = len(examples) - len(labelled)
     if dropped:
         _log.warning("%s: dropped %d rows without a label (%r)", path, dropped, NO_LABEL)
-    if not kept:
+    if not labelled:
         raise DataError(
             f"{path}: 0 usable rows of {dropped} ({dropped} have no label)\n"
             "  fix: download or write the file again, or omit this split from the entry"
         )
-    return kept
+    return labelled

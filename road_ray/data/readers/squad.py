@@ -62,7 +62,7 @@ def read_squad(path: Path) -> list[SpanExample]:
             f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n"
             f"  allowed: {_LAYOUT}\n  or rows: {_FLAT}"
         ) from error
-    _judge(path, examples, findings)
+    _report(path, examples, findings)
     return examples
 
 
@@ -143,11 +143,11 @@ def _placed(
         return None
     if start >= 0 and context.startswith(text, start):
         return Answer(text, start)
-    there = context[max(start, 0) : max(start, 0) + len(text)]
+    found_text = context[max(start, 0) : max(start, 0) + len(text)]
     moved = _nearest(context, text, start)
     if moved is None:
         findings.errors.append(
-            f"{where} answer_start={start}: {text!r} expected, {there!r} stands there"
+            f"{where} answer_start={start}: {text!r} expected, {found_text!r} is there"
         )
         return None
     findings.repaired.append(f"{where} answer_start={start} -> {moved}: {text!r}")
@@ -163,7 +163,7 @@ def _nearest(context: str, text: str, start: int) -> int | None:
     return min(near, key=lambda place: (abs(place - start), place)) if near else None
 
 
-def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None:
+def _report(path: Path, examples: list[SpanExample], findings: _Findings) -> None:
     """Warn of repaired questions. Raises ``DataError`` for answers that cannot be repaired."""
     if findings.errors:
         raise DataError(

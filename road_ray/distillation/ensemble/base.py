@@ -39,10 +39,10 @@ OWN_TOKENS = "own_tokens"
 
 
 class Ensemble(ABC):
-    """M teachers that answer batches with logits, in a fixed order; all of them answer, or none.
+    """Base class of ensembles: M teachers that answer batches with logits, in a fixed order. Either
+    all of them answer, or none.
 
-    The protocol of all ensembles. The methods with a body suit one without resources; as a context
-    manager it closes itself.
+    The default methods suit an ensemble without resources. As a context manager it closes itself.
     """
 
     @property
@@ -277,28 +277,28 @@ def targets_of(batch: Mapping[str, Any]) -> Tensor:
 
 
 def allowed_of(batch: Mapping[str, object]) -> Tensor | None:
-    """Return the classes that correctness is judged on: of spans ``[B, 1, L]``, without question
-    and padding; None for all.
+    """Return the classes that count for correctness: ``[B, 1, L]`` for spans, without question and
+    padding; None for all.
     """
     return allowed_positions(batch)[:, None, :] if "start_positions" in batch else None
 
 
 def numbered(figures: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
-    """Return the figures of teachers by number as one mapping: ``teachers/outside_0``."""
+    """Return figures by teacher as one mapping with names such as ``teachers/outside_0``."""
     return {
         f"teachers/{name}_{number}": value
-        for number, own in figures.items()
-        for name, value in own.items()
+        for number, teacher_figures in figures.items()
+        for name, value in teacher_figures.items()
     }
 
 
 def stacked(answers: Sequence[Tensor], *, own_tokens: bool = False) -> Tensor:
     """Stack ``M x [B, ..., C] -> [M, B, ..., C]``. Raises ``DataError`` if shapes differ.
 
-    Answers in own tokens differ in length; they are padded to the longest.
+    Answers in the teachers' own tokens differ in length; they are padded to the longest.
     """
     if own_tokens and len({answer.shape for answer in answers}) > 1:
-        answers = _of_one_shape(answers)
+        answers = _padded_to_longest(answers)
     for index, answer in enumerate(answers):
         if answer.shape != answers[0].shape:
             raise DataError(
@@ -308,12 +308,12 @@ def stacked(answers: Sequence[Tensor], *, own_tokens: bool = False) -> Tensor:
     return torch.stack(list(answers))
 
 
-def _of_one_shape(answers: Sequence[Tensor]) -> list[Tensor]:
+def _padded_to_longest(answers: Sequence[Tensor]) -> list[Tensor]:
     """Pad each axis to the longest of all answers."""
     shape = [max(sizes) for sizes in zip(*(answer.shape for answer in answers), strict=True)]
     padded = [answer.new_full(shape, PAD_LOGIT) for answer in answers]
-    for room, answer in zip(padded, answers, strict=True):
-        room[tuple(slice(size) for size in answer.shape)] = answer
+    for target, answer in zip(padded, answers, strict=True):
+        target[tuple(slice(size) for size in answer.shape)] = answer
     return padded
 
 

@@ -24,7 +24,7 @@ from road_ray.distillation.ensemble.base import Ensemble, WrappedEnsemble
 
 @dataclass(frozen=True)
 class RowTexts:
-    """Maker of the texts of rows, and of the student's tokens over them.
+    """Texts of rows, with the positions of the student's tokens in them.
 
     ``features`` are those of the split; of spans they have ``offsets``.
     """
@@ -48,12 +48,12 @@ class RowTexts:
                 offsets[index, :, : len(shown)] = shown.T
             else:
                 words[index, : len(shown)] = shown
-        more: dict[str, Any] = {"texts": texts}
+        inputs: dict[str, Any] = {"texts": texts}
         if rows.offsets is not None:
-            more["offsets"] = torch.from_numpy(offsets)
+            inputs["offsets"] = torch.from_numpy(offsets)
         if rows.words is not None:
-            more["words"] = torch.from_numpy(words)
-        return more
+            inputs["words"] = torch.from_numpy(words)
+        return inputs
 
     def all(self) -> Iterator[tuple[str, ...]]:
         """Yield the texts of every row."""
@@ -86,7 +86,7 @@ def _question_and_slice(
 ) -> tuple[tuple[str, str], NDArray[np.int32]]:
     """Return the question, the part of the context that a window shows, and the offsets in it.
 
-    The part is widened to whole words: a teacher reads no torn word.
+    The part is widened to whole words, so that no word is cut.
     """
     inside = offsets[:, 0] >= 0
     if not inside.any():

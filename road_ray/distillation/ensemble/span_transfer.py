@@ -15,40 +15,42 @@ from road_ray.distillation.ensemble.base import PAD_LOGIT
 Floats = NDArray[np.float32]
 
 
-def transfer_spans(logits: Floats, theirs: Ints, ours: Ints, length: int) -> tuple[Floats, float]:
+def transfer_spans(
+    logits: Floats, teacher_offsets: Ints, student_offsets: Ints, length: int
+) -> tuple[Floats, float]:
     """Return start and end log-probabilities over the student's tokens, and the part of the
     teacher's mass that no token of the student took, 0 to 1: ``[2, T] -> [2, L]``.
 
-    ``logits`` are those of the teacher's row without padding. ``theirs`` ``[T, 2]`` and ``ours``
-    ``[2, L]`` are first and last character (exclusive) of each token in the shared text, -1 for
-    other tokens; the student's row has ``length`` tokens. Position 0 is "no answer" for both, and
-    the special token behind the text corresponds to its like.
+    ``logits`` are those of the teacher's row without padding. ``teacher_offsets`` ``[T, 2]`` and
+    ``student_offsets`` ``[2, L]`` are first and last character (exclusive) of each token in the
+    shared text, -1 for other tokens; the student's row has ``length`` tokens. Position 0 is "no
+    answer" for both, and the special tokens behind the text correspond to each other.
 
     The start of a teacher's token counts for the student's token that has its first character, its
     end for the one that has its last. A position without mass gets the smallest log-probability of
     the teacher's row, so that weighted sums of logits stay finite. Positions that cannot be an
     answer have ``PAD_LOGIT``.
     """
-    context = np.flatnonzero(theirs[:, 0] >= 0)
-    chosen = logits[:, [0, *context, len(theirs) - 1]].astype(np.float64)
+    context = np.flatnonzero(teacher_offsets[:, 0] >= 0)
+    chosen = logits[:, [0, *context, len(teacher_offsets) - 1]].astype(np.float64)
     logs = chosen - np.logaddexp.reduce(chosen, 1, keepdims=True)
     masses = np.exp(logs)
-    mine = np.flatnonzero(ours[0, :length] >= 0)
-    first, last = ours[0, mine], ours[1, mine]
-    taken = np.zeros((2, ours.shape[1]))
+    positions = np.flatnonzero(student_offsets[0, :length] >= 0)
+    first, last = student_offsets[0, positions], student_offsets[1, positions]
+    taken = np.zeros((2, student_offsets.shape[1]))
     taken[:, 0] += masses[:, 0]
     taken[:, length - 1] += masses[:, -1]
-    if len(mine):
-        begins, ends = theirs[context, 0], theirs[context, 1]
+    if len(positions):
+        begins, ends = teacher_offsets[context, 0], teacher_offsets[context, 1]
         # Several tokens of the student may stand for one character: the first of them begins it.
-        at = np.minimum(np.searchsorted(last, begins, "right"), len(mine) - 1)
+        at = np.minimum(np.searchsorted(last, begins, "right"), len(positions) - 1)
         inside = (first[at] <= begins) & (begins < last[at])
-        np.add.at(taken[0], mine[at[inside]], masses[0, 1:-1][inside])
+        np.add.at(taken[0], positions[at[inside]], masses[0, 1:-1][inside])
         at = np.maximum(np.searchsorted(first, ends, "left") - 1, 0)
         inside = (first[at] < ends) & (ends <= last[at])
-        np.add.at(taken[1], mine[at[inside]], masses[1, 1:-1][inside])
+        np.add.at(taken[1], positions[at[inside]], masses[1, 1:-1][inside])
     carried = np.full(taken.shape, PAD_LOGIT)
-    answers = np.unique([0, *mine, length - 1])
+    answers = np.unique([0, *positions, length - 1])
     floor = np.broadcast_to(logs.min(1, keepdims=True), (2, len(answers)))
     known = taken[:, answers] > 0
     carried[:, answers] = np.log(taken[:, answers], where=known, out=floor.copy())

@@ -3,8 +3,8 @@ stored.
 
 The first read too returns the stored value (rounded to fp16), so a cold, a warm and a resumed run
 read the same numbers. Live teachers are started on the first miss and closed when the store is
-complete. Of a teacher with another tokenizer the store has the answer in its own tokens, which is
-carried to the student's on each read.
+complete. For a teacher with another tokenizer the store has the answer in the teacher's tokens,
+which is transferred to the student's tokens on each read.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class StoreRows:
     rows: Rows
     tokens: list[list[TokenRow]] | None = None
 
-    def some(self, numbers: NDArray[Any]) -> StoreRows:
+    def select(self, numbers: NDArray[Any]) -> StoreRows:
         """Return the rows of these numbers."""
         tokens = self.tokens and [self.tokens[number] for number in numbers]
-        return StoreRows(self.rows.some(numbers), tokens)
+        return StoreRows(self.rows.select(numbers), tokens)
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Request:
     inputs: Mapping[str, Any]
     rows: list[StoreRows]
     places: list[RowLocations]
-    asked: list[tuple[Members, Ensemble, NDArray[np.int64], Any]] = field(default_factory=list)
+    requests: list[tuple[Members, Ensemble, NDArray[np.int64], Any]] = field(default_factory=list)
 
 
 class StoredEnsemble(Ensemble):
@@ -98,10 +98,10 @@ class StoredEnsemble(Ensemble):
         self.stores = tuple(stores)
         self._readers = tuple(readers or [None] * len(stores))
         self._stats: Mapping[str, float] = {}
-        self.num_read, self.num_asked = 0, 0  # rows, over all teachers
+        self.num_read, self.num_requested = 0, 0  # rows, over all teachers
         self._live, self._on_event = live, on_event
         self._started: list[tuple[Members, Ensemble]] = []
-        self._wanted = None if needed is None else self._trackers(needed)
+        self._missing_rows = None if needed is None else self._make_trackers(needed)
         self._in_flight, self._reported = 0, False
         self._mark_stored()
 
@@ -130,13 +130,15 @@ class StoredEnsemble(Ensemble):
 
     @property
     def stats(self) -> Mapping[str, float]:
-        """Figures of the last answers that were carried to the student's tokens."""
+        """Figures of the last answers that were transferred to the student's tokens."""
         return self._stats
 
     @property
     def complete(self) -> bool:
-        """Return whether every needed row of every teacher is stored; False if rows are unknown."""
-        return self._wanted is not None and not any(one.num_missing for one in self._wanted)
+        """True if every needed row of every teacher is stored; False if the rows are unknown."""
+        return self._missing_rows is not None and not any(
+            rows.num_missing for rows in self._missing_rows
+        )
 
     def submit(self, batch: Mapping[str, object]) -> Request:
         """Look up the rows and request missing ones from the live teachers."""
@@ -148,18 +150,18 @@ class StoredEnsemble(Ensemble):
         request, missing = Request(inputs, rows, places), _missing(places)
         self.num_read += int(missing.size - missing.sum())
         if missing.any():
-            self._ask(request, missing)
+            self._request_missing(request, missing)
         return request
 
     def gather(self, handle: Request) -> Tensor:
         """Return the stored logits. ``-> [M, B, ..., C]``, fp32; span padding is ``PAD_LOGIT``."""
-        was_asked = bool(handle.asked)
-        self._take(handle)
-        if was_asked or any(places.waits for places in handle.places):
+        had_requests = bool(handle.requests)
+        self._store_answers(handle)
+        if had_requests or any(places.waits for places in handle.places):
             handle.places = self._find(handle.rows)
             if (missing := _missing(handle.places)).any():  # dropped, because the disk was full
-                self._ask(handle, missing)
-                self._take(handle)
+                self._request_missing(handle, missing)
+                self._store_answers(handle)
                 handle.places = self._find(handle.rows)
         figures: dict[int, Mapping[str, float]] = {}
         answers = []
@@ -167,10 +169,10 @@ class StoredEnsemble(Ensemble):
             answer, figures[member] = self._read(member, handle.rows[member], places, handle.inputs)
             answers.append(answer)
         self._stats = numbered(figures)
-        if was_asked:
+        if had_requests:
             for store in self.stores:
                 store.flush_if_due()
-            self._mark(handle.rows)
+            self._mark_present(handle.rows)
         return torch.stack(answers)
 
     def holds(self, keys: RowKeys) -> NDArray[np.bool_]:
@@ -221,7 +223,7 @@ class StoredEnsemble(Ensemble):
         assert keys.texts is not None
         return keys.texts
 
-    def _trackers(self, needed: RowKeys) -> list[MissingRows]:
+    def _make_trackers(self, needed: RowKeys) -> list[MissingRows]:
         """Return the rows that each store lacks; equal keys have one tracker."""
         by_text = {reader is not None: member for member, reader in enumerate(self._readers)}
         made = {texts: MissingRows(self._keys(member, needed)) for texts, member in by_text.items()}
@@ -241,50 +243,50 @@ class StoredEnsemble(Ensemble):
             return answers, {}
         return reader.carried(rows.tokens, answers, inputs)
 
-    def _ask(self, request: Request, missing: NDArray[np.bool_]) -> None:
-        for members, ensemble in self._needed_live(np.array([some.any() for some in missing])):
+    def _request_missing(self, request: Request, missing: NDArray[np.bool_]) -> None:
+        for members, ensemble in self._needed_live(np.array([rows.any() for rows in missing])):
             rows = np.flatnonzero(missing[list(members)].any(0))
             part = some_rows(request.inputs, rows)
             if any(self._readers):
                 part[OWN_TOKENS] = torch.ones(len(rows), dtype=torch.bool)
-            request.asked.append((members, ensemble, rows, ensemble.submit(part)))
-            self.num_asked += len(members) * len(rows)
+            request.requests.append((members, ensemble, rows, ensemble.submit(part)))
+            self.num_requested += len(members) * len(rows)
             self._in_flight += 1
 
     def _lacking(self, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which teachers lack a needed row, ``[M]``; if the needed rows are unknown, one of
-        ``held`` ``[M, B]``.
+        """Return which teachers lack a needed row, ``[M]``. If the needed rows are unknown, these
+        are the rows of ``held`` ``[M, B]``.
         """
-        if self._wanted is None:
-            return np.array([not there.all() for there in held])
-        pairs = zip(self.stores, self._wanted, strict=True)
-        return np.array([not store.holds(one.keys).all() for store, one in pairs])
+        if self._missing_rows is None:
+            return np.array([not stored.all() for stored in held])
+        pairs = zip(self.stores, self._missing_rows, strict=True)
+        return np.array([not store.holds(needed.keys).all() for store, needed in pairs])
 
     def _needed_live(self, lacking: NDArray[np.bool_]) -> list[tuple[Members, Ensemble]]:
         """Return the live ensembles for teachers ``[M]``, started on their first miss."""
-        wanted = {int(member) for member in np.flatnonzero(lacking)}
-        new = tuple(sorted(wanted - {m for members, _ in self._started for m in members}))
+        needed = {int(member) for member in np.flatnonzero(lacking)}
+        new = tuple(sorted(needed - {m for members, _ in self._started for m in members}))
         if new:
             self._started.append(self._live(new))
-        return [started for started in self._started if wanted & {*started[0]}]
+        return [started for started in self._started if needed & {*started[0]}]
 
-    def _take(self, request: Request) -> None:
+    def _store_answers(self, request: Request) -> None:
         """Store the answers of the live teachers."""
-        while request.asked:
-            members, ensemble, numbers, asked = request.asked.pop()
+        while request.requests:
+            members, ensemble, numbers, handle = request.requests.pop()
             self._in_flight -= 1
-            for member, answers in zip(members, ensemble.gather(asked), strict=True):
-                part = request.rows[member].rows.some(numbers)
-                self._keep(self.stores[member], part, answers)
+            for member, answers in zip(members, ensemble.gather(handle), strict=True):
+                part = request.rows[member].rows.select(numbers)
+                self._add_new(self.stores[member], part, answers)
 
-    def _keep(self, store: TeacherStore, part: Rows, answers: Tensor) -> None:
-        """Store answers to rows that are not stored yet: some may be, because live teachers answer
-        together and other processes write too.
+    def _add_new(self, store: TeacherStore, part: Rows, answers: Tensor) -> None:
+        """Store answers to rows that are not stored yet. Some may be stored already, because live
+        teachers answer together and other processes write too.
         """
         new = np.flatnonzero(~store.holds(part.keys))
         if len(new):
-            part = part.some(new)
-            fitted = _fitted(_taken(answers, new), part, store.kind)
+            part = part.select(new)
+            fitted = _fitted(_selected(answers, new), part, store.kind)
             store.add(part, unpadded(fitted, part, store.kind))
 
     def _stored(
@@ -292,19 +294,19 @@ class StoredEnsemble(Ensemble):
     ) -> Answers:
         """Return the stored logits of the rows in ``held`` ``[M, B]``; zeros for the others."""
         per_teacher = []
-        for member, there in enumerate(held):
-            numbers = np.flatnonzero(there)
+        for member, stored in enumerate(held):
+            numbers = np.flatnonzero(stored)
             known, _ = self._read(
-                member, rows[member].some(numbers), None, some_rows(inputs, numbers)
+                member, rows[member].select(numbers), None, some_rows(inputs, numbers)
             )
-            full = known.new_zeros(len(there), *known.shape[1:])
-            full[torch.from_numpy(there)] = known
+            full = known.new_zeros(len(stored), *known.shape[1:])
+            full[torch.from_numpy(stored)] = known
             per_teacher.append(full)
         return torch.stack(per_teacher), held
 
     def _find(self, rows: Sequence[StoreRows]) -> list[RowLocations]:
         pairs = zip(self.stores, rows, strict=True)
-        return [store.find(some.rows.keys) for store, some in pairs]
+        return [store.find(store_rows.rows.keys) for store, store_rows in pairs]
 
     def _refresh(self) -> bool:
         changed = [store.refresh() for store in self.stores]
@@ -314,29 +316,29 @@ class StoredEnsemble(Ensemble):
 
     def _mark_stored(self) -> None:
         """Mark the needed rows that are stored."""
-        for tracker, stores in self._tracked():
+        for tracker, stores in self._stores_by_tracker():
             held = [store.holds(tracker.keys) for store in stores]
-            tracker.found(tracker.keys[np.stack(held).all(0)])
+            tracker.mark_present(tracker.keys[np.stack(held).all(0)])
 
-    def _tracked(self) -> list[tuple[MissingRows, list[TeacherStore]]]:
+    def _stores_by_tracker(self) -> list[tuple[MissingRows, list[TeacherStore]]]:
         """Return each tracker with the stores of its keys."""
-        found: dict[int, tuple[MissingRows, list[TeacherStore]]] = {}
-        for tracker, store in zip(self._wanted or (), self.stores, strict=False):
-            found.setdefault(id(tracker), (tracker, []))[1].append(store)
-        return list(found.values())
+        pairs: dict[int, tuple[MissingRows, list[TeacherStore]]] = {}
+        for tracker, store in zip(self._missing_rows or (), self.stores, strict=False):
+            pairs.setdefault(id(tracker), (tracker, []))[1].append(store)
+        return list(pairs.values())
 
-    def _mark(self, rows: Sequence[StoreRows]) -> None:
+    def _mark_present(self, rows: Sequence[StoreRows]) -> None:
         """Mark rows as stored; with the last one, close the live teachers."""
-        if self._wanted is None:
+        if self._missing_rows is None:
             return
-        for tracker, some in zip(self._wanted, rows, strict=True):
-            tracker.found(some.rows.keys)
+        for tracker, store_rows in zip(self._missing_rows, rows, strict=True):
+            tracker.mark_present(store_rows.rows.keys)
         if self.complete and not self._in_flight and self._started:
             self.flush()
             self._release()
             if self._on_event is not None and not self._reported:
                 self._reported = True
-                self._on_event({"kind": "store_complete", "rows": len(self._wanted[0].keys)})
+                self._on_event({"kind": "store_complete", "rows": len(self._missing_rows[0].keys)})
 
     def _release(self) -> None:
         for _, ensemble in self._started:
@@ -364,23 +366,23 @@ def _fitted(answers: Tensor, rows: Rows, kind: Kind) -> Tensor:
         return answers
     axis, width = (-1 if isinstance(kind, Span) else 1), rows.real.shape[-1]
     if answers.shape[axis] < width:
-        room = [*answers.shape]
-        room[axis] = width - answers.shape[axis]
-        return torch.cat([answers, answers.new_full(room, PAD_LOGIT)], axis)
+        shape = [*answers.shape]
+        shape[axis] = width - answers.shape[axis]
+        return torch.cat([answers, answers.new_full(shape, PAD_LOGIT)], axis)
     return answers.narrow(axis, 0, width)
 
 
 def _missing(places: Sequence[RowLocations]) -> NDArray[np.bool_]:
     """Return which rows of which teacher are not stored. ``-> [M, B]``."""
-    missing: NDArray[np.bool_] = np.logical_not([one.found for one in places])
+    missing: NDArray[np.bool_] = np.logical_not([locations.is_stored for locations in places])
     return missing
 
 
-def _taken(tensor: Tensor, rows: NDArray[np.int64]) -> Tensor:
+def _selected(values: Tensor, rows: NDArray[np.int64]) -> Tensor:
     """Return these rows of a tensor, in rising order."""
-    if len(rows) == len(tensor):
-        return tensor
-    return tensor[torch.from_numpy(rows).to(tensor.device)]
+    if len(rows) == len(values):
+        return values
+    return values[torch.from_numpy(rows).to(values.device)]
 
 
 class NonOwningEnsemble(WrappedEnsemble):

@@ -1,4 +1,4 @@
-"""Texts of rows as a teacher's own tokens, and its answers carried to the student's tokens."""
+"""Texts of rows in a teacher's own tokens, and its answers transferred to the student's tokens."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class TokenRow(NamedTuple):
 class TextReader:
     """Reader of texts with the tokenizer of a teacher. Rows are tokenized once and cached.
 
-    A row's answer *in own tokens* is what the model says: ``[C]``, of spans ``[2, T]``, of tags
-    ``[T, C]`` over the tokens of all rows of a sentence. It does not depend on the student.
+    An answer *in own tokens* is the model's output: ``[C]``, ``[2, T]`` for spans, and ``[T, C]``
+    for tags, over the tokens of all rows of a sentence. It does not depend on the student.
     """
 
     def __init__(self, directory: str | Path, task: Task, longest_row_tokens: int) -> None:
@@ -77,14 +77,14 @@ class TextReader:
         return texts
 
     def rows(self, texts: Sequence[Sequence[str]]) -> list[list[TokenRow]]:
-        """Return the rows of tokens of each example: one, or of a long sentence several, and of a
-        question with choices one for each.
+        """Return the rows of tokens of each example: one, several for a long sentence, and one for
+        each choice of a question.
         """
         return [self._read(tuple(row)) for row in texts]
 
     def lengths(self, rows: Sequence[Sequence[TokenRow]]) -> Longs:
         """Return the number of tokens of each example."""
-        return np.array([sum(len(one.tokens) for one in some) for some in rows], np.int64)
+        return np.array([sum(len(row.tokens) for row in example) for example in rows], np.int64)
 
     def carried(
         self, rows: Sequence[Sequence[TokenRow]], answers: Tensor, batch: Mapping[str, Any]
@@ -95,7 +95,7 @@ class TextReader:
         The figures are sums: ``cut``, rows that were too long for the teacher, and for spans
         ``outside``, the part of the start and end mass that no token of the student took.
         """
-        figures = {"cut": float(sum(row.is_cut for some in rows for row in some))}
+        figures = {"cut": float(sum(row.is_cut for example in rows for row in example))}
         match self.task.kind:
             case Span():
                 offsets = self._needed(batch, "offsets")
@@ -126,12 +126,12 @@ class TextReader:
 
     def _joined(self, texts: Texts) -> TokenRow:
         special = special_tokens(self.tokenizer, len(texts))
-        room = self.longest - special.count
+        longest = self.longest - special.count
         parts = [tokenized([text], self.tokenizer, offsets=True) for text in texts]
         lengths = np.stack([part.lengths for part in parts])
-        fitted = longest_first(lengths, room)
+        fitted = longest_first(lengths, longest)
         is_cut = bool((fitted < lengths).any())
-        parts = [part.kept(some) for part, some in zip(parts, fitted, strict=True)]
+        parts = [part.truncated(count) for part, count in zip(parts, fitted, strict=True)]
         tokens, _ = assembled(parts, special)
         inner = special.between if len(texts) > 1 else special.after
         first_segment = len(special.before) + int(fitted[0, 0]) + len(inner)
@@ -153,8 +153,8 @@ class TextReader:
         pairs = zip(rows.bounds[:-1], rows.bounds[1:], strict=True)
         places = [slice(int(begin), int(end)) for begin, end in pairs]
         return [
-            TokenRow(rows.tokens[one], one.stop - one.start, words=rows.words[one])
-            for one in places
+            TokenRow(rows.tokens[place], place.stop - place.start, words=rows.words[place])
+            for place in places
         ]
 
 
@@ -163,11 +163,13 @@ def _spans(
 ) -> tuple[Tensor, float]:
     carried, outside = [], 0.0
     lengths = mask.sum(-1).tolist()
-    for (row,), answer, ours, length in zip(
+    for (row,), answer, student_offsets, length in zip(
         rows, answers.cpu().numpy(), offsets.cpu().numpy(), lengths, strict=True
     ):
         assert row.offsets is not None
-        logits, lost = transfer_spans(answer[:, : len(row.tokens)], row.offsets, ours, int(length))
+        logits, lost = transfer_spans(
+            answer[:, : len(row.tokens)], row.offsets, student_offsets, int(length)
+        )
         carried.append(torch.from_numpy(logits))
         outside += lost
     return torch.stack(carried).to(answers.device), outside
@@ -176,12 +178,13 @@ def _spans(
 def _tags(rows: Sequence[Sequence[TokenRow]], answers: Tensor, words: Tensor) -> Tensor:
     """Return the logits at the first token of every word of the student's: ``[B, L, C]``."""
     carried = answers.new_full((*words.shape, answers.shape[-1]), PAD_LOGIT)
-    for number, some in enumerate(rows):
-        theirs = np.concatenate([_words(row) for row in some])
-        place = {int(theirs[token]): int(token) for token in np.flatnonzero(theirs >= 0)}
-        ours = (words[number] >= 0).nonzero().squeeze(1)
-        tokens = [place[word] for word in words[number, ours].tolist()]
-        carried[number, ours] = answers[number, tokens]
+    for number, example in enumerate(rows):
+        teacher_words = np.concatenate([_words(row) for row in example])
+        begins = np.flatnonzero(teacher_words >= 0)
+        token_of = {int(teacher_words[token]): int(token) for token in begins}
+        places = (words[number] >= 0).nonzero().squeeze(1)
+        tokens = [token_of[word] for word in words[number, places].tolist()]
+        carried[number, places] = answers[number, tokens]
     return carried
 
 

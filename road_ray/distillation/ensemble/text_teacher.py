@@ -33,7 +33,7 @@ class TextTeacher(Teacher):
 
     @property
     def stats(self) -> Mapping[str, float]:
-        """Figures of the last answer that was carried, as ``TextReader.carried`` returns them."""
+        """Figures of the last transferred answer, as ``TextReader.carried`` returns them."""
         return self._stats
 
     def logits(
@@ -57,7 +57,7 @@ class TextTeacher(Teacher):
 
     def _answers(self, examples: Sequence[Sequence[TokenRow]]) -> Tensor:
         """Return the model's logits in own tokens. ``-> [B, C]``, ``[B, 2, T]``, ``[B, T, C]``."""
-        rows = [row for some in examples for row in some]
+        rows = [row for example in examples for row in example]
         width = padded_width(max(len(row.tokens) for row in rows))
         ids = np.full((len(rows), width), self.reader.tokenizer.pad_token_id or 0, np.int64)
         mask, segments = np.zeros_like(ids), np.zeros_like(ids)

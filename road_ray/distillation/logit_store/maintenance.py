@@ -63,10 +63,10 @@ def list_teachers(root: str | Path) -> list[StoredTeacher]:
 def select_teachers(teachers: Sequence[StoredTeacher], names: Sequence[str]) -> list[StoredTeacher]:
     """Return the teachers whose names start with one of ``names``; all if it is empty."""
     for name in names:
-        if not any(one.directory.name.startswith(name) for one in teachers):
-            known = ", ".join(one.directory.name for one in teachers)
+        if not any(teacher.directory.name.startswith(name) for teacher in teachers):
+            known = ", ".join(teacher.directory.name for teacher in teachers)
             raise ConfigError(f"{name}: no teacher of this store\n  allowed: {known}")
-    return [one for one in teachers if not names or one.directory.name.startswith(tuple(names))]
+    return [t for t in teachers if not names or t.directory.name.startswith(tuple(names))]
 
 
 def find_damage(teacher: StoredTeacher, *, put_aside: bool = False) -> list[str]:
@@ -93,7 +93,7 @@ def merge(teacher: StoredTeacher) -> tuple[int, int]:
     """
     with _exclusive(teacher.directory):
         paths = shards_in(teacher.directory)
-        shards = [_whole(path) for path in paths]
+        shards = [_read_undamaged(path) for path in paths]
         rows = sum(len(shard.keys) for shard in shards)
         if len(shards) < 2:
             return len(shards), rows
@@ -109,30 +109,30 @@ def prune(
     teachers: Sequence[StoredTeacher], *, unused_days: float | None = None
 ) -> Iterator[StoredTeacher]:
     """Remove the teachers' directories, or those unused for ``unused_days``, and yield each removed
-    teacher. The rest of an interrupted removal is removed too.
+    teacher. Leftovers of an interrupted removal are removed too.
     """
-    for root in {one.directory.parent for one in teachers}:
-        for left in root.glob(f".*{_GONE}"):
-            shutil.rmtree(left, ignore_errors=True)
-    for one in teachers:
-        if unused_days is not None and one.unused_days < unused_days:
+    for root in {teacher.directory.parent for teacher in teachers}:
+        for leftover in root.glob(f".*{_GONE}"):
+            shutil.rmtree(leftover, ignore_errors=True)
+    for teacher in teachers:
+        if unused_days is not None and teacher.unused_days < unused_days:
             continue
-        with _exclusive(one.directory):
+        with _exclusive(teacher.directory):
             # Renamed first, so a kill leaves no incomplete directory under its name.
-            aside = one.directory.with_name(f".{one.directory.name}{_GONE}")
-            one.directory.rename(aside)
+            aside = teacher.directory.with_name(f".{teacher.directory.name}{_GONE}")
+            teacher.directory.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
-        yield one
+        yield teacher
 
 
-def _whole(path: Path) -> Shard:
+def _read_undamaged(path: Path) -> Shard:
     try:
         return read_shard(path)
     except (OSError, ValueError) as error:
         raise DataError(
             f"{path}: damaged shard: {error}\n"
             f"  fix: road data store verify {path.parents[1]} {path.parent.name} --put-aside; its "
-            "rows are then asked for again\n"
+            "rows are then computed again\n"
             "  kept: all shards of this teacher, as they are"
         ) from error
 

@@ -50,10 +50,10 @@ class Rows:
 
     @cached_property
     def padded_on_the_right(self) -> bool:
-        """Return whether all padding follows the real tokens, the usual case."""
+        """True if all padding follows the real tokens, the usual case."""
         return _on_the_right(self.real, self.lengths)
 
-    def some(self, numbers: NDArray[Any]) -> Rows:
+    def select(self, numbers: NDArray[Any]) -> Rows:
         """Return the rows of these numbers, or of a mask."""
         return Rows(self.keys[numbers], self.real[numbers])
 
@@ -66,7 +66,7 @@ class RowKeys(NamedTuple):
     tokens: Keys
     texts: Keys | None = None
 
-    def some(self, numbers: NDArray[Any]) -> RowKeys:
+    def select(self, numbers: NDArray[Any]) -> RowKeys:
         """Return the keys of these rows, by number or by a mask."""
         return RowKeys(self.tokens[numbers], None if self.texts is None else self.texts[numbers])
 
@@ -79,7 +79,7 @@ class MissingRows:
         self.missing = np.ones(len(self.keys), np.bool_)
         self.num_missing = len(self.keys)
 
-    def found(self, keys: Keys) -> None:
+    def mark_present(self, keys: Keys) -> None:
         """Mark rows as present; unknown keys are ignored."""
         if not len(self.keys):
             return
@@ -103,7 +103,7 @@ def rows_of(inputs: Mapping[str, Any]) -> Rows:
     else:
         keys = _hashed(ids[real], starts_of(lengths), lengths)
     if ids.ndim == 3:
-        keys, real = _together(keys, ids.shape[1]), real.reshape(len(ids), -1)
+        keys, real = _keys_of_choices(keys, ids.shape[1]), real.reshape(len(ids), -1)
     return Rows(keys, real)
 
 
@@ -114,7 +114,7 @@ def keys_of(features: Features) -> Keys:
     second = position >= np.repeat(features.first_segment, lengths)
     marked = features.tokens | (second.astype(np.int32) << _SEGMENT_SHIFT)
     keys = _hashed(marked, features.bounds[:-1], lengths)
-    return keys if features.choices == 1 else _together(keys, features.choices)
+    return keys if features.choices == 1 else _keys_of_choices(keys, features.choices)
 
 
 def keys_of_texts(texts: Iterable[Sequence[str]]) -> Keys:
@@ -163,8 +163,8 @@ def padded(answers: list[Values], rows: Rows, kind: Kind) -> Tensor:
     """
     dtype = value_type(kind)
     if not isinstance(kind, Span | Tag):
-        together = np.concatenate([np.zeros(0, dtype), *answers])
-        return torch.from_numpy(together.reshape(len(rows), kind.width)).float()
+        flat = np.concatenate([np.zeros(0, dtype), *answers])
+        return torch.from_numpy(flat.reshape(len(rows), kind.width)).float()
     spread = _spread(rows.real, kind)
     full = np.full(spread.shape, PAD_LOGIT, dtype)
     if rows.padded_on_the_right:
@@ -187,7 +187,7 @@ def _spread(real: NDArray[np.bool_], kind: Kind) -> NDArray[np.bool_]:
     return np.broadcast_to(real[:, :, None], (size, length, kind.width))
 
 
-def _together(keys: Keys, choices: int) -> Keys:
+def _keys_of_choices(keys: Keys, choices: int) -> Keys:
     """Return one key per row, a hash of the keys of its choices."""
     numbers = np.full(len(keys) // choices, 2 * choices)
     return _hashed(keys, starts_of(numbers), numbers)

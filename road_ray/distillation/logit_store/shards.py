@@ -64,18 +64,18 @@ def write_shard(directory: Path, keys: Keys, counts: Longs, values: Values) -> P
 
 
 def read_shard(path: Path) -> Shard:
-    """Return the rows of a file, memory-mapped. Raises ``ValueError`` saying what is wrong with it,
-    ``OSError`` when this user cannot read it.
+    """Return the rows of a file, memory-mapped. Raises ``ValueError`` for a damaged file,
+    ``OSError`` if this user cannot read it.
     """
-    named = _SHARD.fullmatch(path.name)
-    if named is None:
+    match = _SHARD.fullmatch(path.name)
+    if match is None:
         raise ValueError("the name is not that of a shard")
     if path.stat().st_size == 0 or not path.is_file():
         raise ValueError("it is empty" if path.is_file() else "it is no file")
     mapped = pa.memory_map(str(path), "r")
     digest = hashlib.sha256(memoryview(mapped.read_buffer())).hexdigest()
-    if digest != named[1]:
-        raise ValueError(f"its sha256 is {digest[:16]}..., its name says {named[1][:16]}...")
+    if digest != match[1]:
+        raise ValueError(f"its sha256 is {digest[:16]}..., its name says {match[1][:16]}...")
     mapped.seek(0)
     batch = pa.ipc.open_file(mapped).get_batch(0)
     key, logits = batch.column("key"), batch.column("logits")
@@ -91,7 +91,7 @@ def shards_in(directory: Path) -> list[Path]:
 
 def quarantine(path: Path, problem: str) -> None:
     """Rename a damaged shard; its rows will be requested from the teachers again."""
-    _log.warning("%s is damaged (%s); its rows are asked for again", path, problem)
+    _log.warning("%s is damaged (%s); its rows are computed again", path, problem)
     try:
         path.rename(path.with_name(path.name + DAMAGED))
     except OSError as error:  # another process did it, or the directory is read-only
@@ -102,7 +102,7 @@ def remove_leftovers(directory: Path) -> None:
     """Remove staged files of processes that no longer run."""
     for path in directory.iterdir():
         staged = _STAGED.fullmatch(path.name)
-        if staged and _is_left(path, int(staged[1]), staged[2]):
+        if staged and _is_leftover(path, int(staged[1]), staged[2]):
             path.unlink(missing_ok=True)
 
 
@@ -129,16 +129,16 @@ def commit(
     return final
 
 
-def _fault(what: str, staged: Path) -> None:
+def _fault(fault: str, staged: Path) -> None:
     """Inject a fault for tests: ``RR_FAULT=store:after_bytes=N`` truncates the file and kills."""
     name, _, value = os.environ.get("RR_FAULT", "").partition("=")
-    if not what or name != f"{what}:after_bytes" or int(value) > staged.stat().st_size:
+    if not fault or name != f"{fault}:after_bytes" or int(value) > staged.stat().st_size:
         return
     os.truncate(staged, int(value))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _is_left(path: Path, pid: int, host: str) -> bool:
+def _is_leftover(path: Path, pid: int, host: str) -> bool:
     try:
         if host != re.sub(r"[^\w.]", "_", socket.gethostname()):
             return time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS

@@ -57,13 +57,14 @@ class RowLocations:
     start: Longs
 
     @property
-    def found(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self.shard != _NOWHERE
-        return found
+    def is_stored(self) -> NDArray[np.bool_]:
+        """Mask of the rows that are stored or waiting in memory."""
+        stored: NDArray[np.bool_] = self.shard != _NOWHERE
+        return stored
 
     @property
     def waits(self) -> bool:
-        """Return whether an answer is still in memory."""
+        """True if an answer is still in memory."""
         return bool((self.shard == _WAITING).any())
 
 
@@ -95,32 +96,32 @@ class TeacherStore:
         """
         if len(self._order):
             at = np.searchsorted(self._first, keys[:, 0]).clip(max=len(self._order) - 1)
-            found = (self._first[at] == keys[:, 0]) & (self._second[at] == keys[:, 1])
+            equal = (self._first[at] == keys[:, 0]) & (self._second[at] == keys[:, 1])
             rows = self._order[at]
             places = RowLocations(
-                np.where(found, self._shard_of[rows], _NOWHERE), self._starts[rows]
+                np.where(equal, self._shard_of[rows], _NOWHERE), self._starts[rows]
             )
         else:
             places = RowLocations(np.full(len(keys), _NOWHERE), np.zeros(len(keys), np.int64))
-        for index in np.flatnonzero(~places.found) if self._pending else ():
+        for index in np.flatnonzero(~places.is_stored) if self._pending else ():
             if keys[index].tobytes() in self._pending:
                 places.shard[index] = _WAITING
         return places
 
     def holds(self, keys: Keys) -> NDArray[np.bool_]:
         """Return which of the rows are stored. ``[N, 2] -> [N]``."""
-        return self.find(keys).found
+        return self.find(keys).is_stored
 
     def read(self, rows: Rows, places: RowLocations | None = None) -> list[Values]:
         """Return the numbers of each row. Raises ``KeyError`` if one is not stored."""
         places = self.find(rows.keys) if places is None else places
         counts = counts_of(self.kind, rows.lengths)
-        found = zip(places.shard.tolist(), places.start.tolist(), counts.tolist(), strict=True)
+        slices = zip(places.shard.tolist(), places.start.tolist(), counts.tolist(), strict=True)
         return [
             self._pending[rows.keys[index].tobytes()]
             if shard < 0
             else self._values[shard][start : start + count]
-            for index, (shard, start, count) in enumerate(found)
+            for index, (shard, start, count) in enumerate(slices)
         ]
 
     def add(self, rows: Rows, values: Values) -> None:
@@ -155,7 +156,7 @@ class TeacherStore:
         except OSError as error:
             self.writable = False
             _log.warning(
-                "%s: cannot be written: %s; from here on new answers are not kept\n"
+                "%s: cannot be written: %s; new answers are not stored from here on\n"
                 "  fix: free space there, then start again\n  kept: all rows stored so far",
                 self.directory,
                 os.strerror(error.errno or errno.EIO),
@@ -166,7 +167,7 @@ class TeacherStore:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Read shards that other processes have written; return whether there were any."""
+        """Read shards that other processes have written; return True if there were any."""
         try:
             changed_ns = self.directory.stat().st_mtime_ns
             if changed_ns == self._seen_ns:
@@ -185,8 +186,8 @@ class TeacherStore:
                 continue
             except OSError as error:  # valid, perhaps, but not readable by this user
                 self._unreadable.add(path.name)
-                _log.warning("%s cannot be read (%s); its rows are asked for again", path, error)
-        # Two changes within one tick of the file system's clock have one time: read again then.
+                _log.warning("%s cannot be read (%s); its rows are computed again", path, error)
+        # Two changes within one tick of the file system's clock have one time, so read again then.
         self._seen_ns = changed_ns if time.time_ns() - changed_ns > _TICK_NS else -1
         if new:
             self._index()
@@ -242,7 +243,7 @@ class TeacherStore:
 
 
 def directory_name(teacher: Mapping[str, Any], task: Task) -> str:
-    """Return the name: task, weights and a hash of all that decides the answers."""
+    """Return the directory name: task, weights and a hash of all settings that affect answers."""
     content = json.dumps(_identity(teacher, task), sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()
     return f"{task.name}-{teacher['weights_sha256'][:12]}-{digest[:16]}"

@@ -59,8 +59,8 @@ def _register(rules: dict[str, Callable[..., Tensor]], name: str, rule: _Functio
 
 
 def default_rule(num_teachers: int) -> str:
-    """Return the rule for that many teachers of a row where none is named: ROaD's for several; for
-    one the mean, which is plain knowledge distillation.
+    """Return the default rule for ``num_teachers`` teachers of a row: ROaD's for several; for one
+    the mean, which is plain knowledge distillation.
     """
     return "mean" if num_teachers == 1 else "correctness"
 
@@ -74,7 +74,7 @@ def options_of(name: str) -> tuple[str, ...]:
     """Return the names of the options of the rule ``name``. Raises ``ConfigError`` with the nearest
     name if there is none.
     """
-    parameters = inspect.signature(_named(name)).parameters.values()
+    parameters = inspect.signature(_rule(name)).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
@@ -88,13 +88,13 @@ def resolve(name: str, **options: object) -> Rule:
             raise ConfigError(
                 unknown_name(f"weighting.{option}", f"option of {name!r}", option, known)
             )
-    function = functools.partial(_named(name), **options)
+    function = functools.partial(_rule(name), **options)
     # An invalid value fails here, not in step 1.
     function(torch.zeros(1, 1, 2), torch.zeros(1, dtype=torch.long))
     return function if name in WEIGHTINGS else Merge(function)
 
 
-def _named(name: str) -> Callable[..., Tensor]:
+def _rule(name: str) -> Callable[..., Tensor]:
     rules = WEIGHTINGS | MERGES
     if name not in rules:
         raise ConfigError(unknown_name("weighting.rule", "rule", name, rules))
@@ -107,8 +107,8 @@ def check_choice(key: str, value: str, kind: object) -> None:
         raise ConfigError(unknown_name(f"weighting.{key}", "value", value, get_args(kind)))
 
 
-def unknown_name(key: str, what: str, name: str, known: Iterable[str]) -> str:
+def unknown_name(key: str, kind: str, name: str, known: Iterable[str]) -> str:
     """Return the message for an unknown name, with the nearest known one."""
     names = list(known)
     hint = did_you_mean(name, names)
-    return f"{key}: unknown {what} {name!r}{hint}\n  known: {', '.join(names) or '(none)'}"
+    return f"{key}: unknown {kind} {name!r}{hint}\n  known: {', '.join(names) or '(none)'}"

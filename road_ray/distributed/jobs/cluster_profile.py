@@ -82,8 +82,8 @@ def cluster_files(cluster: str) -> list[Path]:
     """
     name = cluster.removeprefix("clusters/").removesuffix(".yaml")
     places = [SHIPPED / f"{name}.yaml", SHIPPED / f"{name}{_ENDING}"]
-    if found := [place for place in places if place.is_file()]:
-        return found
+    if paths := [place for place in places if place.is_file()]:
+        return paths
     names = shipped_clusters()
     near = nearest(name, names)
     raise ConfigError(

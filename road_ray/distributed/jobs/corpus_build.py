@@ -63,7 +63,7 @@ def shards_on_cluster(
 
     ``processes=None`` uses every core of the cluster. Raises ``ClusterError``.
     """
-    if len(work) > 1 and all(_is_stored(one) for one in work):
+    if len(work) > 1 and all(_is_stored(part) for part in work):
         yield from _parts_on_cluster(work, encoder, processes, place, address)
     else:
         blocks = blocks_of(work)
@@ -71,9 +71,9 @@ def shards_on_cluster(
         yield from cut(work, encoded)
 
 
-def _is_stored(one: PartWork) -> bool:
+def _is_stored(work: PartWork) -> bool:
     """Return True for a part that every machine can read."""
-    part = one.documents
+    part = work.documents
     return isinstance(part, Part) and all(isinstance(file, StoredFile) for file in part.files)
 
 
@@ -96,11 +96,11 @@ def _parts_on_cluster(
         running: dict[object, int] = {}
         while waiting or running:
             while waiting and len(running) < count:
-                one = waiting.pop()
-                running[task.remote(settings, one, written)] = one.progress.part
+                part = waiting.pop()
+                running[task.remote(settings, part, written)] = part.progress.part
             ready, _ = ray.wait(list(running), timeout=_BLOCK_SECONDS)
             if not ready:
-                raise _not_encoded(f"parts {sorted(running.values())}", "no shard was finished")
+                raise _encoding_error(f"parts {sorted(running.values())}", "no shard was finished")
             number = running[ready[0]]
             try:
                 shard: Shard = ray.get(next(ready[0]))
@@ -108,7 +108,7 @@ def _parts_on_cluster(
                 del running[ready[0]]
                 continue
             except Exception as error:
-                raise _of_task(f"part {number}", error) from error
+                raise _task_error(f"part {number}", error) from error
             yield shard
 
 
@@ -117,7 +117,7 @@ def _shards_of_part(settings: bytes, work: PartWork, place: Place | None) -> Ite
     encoder = Encoder.from_settings(settings)
     for shard in encoded_shards([work], encoder, processes=1):
         if place is None or shard.content is None:
-            # Arrow's buffers are views, which Ray would copy with all that they are views of.
+            # Arrow's buffers are views; Ray would copy the whole buffers that they refer to.
             content = None if shard.content is None else bytes(shard.content)
             yield Shard(shard.name, content, shard.progress)
         else:
@@ -125,15 +125,15 @@ def _shards_of_part(settings: bytes, work: PartWork, place: Place | None) -> Ite
             yield Shard(shard.name, None, shard.progress)
 
 
-def _of_task(what: str, error: Exception) -> RoadError:
+def _task_error(part: str, error: Exception) -> RoadError:
     """Return the error that a task raised, or one for a task that was lost."""
     cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, RoadError) else _not_encoded(what, str(error))
+    return cause if isinstance(cause, RoadError) else _encoding_error(part, str(error))
 
 
-def _not_encoded(what: str, why: str) -> ClusterError:
+def _encoding_error(part: str, reason: str) -> ClusterError:
     return ClusterError(
-        f"The cluster did not encode {what} of the corpus: {why}\n"
+        f"The cluster did not encode {part} of the corpus: {reason}\n"
         f"  allowed: an answer within {_BLOCK_SECONDS:g} s\n"
         "  fix: check that its machines have free cores and memory, or omit the address\n"
         "  kept: the finished shards; to resume, run the same command"
@@ -156,10 +156,10 @@ def blocks_on_cluster(
 
         count = processes or max(1, int(ray.cluster_resources().get("CPU", 1.0)))
         task, settings = ray.remote(num_cpus=1, max_retries=3)(encode_block), encoder.settings()
-        given = ray.put(settings)
+        settings_ref = ray.put(settings)
 
         def submit(number: BlockNumber, block: list[str]) -> object:
-            return task.remote(given, *number, block)
+            return task.remote(settings_ref, *number, block)
 
         for number, ref in submit_in_order(numbered, submit, count):
             yield number, _answer(number, ref)
@@ -173,4 +173,4 @@ def _answer(number: BlockNumber, ref: object) -> Encoded:
         encoded: Encoded = ray.get(ref, timeout=_BLOCK_SECONDS)
         return encoded
     except RayError as error:
-        raise _not_encoded(f"block {number.number}", str(error)) from error
+        raise _encoding_error(f"block {number.number}", str(error)) from error

@@ -102,12 +102,12 @@ class Jobs:
                     "another --run-dir\n  kept: that job, untouched"
                 )
             return job, False
-        name, taken = _named(run, len(before) + 1), files_of_line(words, source)
+        name, line_files = _job_name(run, len(before) + 1), files_of_line(words, source)
         refuse_missing_models(words, source, tracked_files(source))
-        if odd := [path for path in unknown_to_git(source) if path not in taken]:
-            _log.warning("not sent because git does not track them: %s", ", ".join(odd[:8]))
+        if untracked := [path for path in unknown_to_git(source) if path not in line_files]:
+            _log.warning("not sent because git does not track them: %s", ", ".join(untracked[:8]))
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
-            pack_working_dir(source, Path(place), named=taken, exclude=self.profile.exclude)
+            pack_working_dir(source, Path(place), extra=line_files, exclude=self.profile.exclude)
             environment = runtime_environment(self.profile, place)
             self._call(lambda: self._submit(name, run, line, words, environment))
         return self.get(name), True
@@ -185,8 +185,8 @@ class Jobs:
     def list(self) -> list[Job]:
         """Return all jobs, the newest first."""
         details = self._call(self._client.list_jobs)
-        details.sort(key=lambda one: one.start_time or 0, reverse=True)
-        return [_job(one) for one in details if one.submission_id]
+        details.sort(key=lambda job: job.start_time or 0, reverse=True)
+        return [_job(job) for job in details if job.submission_id]
 
     def get(self, name: str) -> Job:
         """Return a job by its name, or the newest job of a run."""
@@ -291,7 +291,7 @@ def _completed(words: Sequence[str], profile: Profile) -> list[str]:
     return done
 
 
-def _named(run: str, attempt: int) -> str:
+def _job_name(run: str, attempt: int) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", run).strip("-.")
     if plain != run:  # a/b is not a-b
         plain = f"{plain}-{hashlib.sha256(run.encode()).hexdigest()[:6]}"

@@ -19,17 +19,16 @@ _MODELS = ("init", "generator.init", "distillation.teachers")  # keys that name 
 
 
 def pack_working_dir(
-    source: Path, target: Path, *, named: Sequence[str] = (), exclude: Sequence[str] = ()
+    source: Path, target: Path, *, extra: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> list[str]:
     """Copy the files of a job from ``source`` to ``target`` and return their relative paths.
 
-    Tracked files are copied as they are in the working tree; files of the command line are copied
-    even if git does not track them. Raises ``ConfigError`` if the total is too large, naming the
-    largest files, and for a link out of ``source``, a name that is not UTF-8 and an unreadable
-    file.
+    Tracked files are copied as they are in the working tree, and ``extra`` files even if git does
+    not track them. Raises ``ConfigError`` if the total is too large, naming the largest files, and
+    for a link out of ``source``, a name that is not UTF-8 and an unreadable file.
     """
     paths = [path for path in tracked_files(source) if not _left_out(path, exclude)]
-    paths += [path for path in named if path not in paths]
+    paths += [path for path in extra if path not in paths]
     _refuse_unfit(source, paths)
     # Links to directories and deleted files are left out.
     sizes = {path: (source / path).stat().st_size for path in paths if (source / path).is_file()}
@@ -96,7 +95,7 @@ def files_of_line(words: Sequence[str], source: Path) -> list[str]:
 
     Raises ``ConfigError`` for one outside of ``source``.
     """
-    named = []
+    paths = []
     for word in words:
         path = Path(word)
         if path.suffix not in (".yaml", ".yml") or not os.path.isfile(source / path):
@@ -107,8 +106,8 @@ def files_of_line(words: Sequence[str], source: Path) -> list[str]:
                 f"{word}: is outside of {source}, the working directory of the job\n"
                 "  fix: copy it here"
             )
-        named.append(str(inside.relative_to(source.resolve())))
-    return named
+        paths.append(str(inside.relative_to(source.resolve())))
+    return paths
 
 
 def refuse_missing_models(words: Sequence[str], source: Path, sent: Sequence[str] = ()) -> None:
@@ -121,16 +120,16 @@ def refuse_missing_models(words: Sequence[str], source: Path, sent: Sequence[str
         key, _, value = word.partition("=")
         if key not in _MODELS and not key.startswith("distillation.teachers."):
             continue
-        for name in filter(None, (one.strip(" '\"") for one in value.strip("[]").split(","))):
+        for name in filter(None, (item.strip(" '\"") for item in value.strip("[]").split(","))):
             _refuse_missing(key, name, source, sent)
 
 
 def _refuse_missing(key: str, name: str, source: Path, sent: Sequence[str]) -> None:
-    path = Path(name).expanduser()
-    here = source / path
-    if not path.is_absolute():
-        travels = any(one == name or one.startswith(f"{name.rstrip('/')}/") for one in sent)
-        if travels or not (here.exists() or name.endswith(".json")):
+    place = Path(name).expanduser()
+    here = source / place
+    if not place.is_absolute():
+        is_sent = any(path == name or path.startswith(f"{name.rstrip('/')}/") for path in sent)
+        if is_sent or not (here.exists() or name.endswith(".json")):
             return
         raise ConfigError(
             f"{key} = {name}: is not sent with the job, which looks for it in a directory of its "
@@ -149,8 +148,8 @@ def unknown_to_git(source: Path) -> list[str]:
     """Return code and configuration files below ``source`` that are neither tracked nor ignored,
     and thus not sent.
     """
-    others = _listed(source, "--others", "--exclude-standard")
-    return [path for path in others if path.endswith((".py", ".yaml", ".yml"))]
+    untracked = _listed(source, "--others", "--exclude-standard")
+    return [path for path in untracked if path.endswith((".py", ".yaml", ".yml"))]
 
 
 def tracked_files(source: Path) -> list[str]:
@@ -160,7 +159,7 @@ def tracked_files(source: Path) -> list[str]:
 
 def _listed(source: Path, *which: str) -> list[str]:
     try:
-        listing = subprocess.run(
+        output = subprocess.run(
             ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", *which],
             cwd=source,
             capture_output=True,
@@ -169,7 +168,7 @@ def _listed(source: Path, *which: str) -> list[str]:
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    return [name for name in os.fsdecode(listing.stdout).split("\0") if name]
+    return [name for name in os.fsdecode(output.stdout).split("\0") if name]
 
 
 def _left_out(path: str, patterns: Sequence[str]) -> bool:

@@ -95,8 +95,8 @@ class _Reader:
     def __init__(self, predictor: Predictor, config: ServingConfig, row_type: RowType) -> None:
         self._tokenizer, self._config = predictor.tokenizer, config
         self._fields = ", ".join(row_type.model_fields)
-        self._one: TypeAdapter[Any] = TypeAdapter(row_type)
-        self._many: TypeAdapter[Any] = TypeAdapter(list[row_type])  # type: ignore[valid-type]
+        self._row_adapter: TypeAdapter[Any] = TypeAdapter(row_type)
+        self._rows_adapter: TypeAdapter[Any] = TypeAdapter(list[row_type])  # type: ignore[valid-type]
 
     def rows(self, body: bytes) -> tuple[list[tuple[str, Row]], bool]:
         """Return the rows with their places, and whether the body is one row rather than a list.
@@ -106,7 +106,11 @@ class _Reader:
         _check_utf8(body)
         single = not body.lstrip().startswith(b"[")
         try:
-            parsed = [self._one.validate_json(body)] if single else self._many.validate_json(body)
+            parsed = (
+                [self._row_adapter.validate_json(body)]
+                if single
+                else self._rows_adapter.validate_json(body)
+            )
         except ValidationError as error:
             raise self._refusal(error) from error
         if not 1 <= len(parsed) <= self._config.max_request_rows:
@@ -114,9 +118,9 @@ class _Reader:
             status = 413 if parsed else 422
             raise Refusal(status, "number of rows", "body", len(parsed), allowed)
         rows = []
-        for number, one in enumerate(parsed):
+        for number, body_row in enumerate(parsed):
             where = "row" if single else f"[{number}]"
-            row = one.model_dump(exclude_none=True)
+            row = body_row.model_dump(exclude_none=True)
             row["id"] = str(row.get("id", number))
             self._check_size(row, where)
             rows.append((where, row))
@@ -130,8 +134,8 @@ class _Reader:
         texts = list(_texts(row))
         if sum(len(text.encode()) for text in texts) <= most:  # a token has a byte at least
             return
-        found = self._tokenizer(texts, add_special_tokens=False)["input_ids"]
-        count = sum(map(len, found))
+        token_ids = self._tokenizer(texts, add_special_tokens=False)["input_ids"]
+        count = sum(map(len, token_ids))
         if count > most:
             raise Refusal(413, "tokens of a row", where, count, f"at most {most} tokens")
 
@@ -176,11 +180,11 @@ class _TokenCheck:
         self._digest = digest
 
     async def __call__(
-        self, given: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+        self, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
     ) -> None:
-        shown = digest_of(given.credentials) if given else ""
+        shown = digest_of(credentials.credentials) if credentials else ""
         if not hmac.compare_digest(shown, self._digest):
-            error = "wrong token" if given else "missing token"
+            error = "wrong token" if credentials else "missing token"
             raise Refusal(401, error, "header Authorization", None, "Bearer and the server's token")
 
 
@@ -216,8 +220,8 @@ def _answer_errors_as_json(app: FastAPI) -> None:
 
     @app.exception_handler(Refusal)
     async def refused(request: Request, error: Refusal) -> Response:
-        asked = [("WWW-Authenticate", "Bearer")] if error.status == 401 else []
-        return answer(error.status, error.problem, asked)
+        headers = [("WWW-Authenticate", "Bearer")] if error.status == 401 else []
+        return answer(error.status, error.problem, headers)
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:

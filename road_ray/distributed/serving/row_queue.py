@@ -34,8 +34,8 @@ class _Request:
 class RowQueue:
     """Queue in front of ``predict``, which is called in a single thread.
 
-    A batch has the oldest request and those of like length, at most ``max_rows`` rows in all unless
-    one request alone has more. While the model is idle, a request waits ``wait_seconds`` for
+    A batch has the oldest request and those of similar length, at most ``max_rows`` rows in all
+    unless one request alone has more. While the model is idle, a request waits ``wait_seconds`` for
     others. ``begin`` is called first in the thread.
     """
 
@@ -70,17 +70,17 @@ class RowQueue:
 
     def _take_batch(self) -> list[_Request]:
         """Remove the oldest request and those that share its pass from the queue."""
-        self._waiting = [one for one in self._waiting if not one.answer.cancelled()]
+        self._waiting = [request for request in self._waiting if not request.answer.cancelled()]
         if not self._waiting:
             return []
-        first, *others = self._waiting
+        first, *later = self._waiting
         batch, rows = [first], len(first.rows)
-        alike = [one for one in others if _alike(first.length, one.length)]
-        for other in sorted(alike, key=lambda one: abs(one.length - first.length)):
-            if rows + len(other.rows) <= self._max_rows:
-                batch.append(other)
-                rows += len(other.rows)
-        self._waiting = [one for one in self._waiting if one not in batch]
+        similar = [request for request in later if _similar(first.length, request.length)]
+        for request in sorted(similar, key=lambda request: abs(request.length - first.length)):
+            if rows + len(request.rows) <= self._max_rows:
+                batch.append(request)
+                rows += len(request.rows)
+        self._waiting = [request for request in self._waiting if request not in batch]
         return batch
 
     async def _answer(self, batch: Sequence[_Request]) -> None:
@@ -113,6 +113,7 @@ def characters(row: Row) -> int:
     )
 
 
-def _alike(one: int, other: int) -> bool:
-    longest = max(one, other)
-    return longest <= _SHORT_CHARACTERS or longest <= _MOST_SPREAD * min(one, other)
+def _similar(length: int, other: int) -> bool:
+    """Return True if requests of these lengths may share a batch."""
+    longest = max(length, other)
+    return longest <= _SHORT_CHARACTERS or longest <= _MOST_SPREAD * min(length, other)

@@ -62,7 +62,7 @@ class SentenceRow(_Row):
     """The words of the sentence."""
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _text_or_words(self) -> Self:
         if (self.text is None) == (self.words is None):
             raise ValueError("give either text or words")
         return self

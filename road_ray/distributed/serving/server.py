@@ -84,17 +84,17 @@ def running_application(
             "  fix: name another cluster, or stop what it serves: serve shutdown\n"
             "  kept: what it serves"
         )
-    each = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
-    check_placement("replicas", config.replicas, each)
+    resources = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
+    check_placement("replicas", config.replicas, resources)
     http = {
         "host": listening.host,
         "port": listening.port,
         "request_timeout_s": config.timeout_seconds,
     }
-    quiet = {"enable_access_log": False, "log_level": "WARNING"}
+    logging_config = {"enable_access_log": False, "log_level": "WARNING"}
     try:
         try:
-            serve.start(proxy_location="HeadOnly", http_options=http, logging_config=quiet)
+            serve.start(proxy_location="HeadOnly", http_options=http, logging_config=logging_config)
             serve.run(build_application(config, digest), name=_NAME, route_prefix="/")
         except (RayError, RuntimeError, TimeoutError) as error:
             raise ClusterError(
@@ -134,16 +134,16 @@ def _signals() -> Iterator[threading.Event]:
 
 
 def _check_port(listening: Listening) -> None:
-    """Raise ``ConfigError`` for a host that is not of this machine and for a port in use; Serve
-    would try it for minutes. The machine of another cluster is not asked.
+    """Raise ``ConfigError`` for a host that is not of this machine and for a port in use, which
+    Serve would retry for minutes. Another cluster's machine is not checked.
     """
     if listening.address is not None:
         return
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind((listening.host, listening.port))
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((listening.host, listening.port))
     except OSError as error:
         raise ConfigError(
             f"{listening.url}: cannot listen there: {error.strerror or error}\n"

@@ -121,7 +121,9 @@ class ActorEnsemble(Ensemble):
                     self._handle_timeout(group, handle, attempt)
         if not answers:
             raise ClusterError(f"no teacher is left of {len(self.handles.directories)}\n{_KEPT}")
-        self._stats = {"time/teacher_busy_seconds": max(one[1] for one in answers.values())}
+        self._stats = {
+            "time/teacher_busy_seconds": max(seconds for _, seconds, _ in answers.values())
+        }
         for group, (_, _, figures) in answers.items():
             self._stats |= numbered(dict(zip(self.handles.members(group), figures, strict=True)))
         if self.dropped:
@@ -147,8 +149,10 @@ class ActorEnsemble(Ensemble):
             try:
                 pids.append(int(ray.get(ref, timeout=max(deadline - time.monotonic(), 0.0))))
             except GetTimeoutError:
-                what = f"has not started after {limit:g} s; free in the cluster: {free_resources()}"
-                raise self._lost_error(group, what) from None
+                reason = (
+                    f"has not started after {limit:g} s; free in the cluster: {free_resources()}"
+                )
+                raise self._lost_error(group, reason) from None
             except RayActorError as error:
                 raise self._lost_error(group, f"cannot load: {cause_of(error)}") from None
         return pids
@@ -202,12 +206,12 @@ class ActorEnsemble(Ensemble):
         except (RayActorError, ObjectLostError) as error:
             attempt.unreachable += 1
             if isinstance(error, RayActorError) and replicas.is_gone(attempt.replica):
-                why = f"is gone for good: {cause_of(error)}"
+                reason = f"is gone for good: {cause_of(error)}"
             else:
                 replicas.went_down(attempt.replica)
-                why = f"cannot be reached: {error}"
+                reason = f"cannot be reached: {error}"
             if replicas.all_dead or attempt.unreachable >= _MAX_UNREACHABLE:
-                self._handle_loss(group, why)
+                self._handle_loss(group, reason)
             else:
                 self._resend(group, handle, attempt)
         return None
@@ -215,14 +219,14 @@ class ActorEnsemble(Ensemble):
     def _handle_timeout(self, group: int, handle: Request, attempt: ReplicaRequest) -> None:
         """Handle a missed deadline: wait once more for a live teacher, replace a dead one."""
         replicas = self._groups[group]
-        others = replicas.has_others(attempt.replica)
+        has_others = replicas.has_others(attempt.replica)
         attempt.timeouts += 1
-        if attempt.timeouts > _MAX_TIMEOUTS or (attempt.replaced and not others):
+        if attempt.timeouts > _MAX_TIMEOUTS or (attempt.replaced and not has_others):
             self._handle_loss(group, "was replaced and did not answer again")
             return
         if attempt.timeouts == 1 and replicas.answers(attempt.replica):
             logger.warning("%s is slow; waiting once more", self._describe(group))
-            if others:
+            if has_others:
                 self._resend(group, handle, attempt)
             attempt.deadline = time.monotonic() + self.handles.timeout_seconds
             return
@@ -245,16 +249,16 @@ class ActorEnsemble(Ensemble):
         grace = self.handles.start_timeout_seconds if down else 0.0
         attempt.deadline = time.monotonic() + self.handles.timeout_seconds + grace
 
-    def _handle_loss(self, group: int, what: str) -> None:
-        """Apply ``on_lost`` to an unavailable teacher: raise an error, or go on without it."""
+    def _handle_loss(self, group: int, reason: str) -> None:
+        """Apply ``on_lost`` to an unavailable teacher: raise an error, or continue without it."""
         if self.handles.on_lost == "stop":
-            raise self._lost_error(group, what)
+            raise self._lost_error(group, reason)
         members = self.handles.members(group)
         self.dropped = tuple(sorted({*self.dropped, *members}))
         logger.warning(
-            "%s %s: DROPPED; %d teachers are left", self._describe(group), what, self.size
+            "%s %s: DROPPED; %d teachers are left", self._describe(group), reason, self.size
         )
-        self._emit("teacher_dropped", group, reason=what, left=self.size)
+        self._emit("teacher_dropped", group, reason=reason, left=self.size)
 
     def _is_dropped(self, group: int) -> bool:
         return self.handles.members(group)[0] in self.dropped
@@ -275,9 +279,9 @@ class ActorEnsemble(Ensemble):
         kind = type(cause) if isinstance(cause, RoadError) else ClusterError
         return kind(f"{self._describe(group)}: {cause}\n{_KEPT}")
 
-    def _lost_error(self, group: int, what: str) -> ClusterError:
+    def _lost_error(self, group: int, reason: str) -> ClusterError:
         return ClusterError(
-            f"{self._describe(group)} {what}\n"
+            f"{self._describe(group)} {reason}\n"
             "  allowed: all teachers; never the mean of the rest, "
             "unless distillation.on_lost is drop\n"
             "  fix: check that the directory loads and that its machine has memory; "

@@ -41,7 +41,7 @@ class PoolSpecification:
         default_factory=dict
     )  # custom resources of each actor, for its placement
     beside: int = 0
-    others: int = 0  # teachers in other pools of the same run, of equal size
+    other_teachers: int = 0  # teachers in other pools of the same run, of equal size
     label_map: LabelMap | None = None
     student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
     precision: Precision = "auto"
@@ -89,18 +89,18 @@ class PoolSpecification:
         share = self.num_cpus
         if share is None:
             total = ray.cluster_resources().get("CPU", 0.0)
-            teachers = len(self.groups) * self.replicas * self.members + self.others
+            teachers = len(self.groups) * self.replicas * self.members + self.other_teachers
             share = core_share(total, teachers, self.beside)
         resources = {"CPU": share * self.members, "GPU": self.num_gpus * self.members}
         return {**resources, **self.resources}
 
     def digest(self) -> str:
-        """Return a digest of the teachers and their resources; time-outs do not count."""
+        """Return a digest of the teachers and their resources, without the time limits."""
         left_out = {
             "directories",
             "task",
             "beside",
-            "others",
+            "other_teachers",
             "timeout_seconds",
             "start_timeout_seconds",
         }
@@ -137,7 +137,7 @@ def start_pool(specification: PoolSpecification) -> ActorEnsemble:
     groups, replicas = specification.groups, specification.replicas
     check_placement(
         "teachers" if specification.members == 1 else f"actors of {specification.members} teachers",
-        len(groups) * replicas + math.ceil(specification.others / specification.members),
+        len(groups) * replicas + math.ceil(specification.other_teachers / specification.members),
         resources,
         remedy=", or keep them in this process (distillation.host: process)",
     )

@@ -33,7 +33,7 @@ class Ensemble(local.WrappedEnsemble):
     it after use.
 
     ``directories`` are model directories, run directories or Hub names; ``task`` is a task or data
-    set of the catalogue, or a ``Task`` of one's own such as ``Task("topic", Classify(labels))``.
+    set of the catalogue, or another ``Task`` such as ``Task("topic", Classify(labels))``.
     With a ``store``, a directory that several processes may share, each row is computed once and
     read from then on; the teachers start at the first row that is missing. Further options
     (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``PoolSpecification``.
@@ -69,9 +69,9 @@ class Ensemble(local.WrappedEnsemble):
         self._cluster = ExitStack()
         self.directories, self.store, self.host = list(directories), store, host
         if store is not None:
-            super().__init__(self._behind(store, label_map, options))
+            super().__init__(self._stored(store, label_map, options))
         else:
-            super().__init__(self._hosted(directories, label_map, options))
+            super().__init__(self._start(directories, label_map, options))
 
     def logits(self, batch: Mapping[str, Any]) -> Tensor:
         """Return the logits of each teacher in order. ``-> [M, B, ..., C]``, fp32."""
@@ -107,30 +107,31 @@ class Ensemble(local.WrappedEnsemble):
         super().close()
         self._cluster.close()
 
-    def _behind(
+    def _stored(
         self,
         store: str | Path,
         label_map: LabelMap | None,
         options: Mapping[str, Any],
     ) -> StoredEnsemble:
+        """Return the ensemble with a store, which starts teachers for missing rows only."""
         places = [locate_model(directory) for directory in self.directories]
 
         def live(members: Members) -> tuple[Members, local.Ensemble]:
             chosen = [places[member] for member in members]
-            return members, self._hosted(chosen, label_map, options)
+            return members, self._start(chosen, label_map, options)
 
         manifest = teacher_manifest(
             places, self.task, label_map, options["precision"], options.get("student")
         )
         return StoredEnsemble.open(store, manifest, self.task, live)
 
-    def _hosted(
+    def _start(
         self,
         directories: Sequence[str | Path],
         label_map: LabelMap | None,
         options: Mapping[str, Any],
     ) -> local.Ensemble:
-        """Return the loaded teachers, in this process or in actors."""
+        """Load teachers in this process or in actors, and return their ensemble."""
         if self.host == "process":
             return LocalEnsemble.load(directories, self.task, label_map=label_map, **options)
         with ExitStack() as stack:

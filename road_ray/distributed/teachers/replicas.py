@@ -41,8 +41,8 @@ class Pool:
         return range(begin, min(begin + self.teachers_per_actor, len(self.directories)))
 
     def part(self, first: int, beyond: int) -> Pool:
-        """Return the pool of teachers ``first`` to ``beyond - 1``, which must share no actor with
-        others.
+        """Return the pool of teachers ``first`` to ``beyond - 1``. Raises ``ConfigError`` if they
+        share an actor with other teachers.
         """
         each, total = self.teachers_per_actor, len(self.directories)
         if first % each or (beyond % each and beyond != total):
@@ -82,23 +82,23 @@ class Replicas:
         number = self._least_loaded(avoid)
         in_flight, most = self._in_flight[number], self._pool.max_in_flight
         if len(in_flight) >= most and self._open(number) >= most:
-            _, left = ray.wait(in_flight, num_returns=1, timeout=self._pool.timeout_seconds)
-            if len(left) == len(in_flight):
+            _, unanswered = ray.wait(in_flight, num_returns=1, timeout=self._pool.timeout_seconds)
+            if len(unanswered) == len(in_flight):
                 raise TimeoutError
-            in_flight[:] = left
+            in_flight[:] = unanswered
         ref = self.actors[number].logits.remote(inputs, self._caller)
         in_flight.append(ref)
         return number, ref
 
     def has_others(self, number: int) -> bool:
         """Return True if another replica than ``number`` is up."""
-        return any(one != number and not self.is_down(one) for one in range(len(self.actors)))
+        return any(i != number and not self.is_down(i) for i in range(len(self.actors)))
 
     def is_down(self, number: int) -> bool:
         """Return True if the replica is gone for good or restarting."""
         if number in self._restarting:
-            there, _ = ray.wait([self._restarting[number]], timeout=0)
-            if there:
+            answered, _ = ray.wait([self._restarting[number]], timeout=0)
+            if answered:
                 del self._restarting[number]
         return number in self._dead or number in self._restarting
 
@@ -148,8 +148,8 @@ class Replicas:
         """Return the number of unanswered requests."""
         in_flight = self._in_flight[number]
         if in_flight:
-            _, left = ray.wait(in_flight, num_returns=len(in_flight), timeout=0)
-            in_flight[:] = left
+            _, unanswered = ray.wait(in_flight, num_returns=len(in_flight), timeout=0)
+            in_flight[:] = unanswered
         return len(in_flight)
 
 

@@ -89,25 +89,25 @@ class Batcher:
         """Remove the oldest request and those that can be merged with it from the queue."""
         first = self._queue.popleft()
         while True:
-            merged = [first]
+            batch = [first]
             for ticket in self._queue:
-                callers = {one.caller for one in merged}
-                if ticket.caller not in callers and fit([*merged, ticket], self._max_rows):
-                    merged.append(ticket)
-            left = first.arrived + self._wait_seconds - time.monotonic()
-            if left <= 0 or not self._more_expected(merged):
+                callers = {member.caller for member in batch}
+                if ticket.caller not in callers and fit([*batch, ticket], self._max_rows):
+                    batch.append(ticket)
+            seconds_left = first.arrived + self._wait_seconds - time.monotonic()
+            if seconds_left <= 0 or not self._more_expected(batch):
                 break
-            self._arrived.wait(left)
-        for ticket in merged[1:]:
+            self._arrived.wait(seconds_left)
+        for ticket in batch[1:]:
             self._queue.remove(ticket)
-        return merged
+        return batch
 
-    def _more_expected(self, merged: Sequence[Ticket]) -> bool:
+    def _more_expected(self, batch: Sequence[Ticket]) -> bool:
         """Return True if another student is likely to send a request that fits."""
         recent = time.monotonic() - _ACTIVE_SECONDS
         self._seen = {caller: at for caller, at in self._seen.items() if at > recent}
-        others = self._seen.keys() - {one.caller for one in (*merged, *self._queue)}
-        return bool(others) and sum(map(rows, merged)) < self._max_rows
+        silent = self._seen.keys() - {ticket.caller for ticket in (*batch, *self._queue)}
+        return bool(silent) and sum(map(rows, batch)) < self._max_rows
 
     def _serve(self, tickets: Sequence[Ticket]) -> None:
         began = time.perf_counter()
@@ -141,36 +141,36 @@ def rows(ticket: Ticket) -> int:
 def fit(tickets: Sequence[Ticket], max_rows: int) -> bool:
     """Return True if requests can share a pass: equal inputs, similar length, few enough rows."""
     inputs = [ticket.inputs for ticket in tickets]
-    lengths = [one["input_ids"].shape[-1] for one in inputs]
-    alike = len({(*sorted(one), one["input_ids"].shape[1:-1]) for one in inputs}) == 1
+    lengths = [request["input_ids"].shape[-1] for request in inputs]
+    layouts = {(*sorted(request), request["input_ids"].shape[1:-1]) for request in inputs}
     longest = min(lengths) * (_MOST_PADDING if "attention_mask" in inputs[0] else 1)
-    return alike and max(lengths) <= longest and sum(map(rows, tickets)) <= max_rows
+    return len(layouts) == 1 and max(lengths) <= longest and sum(map(rows, tickets)) <= max_rows
 
 
 def merge_inputs(requests: Sequence[Inputs]) -> dict[str, NDArray[np.generic]]:
     """Concatenate ``n x [b, ..., l] -> [B, ..., L]``, padded with zeros, which the mask hides."""
-    longest = max(one["input_ids"].shape[-1] for one in requests)
+    longest = max(request["input_ids"].shape[-1] for request in requests)
 
     def padded(array: NDArray[np.generic]) -> NDArray[np.generic]:
         if array.ndim == 1:  # texts, own_tokens
             return array
-        room = [(0, 0)] * (array.ndim - 1) + [(0, longest - array.shape[-1])]
-        return np.pad(array, room)
+        widths = [(0, 0)] * (array.ndim - 1) + [(0, longest - array.shape[-1])]
+        return np.pad(array, widths)
 
-    return {name: np.concatenate([padded(one[name]) for one in requests]) for name in requests[0]}
+    return {name: np.concatenate([padded(r[name]) for r in requests]) for name in requests[0]}
 
 
 def split_answers(
     answers: Answers, requests: Sequence[Inputs], token_axis: int | None
 ) -> list[Answers]:
-    """Split the answers to a merged batch by request and remove the padding; answers in own tokens
-    keep theirs.
+    """Split the answers to a merged batch by request and remove the padding. Answers in the tokens
+    of a teacher's own tokenizer keep theirs.
     """
     parts, begin = [], 0
-    for one in requests:
-        count, length = len(one["input_ids"]), one["input_ids"].shape[-1]
+    for request in requests:
+        count, length = len(request["input_ids"]), request["input_ids"].shape[-1]
         part = [answer[begin : begin + count] for answer in answers]
-        if token_axis is not None and OWN_TOKENS not in one:
+        if token_axis is not None and OWN_TOKENS not in request:
             part = [np.take(answer, np.arange(length), axis=token_axis) for answer in part]
         parts.append(part)
         begin += count

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _NAMESPACE = "road_ray"
 LEASE_SECONDS = 9.0  # without renewal; all is gone within 15 s of a crash
 _RENEW_SECONDS = 2.0
-_WATCH_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _FIRST_SECONDS = 30.0  # that an owner waits for its first user
 _NOBODY = "nobody yet"
 _USERS = 256  # concurrent calls of users
@@ -67,15 +67,15 @@ class PoolOwner:
         self._specification, self._name = specification, name
         self._leases = Leases(_FIRST_SECONDS)
         self._teachers: ActorEnsemble | None = None
-        self._starting = threading.Lock()
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._start_lock = threading.Lock()
+        threading.Thread(target=self._stop_when_expired, daemon=True).start()
 
     def acquire(self, user: str) -> tuple[tuple[Any, ...], ...]:
         """Give a user a lease and return the loaded actors."""
         if not self._leases.renew(user, LEASE_SECONDS):
             threading.Event().wait()  # until this owner ends and the user starts the next one
         try:
-            with self._starting:
+            with self._start_lock:
                 if self._teachers is None:
                     self._teachers = start_pool(self._specification)
         except BaseException:
@@ -91,9 +91,9 @@ class PoolOwner:
         """End the lease of a user after ``linger_seconds``, in which another user may come."""
         self._leases.renew(user, min(linger_seconds, LEASE_SECONDS))
 
-    def _watch(self) -> None:
+    def _stop_when_expired(self) -> None:
         while not self._leases.expired():
-            time.sleep(_WATCH_SECONDS)
+            time.sleep(_POLL_SECONDS)
         # Teachers that are still loading end with their owner.
         if self._teachers is not None:
             self._teachers.close()
@@ -150,7 +150,7 @@ def _acquire_actors(specification: PoolSpecification, name: str, user: str) -> t
         except RayActorError as error:
             if time.monotonic() > deadline:
                 raise ClusterError(f"{name} cannot be started: {cause_of(error)}") from error
-            time.sleep(_WATCH_SECONDS)
+            time.sleep(_POLL_SECONDS)
         finally:
             closed.set()
 

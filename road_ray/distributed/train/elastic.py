@@ -1,6 +1,7 @@
-"""Elastic worker groups count only nodes that answer and stay. Ray Train's own view of the cluster
-is up to 20 s old, and Ray takes half a minute to notice a lost node; workers requested on a node
-that is gone or draining cost the whole start timeout.
+"""Elastic worker groups that count only reachable nodes that are not draining.
+
+Ray Train's own view of the cluster is up to 20 s old, and Ray takes half a minute to notice a lost
+node; workers requested on a node that is gone or draining cost the whole start timeout.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _CONNECT_SECONDS = 2.0  # for a node to answer; a busy one does so from its kern
 class ElasticTrainer(TorchTrainer):  # type: ignore[misc]  # Ray does not type it
     """``TorchTrainer`` with ``LiveNodeScalingPolicy`` for a range of workers."""
 
-    def _initialize_and_run_controller(self, *, scaling_policy: object, **others: object) -> Any:
+    def _initialize_and_run_controller(self, *, scaling_policy: object, **options: object) -> Any:
         if self.scaling_config.elasticity_enabled:
             scaling_policy = LiveNodeScalingPolicy(self.scaling_config)
-        return super()._initialize_and_run_controller(scaling_policy=scaling_policy, **others)
+        return super()._initialize_and_run_controller(scaling_policy=scaling_policy, **options)
 
 
 class LiveNodeScalingPolicy(ElasticScalingPolicy):  # type: ignore[misc]

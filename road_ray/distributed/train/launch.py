@@ -33,7 +33,7 @@ class WorkerSettings(Protocol):
 def launch_run(
     main: Main, config: WorkerSettings, *extra: object, context: RunContext | None, directory: Path
 ) -> dict[str, float]:
-    """Run ``main`` where the configuration of a run says, with scratch files in its directory."""
+    """Call ``launch`` with the settings of a run's configuration and its directory for scratch."""
     return launch(
         main,
         config,

@@ -1,8 +1,8 @@
-"""Watcher beside a worker on a cloud machine: passes the cloud's preemption notice on to Ray, which
-passes it on to the training loop, which saves. Run as
-``python -m road_ray.distributed.train.preemption aws|gcp``.
+"""Process beside a worker on a cloud machine that reports the cloud's preemption notice to Ray.
 
-On Kubernetes Ray does this itself (RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S).
+Ray informs the training loop, which saves a checkpoint. Run it as
+``python -m road_ray.distributed.train.preemption aws|gcp``. On Kubernetes Ray does this itself
+(RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def gcp_deadline(base: str = GCP) -> float | None:
     return 30.0 if answer is not None and answer.strip() == "TRUE" else None
 
 
-WATCHES: dict[str, Callable[[], float | None]] = {"aws": aws_deadline, "gcp": gcp_deadline}
+DEADLINES: dict[str, Callable[[], float | None]] = {"aws": aws_deadline, "gcp": gcp_deadline}
 
 
 def drain(seconds: float) -> list[str]:
@@ -65,17 +65,17 @@ def drain(seconds: float) -> list[str]:
     ]
 
 
-def watch(
+def forward_notice(
     deadline: Callable[[], float | None],
-    tell: Callable[[list[str]], object],
+    run_command: Callable[[list[str]], object],
     every_seconds: float = _EVERY_SECONDS,
 ) -> float:
-    """Wait for a notice, pass it on, and return the seconds left."""
+    """Wait for a notice, report it to Ray, and return the seconds left."""
     while True:
-        left = deadline()
-        if left is not None:
-            tell(drain(left))
-            return left
+        seconds = deadline()
+        if seconds is not None:
+            run_command(drain(seconds))
+            return seconds
         time.sleep(every_seconds)
 
 
@@ -90,4 +90,6 @@ def _fetch(url: str, headers: Mapping[str, str], method: str = "GET") -> str | N
 
 
 if __name__ == "__main__":
-    watch(WATCHES[sys.argv[1]], lambda command: subprocess.run(command, check=True, timeout=60))
+    forward_notice(
+        DEADLINES[sys.argv[1]], lambda command: subprocess.run(command, check=True, timeout=60)
+    )

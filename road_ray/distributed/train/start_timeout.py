@@ -1,4 +1,4 @@
-"""Deadline for the start of a worker group: Ray Train waits for ever for a worker that hangs in an
+"""Deadline for the start of a worker group. Ray Train waits forever for a worker that hangs in an
 import or in a device driver.
 """
 
@@ -37,13 +37,13 @@ class StartDeadline(ControllerCallback):  # type: ignore[misc]  # Ray does not t
 
 
 def _exit_released() -> None:
-    """Give the cores of the group back and exit. Ray's clean-up learns of a placement group when it
-    is up, so one that hangs would keep its cores, and the next group could find no room.
+    """Release the cores of the group and exit. Ray's clean-up knows a placement group only once it
+    is up, so a group that hangs would keep its cores, and the next group could find no room.
     """
     limit = threading.Timer(_RELEASE_SECONDS, os._exit, (1,))
     limit.daemon = True
     limit.start()
-    for group in [one for one in gc.get_objects() if type(one) is PlacementGroup]:
+    for group in [thing for thing in gc.get_objects() if type(thing) is PlacementGroup]:
         with suppress(Exception):  # the process ends anyway
             remove_placement_group(group)
     os._exit(1)

@@ -1,5 +1,5 @@
-"""The driver beside its workers: forwards stop requests and rows, reports deaths, ends workers that
-hang.
+"""Supervision of workers by their driver: it forwards stop requests and rows, reports deaths, and
+kills workers that hang.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _poll(coordinator: Coordinator, on_row: RowCallback | None) -> None:
         for rank, beat in coordinator.silent(SILENT_SECONDS).items():
             _end_silent(coordinator, rank, beat)
     except RayError:
-        return  # the coordinator is slow, as on an overloaded machine; the next poll will do
+        return  # the coordinator is slow, as on an overloaded machine; the next poll repeats this
 
 
 def describe_worker_failure(rank: int, beat: Heartbeat | None, cause: str) -> str:

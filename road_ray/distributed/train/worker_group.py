@@ -62,11 +62,11 @@ def fit_worker_group(
     ``context`` is the driver's; each worker makes its own (see ``_on_worker``).
     """
     resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
-    least = min_workers or workers
-    _require_room(least, resources)
+    minimum = min_workers or workers
+    _require_room(minimum, resources)
     coordinator = Coordinator()
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
-    # Files from before are of a driver that was killed: the directory belongs to this process.
+    # Earlier files are of a driver that was killed: the directory belongs to this process.
     shutil.rmtree(storage, ignore_errors=True)
     settings = {
         "main": main,
@@ -81,7 +81,7 @@ def fit_worker_group(
         train_loop_config=settings,
         torch_config=ByNodeAddress(backend="nccl" if gpus_per_worker else "gloo"),
         scaling_config=ScalingConfig(
-            num_workers=workers if least == workers else (least, workers),
+            num_workers=workers if minimum == workers else (minimum, workers),
             use_gpu=gpus_per_worker > 0,
             resources_per_worker=resources,
             elastic_resize_monitor_interval_s=_GROWS_AFTER_SECONDS,
@@ -147,19 +147,19 @@ def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
 
     Also repeated when workers die during their start, where Ray itself gives up at the first.
     """
-    left, reached = _MAX_FAILURES, 0
+    retries_left, reached = _MAX_FAILURES, 0
     while True:
         try:
             return fit()
         except ControllerError as error:
-            if not left or not isinstance(error.controller_failure, RayActorError):
+            if not retries_left or not isinstance(error.controller_failure, RayActorError):
                 raise
-            left -= 1
+            retries_left -= 1
             _log.warning("a worker died during its start; restarting")
         except RayActorError:
-            if not left:
+            if not retries_left:
                 raise
-            left -= 1
+            retries_left -= 1
             _log.warning(
                 "the controller of the workers is gone: killed, or they were not up within %g s, "
                 "as when one hangs in an import; restarting",
@@ -168,7 +168,7 @@ def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
         except WorkerGroupError:
             if (now := furthest()) <= reached:
                 raise
-            left, reached = _MAX_FAILURES, now
+            retries_left, reached = _MAX_FAILURES, now
             _log.warning("workers failed often, but reached step %d; restarting", now)
 
 

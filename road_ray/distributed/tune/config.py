@@ -47,25 +47,25 @@ class Range(Config):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, value: object) -> Any:
-        odd = (
+        unknown = (
             [kind for kind in value if kind not in cls.model_fields]
             if isinstance(value, Mapping)
             else []
         )
-        if odd:
-            near = nearest(str(odd[0]), cls.model_fields, 0.7)
+        if unknown:
+            near = nearest(str(unknown[0]), cls.model_fields, 0.7)
             raise ValueError(
-                f"{odd[0]} is no kind of range{f', did you mean {near}?' if near else ''}; "
+                f"{unknown[0]} is no kind of range{f', did you mean {near}?' if near else ''}; "
                 f"allowed: exactly one of {', '.join(cls.model_fields)}"
             )
         return value
 
     @model_validator(mode="after")
     def _sensible(self) -> Range:
-        given = [kind for kind in type(self).model_fields if getattr(self, kind) is not None]
-        if len(given) != 1:
+        kinds = [kind for kind in type(self).model_fields if getattr(self, kind) is not None]
+        if len(kinds) != 1:
             raise ValueError(
-                f"{' and '.join(given) or 'no kind'} given; allowed: exactly one of "
+                f"{' and '.join(kinds) or 'no kind'} given; allowed: exactly one of "
                 + ", ".join(type(self).model_fields)
             )
         if self.kind != "choice":
@@ -132,8 +132,8 @@ class SearchConfig(Config):
     there and at each multiple by ``reduction``; ``median`` compares from there on; ``pbt`` at every
     multiple. The default, 100 / 9, compares at 1/9 and 1/3 of the steps. Our choice."""
     reduction: float = Field(3.0, gt=1)
-    """Reduction factor of ``asha`` and ``hyperband``: about one trial in this many goes on from
-    each comparison. Li et al. 2018 (Hyperband) suggest 3 or 4."""
+    """Reduction factor of ``asha`` and ``hyperband``: about one trial in this many continues
+    after each comparison. Li et al. 2018 (Hyperband) suggest 3 or 4."""
     seed: int = Field(0, ge=0)
     """Random seed of the sampler. Trials get their own seeds from the verb's configuration and
     ``seeds``."""
@@ -212,9 +212,9 @@ class SearchConfig(Config):
         if self.sampler == "grid" and any(r.kind in _ENDLESS for r in self.space.values()):
             raise ValueError("sampler = grid needs whole numbers or choices for every key")
         for point in self.points:
-            if odd := set(point) - set(self.space):
+            if unknown := set(point) - set(self.space):
                 raise ValueError(
-                    f"points: {', '.join(sorted(odd))} of {point} is no key of the space: "
+                    f"points: {', '.join(sorted(unknown))} of {point} is no key of the space: "
                     + ", ".join(self.space)
                 )
         return self
@@ -227,13 +227,13 @@ def _ranges(tree: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
     """Return ranges by dotted key; keys that an override nested (``space.optimizer.peak_lr=...``)
     are joined.
     """
-    found: list[tuple[str, Any]] = []
+    ranges: list[tuple[str, Any]] = []
     for name, below in tree.items():
         key = f"{above}{name}"
         is_range = not isinstance(below, Mapping) or set(below) & set(Range.model_fields)
         nested = isinstance(below, Mapping) and all(isinstance(v, Mapping) for v in below.values())
         if is_range or not nested or not below:
-            found.append((key, below))
+            ranges.append((key, below))
         else:
-            found += _ranges(below, f"{key}.")
-    return found
+            ranges += _ranges(below, f"{key}.")
+    return ranges

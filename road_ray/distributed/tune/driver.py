@@ -59,7 +59,7 @@ def search(
     run: Run,
     *,
     connected: Callable[[], AbstractContextManager[object]],
-    watch: SweepObserver | None = None,
+    observer: SweepObserver | None = None,
     demand: Demand | None = None,
 ) -> list[Record]:
     """Run trials until the budget is spent, and return the records of all trials, earlier starts
@@ -69,18 +69,18 @@ def search(
     processes of their own, so that stopping a trial ends its process. The caller holds the sweep
     lock.
     """
-    watch = watch or SweepObserver()
+    observer = observer or SweepObserver()
     study = open_study(config, name, directory)
     for record in _records(study, directory):
-        watch.changed(record)
+        observer.changed(record)
     from road_ray.distributed.tune.searcher import StudySearch
 
-    searcher = StudySearch(study, config, directory, watch.changed)
+    searcher = StudySearch(study, config, directory, observer.changed)
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     if running or not searcher.spent():
         wait_for_trials(directory)
         with connected():
-            _tune(config, directory, run, searcher, watch, demand)
+            _tune(config, directory, run, searcher, observer, demand)
     return _records(study, directory)
 
 
@@ -98,7 +98,7 @@ def _tune(
     directory: Path,
     run: Run,
     searcher: StudySearch,
-    watch: SweepObserver,
+    observer: SweepObserver,
     demand: Demand | None,
 ) -> None:
     for key, value in (SETTINGS | _SETTINGS_OF_RAY).items():
@@ -144,7 +144,7 @@ def _tune(
             name=f"tune-{uuid.uuid4().hex[:8]}",
             storage_path=str(scratch),
             failure_config=tune.FailureConfig(max_failures=_MAX_DEATHS),
-            callbacks=[_watcher(watch, searcher)],
+            callbacks=[_forwarding_callback(observer, searcher)],
             verbose=0,
         ),
     )
@@ -177,10 +177,10 @@ def _reports_of_ended(directory: Path) -> dict[int, list[Report]]:
     return reports
 
 
-def _watcher(watch: SweepObserver, searcher: StudySearch) -> Callback:
+def _forwarding_callback(observer: SweepObserver, searcher: StudySearch) -> Callback:
     from ray.tune import Callback
 
-    class Watcher(Callback):  # type: ignore[misc]
+    class ForwardResults(Callback):  # type: ignore[misc]
         """Callback of Tune that forwards results to the observer."""
 
         last = 0.0
@@ -191,11 +191,11 @@ def _watcher(watch: SweepObserver, searcher: StudySearch) -> Callback:
             if "step" in result:
                 value = float(result[searcher.metric])
                 report = Report(int(result["step"]), float(result["percent"]), value)
-                watch.reported(int(trial.config["number"]), report)
+                observer.reported(int(trial.config["number"]), report)
 
         def on_step_end(self, iteration: int, trials: object, **info: object) -> None:
             if time.monotonic() - self.last > 0.25:
                 type(self).last = time.monotonic()
-                watch.tick()
+                observer.tick()
 
-    return Watcher()
+    return ForwardResults()

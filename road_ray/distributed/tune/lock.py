@@ -45,14 +45,14 @@ def sweep_lock(directory: Path) -> Iterator[None]:
 
 def hold_trial_lock(directory: Path) -> None:
     """Share the trial lock of a sweep until this process ends, and end with the parent process."""
-    # A plain descriptor, which nobody closes; a file object would be closed when it is collected.
+    # A plain descriptor stays open; a file object would be closed when it is collected.
     lock_shared(os.open(directory / _TRIALS, os.O_RDWR | os.O_CREAT))
     threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
 
 
 def _exit_with_parent(parent: int) -> None:
     """Exit when the parent is gone: a killed driver takes Ray's raylet with it, and its trials must
-    not go on training, whether or not Ray ends them.
+    stop training even if Ray does not end them.
     """
     while os.getppid() == parent:
         time.sleep(0.5)

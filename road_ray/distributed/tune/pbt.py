@@ -1,9 +1,9 @@
-"""Population-based training: a trial among the worst is replaced by a child of one of the best,
+"""Population-based training: one of the worst trials is replaced by a child of one of the best,
 which resumes the donor's checkpoint with perturbed values.
 
 Source: Jaderberg et al. 2017 (truncation selection, section 4.1). A child is a trial of its own
 with fixed values, so study, records and restarts work as for any other trial. The algorithm is
-asynchronous: a trial is compared with all that have come as far.
+asynchronous: a trial is compared with all trials that have reached the same milestone.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PopulationBasedScheduler(FIFOScheduler):  # type: ignore[misc]
     def _donor(self, number: int, results: Mapping[int, tuple[float, int]]) -> int | None:
         """Return one of the best trials if the trial is one of the worst, else None."""
         sign = 1 if self._config.mode[0] == "max" else -1
-        order = sorted(results, key=lambda one: (sign * results[one][0], -one))
+        order = sorted(results, key=lambda trial: (sign * results[trial][0], -trial))
         few = math.floor(len(order) * QUANTILE)
         if number not in order[:few]:
             return None
@@ -104,12 +104,12 @@ def copy_donor_checkpoint(donor: Path, child: Path, step: int) -> None:
     Raises ``CheckpointError`` if there is none.
     """
     place = donor / "seed-0" / "checkpoints"
-    there = child / "seed-0" / "checkpoints"
-    if there.exists():
+    target = child / "seed-0" / "checkpoints"
+    if target.exists():
         return  # the child has started before
-    waited = time.monotonic() + _WRITING_SECONDS
+    deadline = time.monotonic() + _WRITING_SECONDS
     while not (newest := _newest(place, step)) or step_of(newest) < step:
-        if time.monotonic() > waited:
+        if time.monotonic() > deadline:
             break
         time.sleep(0.2)
     if newest is None:
@@ -117,13 +117,13 @@ def copy_donor_checkpoint(donor: Path, child: Path, step: int) -> None:
             f"{place}: no checkpoint up to step {step} to resume\n"
             "  fix: do not change the directories of a population's trials"
         )
-    there.parent.mkdir(parents=True, exist_ok=True)
-    staged = there.with_name(".inherited")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged = target.with_name(".inherited")
     shutil.rmtree(staged, ignore_errors=True)
     shutil.copytree(newest, staged / newest.name)
-    staged.rename(there)
+    staged.rename(target)
 
 
 def _newest(place: Path, step: int) -> Path | None:
-    fitting = [one for one in place.glob("step-*") if step_of(one) <= step]
-    return max(fitting, key=step_of, default=None)
+    earlier = [path for path in place.glob("step-*") if step_of(path) <= step]
+    return max(earlier, key=step_of, default=None)

@@ -29,8 +29,8 @@ def decode_params(space: Mapping[str, Range], params: Mapping[str, object]) -> d
     return changes
 
 
-def _same(one: object, other: object) -> bool:
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
+def _same(value: object, other: object) -> bool:
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
 def grid_of(scope: Range) -> list[Any]:

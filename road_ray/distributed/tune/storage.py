@@ -47,7 +47,7 @@ def _require_own_sweep(study: optuna.Study, directory: Path) -> None:
         raise ConfigError(
             f"a study named {study.study_name!r} is in that storage already, of the sweep in\n"
             f"    there: {before}\n    asked: {directory}\n"
-            "  fix: name=ANOTHER, or run_dir as it was there to go on with that sweep\n"
+            "  fix: name=ANOTHER, or run_dir as it was there to continue that sweep\n"
             "  kept: that study, as it is"
         )
     study.set_user_attr(_PLACE, str(directory))
@@ -122,9 +122,9 @@ def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.St
         before = study.user_attrs.get(_SPACE)
         if before is not None and before != identity:
             raise ConfigError(
-                f"a study named {name!r} is there already, of another space or metric:\n"
+                f"a study named {name!r} already exists, with another space or metric:\n"
                 f"    there: {before}\n    asked: {identity}\n"
-                "  fix: name=ANOTHER (and its own run_dir), or go on with the file as it was\n"
+                "  fix: name=ANOTHER (and its own run_dir), or continue with the file as it was\n"
                 "  kept: that study, as it is"
             )
     study = optuna.create_study(

@@ -162,7 +162,7 @@ def _restore_trials(study: optuna.Study, directory: Path, config: SearchConfig) 
         record = recorded or Record(number, {}, "failed", reason="its record is lost")
         place = trial_record.trial_directory(directory, number)
         reported = trial_record.read_reports(place) if len(config.metric) == 1 else []
-        _add(study, config, record, {one.step: one.value for one in reported})
+        _add(study, config, record, {report.step: report.value for report in reported})
 
 
 def _restore_params(
@@ -172,7 +172,7 @@ def _restore_params(
     killed before all its values were drawn gets new ones.
     """
     known = record.params if record is not None else {}
-    own = optuna.Trial(study, trial._trial_id)
+    live_trial = optuna.Trial(study, trial._trial_id)
     for key, distribution in distributions(config.space).items():
         if key in trial.params:
             continue
@@ -180,7 +180,7 @@ def _restore_params(
             value = distribution.to_internal_repr(known[key])
             study._storage.set_trial_param(trial._trial_id, key, value, distribution)
         else:
-            own._suggest(key, distribution)
+            live_trial._suggest(key, distribution)
 
 
 def _add(
@@ -216,9 +216,9 @@ def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConf
             ):
                 _log.warning("%s: its values are outside this space; left out", origin)
                 continue
-            mine = replace(record, number=len(study.get_trials(deepcopy=False)), origin=origin)
-            _add(study, config, mine, {})
-            trial_record.write(directory, mine)
+            copied = replace(record, number=len(study.get_trials(deepcopy=False)), origin=origin)
+            _add(study, config, copied, {})
+            trial_record.write(directory, copied)
 
 
 def _contains(distribution: BaseDistribution, value: object) -> bool:

@@ -91,7 +91,7 @@ def read(directory: Path, number: int) -> Record | None:
         body = json.loads(path_of(directory, number).read_text(encoding="utf-8"))
         if body.pop(_DIGEST) != _digest(body) or body["number"] != number:
             return None
-        known = {one.name for one in fields(Record)}
+        known = {field.name for field in fields(Record)}
         record = Record(**{name: value for name, value in body.items() if name in known})
         return replace(record, values=tuple(record.values), deviation=tuple(record.deviation))
     except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
@@ -122,12 +122,12 @@ def read_reports(place: Path) -> list[Report]:
     reports: dict[int, Report] = {}
     for number, row in enumerate(read_rows(path), start=1):
         try:
-            one = Report(int(row["step"]), float(row["percent"]), float(row["value"]))
+            report = Report(int(row["step"]), float(row["percent"]), float(row["value"]))
         except (KeyError, ValueError, TypeError) as error:
             raise ResourceError(
                 f"{path}:{number}: not a report of a trial ({error!r})\n  fix: delete that line"
             ) from error
-        reports[one.step] = one
+        reports[report.step] = report
     return [reports[step] for step in sorted(reports)]
 
 

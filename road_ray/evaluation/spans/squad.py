@@ -105,12 +105,12 @@ def _gold_texts(dataset: Articles | Sequence[SpanExample]) -> Golds:
     return golds
 
 
-def _require_all(golds: Iterable[str], given: Mapping[str, object], what: str) -> None:
-    missing = [id_ for id_ in golds if id_ not in given]
+def _require_all(golds: Iterable[str], texts: Mapping[str, object], name: str) -> None:
+    missing = [id_ for id_ in golds if id_ not in texts]
     if missing:
         listed = ", ".join(missing[:_LISTED]) + (", ..." if len(missing) > _LISTED else "")
         raise DataError(
-            f"{what}: {len(missing)} questions of the data set are missing: {listed}\n"
+            f"{name}: {len(missing)} questions of the data set are missing: {listed}\n"
             "  allowed: one entry for every question id\n"
             '  fix: give "" where the answer is none, or score only what was predicted'
         )
@@ -129,9 +129,9 @@ def raw_scores(golds: tuple[str, ...], predicted: str) -> tuple[float, float]:
     empty text.
     """
     accepted = [text for text in map(normalize, golds) if text] or [""]
-    given = normalize(predicted)
-    words = given.split()
-    exact = float(given in accepted)
+    answer = normalize(predicted)
+    words = answer.split()
+    exact = float(answer in accepted)
     return exact, max(_bag_f1(text.split(), words) for text in accepted)
 
 

@@ -15,12 +15,14 @@ mapped to the names of its head."""
 
 
 def names_for(label_map: LabelMap | None, directory: Path) -> dict[str, str]:
-    """Return the names that a map has for one model: those for all, and its own instead of them."""
+    """Return the names of a map for one model: names given for it override names for all models."""
     shared = {key: name for key, name in (label_map or {}).items() if isinstance(name, str)}
-    for place, own in (label_map or {}).items():
-        named = [Path(place).expanduser(), Path(place).expanduser() / "hf"]
-        if not isinstance(own, str) and directory.resolve() in [one.resolve() for one in named]:
-            return shared | dict(own)
+    for place, names in (label_map or {}).items():
+        directories = [Path(place).expanduser(), Path(place).expanduser() / "hf"]
+        if not isinstance(names, str) and directory.resolve() in [
+            path.resolve() for path in directories
+        ]:
+            return shared | dict(names)
     return shared
 
 
@@ -42,31 +44,32 @@ def label_order(
     """
     if not isinstance(task.kind, Classify | Tag):
         return None
-    named = names_for(label_map, directory)
-    renamed = {theirs.strip(): ours for theirs, ours in named.items()}
-    there = [str(id2label[index]) for index in sorted(id2label)]
-    names = [renamed.get(name.strip(), name) for name in there]
-    wanted = list(task.kind.labels)
-    if sorted(names) != sorted(wanted):
-        names, wanted = list(map(plain_label, names)), list(map(plain_label, wanted))
-    if sorted(names) != sorted(wanted) or len(set(wanted)) < len(wanted):
+    label_names = names_for(label_map, directory)
+    renamed = {head_label.strip(): label for head_label, label in label_names.items()}
+    head_labels = [str(id2label[index]) for index in sorted(id2label)]
+    names = [renamed.get(name.strip(), name) for name in head_labels]
+    labels = list(task.kind.labels)
+    if sorted(names) != sorted(labels):
+        names, labels = list(map(plain_label, names)), list(map(plain_label, labels))
+    if sorted(names) != sorted(labels) or len(set(labels)) < len(labels):
         raise CheckpointError(
-            f"{directory / 'config.json'}: the labels of its head {there} are not those of task "
-            f"{task.name!r}\n"
+            f"{directory / 'config.json'}: the labels of its head {head_labels} are not those of "
+            f"task {task.name!r}\n"
             f"  allowed: {list(task.kind.labels)} in any order\n"
-            f"{_remedy(there, task.kind.labels, key)}"
+            f"{_remedy(head_labels, task.kind.labels, key)}"
         )
-    order = tuple(map(names.index, wanted))
+    order = tuple(map(names.index, labels))
     return None if order == tuple(range(len(order))) else order
 
 
-def _remedy(there: list[str], labels: tuple[str, ...], key: str) -> str:
-    if len(there) != len(labels) or len(set(there)) < len(there):
+def _remedy(head_labels: list[str], labels: tuple[str, ...], key: str) -> str:
+    if len(head_labels) != len(labels) or len(set(head_labels)) < len(head_labels):
         return "  fix: name a model that was trained on this task"
     written = ", ".join(
-        f"{theirs.strip()}: {ours}" for theirs, ours in zip(there, labels, strict=True)
+        f"{head_label.strip()}: {label}"
+        for head_label, label in zip(head_labels, labels, strict=True)
     )
     return (
-        "  fix: say by a label_map which of its labels is which of the task's; if they stand in "
-        f"this order:\n    {key}='{{{written}}}'"
+        "  fix: map its labels to those of the task by a label_map; if they are in this order:\n"
+        f"    {key}='{{{written}}}'"
     )

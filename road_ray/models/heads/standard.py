@@ -1,4 +1,4 @@
-"""Hugging Face's own heads, so that a trained one loads with ``transformers``; ``build_head``.
+"""Heads of Hugging Face, so that a trained one loads with ``transformers``; ``build_head``.
 
 There is one head per task, shared by its data sets (ROaD part 1, section 3.4).
 """
@@ -128,9 +128,9 @@ class PooledChoiceHead(PooledHead):
 
 
 def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
-    """Return a new head of that kind for an encoder of that configuration."""
-    own = config.model_type in FAMILIES
-    pooled = own and FAMILIES[config.model_type].pooler is not None
+    """Return a new head of ``kind`` for an encoder with ``config``."""
+    built_in = config.model_type in FAMILIES
+    pooled = built_in and FAMILIES[config.model_type].pooler is not None
     match kind:
         case JointSpan():
             return JointSpanHead(config)
@@ -138,7 +138,7 @@ def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
             return BiLSTMTagger(config, kind.width)
         case Reason():
             return StochasticAnswerNetwork(config, kind.width)
-        case _ if not own:
+        case _ if not built_in:
             return TransformersHead(kind, config)
         case Span():
             return SpanHead(config)

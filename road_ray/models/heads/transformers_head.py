@@ -84,10 +84,10 @@ def _model_class(kind: Kind, config: PreTrainedConfig) -> Any:
             mapping, name = MODEL_FOR_MULTIPLE_CHOICE_MAPPING, "multiple choice"
         case _:
             mapping, name = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, "sequence classification"
-    found = mapping.get(type(config), None)
-    if found is None:
+    entry = mapping.get(type(config), None)
+    if entry is None:
         raise CheckpointError(
             f"{config.name_or_path or 'config.json'}: transformers has no head for {name} on "
             f"{config.model_type!r}\n  fix: name a model of another architecture, such as roberta"
         )
-    return found[0] if isinstance(found, tuple) else found
+    return entry[0] if isinstance(entry, tuple) else entry

@@ -1,4 +1,4 @@
-"""Dropout and attention that train faster on a CPU; on other devices PyTorch's own run.
+"""Dropout and attention that train faster on a CPU; other devices use those of PyTorch.
 
 PyTorch draws a Bernoulli number in about 6 ns on most CPUs, and its attention with dropout computes
 in fp32 for inputs of any dtype. Names, weights and saved configurations do not change.
@@ -73,7 +73,7 @@ def attention(
     attention_mask: Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
-    **more: object,
+    **options: object,
 ) -> tuple[Tensor, None]:
     """Return the attention output: ``[B, H, L, D] -> [B, L, H, D]``; for encoders, where a key is
     masked for all queries or for none.
@@ -82,7 +82,7 @@ def attention(
     suits = module.training and (dropout > 0 or query.dtype != torch.float32)
     if not suits or not _runs_here(query):
         result: tuple[Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **more
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
         return result
     bias = None
@@ -145,20 +145,23 @@ _gather: Any = _Gather.apply  # torch leaves it untyped
 
 
 def attention_mask(
-    *, attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **more: Any
+    *,
+    attention_mask: Tensor | None = None,
+    allow_is_bidirectional_skip: bool = False,
+    **options: Any,
 ) -> Tensor | None:
     """Return the mask of a padded batch ``[B, 1, L, L]``, or None if nothing is masked.
 
-    Only on a CPU is the batch looked at: elsewhere the host would wait for the device, and full
+    The batch is inspected only on a CPU: elsewhere the host would wait for the device, and full
     batches come without a mask (``encoder_inputs``).
     """
     at_hand = attention_mask is None or attention_mask.device.type == "cpu"
-    made: Tensor | None = sdpa_mask(
+    mask: Tensor | None = sdpa_mask(
         attention_mask=attention_mask,
         allow_is_bidirectional_skip=allow_is_bidirectional_skip and at_hand,
-        **more,
+        **options,
     )
-    return made
+    return mask
 
 
 AttentionInterface.register(_NAME, attention)

@@ -28,10 +28,10 @@ def default_device() -> torch.device:
     usable = {"cpu": True, "cuda": torch.cuda.is_available()}
     usable["mps"] = torch.backends.mps.is_available()
     if not os.environ.get("ROAD_DEVICE") and (problem := gpu_problem()):
-        _warn_once(f"the CPU is used, for torch cannot use the GPU of this machine: {problem}")
+        _warn_once(f"using the CPU: torch cannot use the GPU of this machine: {problem}")
     name = os.environ.get("ROAD_DEVICE") or ("cuda" if usable["cuda"] else "cpu")
     if not usable.get(name):
-        allowed = ", ".join(device for device, there in usable.items() if there)
+        allowed = ", ".join(device for device, is_usable in usable.items() if is_usable)
         raise ConfigError(
             f"ROAD_DEVICE = {name}: no device that torch can use here\n  allowed: {allowed}\n"
             "  fix: unset it, or install a torch for that device"
@@ -39,11 +39,11 @@ def default_device() -> torch.device:
     return torch.device(name)
 
 
-def gpu_problem(*, asked: bool = False) -> str | None:
+def gpu_problem(*, required: bool = False) -> str | None:
     """Return why torch cannot use the GPUs of this machine, such as a driver that is too old; None
-    if it can. Without ``asked`` also None on a machine without a driver of NVIDIA's.
+    if it can. Unless a GPU is ``required``, also None on a machine without an NVIDIA driver.
     """
-    if torch.cuda.is_available() or not (asked or _DRIVER.is_file()):
+    if torch.cuda.is_available() or not (required or _DRIVER.is_file()):
         return None
     try:
         torch.cuda.init()  # type: ignore[no-untyped-call]

@@ -29,12 +29,12 @@ def policy_loss(log_probabilities: Tensor, rewards: Tensor, baselines: Tensor) -
 
 
 class Adversarial(Electra):
-    """As ``Electra``, but the generator maximises the discriminator's loss at chosen positions.
+    """``Electra`` with a generator that maximises the discriminator's loss at chosen positions.
 
-    REINFORCE with one sample. The baseline ``-log sigmoid(w h)`` of the generator's states is
-    trained by cross-entropy with the probability that the discriminator gives the correct answer;
-    it sends no gradient into the generator, our choice. Source: Clark et al. 2020, section 3.3 and
-    appendix.
+    The generator is trained by REINFORCE with one sample. The baseline ``-log sigmoid(w h)`` of the
+    generator's states is trained by cross-entropy with the probability that the discriminator gives
+    the correct answer; it sends no gradient into the generator, our choice. Source: Clark et al.
+    2020, section 3.3 and appendix.
     """
 
     metric_names = (*Electra.metric_names, "baseline", "generator_reward")
@@ -47,9 +47,9 @@ class Adversarial(Electra):
         generator_weight: float = 1.0,
         **electra: Any,
     ) -> None:
-        learning = language_model(generator, "adversarial")
-        super().__init__(learning, discriminator, **electra)
-        self.baseline = nn.Linear(int(learning.config.hidden_size), 1)
+        trained = language_model(generator, "adversarial")
+        super().__init__(trained, discriminator, **electra)
+        self.baseline = nn.Linear(int(trained.config.hidden_size), 1)
         initialize_output(self.baseline)
         self.generator_weight = generator_weight
 
@@ -76,10 +76,10 @@ class Adversarial(Electra):
             baseline_logits, torch.exp(-rewards), reduction="sum"
         )
         count, num_real = chosen.sum(), real.sum()
-        correct = (logits.detach().argmax(-1) == labels).sum()
+        num_correct = (logits.detach().argmax(-1) == labels).sum()
         entropy = torch.special.entr(log_probabilities.detach().exp()).sum()
         metrics = detection_metrics(scores, replaced, real.bool()) | {
-            "generator_accuracy": (correct, count),
+            "generator_accuracy": (num_correct, count),
             "generator_entropy": (entropy, count),
             "generator_reward": (rewards.sum(), count),
             "replaced_fraction": (replaced.sum(), num_real),

@@ -58,17 +58,17 @@ class AllTokensMLM(CorruptingObjective):
 
     def forward(self, batch: Batch) -> Losses:
         batch = self.prepare(batch)
-        made = self.corrupted(batch)
-        hidden = rows_at(states(self.encoder, made.tokens, batch), batch["real"])
+        corruption = self.corrupted(batch)
+        hidden = rows_at(states(self.encoder, corruption.tokens, batch), batch["real"])
         labels = rows_at(batch["input_ids"], batch["real"])
-        copied = ~rows_at(made.replaced, batch["real"])
+        copied = ~rows_at(corruption.replaced, batch["real"])
         gate = self.copy(hidden).squeeze(-1).float()
         losses = copy_losses(vocabulary_logits(self.model, hidden).float(), gate, labels, copied)
         count = batch["attention_mask"].sum()
         copy_accuracy = ((gate.detach() > 0) == copied).sum(), count
         return Losses(
-            made.terms | {"mlm": Term(losses.sum(), count, self.discriminator_weight)},
-            made.metrics | {"copy_accuracy": copy_accuracy},
+            corruption.terms | {"mlm": Term(losses.sum(), count, self.discriminator_weight)},
+            corruption.metrics | {"copy_accuracy": copy_accuracy},
         )
 
     def export(self, directory: Path) -> None:

@@ -46,17 +46,18 @@ class Electra(CorruptingObjective):
         self.discriminator_weight = discriminator_weight
 
     def forward(self, batch: Batch) -> Losses:
-        made = self.corrupted(batch)
-        scores = detection_scores(self.discriminator, made.tokens, batch)
-        counted = self.counted(made, batch)
-        loss = (detection_losses(scores, made.replaced) * counted).sum()
+        corruption = self.corrupted(batch)
+        scores = detection_scores(self.discriminator, corruption.tokens, batch)
+        counted = self.counted(corruption, batch)
+        loss = (detection_losses(scores, corruption.replaced) * counted).sum()
         return Losses(
-            made.terms | {"discriminator": Term(loss, counted.sum(), self.discriminator_weight)},
-            made.metrics | detection_metrics(scores, made.replaced, counted),
+            corruption.terms
+            | {"discriminator": Term(loss, counted.sum(), self.discriminator_weight)},
+            corruption.metrics | detection_metrics(scores, corruption.replaced, counted),
         )
 
-    def counted(self, made: Corruption, batch: Batch) -> Tensor:
-        """Return the tokens that the detection loss is the mean over, ``[B, L]`` bool: all real."""
+    def counted(self, corruption: Corruption, batch: Batch) -> Tensor:
+        """Return a mask of the tokens in the mean detection loss, ``[B, L]``: all real ones."""
         return batch["attention_mask"].bool()
 
     def export(self, directory: Path) -> None:

@@ -10,11 +10,11 @@ from road_ray.objectives.pretraining.parts.corruption import Corruption
 
 
 class ElectraMasked(Electra):
-    """As ``Electra``, but the detection loss is the mean over chosen positions.
+    """``Electra`` with a detection loss that is the mean over chosen positions only.
 
     Its difference from ELECTRA measures the gain of learning from all tokens. Source: Clark et al.
     2020, section 3.5 and table 5 ("ELECTRA 15%"); the weight is ELECTRA's, our choice.
     """
 
-    def counted(self, made: Corruption, batch: Batch) -> Tensor:
-        return made.chosen
+    def counted(self, corruption: Corruption, batch: Batch) -> Tensor:
+        return corruption.chosen

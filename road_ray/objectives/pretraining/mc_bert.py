@@ -27,12 +27,12 @@ from road_ray.objectives.pretraining.parts.generator import Generator
 def choices(
     drawn: Tensor, labels: Tensor, replaced: Tensor, *, faithful: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the candidates of slots 1.. and which of them count.
+    """Return the candidates from slot 1 on, and a mask of those that count.
 
-    ``[N, K - 1], [N], [N] -> [N, K - 1]`` each. Where a token is replaced, its original takes slot
-    1; elsewhere slot 0, "none of the above", is the correct one. A drawn candidate that equals the
-    original would be correct too and does not count, except with ``faithful``: the released code
-    counts it (science: section 3.1).
+    ``[N, K - 1], [N], [N] -> [N, K - 1]`` each. If a token is replaced, its original is in slot 1;
+    otherwise slot 0, "none of the above", is correct. A drawn candidate that equals the original
+    would also be correct and does not count, except with ``faithful``: the released code counts it
+    (science: section 3.1).
     """
     first = torch.where(replaced, labels, drawn[:, 0])
     candidates = torch.cat([first[:, None], drawn[:, 1:]], -1)
@@ -91,9 +91,11 @@ class MCBert(CorruptingObjective):
         logits = vocabulary_logits(self.generator, hidden)
         drawn = self.draw_from(logits.index_select(0, torch.searchsorted(real, positions)), batch)
         corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
-        others = with_replacement(logits, batch["noise"][3:].flatten(1)[:, real].T.contiguous())
+        alternatives = with_replacement(
+            logits, batch["noise"][3:].flatten(1)[:, real].T.contiguous()
+        )
         labels, fake = rows_at(tokens, real), rows_at(replaced, real)
-        candidates, counts = choices(others, labels, fake, faithful=self.faithful)
+        candidates, counts = choices(alternatives, labels, fake, faithful=self.faithful)
         hidden = rows_at(states(self.encoder, corrupted, batch), real)
         state = prediction_states(self.model, hidden)
         scores = self._scores(state, candidates).masked_fill(
@@ -101,10 +103,10 @@ class MCBert(CorruptingObjective):
         )
         choice = fake.long()
         chosen_count, real_count = chosen.sum(), batch["attention_mask"].sum()
-        correct = scores.detach().argmax(-1) == choice
+        is_correct = scores.detach().argmax(-1) == choice
         metrics = self.generator_metrics(drawn, replaced, batch) | {
-            "choice_accuracy": (correct.sum(), real_count),
-            "choice_accuracy_replaced": ((correct & (choice == 1)).sum(), choice.sum()),
+            "choice_accuracy": (is_correct.sum(), real_count),
+            "choice_accuracy_replaced": ((is_correct & (choice == 1)).sum(), choice.sum()),
         }
         loss = functional.cross_entropy(scores, choice, reduction="sum")
         terms = {

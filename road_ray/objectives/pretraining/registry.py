@@ -41,7 +41,7 @@ def models_of(kind: type[Objective]) -> tuple[str, ...]:
 
 
 def options_of(kind: type[Objective]) -> dict[str, Any]:
-    """Return its options with their defaults, its own before those of its base classes."""
+    """Return the options of an objective with their defaults; those of base classes come last."""
     from road_ray.objectives.base import Objective
 
     options: dict[str, Any] = {}

@@ -42,15 +42,15 @@ class ReplaceMLM(CorruptingObjective):
 
     def forward(self, batch: Batch) -> Losses:
         batch = self.prepare(batch)
-        made = self.corrupted(batch)
-        hidden = rows_at(states(self.encoder, made.tokens, batch), batch["chosen"])
+        corruption = self.corrupted(batch)
+        hidden = rows_at(states(self.encoder, corruption.tokens, batch), batch["chosen"])
         logits = vocabulary_logits(self.model, hidden).float()
-        count = torch.full((), len(made.labels), device=logits.device)
-        loss = functional.cross_entropy(logits, made.labels, reduction="sum")
-        accuracy = (logits.detach().argmax(-1) == made.labels).sum(), count
+        count = torch.full((), len(corruption.labels), device=logits.device)
+        loss = functional.cross_entropy(logits, corruption.labels, reduction="sum")
+        accuracy = (logits.detach().argmax(-1) == corruption.labels).sum(), count
         return Losses(
-            made.terms | {"mlm": Term(loss, count, self.discriminator_weight)},
-            made.metrics | {"mlm_accuracy": accuracy},
+            corruption.terms | {"mlm": Term(loss, count, self.discriminator_weight)},
+            corruption.metrics | {"mlm_accuracy": accuracy},
         )
 
     def export(self, directory: Path) -> None:

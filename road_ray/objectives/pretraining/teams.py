@@ -98,8 +98,8 @@ class Teams(CorruptingObjective):
         hidden, branched = self._both_last_layers(corrupted, batch)
         scores = self.detection_head(branched).squeeze(-1).float()
         noise = batch["noise"][3:].flatten(1)[:, positions].T.contiguous()
-        others = without_replacement(logits, labels, noise)
-        candidates = torch.cat([labels[:, None], others], -1)
+        alternatives = without_replacement(logits, labels, noise)
+        candidates = torch.cat([labels[:, None], alternatives], -1)
         state = prediction_states(self.model, rows_at(hidden, positions))
         selected = candidate_logits(state, decoder(self.model).weight, candidates).float()
         count, num_real = chosen.sum(), real.sum()
@@ -120,11 +120,11 @@ class Teams(CorruptingObjective):
         each.
         """
         hidden = states(self.encoder, tokens, batch)
-        (arguments, named), self._last_inputs = self._last_inputs, ((), {})
-        return hidden, self.detection_layer(*arguments, **named)
+        (arguments, keywords), self._last_inputs = self._last_inputs, ((), {})
+        return hidden, self.detection_layer(*arguments, **keywords)
 
-    def _record(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        self._last_inputs = arguments, named
+    def _record(self, _: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self._last_inputs = arguments, keywords
 
     def export(self, directory: Path) -> None:
         self.export_pair(directory, self.model)

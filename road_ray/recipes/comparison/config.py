@@ -52,8 +52,8 @@ class ReproduceDataConfig(DistillDataConfig):
 
 
 def continued_scale() -> PretrainConfig:
-    """Return the further pre-training of comparison ``domain``: a generator as wide as ``init``,
-    so that it shares the trained embeddings, and half as deep. Our choice.
+    """Return the further pre-training of comparison ``domain``: a generator of the width of
+    ``init``, so that it shares the trained embeddings, and half its depth. Our choice.
     """
     return PretrainConfig(
         data=CorpusConfig(max_length_tokens=128, batch_size=32),
@@ -167,18 +167,19 @@ class ReproduceConfig(RunConfig):
                 f"comparison = {self.comparison}: no such comparison{hint}; "
                 f"allowed: {', '.join(_ALL)}"
             )
-        others = [*_unused(self)]
-        if odd := [name for name in others if getattr(self, name) != _default(name)]:
-            used = sorted(set(type(self).model_fields) - set(others) - set(RunConfig.model_fields))
+        unused = _unused(self)
+        if given := [name for name in unused if getattr(self, name) != _default(name)]:
+            used = sorted(set(type(self).model_fields) - set(unused) - set(RunConfig.model_fields))
             raise ValueError(
-                f"{odd[0]}: comparison {self.comparison} does not use it\n"
+                f"{given[0]}: comparison {self.comparison} does not use it\n"
                 f"    allowed: {', '.join(used)}, and the keys of every run"
             )
         if not self.of_pretraining:
             known = [arm.name for arm in COMPARISONS[self.comparison].arms]
-            if odd := [name for name in self.arms if name not in known]:
+            if unknown := [name for name in self.arms if name not in known]:
+                hint = did_you_mean(unknown[0], known)
                 raise ValueError(
-                    f"arms: {self.comparison} has no arm {odd[0]}{did_you_mean(odd[0], known)}"
+                    f"arms: {self.comparison} has no arm {unknown[0]}{hint}"
                     f"\n    allowed: {', '.join(known)}"
                 )
         return self
@@ -199,12 +200,12 @@ def _unused(config: ReproduceConfig) -> list[str]:
     """Return the fields that the comparison does not use."""
     of_pretraining = ["flops", "pretrain", "probe", "probe_on", "root"]
     if not config.of_pretraining:
-        kept = {"road_multitask": ["multitask"], "domain": ["continued", "domain_text"]}
-        inner = ["multitask", "continued", "domain_text"]
-        wanted = kept.get(config.comparison, [])
-        return of_pretraining + [name for name in inner if name not in wanted]
-    own = [*ReproduceConfig.model_fields]
-    return ["arms", *own[own.index("init") : own.index("flops")]]
+        stages = {"road_multitask": ["multitask"], "domain": ["continued", "domain_text"]}
+        used = stages.get(config.comparison, [])
+        every = [name for names in stages.values() for name in names]
+        return of_pretraining + [name for name in every if name not in used]
+    fields = [*ReproduceConfig.model_fields]
+    return ["arms", *fields[fields.index("init") : fields.index("flops")]]
 
 
 def _default(name: str) -> Any:

@@ -1,7 +1,7 @@
-"""``road reproduce NAME --dry-run``: the time of every arm and seed on this machine.
+"""``road reproduce NAME --dry-run``: estimate the time of every arm and seed on this machine.
 
-A few steps of each size of model are run and timed; numbers of steps and tokens are exact. Core
-time is the CPU time of this process, which other programs on the machine do not lengthen.
+A few steps of each model size are run and timed; numbers of steps and tokens are exact. Core time
+is the CPU time of this process, which does not depend on other programs on the machine.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Speed:
-    """Times of a model on this machine: of a training and of an evaluation by token with padding,
-    and of what every run does once (load, save, export).
+    """Times of a model on this machine: per token, padding included, of training and of evaluation,
+    and per run for load, save and export (``once``).
     """
 
     train: Seconds
@@ -105,13 +105,13 @@ def estimate_comparison(config: ReproduceConfig) -> dict[str, Any]:
             "  allowed: comparisons from an init; `road plan pretrain` times one pre-training"
         )
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
-        quiet = {"run_dir": Path(place) / "run", "console": "quiet", "max_concurrent": 0}
-        inner = config.model_copy(update=quiet | {"tracking": TrackingConfig()})
+        changes = {"run_dir": Path(place) / "run", "console": "quiet", "max_concurrent": 0}
+        inner = config.model_copy(update=changes | {"tracking": TrackingConfig()})
         return _Estimate(config, make_plan(inner), Path(place)).table()
 
 
 class _Estimate:
-    """Times models and adds up what a plan needs."""
+    """Estimator that times the models of a plan and adds up its trainings."""
 
     def __init__(self, config: ReproduceConfig, plan: Plan, place: Path) -> None:
         self.config, self.plan, self.place = config, plan, place
@@ -122,17 +122,17 @@ class _Estimate:
 
     def table(self) -> dict[str, Any]:
         rows = [*self._ensembles(), *self._stores(), *self._units()]
-        left = [row for row in rows if not row["finished"]]
-        seconds = sum(row["seconds"] for row in left)
+        unfinished = [row for row in rows if not row["finished"]]
+        seconds = sum(row["seconds"] for row in unfinished)
         names = {arm.name for arm in self.plan.arms}
-        arms = [row["seconds"] for row in left if row["arm"] in names]
+        arms = [row["seconds"] for row in unfinished if row["arm"] in names]
         side = max(1, min(self.config.max_concurrent, os.cpu_count() or 1, len(arms)))
         alone = seconds - sum(arms)
         return {
             "comparison": self.config.comparison,
             "rows": rows,
-            "runs": len(left),
-            "core_hours": sum(row["core_seconds"] for row in left) / 3600,
+            "runs": len(unfinished),
+            "core_hours": sum(row["core_seconds"] for row in unfinished) / 3600,
             "hours": (alone + sum(arms) / side) / 3600,
             "max_concurrent": self.config.max_concurrent,
         }
@@ -141,7 +141,7 @@ class _Estimate:
         rows = []
         for ensemble in self.plan.ensembles:
             single = single_teachers(ensemble)
-            works = [self._finetuning(one) for one in single]
+            works = [self._finetuning(config) for config in single]
             judged = (self._judged(single[0]) + self._speed(single[0]).load) * len(single)
             work = _sum([*works, Work(0, 0, judged)])
             rows.append(self._row(ensemble.run_dir.name, ensemble.seed, work, [ensemble.run_dir]))
@@ -156,25 +156,24 @@ class _Estimate:
                 if isinstance(job.config, DistillConfig):
                     name = self._ensemble_of(job.config).run_dir.name
                     students.setdefault(name, []).append(job.config.run_dir)
-        for one in self.plan.distillations:
-            asked, speed = one.distillation, self._speed(one)
-            ensemble = self._ensemble_of(one)
-            features = self._features(one)
-            stream = _stream(features, one)  # other batches than those of the store, as many
+        for config in self.plan.distillations:
+            speed, features = self._speed(config), self._features(config)
+            stream = _stream(features, config)  # as many batches as the store fills, in other order
             tokens = sum(_padded(stream, features, n) for n in range(stream.batches_per_epoch))
-            spent = (speed.judge * tokens + speed.load) * asked.num_teachers
-            name = ensemble.run_dir.name
-            known, found = work.get(name), Work(0, tokens, spent)
-            work[name] = found if known is None or spent.wall > known.time.wall else known
+            spent = (speed.judge * tokens + speed.load) * config.distillation.num_teachers
+            name = self._ensemble_of(config).run_dir.name
+            if name not in work or spent.wall > work[name].time.wall:
+                work[name] = Work(0, tokens, spent)
         return [
-            self._row(f"answers of {name}", None, one, students[name]) for name, one in work.items()
+            self._row(f"answers of {name}", None, filling, students[name])
+            for name, filling in work.items()
         ]
 
     def _units(self) -> list[dict[str, Any]]:
         rows = []
         for unit in self.plan.units:
-            left = [job for job in unit.jobs if not self._is_finished(job.config.run_dir)]
-            work = _sum([self._job(job) for job in left])
+            unfinished = [job for job in unit.jobs if not self._is_finished(job.config.run_dir)]
+            work = _sum([self._job(job) for job in unfinished])
             places = [job.config.run_dir for job in unit.jobs]
             rows.append(self._row(unit.arm, unit.seed, work, places))
         return rows
@@ -201,7 +200,7 @@ class _Estimate:
         return self.stages[key]
 
     def _stage(self, config: RunConfig) -> Work:
-        """Return what a multi-task or a further pre-training takes, by three measured steps."""
+        """Return the work of a multi-task or a further pre-training, from three measured steps."""
         context = RunContext(plan_only=True)
         alone, began = config.model_copy(update={"run_dir": self.place / "stage"}), Seconds.now()
         if isinstance(alone, MultitaskConfig):
@@ -210,14 +209,14 @@ class _Estimate:
             assert isinstance(alone, PretrainConfig)
             pretrain(alone, context)
         shutil.rmtree(self.place / "stage")
-        spent, found = Seconds.now() - began, context.measured
-        assert found is not None, "a recipe ended without training"
-        tokens = round(found.total_steps * found.tokens_per_step)
-        seconds = found.total_steps * found.seconds_per_step
-        return Work(found.total_steps, tokens, Seconds(1.0, spent.cores / spent.wall) * seconds)
+        spent, measured = Seconds.now() - began, context.measured
+        assert measured is not None, "a recipe ended without training"
+        tokens = round(measured.total_steps * measured.tokens_per_step)
+        seconds = measured.total_steps * measured.seconds_per_step
+        return Work(measured.total_steps, tokens, Seconds(1.0, spent.cores / spent.wall) * seconds)
 
     def _finetuning(self, config: FinetuneConfig) -> Work:
-        """Return what a fine-tuning takes, its evaluation and each of its generations included."""
+        """Return the work of a fine-tuning, with its evaluation and all of its generations."""
         speed, features = self._speed(config), self._features(config)
         stream = _stream(features, config)
         updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
@@ -226,16 +225,16 @@ class _Estimate:
         spent = speed.train * tokens + self._judged(config) + speed.once
         if not isinstance(config, DistillConfig):
             return Work(steps, tokens, spent)
-        asked = config.distillation
+        settings = config.distillation
         folds = self._ensemble_of(config).num_folds
-        spent += speed.load * (asked.num_teachers * folds)  # the parity check loads them
-        if (count := asked.generations) > 1:
+        spent += speed.load * (settings.num_teachers * folds)  # the parity check loads them
+        if (count := settings.generations) > 1:
             spent = (spent + self._judged(config)) * count
         return Work(count * steps, count * tokens, spent)
 
     def _ensemble_of(self, config: DistillConfig) -> TeachersConfig:
-        named = config.distillation.teachers[0]
-        return next(one for one in self.plan.ensembles if str(one.run_dir) in named)
+        listed = config.distillation.teachers[0]
+        return next(e for e in self.plan.ensembles if str(e.run_dir) in listed)
 
     def _judged(self, config: FinetuneConfig) -> Seconds:
         """Return the time of evaluating one model on all dev splits of a fine-tuning."""
@@ -245,7 +244,7 @@ class _Estimate:
             tokens += sum(padded_width(int(length)) for length in features.lengths)
         return self._speed(config).judge * tokens
 
-    # What is measured and read once.
+    # Measurements and data, each cached.
 
     def _speed(self, config: FinetuneConfig) -> Speed:
         data = config.data
@@ -254,7 +253,7 @@ class _Estimate:
         if key not in self.speeds:
             plain = {"data": as_base(FinetuneDataConfig, data), "init": self.config.init}
             timed = as_base(FinetuneConfig, config).model_copy(update=plain)
-            if not self.speeds:  # what this process imports and prepares once is no run's cost
+            if not self.speeds:  # excludes imports and other work that this process does once
                 _measured(timed, self.place / "timed")
             self.speeds[key] = _measured(timed, self.place / "timed")
         return self.speeds[key]
@@ -279,7 +278,7 @@ class _Estimate:
 
 
 def _measured(config: FinetuneConfig, place: Path) -> Speed:
-    """Run a few steps of a fine-tuning as it is run later, and return its speed."""
+    """Run a few steps of a fine-tuning and return its speed."""
     began = Seconds.now()
     load_encoder(model_directory(config.init))
     load = Seconds.now() - began
@@ -303,7 +302,7 @@ def _measured(config: FinetuneConfig, place: Path) -> Speed:
     ends: list[Seconds] = []
     began = Seconds.now()
     finetune(small, RunContext(on_row=lambda *_: ends.append(Seconds.now())))
-    whole = Seconds.now() - began
+    total = Seconds.now() - began
     shutil.rmtree(place)
     steps = ends[_STEPS] - ends[0]
     passes, stream = small.training.passes, prepared.stream
@@ -313,7 +312,7 @@ def _measured(config: FinetuneConfig, place: Path) -> Speed:
     )
     train = steps * (1 / read)
     first = train * sum(_padded(stream, prepared.split.features, n) for n in range(passes))
-    once = whole + (steps + first + judged) * -1
+    once = total + (steps + first + judged) * -1
     return Speed(train, judged * (1 / tokens), once, load)
 
 

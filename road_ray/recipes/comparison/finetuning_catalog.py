@@ -66,17 +66,17 @@ _ROAD = "ROaD-ELECTRA part 1 (ELECTRA-Large, three teachers of its size)"
 _ENSEMBLES: Mapping[str, Keys] = {"teachers": {}}
 
 
-def _squad(f1: float, exact: float, **more: float) -> dict[str, float]:
+def _squad(f1: float, exact: float, **further: float) -> dict[str, float]:
     return {"squad_v2/best_f1": f1, "squad_v2/best_exact": exact} | {
-        name.replace("__", "/"): value for name, value in more.items()
+        name.replace("__", "/"): value for name, value in further.items()
     }
 
 
-def _weighted(wrong: float, **more: Any) -> Arm:
+def _weighted(wrong: float, **options: Any) -> Arm:
     name = f"weighted_{wrong}"
     keys = {"weighting.rule": "correctness", "weighting.wrong": wrong}
     about = f"Weighted, W = {wrong}"
-    return Arm(name, about, keys, "teachers", against=("none", "mean"), **more)
+    return Arm(name, about, keys, "teachers", against=("none", "mean"), **options)
 
 
 def _distillation() -> Comparison:
@@ -104,19 +104,19 @@ def _distillation() -> Comparison:
 
 
 def _multitask() -> Comparison:
-    theirs: Keys = {"mixing.passes": 1, "mixing.heads": "dataset", "mixing.sampler": "proportional"}
-    ours: Keys = {"mixing.passes": 4, "mixing.heads": "task", "mixing.sampler": "uniform_dataset"}
+    mt_dnn: Keys = {"mixing.passes": 1, "mixing.heads": "dataset", "mixing.sampler": "proportional"}
+    road: Keys = {"mixing.passes": 4, "mixing.heads": "task", "mixing.sampler": "uniform_dataset"}
 
     def figures(f1: float, exact: float, mnli: float, qqp: float) -> dict[str, float]:
         return _squad(f1, exact) | {"mnli/accuracy": mnli, "qqp/accuracy": qqp}
 
     arms = (
         Arm("single", "single task", {}, published=figures(90.5, 87.9, 90.9, 92.2)),
-        Arm("mt_dnn", "MT-DNN's way", {}, stage=Stage("multitask", theirs),
+        Arm("mt_dnn", "MT-DNN's way", {}, stage=Stage("multitask", mt_dnn),
             published=figures(90.3, 87.5, 90.8, 92.1)),
-        Arm("road", "ROaD's way", {}, stage=Stage("multitask", ours), against=("single", "mt_dnn"),
+        Arm("road", "ROaD's way", {}, stage=Stage("multitask", road), against=("single", "mt_dnn"),
             published=figures(90.9, 88.3, 91.2, 92.4) | {"newsqa/f1": 56.8}),
-        Arm("road_kd", "ROaD's way with KD", {}, stage=Stage("multitask", ours, "teachers"),
+        Arm("road_kd", "ROaD's way with KD", {}, stage=Stage("multitask", road, "teachers"),
             against=("single", "road"),
             published=figures(91.0, 88.5, 91.4, 92.6) | {"newsqa/f1": 57.9}),
     )  # fmt: skip
@@ -133,13 +133,14 @@ def _compression() -> Comparison:
     arms = []
     for name, about, layers in (("full", "all layers", 1.0), ("half", "half the layers", 0.5),
                                 ("third", "a third of the layers", 1 / 3)):  # fmt: skip
-        own, longer = f"none_{name}", f"longer_{name}"
+        without, longer = f"none_{name}", f"longer_{name}"
         base = () if name == "full" else ("none_full",)
         arms += [
-            Arm(own, f"{about}, no KD", {}, layers=layers, against=base),
+            Arm(without, f"{about}, no KD", {}, layers=layers, against=base),
             Arm(longer, f"{about}, no KD, as many updates as with unlabelled rows", {},
-                equal_steps=True, layers=layers, against=(own,)),
-            Arm(f"kd_{name}", f"{about}, KD", {}, "teachers", layers=layers, against=(own, *base)),
+                equal_steps=True, layers=layers, against=(without,)),
+            Arm(f"kd_{name}", f"{about}, KD", {}, "teachers", layers=layers,
+                against=(without, *base)),
             Arm(f"rows_{name}", f"{about}, KD and unlabelled rows", {}, "teachers",
                 unlabelled=True, layers=layers, against=(longer, f"kd_{name}", *base)),
         ]  # fmt: skip
@@ -201,8 +202,8 @@ def _domain() -> Comparison:
     rtd, mlm = Stage("pretrain", {}), Stage("pretrain", {"objective.name": "mlm"})
     arms = (
         Arm("none", "no further pre-training", {}),
-        Arm("rtd", "replaced-token detection goes on", {}, stage=rtd),
-        Arm("mlm", "masked language model goes on", {}, stage=mlm),
+        Arm("rtd", "continued replaced-token detection", {}, stage=rtd),
+        Arm("mlm", "continued masked language modelling", {}, stage=mlm),
     )
     about = "pre-training continued on the text of the domain, then fine-tuning"
     return Comparison(about, "no published table", "amazon", arms, max_rows=2000)

@@ -1,4 +1,4 @@
-"""Published comparisons of pre-training methods: what each arm changes, and what it scored."""
+"""Published comparisons of pre-training methods: the changes and published score of each arm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Stage = Mapping[str, Any]  # changes to the pre-training of all arms, by dotted 
 
 @dataclass(frozen=True)
 class Arm:
-    """One method. Later stages go on from the encoder, and the generator, of the one before."""
+    """One method. Later stages start from the encoder, and the generator, of the one before."""
 
     name: str
     about: str
@@ -93,7 +93,7 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "successors": Comparison(
         "MC-BERT and TEAMS against ELECTRA at equal cost",
-        "arXiv 2006.05744 and 2106.00139 (their tables are not at hand)",
+        "arXiv 2006.05744 and 2106.00139 (their tables are not available)",
         "flops",
         (
             _objective("electra", "ELECTRA", None),

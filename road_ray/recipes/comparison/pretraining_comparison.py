@@ -1,4 +1,4 @@
-"""A published comparison of pre-training methods again, at a scale of one's own."""
+"""Reproduction of a published comparison of pre-training methods at the user's scale."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from road_ray.training.context import RunContext
 
 
 def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run:
-    """Train all arms, probe them, and write ``comparison.md``: published beside measured.
+    """Train and probe all arms; write ``comparison.md`` with published and measured scores.
 
     Figures are ``eval/<arm>/score`` with its ``_deviation``, and those of each data set.
     """
@@ -48,7 +48,7 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
 
 
 def plan(config: ReproduceConfig) -> list[ArmConfig]:
-    """Every arm with every seed, the arms in their order; steps such that the budgets are equal."""
+    """Return every arm with every seed, in the order of the arms, with steps for equal budgets."""
     comparison = COMPARISONS[config.comparison]
     reference = _stages(config, comparison.arms[0], None)[0].training.steps
     fixed = reference if comparison.equal == "steps" else None
@@ -60,8 +60,8 @@ def plan(config: ReproduceConfig) -> list[ArmConfig]:
 
 
 def _stages(config: ReproduceConfig, arm: Arm, steps: int | None) -> list[PretrainConfig]:
-    """The stages of an arm, with as many steps as the budget buys, or ``steps`` of them."""
-    made = []
+    """Return the stages of an arm, with ``steps`` steps or as many as the budget allows."""
+    stages = []
     for changes in arm.stages:
         stage = override(config.pretrain, changes)
         if stage.data.root is None:
@@ -70,23 +70,23 @@ def _stages(config: ReproduceConfig, arm: Arm, steps: int | None) -> list[Pretra
         count = steps or max(1, round(config.flops * share / cost(stage).step_paper))
         warmup = max(1, count // 10)
         saves = max(1, count // 4)
-        told = {"training.steps": count, "training.save_every_steps": saves}
-        made.append(override(stage, told | {"optimizer.warmup_steps": warmup}))
-    return made
+        lengths = {"training.steps": count, "training.save_every_steps": saves}
+        stages.append(override(stage, lengths | {"optimizer.warmup_steps": warmup}))
+    return stages
 
 
 def _planned(config: ReproduceConfig, arm: Arm, seed: int, steps: int | None) -> ArmConfig:
     place = config.run_dir / arm.name / f"seed-{seed}"
     stages: list[PretrainConfig] = []
     for number, stage in enumerate(_stages(config, arm, steps)):
-        told: dict[str, Any] = {"run_dir": place / f"stage-{number}", "seed": seed}
+        changes: dict[str, Any] = {"run_dir": place / f"stage-{number}", "seed": seed}
         if number:
             before = str(stages[-1].run_dir)
             generator = stage.generator.model_copy(update={"init": before})
-            told |= {"init": before, "generator": generator}
-        own = mirrored_below(stage.training, _inside(config, told["run_dir"]))
-        told |= {"console": config.console, "training": own}
-        stages.append(stage.model_copy(update=told))
+            changes |= {"init": before, "generator": generator}
+        training = mirrored_below(stage.training, _inside(config, changes["run_dir"]))
+        changes |= {"console": config.console, "training": training}
+        stages.append(stage.model_copy(update=changes))
     probes = [
         config.probe.model_copy(
             update={
@@ -102,8 +102,13 @@ def _planned(config: ReproduceConfig, arm: Arm, seed: int, steps: int | None) ->
         )
         for name in config.probe_on
     ]
-    told = {"run_dir": place, "seed": seed, "console": config.console}
-    return ArmConfig(**told, stages=tuple(stages), probes=tuple(probes))
+    return ArmConfig(
+        run_dir=place,
+        seed=seed,
+        console=config.console,
+        stages=tuple(stages),
+        probes=tuple(probes),
+    )
 
 
 def _inside(config: ReproduceConfig, run_dir: Path) -> Path:
@@ -136,8 +141,8 @@ def comparison_table(
     scores: Mapping[str, Sequence[Mapping[str, float]]],
     probe_on: Sequence[str],
 ) -> str:
-    """Published beside measured, in Markdown: means and standard deviations over seeds, and whether
-    an arm differs from the first one, paired seed by seed.
+    """Return the table of published and measured scores in Markdown: means and standard deviations
+    over seeds, and a test of each arm against the first, paired by seed.
     """
     head = ["method", "published", "score", "against the first", *probe_on]
     lines = [
@@ -151,21 +156,22 @@ def comparison_table(
     first = [run["score"] for run in scores[comparison.arms[0].name]]
     for arm in comparison.arms:
         runs = scores[arm.name]
-        own = [run["score"] for run in runs]
+        arm_scores = [run["score"] for run in runs]
         cells = [arm.about, "-" if arm.published is None else f"{arm.published:.1f}"]
-        cells += [_spread(own), _difference(own, first) if arm is not comparison.arms[0] else "-"]
+        cells.append(_spread(arm_scores))
+        cells.append(_difference(arm_scores, first) if arm is not comparison.arms[0] else "-")
         cells += [_spread([run[name] for run in runs]) for name in probe_on]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def _spread(values: Sequence[float]) -> str:
-    found = summary(values)
-    return f"{found.mean:.2f}" + ("" if found.deviation is None else f" ± {found.deviation:.2f}")
+    spread = summary(values)
+    return f"{spread.mean:.2f}" + ("" if spread.deviation is None else f" ± {spread.deviation:.2f}")
 
 
-def _difference(own: Sequence[float], first: Sequence[float]) -> str:
-    mean = sum(own) / len(own) - sum(first) / len(first)
-    if len(own) < 2:
+def _difference(arm_scores: Sequence[float], first: Sequence[float]) -> str:
+    mean = sum(arm_scores) / len(arm_scores) - sum(first) / len(first)
+    if len(arm_scores) < 2:
         return f"{mean:+.2f}"
-    return f"{mean:+.2f} (p = {paired_test(own, first).p_value:.2f})"
+    return f"{mean:+.2f} (p = {paired_test(arm_scores, first).p_value:.2f})"

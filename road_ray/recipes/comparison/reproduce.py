@@ -21,7 +21,7 @@ from road_ray.recipes.finetuning.teachers import teachers
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
-from road_ray.reporting.report import leave_report
+from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.context import RunContext
 
@@ -54,25 +54,25 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
         with cluster if config.max_concurrent else nullcontext():
             for ensemble in plan.ensembles:
                 teachers(ensemble, context)
-            for one in plan.distillations:
-                fill_store(one)
+            for distillation in plan.distillations:
+                fill_store(distillation)
             outcomes: list[Outcome] = run_all(run_unit, plan.units, config, context)
         table = comparison_table(config, plan, outcomes)
         write_json_atomic(directory / "table.json", table)
         figures = comparison_figures(table)
         failed = [outcome for outcome in outcomes if outcome.error is not None]
         if failed:
-            leave_report(directory)
+            write_report(directory)
             raise _failure(directory, len(outcomes), failed)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
 
 
 def run_unit(unit: Unit, context: RunContext | None = None) -> Outcome:
-    """Run the trainings of one arm with one seed, those that are finished apart; return the metrics
-    of the scored ones, or the error that ended it.
+    """Run the unfinished trainings of one arm with one seed; return the metrics of the scored ones,
+    or the error of the first that failed.
 
-    Raises ``InterruptedRunError`` when the run was stopped.
+    Raises ``InterruptedRunError`` if the run was stopped.
     """
     metrics: dict[str, float] = {}
     for job in unit.jobs:
@@ -95,12 +95,13 @@ def _failure(directory: Path, count: int, failed: Sequence[Outcome]) -> RoadErro
     first = failed[0].error
     assert first is not None
     lines = [
-        f"{one.unit.arm}, seed {one.unit.seed}: {str(one.error).splitlines()[0]}" for one in failed
+        f"{outcome.unit.arm}, seed {outcome.unit.seed}: {str(outcome.error).splitlines()[0]}"
+        for outcome in failed
     ]
-    told = "\n    ".join(lines)
+    listed = "\n    ".join(lines)
     return type(first)(
-        f"{len(failed)} of {count} runs of {directory} failed:\n    {told}\n"
+        f"{len(failed)} of {count} runs of {directory} failed:\n    {listed}\n"
         f"  the first: {first}\n"
         f"  kept: the others, and their table in {directory / 'table.json'}\n"
-        "  fix: mend the cause; to run the failed ones again, run the same command"
+        "  fix: remove the cause; to run the failed ones again, run the same command"
     )

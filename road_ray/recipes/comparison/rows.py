@@ -1,4 +1,4 @@
-"""Data files that the arms of a comparison share: rows without labels, rows with wrong labels, and
+"""Data files that the arms of a comparison share: rows without labels, rows with noisy labels, and
 the text of a domain. Each is written once, below the run directory.
 """
 
@@ -69,18 +69,18 @@ def write_noisy(path: Path, name: str, source: SourceConfig, fraction: float) ->
             "  allowed: a data set of the catalogue with one label a text or pair\n"
             "  fix: data.dataset=sst2"
         )
-    examples = [one for one in training_examples(name, source) if isinstance(one, TextExample)]
+    examples = [x for x in training_examples(name, source) if isinstance(x, TextExample)]
     order = row_order(len(examples))[: source.max_rows]
     labels = task.kind.labels
     rng = np.random.default_rng((round(1e6 * fraction), 6))
     flipped = {*rng.permutation(order)[: round(fraction * len(order))].tolist()}
     rows = []
     for index in sorted(order):
-        own = str(examples[index].label)
-        label = entry.label_map.get(own, own)
+        label = str(examples[index].label)
+        label = entry.label_map.get(label, label)
         if index in flipped:
-            others = [other for other in labels if other != label]
-            label = others[rng.integers(len(others))]
+            wrong = [other for other in labels if other != label]
+            label = wrong[rng.integers(len(wrong))]
         rows.append(_fields(examples[index]) | {"label": label})
     if not path.is_file():
         write_lines(path, rows)
@@ -98,14 +98,14 @@ def write_domain_text(path: Path, name: str, source: SourceConfig) -> None:
     if path.is_file():
         return
     texts = dict.fromkeys(
-        " ".join(text for key, text in _fields(one).items() if key != "question")
-        for one in training_examples(name, source)
+        " ".join(text for key, text in _fields(example).items() if key != "question")
+        for example in training_examples(name, source)
     )
     write_lines(path, ({"text": text} for text in texts))
 
 
 def write_lines(path: Path, rows: Iterable[Mapping[str, str]]) -> None:
-    """Write rows as JSON lines, the file whole or not at all."""
+    """Write rows as JSON lines, atomically."""
     write_text_atomic(path, "".join(f"{json.dumps(dict(row))}\n" for row in rows))
 
 

@@ -1,6 +1,4 @@
-"""The table of a comparison: figures of each arm over seeds, tests between arms, published figures
-beside them.
-"""
+"""Table of a comparison: figures of each arm over seeds, tests between arms, published figures."""
 
 from __future__ import annotations
 
@@ -39,65 +37,67 @@ def comparison_table(
     """Return the content of ``table.json``: ``arms`` with their figures, ``tests`` between arms on
     the first metric of each data set, ``ensembles``, and ``failed`` runs.
     """
-    done = [one for one in outcomes if one.error is None]
+    done = [outcome for outcome in outcomes if outcome.error is None]
     metrics = _metrics(config, done)
-    by_arm = {
-        arm.name: {one.unit.seed: one for one in done if one.unit.arm == arm.name}
-        for arm in plan.arms
-    }
+    by_arm: dict[str, dict[int, Outcome]] = {arm.name: {} for arm in plan.arms}
+    for outcome in done:
+        by_arm[outcome.unit.arm][outcome.unit.seed] = outcome
     return {
         "comparison": config.comparison,
         "about": plan.comparison.about,
         "source": plan.comparison.source,
-        "data_sets": {name: list(own) for name, own in metrics.items()},
+        "data_sets": metrics,
         "arms": [_arm(arm, by_arm[arm.name], metrics) for arm in plan.arms],
-        "ensembles": [_ensemble(one, metrics) for one in plan.ensembles],
+        "ensembles": [_ensemble(ensemble, metrics) for ensemble in plan.ensembles],
         "tests": [
-            test for name, own in metrics.items() if own for test in _tests(plan, by_arm, name, own)
+            test
+            for dataset, names in metrics.items()
+            if names
+            for test in _tests(plan, by_arm, dataset, names)
         ],
         "failed": [
-            {"arm": one.unit.arm, "seed": one.unit.seed, "error": str(one.error)}
-            for one in outcomes
-            if one.error is not None
+            {"arm": failed.unit.arm, "seed": failed.unit.seed, "error": str(failed.error)}
+            for failed in outcomes
+            if failed.error is not None
         ],
     }
 
 
 def comparison_figures(table: Mapping[str, Any]) -> dict[str, float]:
     """Return ``eval/<arm>/<data set>/<metric>`` and its ``_deviation``."""
-    found = {}
+    figures = {}
     for arm in table["arms"]:
         for name, figure in arm["figures"].items():
-            found[f"eval/{arm['name']}/{name}"] = figure["mean"]
+            figures[f"eval/{arm['name']}/{name}"] = figure["mean"]
             if figure["deviation"] is not None:
-                found[f"eval/{arm['name']}/{name}_deviation"] = figure["deviation"]
-    return found
+                figures[f"eval/{arm['name']}/{name}_deviation"] = figure["deviation"]
+    return figures
 
 
 def _metrics(config: ReproduceConfig, done: Iterable[Outcome]) -> dict[str, list[str]]:
     """Return the shown metrics of each evaluated data set, the tested one first."""
     names = {
         name.removeprefix("eval/"): None
-        for one in done
-        for name in one.metrics
+        for outcome in done
+        for name in outcome.metrics
         if name.startswith("eval/")
     }
-    found: dict[str, list[str]] = {}
+    shown: dict[str, list[str]] = {}
     for name in dict.fromkeys(name.split("/")[0] for name in names):
         entry, task = find_dataset(name, config.data)
-        wanted = _SPANS if isinstance(task.kind, Span) else entry.metrics
+        metrics = _SPANS if isinstance(task.kind, Span) else entry.metrics
         if isinstance(task.kind, Span) and f"{name}/NoAns_f1" not in names:
-            wanted = ("f1", "exact")
-        found[name] = [one for one in wanted if f"{name}/{one}" in names]
-    return found
+            metrics = ("f1", "exact")
+        shown[name] = [metric for metric in metrics if f"{name}/{metric}" in names]
+    return shown
 
 
 def _arm(
     arm: Arm, by_seed: Mapping[int, Outcome], metrics: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
     figures = {}
-    for dataset, own in metrics.items():
-        for metric in own:
+    for dataset, names in metrics.items():
+        for metric in names:
             values = _values(by_seed, dataset, metric)
             if values:
                 figure = _figure(values)
@@ -118,28 +118,28 @@ def _values(by_seed: Mapping[int, Outcome], dataset: str, metric: str) -> dict[i
 
 
 def _figure(values: Mapping[int, float]) -> dict[str, Any]:
-    found, around = summary([*values.values()]), interval([*values.values()])
+    statistics, bounds = summary([*values.values()]), interval([*values.values()])
     return {
-        "mean": found.mean,
-        "deviation": found.deviation,
-        "low": around[0] if around else None,
-        "high": around[1] if around else None,
+        "mean": statistics.mean,
+        "deviation": statistics.deviation,
+        "low": bounds[0] if bounds else None,
+        "high": bounds[1] if bounds else None,
         "values": {str(seed): value for seed, value in values.items()},
     }
 
 
 def _ensemble(config: Any, metrics: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return the figures of an ensemble and the mean and deviation of its teachers."""
-    found = read_json(config.run_dir / "metrics.json")
+    recorded = read_json(config.run_dir / "metrics.json")
     figures = {}
-    for dataset, own in metrics.items():
-        for metric in own:
-            single = found.get(f"eval/{dataset}/{metric}")
+    for dataset, names in metrics.items():
+        for metric in names:
+            single = recorded.get(f"eval/{dataset}/{metric}")
             if single is not None:
                 figures[f"{dataset}/{metric}"] = {
                     "teachers": single,
-                    "deviation": found.get(f"eval/{dataset}/{metric}_deviation"),
-                    "ensemble": found.get(f"eval/{dataset}/ensemble_{metric}"),
+                    "deviation": recorded.get(f"eval/{dataset}/{metric}_deviation"),
+                    "ensemble": recorded.get(f"eval/{dataset}/ensemble_{metric}"),
                 }
     return {"name": config.run_dir.name, "teachers": config.num_teachers, "figures": figures}
 
@@ -151,19 +151,19 @@ def _tests(
     metrics: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the tests on one data set; ``p_holm`` corrects for the number of them."""
-    found = []
+    rows = []
     for arm in plan.arms[1:]:
-        ours = _values(by_arm[arm.name], dataset, metrics[0])
+        values = _values(by_arm[arm.name], dataset, metrics[0])
         for other in arm.against or (plan.arms[0].name,):
-            theirs = _values(by_arm[other], dataset, metrics[0])
-            both = sorted(ours.keys() & theirs.keys())
-            if len(both) < 2:
+            baseline = _values(by_arm[other], dataset, metrics[0])
+            seeds = sorted(values.keys() & baseline.keys())
+            if len(seeds) < 2:
                 continue
-            test = compare([ours[seed] for seed in both], [theirs[seed] for seed in both])
+            test = compare([values[seed] for seed in seeds], [baseline[seed] for seed in seeds])
             row = {"data_set": dataset, "metric": metrics[0], "arm": arm.name, "against": other}
-            found.append(row | asdict(test))
-    corrected = holm([row["p_value"] for row in found])
-    return [row | {"p_holm": value} for row, value in zip(found, corrected, strict=True)]
+            rows.append(row | asdict(test))
+    corrected = holm([row["p_value"] for row in rows])
+    return [row | {"p_holm": value} for row, value in zip(rows, corrected, strict=True)]
 
 
 def _cost(units: Sequence[Unit]) -> dict[str, Any]:
@@ -189,4 +189,4 @@ def _right(units: Sequence[Unit]) -> dict[str, Any]:
         if job.scored and job.verb == "distill"
     ]
     sums = [sum(column) for column in zip(*filter(None, counts), strict=False)]
-    return {"teachers_right": [one / sum(sums) for one in sums] if sums else None}
+    return {"teachers_right": [count / sum(sums) for count in sums] if sums else None}

@@ -1,4 +1,4 @@
-"""A comparison as configurations: its ensembles of teachers, and the trainings of each arm and
+"""Configurations of a comparison: its ensembles of teachers, and the trainings of each arm and
 seed.
 """
 
@@ -63,14 +63,14 @@ class Plan:
     @property
     def distillations(self) -> list[DistillConfig]:
         """One distillation for each set of teachers and rows, for filling the store."""
-        found: dict[str, DistillConfig] = {}
+        configs: dict[str, DistillConfig] = {}
         for unit in self.units:
             for job in unit.jobs:
                 if isinstance(job.config, DistillConfig):
-                    data, asked = job.config.data, job.config.distillation
-                    key = str((asked.teachers, data.dataset, data.unlabelled))
-                    found.setdefault(key, job.config)
-        return list(found.values())
+                    data, teachers = job.config.data, job.config.distillation.teachers
+                    key = str((teachers, data.dataset, data.unlabelled))
+                    configs.setdefault(key, job.config)
+        return list(configs.values())
 
 
 def make_plan(config: ReproduceConfig) -> Plan:
@@ -101,12 +101,12 @@ class _Planner:
         return Plan(self.comparison, arms, targets, tuple(self.ensembles.values()), units)
 
     def _arms(self) -> tuple[Arm, ...]:
-        """Return the wanted arms, with those that they are tested against, in their order."""
-        every, wanted = self.comparison.arms, list(self.config.arms)
-        for name in wanted:  # grows while it is read
-            others = self.comparison.arm(name).against or (every[0].name,)
-            wanted += [other for other in others if other not in wanted]
-        return tuple(arm for arm in every if not wanted or arm.name in wanted)
+        """Return the configured arms, with those that they are tested against, in their order."""
+        every, selected = self.comparison.arms, list(self.config.arms)
+        for name in selected:  # grows while it is read
+            against = self.comparison.arm(name).against or (every[0].name,)
+            selected += [other for other in against if other not in selected]
+        return tuple(arm for arm in every if not selected or arm.name in selected)
 
     def _targets(self) -> dict[str, Keys]:
         if self.config.targets is not None:
@@ -118,9 +118,10 @@ class _Planner:
         return {self.comparison.dataset: self._judged(self.comparison.dataset)}
 
     def _judged(self, name: str) -> Keys:
-        more = self.comparison.evaluate_on if name == self.comparison.dataset else ()
-        own = self.config.data.evaluate_on is None and more
-        return {"data.evaluate_on": [name, *more]} if own else {}
+        further = self.comparison.evaluate_on if name == self.comparison.dataset else ()
+        if not further or self.config.data.evaluate_on is not None:
+            return {}
+        return {"data.evaluate_on": [name, *further]}
 
     def _require_data(self, targets: Mapping[str, Keys]) -> None:
         """Raise ``ConfigError`` if a data set has no files below ``data.root``."""
@@ -167,7 +168,7 @@ class _Planner:
     ) -> FinetuneConfig | DistillConfig:
         data = self._labels_of(arm, name)
         config = self.config
-        own = {
+        shared = {
             **self._shared(config.training, place),
             "seed": seed,
             "init": config.init,
@@ -180,24 +181,24 @@ class _Planner:
         if arm.layers != 1.0:
             changes["student.layers"] = max(1, round(self._num_layers * arm.layers))
         if arm.equal_steps or arm.unlabelled:
-            more, count = self._unlabelled(name)
+            files, count = self._unlabelled(name)
             if arm.equal_steps:
                 count_labelled = partial(rows.num_labelled, name, self.data)
                 labelled = self._once(("labelled", name), count_labelled)
                 changes["data.epochs"] = data.epochs * (labelled + count) / labelled
             else:
-                changes["data.unlabelled"] = more
+                changes["data.unlabelled"] = files
         if not arm.teachers:
-            plain = FinetuneConfig(**own, data=as_base(FinetuneDataConfig, data))
+            plain = FinetuneConfig(**shared, data=as_base(FinetuneDataConfig, data))
             return override(plain, {**changes, **arm.keys})
         ensemble = self._ensemble(arm.teachers, data, keys)
         student = DistillConfig(
-            **own,
+            **shared,
             data=as_base(DistillDataConfig, data),
             distillation=config.distillation,
             weighting=config.weighting,
         )
-        changes |= _taught_by(ensemble, arm.members)
+        changes |= _teacher_keys(ensemble, arm.members)
         changes["distillation.store"] = str(config.run_dir / "store")
         return override(student, {**changes, **arm.keys})
 
@@ -215,16 +216,18 @@ class _Planner:
 
     def _unlabelled(self, name: str) -> tuple[list[str], int]:
         """Return the files of rows without labels and the number of their rows."""
-        own = self.data.unlabelled
-        if own:
-            count = self._once((own, name), lambda: len(read_unlabelled_rows(own, name, self.data)))
-            return list(own), count
+        configured = self.data.unlabelled
+        if configured:
+            count = self._once(
+                (configured, name), lambda: len(read_unlabelled_rows(configured, name, self.data))
+            )
+            return list(configured), count
         path, most = self._file(f"{name}-unlabelled.jsonl"), self.data.max_unlabelled_rows
         write = partial(rows.write_unlabelled, path, name, self.data, most)
         return [str(path.resolve())], self._once(path, write)
 
     def _ensemble(self, name: str, data: DistillDataConfig, keys: Keys) -> TeachersConfig:
-        """Return the teachers of a data set, the same for all arms that name them."""
+        """Return the teachers of a data set; all arms that name the ensemble share them."""
         place = Path("teachers") / f"{name}-{data.dataset}"
         if place in self.ensembles:
             return self.ensembles[place]
@@ -244,7 +247,7 @@ class _Planner:
         self.ensembles[place] = override(made, {**chosen, **self.comparison.ensembles[name]})
         return self.ensembles[place]
 
-    # What comes before the fine-tuning.
+    # Stages before the fine-tuning.
 
     def _stage(self, stage: Stage, place: Path, seed: int, name: str) -> RunConfig:
         if stage.verb == "pretrain":
@@ -254,10 +257,8 @@ class _Planner:
         shared = self._shared(mixture.training, place) | {"seed": seed, "init": self.config.init}
         shared["data"] = self._mixture_data()
         if stage.teachers:
-            taught = mixture.distillation.model_copy(
-                update={"host": self.config.distillation.host, "store": self._store}
-            )
-            shared["distillation"] = taught
+            hosting = {"host": self.config.distillation.host, "store": self._store}
+            shared["distillation"] = mixture.distillation.model_copy(update=hosting)
             for dataset in mixture.data.datasets:
                 source = to_dict(as_base(SourceConfig, shared["data"]))
                 data = self.data.model_copy(
@@ -283,7 +284,7 @@ class _Planner:
         shared["data"] = continued.data.model_copy(update=data)
         return override(continued.model_copy(update=shared), stage.keys)
 
-    # What trainings share.
+    # Fields and files that trainings share.
 
     def _shared(self, training: Any, place: Path) -> dict[str, Any]:
         """Return the fields that every training has from the comparison."""
@@ -301,7 +302,7 @@ class _Planner:
         return data.model_copy(update={"root": data.root or self.config.data.root})
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what ``make`` returned for this key; all arms share it."""
+        """Return the cached result of ``make`` for this key; all arms share it."""
         if key not in self.made:
             self.made[key] = make()
         return cast("T", self.made[key])
@@ -324,7 +325,7 @@ def as_base(kind: type[Any], config: object) -> Any:
     return kind(**{name: getattr(config, name) for name in kind.model_fields})
 
 
-def _taught_by(ensemble: TeachersConfig, members: int | None) -> dict[str, Any]:
+def _teacher_keys(ensemble: TeachersConfig, members: int | None) -> dict[str, Any]:
     """Return the keys that name the teachers: all of the ensemble, or its first ones."""
     place = ensemble.run_dir
     if members is None:

@@ -27,15 +27,15 @@ def born_again(
     ensemble: object = None,
     context: RunContext | None = None,
 ) -> Run:
-    """``distillation.generations`` students below the run directory, the first of the named
-    teachers, the others of their predecessor; those that are finished are kept.
+    """Train ``distillation.generations`` students below the run directory. The first learns from
+    the configured teachers, each other one from its predecessor; finished students are reused.
 
-    ``hf/`` is the last one. ``teachers.json`` lists all of them, so that a further student can
+    ``hf/`` is the last student. ``teachers.json`` lists all of them, so that a further student can
     learn from the ensemble, whose own figures are ``eval/<data set>/ensemble_<metric>``. Source:
     Furlanello et al. 2018 (BAN, and BANE for the ensemble).
     """
     if context is not None and context.plan_only:
-        return distill(generation(config, 0, None), ensemble, context)  # the others are alike
+        return distill(generation(config, 0, None), ensemble, context)  # all cost the same
     count = config.distillation.generations
     actors = config.distillation.host == "actors"
     with open_run_directory(config) as directory:
@@ -44,21 +44,25 @@ def born_again(
             for number in range(count):
                 single = generation(config, number, runs[-1] if runs else None)
                 runs.append(distill(single, None if runs else ensemble, context))
-        listing = [list_entry(directory, run, config.seed + n) for n, run in enumerate(runs)]
-        write_json_atomic(directory / "teachers.json", {"teachers": listing})
-        with atomic_directory(directory / "hf") as whole:
-            shutil.copytree(runs[-1].hf_dir, whole, dirs_exist_ok=True)
+        entries = [list_entry(directory, run, config.seed + n) for n, run in enumerate(runs)]
+        write_json_atomic(directory / "teachers.json", {"teachers": entries})
+        with atomic_directory(directory / "hf") as staged:
+            shutil.copytree(runs[-1].hf_dir, staged, dirs_exist_ok=True)
         figures = dict(runs[-1].metrics)
         for number, run in enumerate(runs, 1):
-            found = {name: value for name, value in run.metrics.items() if name.startswith("eval/")}
-            figures |= {f"generation-{number}/{name}": value for name, value in found.items()}
+            scores = {
+                name: value for name, value in run.metrics.items() if name.startswith("eval/")
+            }
+            figures |= {f"generation-{number}/{name}": value for name, value in scores.items()}
         figures |= ensemble_figures(directory, runs, config.data)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
 
 
 def generation(config: DistillConfig, number: int, before: Run | None) -> DistillConfig:
-    """One student of the chain, ``number`` counted from 0, with a seed of its own."""
+    """Return the configuration of one student of the chain, ``number`` counted from 0; its seed
+    differs from the others'.
+    """
     place = Path(f"generation-{number + 1}")
     changes: dict[str, Any] = {
         "run_dir": config.run_dir / place,

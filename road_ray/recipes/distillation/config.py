@@ -42,7 +42,7 @@ class MatchingConfig(Config):
     """Index of the matched teacher in ``distillation.teachers``, from 0."""
 
     @property
-    def wanted(self) -> bool:
+    def enabled(self) -> bool:
         """True if any weight is above 0."""
         return self.hidden_weight > 0 or self.attention_weight > 0
 
@@ -62,8 +62,8 @@ class TeachingConfig(Config):
     tunes it without printing it; 2 is our choice."""
     schedule: Shape = "constant"
     """Course of ``distillation.kd_weight`` over the training. ``constant``: unchanged. ``linear``:
-    from 1 to 0 whatever its value is (teacher annealing, Clark et al. 2019). Or points [fraction of
-    training, kd_weight], joined by straight lines."""
+    from 1 to 0, regardless of its value (teacher annealing, Clark et al. 2019). Or points [fraction
+    of training, kd_weight], joined by straight lines."""
     average_loss: bool = False
     """Average the losses to each teacher, weighted by ``weighting.rule``. False: one loss to the
     weighted mean of the teachers' logits, as in ROaD."""
@@ -104,7 +104,7 @@ class TeachingConfig(Config):
     network. Our choice."""
     on_lost: Literal["stop", "drop"] = "stop"
     """Action on a teacher that stays unavailable. ``stop``: end the run with an error; the same
-    command resumes it. ``drop``: go on with the mean of the others, with a warning and an event.
+    command resumes it. ``drop``: continue with the mean of the others, with a warning and an event.
     ``drop`` excludes ``distillation.store``."""
     on_truncated: Literal["stop", "learn"] = "stop"
     """Action where a teacher with another tokenizer truncates a row that the student reads whole.
@@ -153,7 +153,7 @@ class DistillationConfig(TeachingConfig):
     """Distillation from hidden states and attention maps, besides logits. Off by default."""
 
     @property
-    def num_asked(self) -> int:
+    def total_teachers(self) -> int:
         """Number of teachers of the run, over all folds."""
         return self.num_teachers * num_folds(self.teachers)
 
@@ -236,7 +236,7 @@ class DistillConfig(FinetuneConfig):
     """Weights of the teachers in their mean."""
 
     def inputs(self) -> Inputs:
-        found = super().inputs()
+        inputs = super().inputs()
         rows = unlabelled_files(self.data, self.data.unlabelled)
         teachers = teacher_files(self.distillation.teachers)
-        return {**found, "data": [*found["data"], *rows], TEACHERS: teachers}
+        return {**inputs, "data": [*inputs["data"], *rows], TEACHERS: teachers}

@@ -1,4 +1,6 @@
-"""Distil: a student learns from gold and from an ensemble's weighted logits, drawn on the fly."""
+"""Distillation: a student learns from labels and from the weighted logits of an ensemble, computed
+during the training.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +68,8 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 
-# What the model's card tells of the distillation.
-_TOLD = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
+# Settings of the distillation in the record and the card of the model.
+_CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
 
 
 def distill(
@@ -75,12 +77,12 @@ def distill(
     ensemble: ActorEnsemble | None = None,
     context: RunContext | None = None,
 ) -> Run:
-    """Train and evaluate a student. The teachers live as long as the run, unless ``ensemble``
-    brings them: then its owner ends them, and ``distillation.teachers`` may be left out, except
-    for teachers of folds, whose ``teachers.json`` records which rows each has not seen.
+    """Train and evaluate a student. The run starts and stops the teachers, unless ``ensemble`` is
+    given: then its owner stops them, and ``distillation.teachers`` may be omitted, except for
+    out-of-fold teachers, whose ``teachers.json`` records which rows each has not seen.
     """
     if ensemble is not None:
-        config = _of_pool(config, list(ensemble.handles.directories))
+        config = _with_teachers(config, list(ensemble.handles.directories))
     if done := load_finished_run(config):
         return done
     if config.distillation.generations > 1:
@@ -88,19 +90,19 @@ def distill(
     return _run(config, ensemble, context)
 
 
-def _of_pool(config: DistillConfig, named: list[str]) -> DistillConfig:
-    """The configuration with the teachers of a pool. Raises ``ConfigError`` when those that it
-    names itself are of folds, and others.
+def _with_teachers(config: DistillConfig, directories: list[str]) -> DistillConfig:
+    """Return the configuration with the teachers of an ensemble. Raises ``ConfigError`` if it
+    names out-of-fold teachers that differ from them.
     """
     if num_folds(config.distillation.teachers) == 1:
-        return override(
-            config, {"distillation.teachers": named, "distillation.num_teachers": len(named)}
-        )
-    own = teacher_directories(config.distillation)
-    if [Path(place).resolve() for place in own] != [Path(locate_model(n)).resolve() for n in named]:
+        changes = {"teachers": directories, "num_teachers": len(directories)}
+        return override(config, {f"distillation.{key}": x for key, x in changes.items()})
+    listed = [Path(place).resolve() for place in teacher_directories(config.distillation)]
+    if listed != [Path(locate_model(directory)).resolve() for directory in directories]:
         raise ConfigError(
-            f"distillation.teachers = {config.distillation.teachers[0]}: names {len(own)} teachers "
-            f"of folds, and the ensemble has {len(named)} others or in another order\n"
+            f"distillation.teachers = {config.distillation.teachers[0]}: names {len(listed)} "
+            f"teachers of folds, and the ensemble has {len(directories)} others or in another "
+            "order\n"
             "  fix: start the ensemble with the directories of that list, fold after fold"
         )
     return config
@@ -138,7 +140,7 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
 
 
 def teacher_source_of(config: DistillConfig, directories: list[str], student: str) -> TeacherSource:
-    """Return where the answers of the teachers come from."""
+    """Return the source of the teachers' answers."""
     _, task = find_dataset(config.data.dataset, config.data)
     settings = config.distillation
     manifest = teacher_manifest(directories, task, settings.label_map, settings.precision, student)
@@ -157,8 +159,9 @@ def _needs_pool(config: DistillConfig, teacher_source: TeacherSource) -> bool:
 
 
 def fill_store(config: DistillConfig) -> None:
-    """Ask the teachers, in this process, for every training row that ``distillation.store`` does
-    not have. Batches are the same each time, so that a stopped call continues to equal answers.
+    """Compute, in this process, the teachers' answers to all training rows that are missing in
+    ``distillation.store``. Batches are the same in each call, so a repeated call yields equal
+    answers.
     """
     local = override(config, {"distillation.host": "process", "workers": 0})
     directories = teacher_directories(local.distillation)
@@ -181,7 +184,7 @@ def fill_store(config: DistillConfig) -> None:
         source=config.data,
         pad_id=pad_id,
         device=Worker.alone().device,
-        tell=lambda *_, **__: None,
+        on_event=lambda *_, **__: None,
     ) as ensemble:
         for number in range(stream.batches_per_epoch):
             ensemble.gather(ensemble.submit(stream[number]))
@@ -201,13 +204,13 @@ def main(
     objective = objective_of(settings, prepared.model, teacher_source.directories)
     num_teachers = settings.num_teachers
     weigh = weighting_rule(config.weighting, settings.temperature, num_teachers=num_teachers)
-    told = to_dict(settings)
-    manifest, began_with = recorded_teachers(config.run_dir)
-    prepared.identity.update(identity_of(teachers=began_with))
+    settings_dict = to_dict(settings)
+    manifest, first_identity = recorded_teachers(config.run_dir)
+    prepared.identity.update(identity_of(teachers=first_identity))
     if (folds := num_folds(settings.teachers)) > 1:
         prepared.identity.update(identity_of(folds=folds))
     prepared.lineage.update(
-        distillation={name: told[name] for name in _TOLD},
+        distillation={name: settings_dict[name] for name in _CARD_SETTINGS},
         weighting=to_dict(used_weighting(config.weighting, num_teachers)),
         teachers=manifest["teachers"],
     )
@@ -221,7 +224,7 @@ def main(
             actors,
             pad_id=int(prepared.tokenizer.pad_token_id),
             device=worker.device,
-            tell=log.event,
+            on_event=log.event,
             leads=worker.leads,
             tokenizer=prepared.tokenizer,
             source=config.data,
@@ -237,10 +240,10 @@ def main(
                 settings.lookahead,
                 each=settings.average_loss,
             )
-            made = accumulated(batches, passes)
-            timely = with_fraction_done(made, start=start, total=prepared.total_steps)
+            all_steps = accumulated(batches, passes)
+            all_steps = with_fraction_done(all_steps, start=start, total=prepared.total_steps)
             every = config.training.save_every_steps
-            return flush_store_before_checkpoint(timely, ensemble, start=start, every=every)
+            return flush_store_before_checkpoint(all_steps, ensemble, start=start, every=every)
 
         return fit(config, worker, context, prepared, objective, steps)
 
@@ -248,13 +251,15 @@ def main(
 def objective_of(
     settings: DistillationConfig, model: MultitaskModel, directories: list[str]
 ) -> Distilled:
-    """Return the student's objective: to match the teachers' logits, and one's states if asked."""
+    """Return the student's objective: the teachers' logits, and the hidden states of one teacher if
+    ``matching`` is enabled.
+    """
     shared: dict[str, Any] = {
         "kd_weight": schedule(settings.schedule, settings.kd_weight),
         "temperature": settings.temperature,
     }
     matching = settings.matching
-    if not matching.wanted:
+    if not matching.enabled:
         return Distilled(model, **shared)
     if matching.teacher >= len(directories):
         raise ConfigError(
@@ -273,15 +278,16 @@ def objective_of(
 
 
 def check(config: DistillConfig, directories: list[str]) -> str:
-    """Return the fingerprint of the student's tokenizer. Raises ``CheckpointError`` for a teacher
-    whose tokenizer, labels or head do not fit, and for matched states of one with other tokens.
+    """Check the teachers and return the fingerprint of the student's tokenizer. Raises
+    ``CheckpointError`` for a teacher whose tokenizer, labels or head do not fit, and for hidden
+    state matching with a teacher that has another tokenizer.
     """
     _, task = find_dataset(config.data.dataset, config.data)
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
     for directory in directories:
         check_teacher(directory, task, tokenizer, config.distillation.label_map, LABEL_MAP)
     student, matching = fingerprint_tokenizer(tokenizer), config.distillation.matching
-    if matching.wanted and matching.teacher < len(directories):
+    if matching.enabled and matching.teacher < len(directories):
         states_of = directories[matching.teacher]
         if reads_other_tokens(states_of, student):
             raise CheckpointError(

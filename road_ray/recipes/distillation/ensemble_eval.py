@@ -1,4 +1,4 @@
-"""Evaluation of an ensemble: the mean of several models' logits, judged like a model."""
+"""Evaluation of an ensemble: the mean of several models' logits, evaluated like one model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from road_ray.data.loading import Split, find_dataset, load_split
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import Teacher, inputs_of
-from road_ray.evaluation.evaluate_split import answers, evaluate_logits
+from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits
 from road_ray.models.encoder import model_directory
 from road_ray.models.heads.label_order import LabelMap
 from road_ray.training.worker import Worker
@@ -38,15 +38,15 @@ def evaluate_ensemble(
 ) -> dict[str, float]:
     """Return ``eval/<data set>/ensemble_<metric>`` of the models on a split of the data sets.
 
-    The no-answer threshold of the mean is tuned on the data set ``tune_on`` and used on all; None:
-    there is no threshold, because none is stored for a mean.
+    The no-answer threshold of the mean is tuned on the data set ``tune_on`` and used on all. With
+    None there is no threshold, because none is stored for a mean.
     """
-    named = [model_directory(str(directory)) for directory in directories]
-    tokenizer = load_tokenizer(named[0])
+    places = [model_directory(str(directory)) for directory in directories]
+    tokenizer = load_tokenizer(places[0])
     splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
     _, task = find_dataset(names[0], source)
     pad_id = int(tokenizer.pad_token_id)
-    means = mean_logits(named, task, splits, pad_id, label_map, on_part)
+    means = mean_logits(places, task, splits, pad_id, label_map, on_part)
     figures: dict[str, float] = {}
     threshold: float | None = None
     for name in sorted(splits, key=lambda name: name != tune_on):
@@ -66,21 +66,25 @@ def mean_logits(
     label_map: LabelMap | None = None,
     on_part: OnPart | None = None,
 ) -> dict[str, list[NDArray[np.float32]]]:
-    """The mean over models of the logits of every row, by split; one model in memory at a time."""
+    """Return the mean over models of the logits of every row, by split. One model is in memory at a
+    time.
+    """
     sums: dict[str, list[NDArray[np.float32]]] = {}
     for number, directory in enumerate(directories, start=1):
         device = Worker.alone().device
-        ask = partial(_said, Teacher(directory, task, label_map=label_map, device=device))
+        forward = partial(
+            _teacher_logits, Teacher(directory, task, label_map=label_map, device=device)
+        )
         for name, split in splits.items():
             title = f"evaluating {name}, model {number} of {len(directories)}"
             on_rows = None if on_part is None else partial(on_part, title)
-            said = answers(ask, split.features, task.kind, pad_id, on_rows)
+            logits = batched_logits(forward, split.features, task.kind, pad_id, on_rows)
             before = sums.get(name)
-            sums[name] = said if before is None else list(map(np.add, before, said))
+            sums[name] = logits if before is None else list(map(np.add, before, logits))
     return {
         name: [row / np.float32(len(directories)) for row in rows] for name, rows in sums.items()
     }
 
 
-def _said(teacher: Teacher, batch: Batch) -> Tensor:
+def _teacher_logits(teacher: Teacher, batch: Batch) -> Tensor:
     return teacher.logits(**inputs_of(batch))

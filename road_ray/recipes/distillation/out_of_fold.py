@@ -1,4 +1,4 @@
-"""Teachers of folds in a distillation: who answers for which row."""
+"""Out-of-fold teachers in a distillation: each answers only for rows that it has not seen."""
 
 from __future__ import annotations
 
@@ -36,35 +36,37 @@ def open_ensemble(
     *,
     tokenizer: PreTrainedTokenizerFast,
     source: SourceConfig,
-    **more: Any,
+    **options: Any,
 ) -> Iterator[Ensemble]:
-    """Yield the ensemble for the rows of ``split``. If ``teacher_source`` has teachers of ``count``
-    folds, each is asked only for rows that it has not seen.
+    """Yield the ensemble for the rows of ``split``. Teachers of ``count`` folds answer only for
+    rows that they have not seen. ``options`` are those of ``TeacherSource.ensemble``.
     """
-    texts = more["texts"] = texts_of(teacher_source, split, tokenizer, source)
+    texts = options["texts"] = texts_of(teacher_source, split, tokenizer, source)
     with ExitStack() as stack:
         if count == 1:
-            one = teacher_source.ensemble(split.features, actors=actors, **more)
-            yield _with(texts, stack.enter_context(one))
+            opened = teacher_source.ensemble(split.features, actors=actors, **options)
+            yield _with_texts(stack.enter_context(opened), texts)
             return
         folds, members = row_folds(split, count), []
         for fold in range(count):
-            some, own = teacher_source.of_fold(fold, count), None
+            fold_source, fold_actors = teacher_source.of_fold(fold, count), None
             if actors is not None:
-                each = len(some.directories)
-                own = subset_of_pool(actors, fold * each, (fold + 1) * each)
-            one = some.ensemble(split.features, actors=own, rows=folds == fold, **more)
-            members.append(stack.enter_context(one))
-        yield _with(texts, OutOfFoldEnsemble(members, folds))
+                each = len(fold_source.directories)
+                fold_actors = subset_of_pool(actors, fold * each, (fold + 1) * each)
+            opened = fold_source.ensemble(
+                split.features, actors=fold_actors, rows=folds == fold, **options
+            )
+            members.append(stack.enter_context(opened))
+        yield _with_texts(OutOfFoldEnsemble(members, folds), texts)
 
 
-def _with(texts: RowTexts | None, ensemble: Ensemble) -> Ensemble:
+def _with_texts(ensemble: Ensemble, texts: RowTexts | None) -> Ensemble:
     return ensemble if texts is None else WithTexts(ensemble, texts)
 
 
 def warn_of_seen_rows(directories: Sequence[str], dataset: str) -> None:
-    """Warn if a teacher of folds started from a model that was trained on the data set: then it has
-    seen the rows of every fold. Models are followed from ``init`` to ``init`` by their records.
+    """Warn if an out-of-fold teacher started from a model that was trained on the data set, because
+    it has then seen the rows of every fold. The records of models name their ``init``.
     """
     for number, directory in enumerate(directories):
         place, passed = _init_of(Path(directory)), 0
@@ -108,7 +110,7 @@ def texts_of(
 def store_is_complete(
     teacher_source: TeacherSource, count: int, split: Split, texts: RowTexts | None
 ) -> bool:
-    """Return whether the store has all rows, so that no teacher need be started."""
+    """Return True if the store has all rows, so that no teacher need be started."""
     folds = row_folds(split, count)
     return all(
         teacher_source.of_fold(fold, count).complete(split.features, folds == fold, texts)
@@ -121,8 +123,8 @@ def needs_pool(
     count: int,
     rows: Callable[[], tuple[Split, RowTexts | None]],
 ) -> bool:
-    """Return whether the driver must start the teachers: a lone worker with a store does it
-    itself, on the first row that the store has not. Teachers of folds share one pool.
+    """Return True if the driver must start the teachers. A single worker with a store starts them
+    itself at the first missing row, except for out-of-fold teachers, which share one pool.
     """
     if teacher_source.settings.host != "actors" or teacher_source.settings.store is None:
         return teacher_source.settings.host == "actors"
@@ -132,5 +134,5 @@ def needs_pool(
 
 
 def subset_of_pool(ensemble: ActorEnsemble, first: int, beyond: int) -> ActorEnsemble:
-    """Some of the teachers of a pool; they stay its own."""
+    """Return an ensemble of some teachers of a pool, which the pool still owns."""
     return type(ensemble)(ensemble.handles.part(first, beyond))

@@ -1,4 +1,4 @@
-"""Teachers as they are named: by their directories, or in a ``teachers.json`` with its folds."""
+"""Teachers named by their directories, or by a ``teachers.json``, which may have folds."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ _NO_LIST = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowEr
 
 
 def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
-    """The directories in a ``teachers.json``, fold after fold, and the number of folds (1: none).
-    Relative ones are below the file's own, or else below the working directory.
+    """Return the directories in a ``teachers.json``, fold after fold, and the number of folds (1:
+    none). A relative directory is below the file's own directory, or else below the working
+    directory.
 
-    Raises ``ConfigError`` for a file that is no such list.
+    Raises ``ConfigError`` for another file.
     """
     if not path.is_file():
         raise ConfigError(
             f"{key} = {path}: no such file\n"
             "  allowed: a teachers.json, which `road teachers` writes when all of its teachers are "
             "trained, or the directories themselves\n"
-            "  fix: check the path, or let `road teachers` end: the same command goes on"
+            "  fix: check the path; to resume `road teachers`, run the same command"
         )
     try:
-        listing = read_json(path)
+        body = read_json(path)
         teachers = [
-            (int(one.get("fold", 0)), _beside(path, str(one["directory"])))
-            for one in listing["teachers"]
+            (int(entry.get("fold", 0)), _resolved(path, str(entry["directory"])))
+            for entry in body["teachers"]
         ]
-        num_folds = int(listing.get("num_folds", 1))
+        num_folds = int(body.get("num_folds", 1))
     except (RoadError, *_NO_LIST) as error:
         raise ConfigError(
             f"{key} = {path}: no list of teachers: {error!r}\n"
             "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
         ) from error
-    if repeated := [one for number, one in enumerate(teachers) if one in teachers[:number]]:
+    if repeated := [entry for number, entry in enumerate(teachers) if entry in teachers[:number]]:
         raise ConfigError(
             f"{key} = {path}: names {repeated[0][1]} twice\n"
             "  allowed: each teacher once, or once of each fold\n"
             "  fix: restore the file, or run the `road teachers` that wrote it again"
         )
-    teachers.sort(key=lambda one: one[0])  # stable: the order within a fold is kept
+    teachers.sort(key=lambda entry: entry[0])  # stable: keeps the order within a fold
     counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
     if len(set(counts)) > 1 or sum(counts) != len(teachers):
         raise ConfigError(
@@ -53,16 +54,17 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
     return [directory for _, directory in teachers], num_folds
 
 
-def _beside(path: Path, named: str) -> str:
-    near = path.parent / named
-    return str(near) if near.is_dir() else named
+def _resolved(path: Path, directory: str) -> str:
+    """Return a directory relative to the list at ``path`` if it exists there, else unchanged."""
+    near = path.parent / directory
+    return str(near) if near.is_dir() else directory
 
 
 def resolve_teachers(
     teachers: Sequence[str], key: str = "distillation.teachers"
 ) -> tuple[list[str], int]:
-    """The teachers that are named, by themselves or in a ``teachers.json``, and the number of their
-    folds: 1 where they have seen all of the data.
+    """Return the teachers, named directly or by a ``teachers.json``, and the number of their folds:
+    1 if they have seen all of the data.
     """
     if len(teachers) == 1 and teachers[0].endswith(".json"):
         return read_teacher_list(Path(teachers[0]).expanduser(), key)
@@ -75,5 +77,5 @@ def num_folds(teachers: Sequence[str]) -> int:
 
 
 def teacher_files(teachers: Sequence[str]) -> list[Path]:
-    """Return the local files that decide what the named teachers answer."""
+    """Return the local files that determine the answers of the teachers."""
     return [path for name in resolve_teachers(teachers)[0] for path in model_files(name)]

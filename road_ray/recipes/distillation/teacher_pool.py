@@ -1,4 +1,4 @@
-"""The teachers of a run: where they are, how they start, what is recorded of them."""
+"""The teachers of a run: their directories, their start in actors, and their record."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def start_teacher_pool(
     directories: list[str],
     *,
     beside: int,
-    others: int = 0,
+    other_teachers: int = 0,
     student: str | None = None,
 ) -> ActorEnsemble:
-    """The teachers in actors of the connected cluster, with room left for ``beside`` workers and
-    ``others`` teachers of this run; those of other runs where they are shared. ``student`` is the
-    fingerprint of the student's tokenizer.
+    """Start the teachers in actors of the connected cluster, or join a shared pool. Leaves room for
+    ``beside`` workers and ``other_teachers`` of this run. ``student`` is the fingerprint of the
+    student's tokenizer.
     """
     from road_ray.distributed.teachers.pool import specify_pool, start_pool
     from road_ray.distributed.teachers.shared_pool import shared_ensemble
@@ -41,26 +41,26 @@ def start_teacher_pool(
     if settings.on_lost == "drop" and settings.store is not None:
         raise ConfigError(
             "distillation.on_lost is drop and distillation.store is given\n"
-            "  allowed: one of them; a store keeps what all teachers say, or nothing"
+            "  allowed: one of them; a store keeps the answers of all teachers, or none"
         )
     same = ("replicas", "teachers_per_actor", "resources", "on_lost", "precision", "label_map")
-    wanted = specify_pool(
+    specification = specify_pool(
         directories,
         task,
         num_cpus=settings.cpus_per_teacher,
         num_gpus=settings.gpus_per_teacher,
         beside=beside,
-        others=others,
+        other_teachers=other_teachers,
         student=student,
         timeout_seconds=settings.timeout_seconds,
         start_timeout_seconds=settings.start_timeout_seconds,
         **{name: getattr(settings, name) for name in same},
     )
-    return shared_ensemble(wanted) if settings.shared else start_pool(wanted)
+    return shared_ensemble(specification) if settings.shared else start_pool(specification)
 
 
 def used_weighting(weighting: WeightingConfig, num_teachers: int) -> WeightingConfig:
-    """Return the configuration with the rule that ``num_teachers`` teachers of a row get."""
+    """Return the configuration with the rule for rows with ``num_teachers`` teachers."""
     return weighting.model_copy(update={"rule": weighting.rule or default_rule(num_teachers)})
 
 
@@ -74,8 +74,8 @@ def weighting_rule(
 
 
 def teacher_directories(settings: DistillationConfig) -> list[str]:
-    """Model directories of the teachers, fold after fold if they are of folds. Raises
-    ``ConfigError`` when there are not ``num_teachers`` of them (of each fold).
+    """Return the model directories of the teachers, fold after fold if there are folds. Raises
+    ``ConfigError`` unless there are ``num_teachers`` of them (of each fold).
     """
     return locate_teachers(settings.teachers, settings.num_teachers)
 
@@ -83,31 +83,33 @@ def teacher_directories(settings: DistillationConfig) -> list[str]:
 def locate_teachers(
     teachers: Sequence[str], count: int | None, key: str = "distillation.teachers"
 ) -> list[str]:
-    """Model directories of the ``teachers`` that ``key`` names; ``count`` None: however many."""
-    named, folds = resolve_teachers(teachers, key)
-    if count is not None and len(named) != count * folds:
+    """Return the model directories of the ``teachers`` of ``key``. Raises ``ConfigError`` unless
+    there are ``count`` of them (of each fold); None: any number.
+    """
+    names, folds = resolve_teachers(teachers, key)
+    if count is not None and len(names) != count * folds:
         raise ConfigError(
-            f"{key} names {len(named)} teachers{': ' if named else ''}{', '.join(named)}\n"
+            f"{key} names {len(names)} teachers{': ' if names else ''}{', '.join(names)}\n"
             f"  allowed: exactly distillation.num_teachers = {count}"
             f"{f' for each of {folds} folds' if folds > 1 else ''}\n"
             f"  fix: {key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes, or "
             "another distillation.num_teachers\n"
             "  nothing was started"
         )
-    for name in named:
+    for name in names:
         require_whole_weights(name)
     try:
-        return [str(locate_model(model_directory(name))) for name in named]
+        return [str(locate_model(model_directory(name))) for name in names]
     except CheckpointError as error:
-        said = str(error).removeprefix("init = ").removeprefix(f"{key}: ")
-        raise CheckpointError(f"{key}: {said}") from error
+        message = str(error).removeprefix("init = ").removeprefix(f"{key}: ")
+        raise CheckpointError(f"{key}: {message}") from error
 
 
 def record_teachers(
     run_dir: Path, manifest: Mapping[str, object], settings: TeachingConfig
 ) -> None:
-    """Write who teaches, and who taught before; a run goes on with the very teachers that it began
-    with, unless others are allowed.
+    """Record the teachers of a run, and those that it had before. Raises ``CheckpointError`` if a
+    resumed run has other teachers and ``allow_other_teachers`` is not set.
     """
     path, now, earlier = run_dir / "teachers.json", dict(manifest), []
     if path.is_file() and any((run_dir / "checkpoints").glob("step-*")):
@@ -126,7 +128,7 @@ def record_teachers(
 
 
 def recorded_teachers(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The manifest of the teachers of a run, and the identity of those that it began with."""
+    """Return the manifest of the teachers of a run, and the identity of its first teachers."""
     manifest = _manifest_in(run_dir / "teachers.json")
     return manifest, identity_only((manifest.get("before") or [manifest])[0])
 
@@ -135,11 +137,11 @@ def _manifest_in(path: Path) -> dict[str, Any]:
     """Return the manifest that ``record_teachers`` wrote. Raises ``CheckpointError`` for any other
     file.
     """
-    fix = "restore it, or delete it: the checkpoint knows the teachers too"
+    fix = "restore it, or delete it: the checkpoint records the teachers too"
     manifest = read_json(path, fix=fix)
     try:
-        for one in (manifest, *manifest.get("before", [])):
-            identity_only(one)
+        for recorded in (manifest, *manifest.get("before", [])):
+            identity_only(recorded)
     except (KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{path}: no manifest of teachers: {error!r}\n  fix: {fix}"

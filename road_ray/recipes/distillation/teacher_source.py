@@ -1,4 +1,6 @@
-"""Sources of teacher answers: the teachers or the store before them, compared before step one."""
+"""Source of the teachers' answers on one worker: the teachers, or a store in front of them. Their
+parity is checked before the first step.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,15 @@ from road_ray.recipes.distillation.teacher_pool import start_teacher_pool
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
 
-_PROBED = 4  # rows that the store has, and as many that it has not
+_PARITY_ROWS = 4  # rows that the store has, and as many that it does not have
 
-Tell = Callable[..., None]
-"""An event of the journal: ``tell(kind, **fields)``."""
+OnEvent = Callable[..., None]
+"""Writes an event to the journal: ``on_event(kind, **fields)``."""
 
 
 @dataclass(frozen=True)
 class TeacherSource:
-    """Everything that decides who answers, the same on every worker."""
+    """Settings and teachers that determine the answers, the same on every worker."""
 
     settings: TeachingConfig
     task: Task
@@ -44,12 +46,12 @@ class TeacherSource:
     manifest: Mapping[str, Any]  # of these teachers
     address: str | None = None
     workers: int = 0
-    others: int = 0  # teachers of other data sets, which need room beside these
+    other_teachers: int = 0  # of other data sets, which need room beside these
     student: str | None = None  # fingerprint of the student's tokenizer
 
     @property
     def mixed(self) -> bool:
-        """Return whether a teacher has another tokenizer than the student and needs texts."""
+        """Return True if a teacher has another tokenizer than the student and needs texts."""
         return any(ANSWERS_FOR in teacher for teacher in self.manifest["teachers"])
 
     @contextmanager
@@ -60,23 +62,23 @@ class TeacherSource:
         pad_id: int,
         actors: ActorEnsemble | None,
         device: torch.device,
-        tell: Tell,
+        on_event: OnEvent,
         leads: bool = True,
         rows: NDArray[np.bool_] | None = None,
         texts: RowTexts | None = None,
     ) -> Iterator[Ensemble]:
-        """The ensemble of one worker, for the rows of ``features`` (or some of them). ``actors``
-        are the driver's, when it started them. ``texts`` are those of the rows, for a mixed
-        ensemble.
+        """Open the ensemble of one worker for the rows of ``features``, or those selected by
+        ``rows``. ``actors`` are the driver's, if it started them. ``texts`` are those of the rows,
+        for a mixed ensemble.
         """
         if self.settings.store is None:
             ensemble: Ensemble = actors or self._local(self.directories, device)
             if actors is not None:
-                actors.on_event = tell
+                actors.on_event = on_event
             if leads and self.settings.check_parity and actors is not None:
-                batch = _probe(features, np.zeros(len(features), np.bool_), pad_id, texts)
+                batch = _parity_batch(features, np.zeros(len(features), np.bool_), pad_id, texts)
                 answers = ensemble.gather(ensemble.submit(batch))
-                self._prove(batch, {"its actor": all_counted(answers)}, device, tell)
+                self._check_parity(batch, {"its actor": all_counted(answers)}, device, on_event)
             yield ensemble
             return
 
@@ -84,7 +86,7 @@ class TeacherSource:
             if actors is not None:
                 return tuple(range(len(self.directories))), NonOwningEnsemble(actors)
             chosen = [self.directories[member] for member in members]
-            tell("teachers_started", teachers=list(members))
+            on_event("teachers_started", teachers=list(members))
             if self.settings.host == "actors" and self.workers == 0:
                 stack.enter_context(connected(self.address))
                 started = start_teacher_pool(
@@ -92,26 +94,26 @@ class TeacherSource:
                     self.task,
                     chosen,
                     beside=0,
-                    others=self.others,
+                    other_teachers=self.other_teachers,
                     student=self.student,
                 )
-                started.on_event = tell
+                started.on_event = on_event
                 return members, started
             return members, self._local(chosen, device)
 
         keys = _keys_of(features, texts)
-        with ExitStack() as stack, self._opened(live, keys, tell, rows) as stored:
+        with ExitStack() as stack, self._open_store(live, keys, on_event, rows) as stored:
             if leads and self.settings.check_parity:
-                batch = _probe(features, stored.holds(keys), pad_id, texts)
-                self._prove(batch, stored.paths(batch), device, tell)
+                batch = _parity_batch(features, stored.holds(keys), pad_id, texts)
+                self._check_parity(batch, stored.paths(batch), device, on_event)
             yield stored
 
     def of_fold(self, fold: int, count: int) -> TeacherSource:
         """Return the source for the rows of one of ``count`` folds: its share of the teachers."""
         each = len(self.directories) // count
-        some = slice(fold * each, (fold + 1) * each)
-        manifest = {**self.manifest, "teachers": self.manifest["teachers"][some]}
-        return replace(self, directories=self.directories[some], manifest=manifest)
+        members = slice(fold * each, (fold + 1) * each)
+        manifest = {**self.manifest, "teachers": self.manifest["teachers"][members]}
+        return replace(self, directories=self.directories[members], manifest=manifest)
 
     def complete(
         self,
@@ -119,17 +121,17 @@ class TeacherSource:
         rows: NDArray[np.bool_] | None = None,
         texts: RowTexts | None = None,
     ) -> bool:
-        """Return whether the store has every row of every teacher, so that none need be started.
+        """Return True if the store has every row of every teacher, so that none need be started.
         A mixed ensemble needs the ``texts`` of the rows.
         """
         if self.settings.store is None:
             return False
 
         def live(members: Members) -> tuple[Members, Ensemble]:
-            raise AssertionError("looking does not ask")
+            raise AssertionError("looking into the store does not start teachers")
 
         keys = _keys_of(features, texts)
-        with self._opened(live, keys, lambda *_, **__: None, rows) as stored:
+        with self._open_store(live, keys, lambda *_, **__: None, rows) as stored:
             return stored.complete
 
     def _local(self, directories: Sequence[str], device: torch.device) -> LocalEnsemble:
@@ -142,8 +144,8 @@ class TeacherSource:
             precision=self.settings.precision,
         )
 
-    def _opened(
-        self, live: Any, keys: RowKeys, tell: Tell, rows: NDArray[np.bool_] | None
+    def _open_store(
+        self, live: Any, keys: RowKeys, on_event: OnEvent, rows: NDArray[np.bool_] | None
     ) -> StoredEnsemble:
         assert self.settings.store is not None
         return StoredEnsemble.open(
@@ -151,16 +153,16 @@ class TeacherSource:
             self.manifest,
             self.task,
             live,
-            needed=keys if rows is None else keys.some(rows),
-            on_event=lambda event: tell(**event),
+            needed=keys if rows is None else keys.select(rows),
+            on_event=lambda event: on_event(**event),
         )
 
-    def _prove(
+    def _check_parity(
         self,
         batch: Mapping[str, Any],
         paths: Mapping[str, Answers],
         device: torch.device,
-        tell: Tell,
+        on_event: OnEvent,
     ) -> None:
         drifts = check_parity(
             batch,
@@ -175,16 +177,16 @@ class TeacherSource:
         worst = {drift.path: 0.0 for drift in drifts}
         for drift in drifts:
             worst[drift.path] = max(worst[drift.path], drift.difference)
-        tell("teachers_proven", rows=len(batch["input_ids"]), difference=worst)
+        on_event("teachers_proven", rows=len(batch["input_ids"]), difference=worst)
 
 
 def flush_store_before_checkpoint(
     steps: Iterator[list[Batch]], *ensembles: Ensemble, start: int, every: int | None
 ) -> Iterator[list[Batch]]:
-    """The same steps; before one that a checkpoint follows, the answers so far reach the disk.
+    """Yield the steps; write the answers so far to disk before each step with a checkpoint.
 
-    So a run that goes on from it reads what the killed one read, instead of asking for the same
-    rows in other batches, whose sums may round otherwise.
+    A run that resumes from the checkpoint then reads the same answers as the killed run did,
+    instead of computing them again in other batches, where sums may round differently.
     """
     for step, passes in enumerate(steps, start + 1):
         if every is not None and step % every == 0:
@@ -197,12 +199,16 @@ def _keys_of(features: Features, texts: RowTexts | None) -> RowKeys:
     return RowKeys(keys_of(features), None if texts is None else keys_of_texts(texts.all()))
 
 
-def _probe(features: Features, held: Any, pad_id: int, texts: RowTexts | None) -> dict[str, Any]:
-    """A few rows spread over the data set: of those that the store has and of the others."""
+def _parity_batch(
+    features: Features, held: Any, pad_id: int, texts: RowTexts | None
+) -> dict[str, Any]:
+    """Return a batch of a few rows spread over the data set: rows that the store has (``held``) and
+    rows that it does not have.
+    """
     chosen = []
     for numbers in (np.flatnonzero(held), np.flatnonzero(~held)):
         if len(numbers):
-            places = np.linspace(0, len(numbers) - 1, min(_PROBED, len(numbers)))
+            places = np.linspace(0, len(numbers) - 1, min(_PARITY_ROWS, len(numbers)))
             chosen.append(numbers[places.astype(np.int64)])
     numbers = np.concatenate(chosen)
     batch: dict[str, Any] = {**pad(features, numbers, pad_id=pad_id)}

@@ -54,7 +54,9 @@ def check_truncation(
         if ANSWERS_FOR not in teacher:
             continue
         reader = TextReader.of(directory, source.task)
-        is_cut = np.array([any(row.is_cut for row in some) for some in reader.rows(texts)])
+        is_cut = np.array(
+            [any(row.is_cut for row in rows_read) for rows_read in reader.rows(texts)]
+        )
         if not (count := int((is_cut & is_whole).sum())):
             continue
         message = (

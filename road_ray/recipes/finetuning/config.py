@@ -90,8 +90,8 @@ class StudentConfig(Config):
             numbers = spread[self.layer_choice]
         else:
             numbers, count = list(self.layers), len(self.layers)
-        whole = 1 <= count <= available and all(0 <= number < available for number in numbers)
-        if not whole or numbers != sorted(set(numbers)):
+        in_range = 1 <= count <= available and all(0 <= number < available for number in numbers)
+        if not in_range or numbers != sorted(set(numbers)):
             written = self.layers if isinstance(self.layers, int) else list(self.layers)
             raise ConfigError(
                 f"student.layers = {written}: init has {available} layers\n"
@@ -115,8 +115,8 @@ class FinetuneConfig(RunConfig):
     init: str = ""
     """Model to start from: a run directory, an ``hf/`` directory or a hub name. Required."""
     from_scratch: bool = False
-    """Initialize the encoder anew, with the size and tokenizer of ``init``. Use it as the baseline
-    that shows what pre-training gains."""
+    """Initialize the encoder with random weights, with the size and tokenizer of ``init``. Use it
+    as the baseline that shows what pre-training gains."""
     keep_head: bool = True
     """Start from the head of ``init`` where it was trained on the same task, for example by ``road
     multitask``. False: always a new head."""

@@ -1,4 +1,4 @@
-"""Fine-tuning: one data set and one head, from the checkpoint of any stage."""
+"""Fine-tuning of one model on one data set, from the checkpoint of any stage."""
 
 from __future__ import annotations
 
@@ -141,10 +141,10 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
         _warn_of_rates(config.optimizer, str(model.encoder.config.model_type))
     # Read now, so that missing data fail at once and not after hours of training.
     judged = _judged(config, tokenizer) if worker.leads else {}
-    for one in judged.values():
-        warn_of_overlap(split, one)
-    for one in (split, *judged.values()):
-        check_length(one, longest_row(model.encoder))
+    for dev_split in judged.values():
+        warn_of_overlap(split, dev_split)
+    for any_split in (split, *judged.values()):
+        check_length(any_split, longest_row(model.encoder))
     stream = BatchStream(
         split.features,
         Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),
@@ -161,8 +161,8 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
 def _model(
     config: FinetuneConfig, directory: str, tasks: Sequence[Task]
 ) -> tuple[MultitaskModel, dict[str, list[str]]]:
-    """Return the model of ``init`` with its head for this task, or a new one; and which heads are
-    ``kept`` and ``new``.
+    """Return the model of ``init`` with its head for this task, or a new one, and the names of its
+    ``kept`` and ``new`` heads.
     """
     trained = head_for(Path(directory), tasks[0], config.data.dataset)
     if config.keep_head and trained is not None and not config.from_scratch and len(tasks) == 1:
@@ -226,12 +226,12 @@ def check_student(config: FinetuneConfig) -> None:
 
 
 def check_judged(data: FinetuneDataConfig) -> None:
-    """Raises ``ConfigError`` when ``evaluate_on`` names a data set of another task."""
-    wanted = find_dataset(data.dataset, data)[0].task
+    """Raise ``ConfigError`` if ``evaluate_on`` names a data set of another task."""
+    trained = find_dataset(data.dataset, data)[0].task
     for name in data.evaluate_on or ():
-        if (found := find_dataset(name, data)[0].task) != wanted:
+        if (task := find_dataset(name, data)[0].task) != trained:
             raise ConfigError(
-                f"data.evaluate_on: {name} is of task {found}, {data.dataset} of task {wanted}\n"
+                f"data.evaluate_on: {name} is of task {task}, {data.dataset} of task {trained}\n"
                 "  allowed: data sets of one task, because a model has one head\n"
                 "  fix: leave it out; nothing was started"
             )
@@ -301,7 +301,7 @@ def _evaluate(
     threshold: float | None = None,
 ) -> tuple[Evaluation, dict[str, float]]:
     """Return the evaluation on a dev split, and its metrics as ``eval/<name>/<metric>``."""
-    found = evaluate_split(
+    evaluation = evaluate_split(
         prepared.model,
         prepared.judged[name],
         pad_id=int(prepared.tokenizer.pad_token_id),
@@ -310,7 +310,9 @@ def _evaluate(
         tune=name == config.data.dataset,
         on_rows=partial(log.part, f"evaluating {name}"),
     )
-    return found, {f"eval/{name}/{metric}": value for metric, value in found.figures.items()}
+    return evaluation, {
+        f"eval/{name}/{metric}": value for metric, value in evaluation.figures.items()
+    }
 
 
 def judge(
@@ -323,14 +325,16 @@ def judge(
     """
     figures: dict[str, float] = {}
     threshold: float | None = None
-    own = config.data.dataset
-    for name in sorted(config.data.evaluate_on or (own,), key=lambda name: name != own):
+    trained_on = config.data.dataset
+    for name in sorted(
+        config.data.evaluate_on or (trained_on,), key=lambda name: name != trained_on
+    ):
         # Also where it is 0, so that runs of one table have the same metrics.
         shared = count_shared(prepared.split.examples, prepared.judged[name].examples)
         figures[f"data/{name}/overlap_with_train"] = float(shared)
-        found, metrics = _evaluate(config, worker, prepared, log, name, threshold)
-        threshold = found.threshold
-        found.write(config.run_dir / "predictions" / name)
+        evaluation, metrics = _evaluate(config, worker, prepared, log, name, threshold)
+        threshold = evaluation.threshold
+        evaluation.write(config.run_dir / "predictions" / name)
         figures |= metrics
     export(config, prepared, figures, threshold)
     return figures
@@ -340,12 +344,15 @@ def export(
     config: FinetuneConfig, prepared: Prepared, figures: dict[str, float], threshold: float | None
 ) -> None:
     """Write the model in Hugging Face layout, with tokenizer, threshold, card and record; further
-    heads that it learnt, such as those of QuAC, below ``heads/``.
+    trained heads, such as those of QuAC, go below ``heads/``.
     """
-    own = prepared.task.name
+    main_task = prepared.task.name
     with atomic_directory(config.run_dir / "hf") as top:
-        others = [task for task in prepared.model.tasks if task != own]
-        for directory, task in [(top, own), *((top / "heads" / task, task) for task in others)]:
+        further = [task for task in prepared.model.tasks if task != main_task]
+        for directory, task in [
+            (top, main_task),
+            *((top / "heads" / task, task) for task in further),
+        ]:
             prepared.model.export(directory, task)
             prepared.tokenizer.save_pretrained(directory)
             write_model_record(
@@ -355,9 +362,9 @@ def export(
                 init=config.init,
                 seed=config.seed,
                 max_length_tokens=config.data.max_length_tokens,
-                no_answer_threshold=threshold if task == own else None,
+                no_answer_threshold=threshold if task == main_task else None,
                 layers_of_init=_kept_layers(config),
-                columns=_columns(prepared) if task == own else {},
+                columns=_columns(prepared) if task == main_task else {},
                 parameters=sum(x.numel() for x in prepared.model.parameters()),
                 metrics=figures,
                 **prepared.lineage,

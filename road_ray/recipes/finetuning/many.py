@@ -53,7 +53,7 @@ def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
     with open_run_directory(config) as directory:
         for wave in waves:
             runs += run_all(single.finetune, wave, config, context)
-        by_seed = _by_seed(config, [one for wave in waves for one in wave], runs)
+        by_seed = _by_seed(config, [finetuning for wave in waves for finetuning in wave], runs)
         figures = summarise_seeds(by_seed)
         write_json_atomic(directory / "tasks.json", table(figures, config.num_seeds))
         write_json_atomic(directory / "metrics.json", figures)
@@ -61,22 +61,22 @@ def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
 
 
 def plan_runs(config: FinetuningsConfig) -> list[list[FinetuneConfig]]:
-    """All of them, in waves: a later one starts from what an earlier one trained."""
+    """Return all fine-tunings in waves: those of the second wave start from models of the first."""
     pool = _at_hand(config) if config.only_at_hand else list(config.pool or [config.data.dataset])
     for name, before in config.start_from.items():
         if name in pool and (before not in pool or before in config.start_from):
             raise ConfigError(
-                f"start_from: {name} is to go on from {before}\n"
+                f"start_from: {name} is to start from {before}\n"
                 f"  allowed: a data set of the pool that starts from init: "
                 f"{', '.join(sorted(set(pool) - set(config.start_from)))}\n  nothing was started"
             )
     later = [name for name in pool if name in config.start_from]
     waves = [[name for name in pool if name not in later], later]
     seeds = range(config.num_seeds)
-    return [[_one(config, name, n) for name in wave for n in seeds] for wave in waves if wave]
+    return [[_single(config, name, n) for name in wave for n in seeds] for wave in waves if wave]
 
 
-def _one(config: FinetuningsConfig, name: str, number: int) -> FinetuneConfig:
+def _single(config: FinetuningsConfig, name: str, number: int) -> FinetuneConfig:
     before = config.start_from.get(name)
     place = _place(config, name, number)
     shared = _shared(config) | {
@@ -103,18 +103,18 @@ def _shared(config: FinetuneConfig) -> dict[str, Any]:
 
 
 def _at_hand(config: FinetuningsConfig) -> list[str]:
-    """The data sets of the pool that have files to train on and to be judged by."""
-    found = [
+    """Return the data sets of the pool that have files of their training and dev splits."""
+    available = [
         name
         for name in config.pool
         if _is_there(config, name, "train") and _is_there(config, name, "dev")
     ]
-    missing = [name for name in config.pool if name not in found]
+    missing = [name for name in config.pool if name not in available]
     if missing:
         _log.warning("no files of %s below the data root: left out", ", ".join(missing))
-    if not found:
-        raise ConfigError(f"pool: no data set of it is at hand: {', '.join(config.pool)}")
-    return found
+    if not available:
+        raise ConfigError(f"pool: none of its data sets is available: {', '.join(config.pool)}")
+    return available
 
 
 def _is_there(config: FinetuningsConfig, name: str, split: str) -> bool:
@@ -125,43 +125,44 @@ def _is_there(config: FinetuningsConfig, name: str, split: str) -> bool:
 def _by_seed(
     config: FinetuningsConfig, configs: Sequence[FinetuneConfig], runs: Sequence[Run]
 ) -> list[dict[str, float]]:
-    """The figures of all data sets, seed by seed."""
-    found: list[dict[str, float]] = [{} for _ in range(config.num_seeds)]
-    for one, run in zip(configs, runs, strict=True):
-        found[one.seed - config.seed] |= run.metrics
-    return found
+    """Return the figures of all data sets, seed by seed."""
+    figures: list[dict[str, float]] = [{} for _ in range(config.num_seeds)]
+    for finetuning, run in zip(configs, runs, strict=True):
+        figures[finetuning.seed - config.seed] |= run.metrics
+    return figures
 
 
 def summarise_seeds(by_seed: Sequence[Figures]) -> dict[str, float]:
-    """The mean of every figure over seeds, ``_deviation``, ``_median`` and ``_best`` of those of
-    ``eval/``, and GLUE's averages of each: ``glue/electra_median`` is the average of medians.
+    """Return the mean of every figure over seeds, ``_deviation``, ``_median`` and ``_best`` of
+    those of ``eval/``, and GLUE's averages of each: ``glue/electra_median`` is the average of
+    medians.
     """
-    found = {name: summary([row[name] for row in by_seed]) for name in by_seed[0]}
-    figures = {name: value.mean for name, value in found.items()} | average(
-        {name: value.mean for name, value in found.items()}
+    summaries = {name: summary([row[name] for row in by_seed]) for name in by_seed[0]}
+    figures = {name: value.mean for name, value in summaries.items()} | average(
+        {name: value.mean for name, value in summaries.items()}
     )
     if len(by_seed) == 1:
         return figures
-    judged = {name: value for name, value in found.items() if name.startswith("eval/")}
-    for which in ("median", "best"):
-        values: dict[str, float] = {name: getattr(one, which) for name, one in judged.items()}
+    judged = {name: value for name, value in summaries.items() if name.startswith("eval/")}
+    for statistic in ("median", "best"):
+        values: dict[str, float] = {name: getattr(s, statistic) for name, s in judged.items()}
         values |= average(values)
-        figures |= {f"{name}_{which}": value for name, value in values.items()}
+        figures |= {f"{name}_{statistic}": value for name, value in values.items()}
     averages = [average(row) for row in by_seed]
-    told = {name: one.deviation for name, one in judged.items()} | {
+    deviations = {name: value.deviation for name, value in judged.items()} | {
         name: summary([row[name] for row in averages]).deviation for name in averages[0]
     }
-    return figures | {f"{k}_deviation": v for k, v in told.items() if v is not None}
+    return figures | {f"{k}_deviation": v for k, v in deviations.items() if v is not None}
 
 
 def table(figures: Figures, num_seeds: int) -> list[dict[str, Any]]:
-    """One row a metric that papers print, and GLUE's averages last."""
+    """Return a row for each metric that papers print, GLUE's averages last."""
     names = [name for name in figures if is_principal(name)]
     names += [name for name in figures if name in ("glue/electra", "glue/leaderboard")]
     rows = []
     for name in names:
         place, metric = name.removeprefix("eval/").split("/", 1)
         row: dict[str, Any] = {"data set": place, "metric": metric, "mean": figures[name]}
-        more = {which: figures.get(f"{name}_{which}") for which in ("deviation", "median", "best")}
-        rows.append(row | (more if num_seeds > 1 else {}))
+        statistics = {s: figures.get(f"{name}_{s}") for s in ("deviation", "median", "best")}
+        rows.append(row | (statistics if num_seeds > 1 else {}))
     return rows

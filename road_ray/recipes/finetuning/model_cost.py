@@ -1,4 +1,4 @@
-"""Parameters, size and speed of a model, to compare a smaller student with what it was made of."""
+"""Parameters, size and speed of a model, to compare a smaller student with its ``init``."""
 
 from __future__ import annotations
 

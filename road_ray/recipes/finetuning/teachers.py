@@ -1,4 +1,4 @@
-"""Teachers: N seeds of one fine-tuning, side by side, listed in ``teachers.json``."""
+"""Ensemble of teachers: N seeds of one fine-tuning, in parallel, listed in ``teachers.json``."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _run(config: TeachersConfig, context: RunContext | None) -> Run:
     require_plain_head(config.data)
     single = single_teachers(config)
     if context is not None and context.plan_only:
-        return finetune(single[0], context)  # the others are alike
+        return finetune(single[0], context)  # all cost the same
     with open_run_directory(config) as directory:
         runs = run_all(finetune, single, config, context)
-        write_json_atomic(directory / "teachers.json", listing(directory, single, runs))
+        write_json_atomic(directory / "teachers.json", teachers_json(directory, single, runs))
         # A run that an earlier version finished may lack a figure of the others.
         figures = means([run.metrics for run in runs])
         if config.judge_ensemble:
@@ -66,17 +66,19 @@ def single_teachers(config: TeachersConfig) -> list[FinetuneConfig]:
     ]
 
 
-def listing(place: Path, single: Sequence[FinetuneConfig], runs: Sequence[Run]) -> dict[str, Any]:
+def teachers_json(
+    place: Path, single: Sequence[FinetuneConfig], runs: Sequence[Run]
+) -> dict[str, Any]:
     """Return the content of a ``teachers.json`` in ``place``: the entry of each teacher, with the
     fold that it did not see.
     """
-    listed = [list_entry(place, run, one.seed) for run, one in zip(runs, single, strict=True)]
+    entries = [list_entry(place, run, cfg.seed) for run, cfg in zip(runs, single, strict=True)]
     num_folds = single[0].data.num_folds
     if num_folds == 1:
-        return {"teachers": listed}
-    for told, one in zip(listed, single, strict=True):
-        told["fold"] = one.data.held_out_fold
-    return {"num_folds": num_folds, "teachers": listed}
+        return {"teachers": entries}
+    for entry, config in zip(entries, single, strict=True):
+        entry["fold"] = config.data.held_out_fold
+    return {"num_folds": num_folds, "teachers": entries}
 
 
 def list_entry(place: Path, run: Run, seed: int) -> dict[str, Any]:

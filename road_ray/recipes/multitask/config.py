@@ -90,11 +90,11 @@ class MixTeachingConfig(TeachingConfig):
 
     def of(self, dataset: str) -> tuple[str, ...]:
         """Return the entries of a data set."""
-        named = self.teachers.get(dataset, ())
-        return (named,) if isinstance(named, str) else named
+        entries = self.teachers.get(dataset, ())
+        return (entries,) if isinstance(entries, str) else entries
 
     @property
-    def num_asked(self) -> int:
+    def total_teachers(self) -> int:
         """Number of teachers of the run, over all data sets."""
         return sum(len(resolve_teachers(self.of(name))[0]) for name in self.teachers)
 
@@ -127,7 +127,7 @@ class MultitaskConfig(RunConfig):
     3.5); ROaD-Base has 40,000 (part 2, section 5.1)."""
 
     def inputs(self) -> Inputs:
-        names, taught = self.data.datasets, self.distillation.teachers
+        names = self.data.datasets
         splits = (split_files(self.data, names, split) for split in ("train", "dev"))
         return {
             "init": model_files(self.init),
@@ -136,6 +136,8 @@ class MultitaskConfig(RunConfig):
                 *unlabelled_files(self.data, chain(*self.data.unlabelled.values())),
             ],
             TEACHERS: [
-                path for name in taught for path in teacher_files(self.distillation.of(name))
+                path
+                for name in self.distillation.teachers
+                for path in teacher_files(self.distillation.of(name))
             ],
         }

@@ -1,4 +1,4 @@
-"""Parts of a mixture: its data sets, their streams, and the steps drawn from them."""
+"""Data sets of a mixture, their streams, and the steps drawn from them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_mixture(
 ) -> tuple[dict[str, Split], dict[str, Split]]:
     """Return the splits to train on and, on the leading worker, those to evaluate on."""
     splits = {name: _split(config, name, "train", tokenizer) for name in config.data.datasets}
-    # Read now, not after hours of training, so that what is missing is told at once.
+    # Read now, so that missing data fail at once and not after hours of training.
     judged = {
         name: _split(config, name, "dev", tokenizer)
         for name in (config.data.datasets if worker.leads else ())
@@ -59,9 +59,9 @@ def read_mixture(
 
 
 def _split(config: MultitaskConfig, name: str, part: str, tokenizer: Any) -> Split:
-    """The split, its task named after the data set where every data set has its own head."""
-    more = config.data.unlabelled.get(name, ()) if part == "train" else ()
-    split = load_split(name, part, config.data, tokenizer, unlabelled=more)
+    """Return a split; with ``mixing.heads=dataset``, its task is named after the data set."""
+    unlabelled = config.data.unlabelled.get(name, ()) if part == "train" else ()
+    split = load_split(name, part, config.data, tokenizer, unlabelled=unlabelled)
     if config.mixing.heads == "task":
         return split
     features = replace(split.features, task=name)

@@ -1,5 +1,5 @@
-"""Multi-task pre-training: the gradient averaged over randomly drawn data sets, one head a task
-(ROaD).
+"""Multi-task pre-training (ROaD): the gradient is averaged over randomly drawn data sets, with one
+head per task.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
 
 def multitask(config: MultitaskConfig, context: RunContext | None = None) -> Run:
-    """Train on the mix, data sets with teachers from these too; ``hf/`` holds the encoder with the
-    head of the first data set, ``hf/heads/<task>`` each.
+    """Train on the mixture, with distillation for data sets that have teachers. ``hf/`` holds the
+    encoder with the head of the first data set, ``hf/heads/<task>`` the encoder with each head.
     """
     return load_finished_run(config) or _run(config, context)
 
@@ -81,13 +81,16 @@ def _run(config: MultitaskConfig, context: RunContext | None) -> Run:
             "  allowed: each once; mixing.sampler says how often they are drawn"
         )
     check_mixing(config)
-    asked = teacher_sources(config)
+    sources = teacher_sources(config)
     with open_run_directory(config) as directory:
-        if asked:
-            manifest = {"datasets": {name: dict(one.manifest) for name, one in asked.items()}}
+        if sources:
+            manifests = {name: dict(source.manifest) for name, source in sources.items()}
+            manifest = {"datasets": manifests}
             record_teachers(directory, manifest, config.distillation)
-        with start_teacher_pools(config, asked) as actors:
-            metrics = launch_run(main, config, asked, actors, context=context, directory=directory)
+        with start_teacher_pools(config, sources) as actors:
+            metrics = launch_run(
+                main, config, sources, actors, context=context, directory=directory
+            )
     return Run(directory, metrics)
 
 
@@ -95,10 +98,10 @@ def main(
     config: MultitaskConfig,
     worker: Worker,
     context: RunContext,
-    asked: Mapping[str, TeacherSource],
+    sources: Mapping[str, TeacherSource],
     actors: Mapping[str, ActorEnsemble],
 ) -> dict[str, float]:
-    """Train the mixture on one worker; return the metrics. It loads teachers not in ``actors``."""
+    """Train on one worker and return the metrics; teachers without ``actors`` are loaded here."""
     directory = model_directory(require_init(config.init))
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory)
@@ -106,26 +109,26 @@ def main(
     splits, judged = read_mixture(config, worker, tokenizer, longest_row(encoder))
     torch.manual_seed(config.seed)
     model, heads = _build_model(config, encoder, splits, directory, leads=worker.leads)
-    streams = {name: make_stream(one, config, worker, tokenizer) for name, one in splits.items()}
+    streams = {name: make_stream(s, config, worker, tokenizer) for name, s in splits.items()}
     total = config.training.steps or 1
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
     identity = identity_of(batch=config.data.batch_size, **rows)
     identity |= head_units([split.task for split in splits.values()])
-    record, teachers = teacher_lineage(config) if asked else ({}, {})
-    identity |= identity_of(teachers=teachers) if asked else {}
+    record, teachers = teacher_lineage(config) if sources else ({}, {})
+    identity |= identity_of(teachers=teachers) if sources else {}
     figures: dict[str, float] = {}
     with (
         journal(config, context, leads=worker.leads, total_steps=total) as log,
         annotate_mixture(
-            config, asked, actors, splits, streams, worker=worker, tell=log.event
-        ) as taught,
+            config, sources, actors, splits, streams, worker=worker, on_event=log.event
+        ) as mixture,
     ):
         record_heads(config, config.init, heads, log, context)
 
         def steps(start: int) -> Iterator[list[Batch]]:
-            mix = mixed_steps(config, splits, taught.streams, start)
+            mixed = mixed_steps(config, splits, mixture.streams, start)
             every = config.training.save_every_steps
-            return taught.attended(mix, start=start, total=total, every=every)
+            return mixture.prepared_steps(mixed, start=start, total=total, every=every)
 
         training = Training(
             config=config.training,
@@ -142,7 +145,7 @@ def main(
             record=record,
             context=context,
         )
-        train(_objective(config, model, taught=bool(asked)), steps, training, worker)
+        train(_objective(config, model, distil=bool(sources)), steps, training, worker)
         if worker.leads and not context.plan_only:
             figures, thresholds = _judge(judged, splits, model, tokenizer, worker, log)
             _export(config, model, tokenizer, figures, thresholds, record)
@@ -160,7 +163,7 @@ def _build_model(
     *,
     leads: bool,
 ) -> tuple[MultitaskModel, Mapping[str, Sequence[str]]]:
-    """Return the model, and its heads that are ``kept`` from ``init`` and that are ``new``."""
+    """Return the model and the names of its ``kept`` and ``new`` heads."""
     model = MultitaskModel(encoder, _tasks(config, splits))
     heads = keep_pooler(model, directory)
     if leads:
@@ -175,8 +178,8 @@ def _tasks(config: MultitaskConfig, splits: Mapping[str, Split]) -> list[Task]:
     return list({task.name: task for task in tasks}.values())
 
 
-def _objective(config: MultitaskConfig, model: MultitaskModel, *, taught: bool) -> Supervised:
-    if not taught:
+def _objective(config: MultitaskConfig, model: MultitaskModel, *, distil: bool) -> Supervised:
+    if not distil:
         return Supervised(model, weights=config.mixing.weights)
     settings = config.distillation
     return Distilled(
@@ -195,8 +198,9 @@ def _judge(
     worker: Worker,
     log: Journal,
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return figures on every data set, and the no-answer threshold of each span task: tuned on the
-    first of its ``trained`` data sets with questions without answer, and used on the others.
+    """Return the figures on every data set, and the no-answer threshold of each span task. The
+    threshold is tuned on the task's first ``trained`` data set that has questions without answer,
+    and used on its other data sets.
     """
     figures: dict[str, float] = {}
     thresholds: dict[str, float] = {}

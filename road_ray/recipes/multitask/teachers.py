@@ -1,9 +1,9 @@
-"""Teachers in a mixture: a data set has its own, or none and learns from gold alone."""
+"""Teachers in a mixture: each data set has its own, or none and learns from its labels only."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,8 +32,8 @@ from road_ray.recipes.distillation.teacher_pool import (
     weighting_rule,
 )
 from road_ray.recipes.distillation.teacher_source import (
+    OnEvent,
     TeacherSource,
-    Tell,
     flush_store_before_checkpoint,
 )
 from road_ray.recipes.distillation.truncation import check_truncation
@@ -48,60 +48,61 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _KEY = "distillation.teachers"
-_TOLD = ("kd_weight", "schedule", "temperature", "average_loss")  # in the model's card
+_CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss")
 
 
 def teacher_sources(config: MultitaskConfig) -> dict[str, TeacherSource]:
-    """Return the teachers of each data set that has some. Raises ``ConfigError`` or
-    ``CheckpointError`` for one that is named in vain, forgotten, or does not fit.
+    """Return the teachers of each data set that has some. Raises ``ConfigError`` for a data set
+    that is not in the mixture or lacks required teachers, ``CheckpointError`` for a teacher that
+    does not fit.
     """
     settings, places = config.distillation, teachers_by_dataset(config)
     _check_unlabelled(config, places)
     if not places:
         return {}
     alone = [name for name in config.data.datasets if name not in places]
-    counts = ", ".join(f"{name} {len(named)}" for name, named in places.items())
-    _log.info("teachers: %s; by gold alone: %s", counts, ", ".join(alone) or "none")
+    counts = ", ".join(f"{name} {len(teachers)}" for name, teachers in places.items())
+    _log.info("teachers: %s; labels only: %s", counts, ", ".join(alone) or "none")
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
     student = fingerprint_tokenizer(tokenizer)
     total = sum(map(len, places.values()))
-    found = {}
-    for name, named in places.items():
+    sources = {}
+    for name, directories in places.items():
         _, task = find_dataset(name, config.data)
         try:
-            for directory in named:
+            for directory in directories:
                 check_teacher(directory, task, tokenizer, settings.label_map, LABEL_MAP)
         except CheckpointError as error:
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
-        found[name] = TeacherSource(
+        sources[name] = TeacherSource(
             settings,
             task,
-            named,
-            teacher_manifest(named, task, settings.label_map, settings.precision, student),
+            directories,
+            teacher_manifest(directories, task, settings.label_map, settings.precision, student),
             config.address,
             config.workers,
-            others=settings.replicas * (total - len(named)),
+            other_teachers=settings.replicas * (total - len(directories)),
             student=student,
         )
-        if found[name].mixed:
+        if sources[name].mixed:
             split = _training_split(config, name, tokenizer)
-            check_truncation(found[name], split, tokenizer, config.data)
-    return found
+            check_truncation(sources[name], split, tokenizer, config.data)
+    return sources
 
 
-def _check_unlabelled(config: MultitaskConfig, taught: Mapping[str, object]) -> None:
-    """Raise ``ConfigError`` for rows without labels that no teacher teaches."""
+def _check_unlabelled(config: MultitaskConfig, with_teachers: Collection[str]) -> None:
+    """Raise ``ConfigError`` for rows without labels of a data set without teachers."""
     for name in config.data.unlabelled:
-        if name not in taught:
+        if name not in with_teachers:
             raise ConfigError(
-                f"data.unlabelled.{name}: nobody teaches rows without labels there\n"
-                f"  allowed: data sets with teachers: {', '.join(taught) or 'none'}\n"
+                f"data.unlabelled.{name}: rows without labels need teachers, and {name} has none\n"
+                f"  allowed: data sets with teachers: {', '.join(with_teachers) or 'none'}\n"
                 f"  fix: {_KEY}.{name}=DIRECTORY, or leave data.unlabelled.{name} out"
             )
 
 
 def teachers_by_dataset(config: MultitaskConfig) -> dict[str, list[str]]:
-    """The directories of every data set that has teachers."""
+    """Return the directories of the teachers by data set, for data sets that have some."""
     settings, names = config.distillation, config.data.datasets
     for name in settings.teachers:
         if name not in names:
@@ -117,7 +118,7 @@ def teachers_by_dataset(config: MultitaskConfig) -> dict[str, list[str]]:
             f"{_KEY} names none for {', '.join(forgotten)}\n"
             f"  allowed: distillation.num_teachers = {settings.num_teachers} for every data set\n"
             f"  fix: {_KEY}.{forgotten[0]}=DIRECTORY (`road finetune data.dataset={forgotten[0]}` "
-            f"makes one), or {_KEY}.{forgotten[0]}=[] to learn it from gold alone\n"
+            f"makes one), or {_KEY}.{forgotten[0]}=[] to learn it from labels only\n"
             "  nothing was started"
         )
     return {
@@ -136,43 +137,43 @@ def _training_split(
 
 @contextmanager
 def start_teacher_pools(
-    config: MultitaskConfig, asked: Mapping[str, TeacherSource]
+    config: MultitaskConfig, sources: Mapping[str, TeacherSource]
 ) -> Iterator[dict[str, ActorEnsemble]]:
-    """A pool for each data set whose teachers the driver must start, as long as the run."""
+    """Start a pool for each data set whose teachers the driver must start; stop them on exit."""
 
     def rows(name: str) -> tuple[Split, RowTexts | None]:
         tokenizer = load_tokenizer(model_directory(config.init))
         split = _training_split(config, name, tokenizer)
-        return split, texts_of(asked[name], split, tokenizer, config.data)
+        return split, texts_of(sources[name], split, tokenizer, config.data)
 
     settings = config.distillation
-    wanted = {
+    needed = {
         name: teacher_source
-        for name, teacher_source in asked.items()
+        for name, teacher_source in sources.items()
         if needs_pool(teacher_source, num_folds(settings.of(name)), partial(rows, name))
     }
-    total = sum(len(teacher_source.directories) for teacher_source in wanted.values())
+    total = sum(len(teacher_source.directories) for teacher_source in needed.values())
     with ExitStack() as stack:
-        if wanted:
+        if needed:
             stack.enter_context(connected(config.address))
         started = {}
-        for name, teacher_source in wanted.items():
-            others = settings.replicas * (total - len(teacher_source.directories))
-            one = start_teacher_pool(
+        for name, teacher_source in needed.items():
+            other_teachers = settings.replicas * (total - len(teacher_source.directories))
+            pool = start_teacher_pool(
                 settings,
                 teacher_source.task,
                 teacher_source.directories,
                 beside=config.workers,
-                others=others,
+                other_teachers=other_teachers,
                 student=teacher_source.student,
             )
-            started[name] = stack.enter_context(one)
+            started[name] = stack.enter_context(pool)
         yield started
 
 
 @dataclass(frozen=True)
 class AnnotatedStream:
-    """A stream whose batches bring what the teachers of their data set say."""
+    """Stream of batches with the answers of their data set's teachers."""
 
     stream: BatchStream
     ensemble: Ensemble
@@ -180,10 +181,10 @@ class AnnotatedStream:
     settings: TeachingConfig
 
     def since(self, number: int) -> Iterator[Batch]:
-        """Batches ``number``, ``number + 1``, ...; the journal reads
+        """Yield batches ``number``, ``number + 1``, ...; their statistics are
         ``teachers/<data set>/right_0`` to ``right_M``.
         """
-        own = f"teachers/{self.stream.name}/"
+        prefix = f"teachers/{self.stream.name}/"
         batches = annotate(
             self.stream.since(number),
             self.ensemble,
@@ -192,45 +193,47 @@ class AnnotatedStream:
             each=self.settings.average_loss,
         )
         for batch in batches:
-            stats = {key.replace("teachers/", own, 1): x for key, x in batch["stats"].items()}
+            stats = {key.replace("teachers/", prefix, 1): x for key, x in batch["stats"].items()}
             yield {**batch, "stats": stats}
 
 
 @dataclass(frozen=True)
 class AnnotatedMixture:
-    """The streams of a mixture, those of data sets with teachers annotated."""
+    """Streams of a mixture; those of data sets with teachers are annotated."""
 
     streams: Mapping[str, Stream]
     ensembles: tuple[Ensemble, ...] = ()
 
-    def attended(
+    def prepared_steps(
         self, steps: Iterator[list[Batch]], *, start: int, total: int, every: int
     ) -> Iterator[list[Batch]]:
-        """The steps as a student needs them: batches know how much of the training is done, and
-        what the teachers said is on the disk before a checkpoint.
+        """Return the steps with the fraction of the training that is done in each batch; the
+        teachers' answers are written to disk before a checkpoint.
         """
         if not self.ensembles:
             return steps
-        timely = with_fraction_done(steps, start=start, total=total)
-        return flush_store_before_checkpoint(timely, *self.ensembles, start=start, every=every)
+        steps = with_fraction_done(steps, start=start, total=total)
+        return flush_store_before_checkpoint(steps, *self.ensembles, start=start, every=every)
 
 
 @contextmanager
 def annotate_mixture(
     config: MultitaskConfig,
-    asked: Mapping[str, TeacherSource],
+    sources: Mapping[str, TeacherSource],
     actors: Mapping[str, ActorEnsemble],
     splits: Mapping[str, Split],
     streams: Mapping[str, BatchStream],
     *,
     worker: Worker,
-    tell: Tell,
+    on_event: OnEvent,
 ) -> Iterator[AnnotatedMixture]:
-    """Yield a worker's mixture with teachers; all ensembles are compared before the first step."""
+    """Yield a worker's mixture with teachers; the parity of all ensembles is checked before the
+    first step.
+    """
     settings = config.distillation
-    tokenizer = load_tokenizer(model_directory(config.init)) if asked else None
+    tokenizer = load_tokenizer(model_directory(config.init)) if sources else None
     with ExitStack() as stack:
-        taught = {
+        annotated = {
             name: AnnotatedStream(
                 streams[name],
                 stack.enter_context(
@@ -241,7 +244,7 @@ def annotate_mixture(
                         actors.get(name),
                         pad_id=streams[name].pad_id,
                         device=worker.device,
-                        tell=partial(tell, dataset=name),
+                        on_event=partial(on_event, dataset=name),
                         leads=worker.leads,
                         tokenizer=tokenizer,
                         source=config.data,
@@ -254,27 +257,27 @@ def annotate_mixture(
                 ),
                 settings,
             )
-            for name, teacher_source in asked.items()
+            for name, teacher_source in sources.items()
         }
         yield AnnotatedMixture(
-            {**streams, **taught}, tuple(one.ensemble for one in taught.values())
+            {**streams, **annotated}, tuple(stream.ensemble for stream in annotated.values())
         )
 
 
 def teacher_lineage(config: MultitaskConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the teachers for the record of the model, and the identity of those that it began
-    with.
+    """Return the teachers for the record of the model, and the identity of the run's first
+    teachers.
     """
-    manifest, began_with = recorded_teachers(config.run_dir)
-    told = to_dict(config.distillation)
+    manifest, first_identity = recorded_teachers(config.run_dir)
+    settings_dict = to_dict(config.distillation)
     teachers = [
-        one | {"dataset": name}
-        for name, of_one in manifest["datasets"].items()
-        for one in of_one["teachers"]
+        teacher | {"dataset": name}
+        for name, dataset_manifest in manifest["datasets"].items()
+        for teacher in dataset_manifest["teachers"]
     ]
     facts = {
-        "distillation": {name: told[name] for name in _TOLD},
+        "distillation": {name: settings_dict[name] for name in _CARD_SETTINGS},
         "weighting": to_dict(config.weighting),
         "teachers": teachers,
     }
-    return facts, began_with
+    return facts, first_identity

@@ -1,6 +1,6 @@
 """Pre-training: ``road pretrain``.
 
-``build.py`` turns a configuration into an objective, ``early_probe.py`` fine-tunes a copy now and
-then, ``flops.py`` counts what a training costs, ``preview.py`` shows rows as the networks see them.
+``build.py`` builds the objective of a configuration, ``early_probe.py`` fine-tunes copies of the
+encoder, ``flops.py`` counts the operations of a training, ``preview.py`` shows corrupted rows.
 Comparisons of objectives are in ``recipes/comparison/``.
 """

@@ -16,8 +16,8 @@ from road_ray.errors import ConfigError, DataError
 from road_ray.models.architectures import detector_output, family_of
 from road_ray.models.config import EncoderConfig
 from road_ray.models.corpus_init import (
+    attend_to_neighbours,
     log_frequencies,
-    look_at_neighbours,
     open_paths,
     sinusoidal_positions,
     start_from_corpus,
@@ -44,31 +44,32 @@ from road_ray.recipes.pretraining.config import ObjectiveConfig, PretrainConfig
 def build_objective(
     corpus: Corpus, tokenizer: Any, config: PretrainConfig
 ) -> tuple[Objective, dict[str, list[str]]]:
-    """Return the objective with its models, new or from ``init``, and which heads of the main
-    encoder were ``kept`` and which are ``new``.
+    """Return the objective with its models, new or from ``init``, and the names of the ``kept`` and
+    ``new`` heads of the main encoder.
 
-    Raises ``ConfigError`` for an option that it does not have.
+    Raises ``ConfigError`` for an unknown option.
     """
     objective, generator = config.objective, config.generator
     kind = objective_class(objective.name)
-    given = objective.model_dump(exclude={"name"}, exclude_none=True)
+    options = objective.model_dump(exclude={"name"}, exclude_none=True)
     known = options_of(kind)
-    if odd := sorted(given.keys() - known.keys()):
+    if unknown := sorted(options.keys() - known.keys()):
         listed = ", ".join(sorted(ObjectiveConfig.model_fields.keys() & known.keys()))
         raise ConfigError(
-            f"objective.{odd[0]} = {given[odd[0]]}: objective {objective.name!r} has no such option"
-            f"\n  allowed: {listed}\n  fix: set it to null, or choose another objective.name"
+            f"objective.{unknown[0]} = {options[unknown[0]]}: objective {objective.name!r} has no "
+            f"such option\n  allowed: {listed}\n"
+            "  fix: set it to null, or choose another objective.name"
         )
-    given |= {"special_ids": special_ids(tokenizer), "mask_id": int(tokenizer.mask_token_id)}
+    options |= {"special_ids": special_ids(tokenizer), "mask_id": int(tokenizer.mask_token_id)}
     if "tying" in known:
-        given["tying"] = "none" if generator.kind != "model" else generator.tying
-    networks = _Networks(corpus, tokenizer, config)
-    made: Objective = kind(*(networks.make(name) for name in models_of(kind)), **given)
-    return made, networks.heads
+        options["tying"] = "none" if generator.kind != "model" else generator.tying
+    builder = _ModelBuilder(corpus, tokenizer, config)
+    made: Objective = kind(*(builder.make(name) for name in models_of(kind)), **options)
+    return made, builder.heads
 
 
-class _Networks:
-    """Makes the models that an objective names, the generator first."""
+class _ModelBuilder:
+    """Builder of the models of an objective, the generator first."""
 
     def __init__(self, corpus: Corpus, tokenizer: Any, config: PretrainConfig) -> None:
         self.init, self.start, self.size = config.init, config.start, config.encoder
@@ -90,7 +91,7 @@ class _Networks:
                 check_tokenizer(name, place, tokenizer)
 
     def make(self, name: str) -> Any:
-        """The model of that name: ``generator``, ``model`` or ``discriminator``."""
+        """Return the model of that name: ``generator``, ``model`` or ``discriminator``."""
         if name == "generator":
             self.generator = self._generator()
             return self.generator
@@ -106,7 +107,7 @@ class _Networks:
         size = scale_encoder(self.size, settings.scale, settings.depth)
         if self.like is not None and settings.init:
             size = size_of(_config_at(settings.init, "generator.init"), size)
-        # It is thrown away, so every encoder may have this kind.
+        # It is not kept after the training, so its family may differ from the encoder's.
         if settings.tying != "all" and self.like is None:
             size = size.model_copy(update={"family": "electra"})
         model = self._language_model(size)
@@ -126,7 +127,7 @@ class _Networks:
         if self.start == "corpus":
             sinusoidal_positions(model.electra, size.initializer_std)
             open_paths(model.electra)
-            look_at_neighbours(model.electra)
+            attend_to_neighbours(model.electra)
             start_from_corpus(model, self.corpus, self.special, size.initializer_std)
         return model
 
@@ -149,13 +150,13 @@ class _Networks:
         return model
 
     def _take_embeddings(self, model: Any) -> None:
-        """Start from the generator's embeddings, which may know the corpus or be trained."""
+        """Copy the generator's embeddings, which may be trained or computed from the corpus."""
         if not isinstance(self.generator, PreTrainedModel) or self.like is not None:
             return
-        theirs: Any = self.generator.base_model
-        ours = model.base_model.embeddings
-        if ours.word_embeddings.weight.shape == theirs.embeddings.word_embeddings.weight.shape:
-            ours.load_state_dict(theirs.embeddings.state_dict())
+        source: Any = self.generator.base_model
+        target = model.base_model.embeddings
+        if target.word_embeddings.weight.shape == source.embeddings.word_embeddings.weight.shape:
+            target.load_state_dict(source.embeddings.state_dict())
 
     def _load_into(self, model: Any) -> None:
         """Load encoder and heads of ``init`` into ``model``; a head that is not stored is new."""
@@ -198,9 +199,9 @@ def _config_at(init: str, key: str) -> PreTrainedConfig:
 
 
 def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:
-    """Raises ``ConfigError`` when the model that ``init`` names was trained with other tokens.
+    """Raise ``ConfigError`` if the model at ``init`` was trained with another vocabulary.
 
-    A folder without a tokenizer cannot be checked but for its size, which is done on loading.
+    For a folder without a tokenizer, only the size of the vocabulary is checked, on loading.
     """
     directory: Path | str = model_directory(init)
     place = Path(directory)
@@ -209,12 +210,12 @@ def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:
             return
         directory = place.parent  # the generator of a run lies beside its discriminator's tokenizer
     try:
-        theirs = load_tokenizer(directory)
+        trained_with = load_tokenizer(directory)
     except DataError:
         return
-    if tokenizer_digest(theirs) != tokenizer_digest(tokenizer):
+    if tokenizer_digest(trained_with) != tokenizer_digest(tokenizer):
         raise ConfigError(
-            f"{name} = {init}: was trained with another vocabulary ({len(theirs)} entries) than "
-            f"the corpus is cut with ({len(tokenizer)})\n"
+            f"{name} = {init}: was trained with another vocabulary ({len(trained_with)} entries) "
+            f"than the corpus is cut with ({len(tokenizer)})\n"
             f"  fix: data.tokenizer={directory}"
         )

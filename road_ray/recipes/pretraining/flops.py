@@ -1,4 +1,4 @@
-"""Floating-point operations of a pre-training, counted before a step is made."""
+"""Floating-point operations of a pre-training, computed from its configuration."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def _detection(row: _Row) -> float:
 
 
 def _mc_bert(row: _Row) -> float:
-    # Its generator draws at every position, not only where it learns.
-    more = 1.0 - word_head_flops(row.small, row.vocab_size, row.length) / word_head_flops(
+    # Its generator samples at every position, not only at the chosen ones.
+    remaining = 1.0 - word_head_flops(row.small, row.vocab_size, row.length) / word_head_flops(
         row.small, row.vocab_size, row.length, 1.0
     )
-    generator = word_head_flops(row.small, row.vocab_size, row.length, more)
+    generator = word_head_flops(row.small, row.vocab_size, row.length, remaining)
     return generator + choice_head_flops(row.size, row.candidates, row.length, 1.0)
 
 
@@ -80,9 +80,9 @@ _HEADS: dict[str, Callable[[_Row], float]] = {
 
 
 def cost(config: PretrainConfig, vocab_size: int | None = None) -> Cost:
-    """The cost of a configuration, all rows taken as full: as long as their phase allows.
+    """Return the cost of a configuration, for rows of the maximum length of their phase.
 
-    Raises ``ConfigError`` when ``training.steps`` is missing.
+    Raises ``ConfigError`` if ``training.steps`` is missing.
     """
     if config.encoder.family == "init":
         config = config.model_copy(update={"encoder": _size_of_init(config)})
@@ -119,8 +119,8 @@ def _size_of_init(config: PretrainConfig) -> EncoderConfig:
 def _forward_flops(
     config: PretrainConfig, small: EncoderConfig, vocab_size: int, length: int, generates: bool
 ) -> float:
-    """Return the operations of one row through both networks, in those of a forward pass that has
-    a backward pass.
+    """Return the forward operations of one row through both networks. A frozen generator counts
+    half, because it has no backward pass.
     """
     kind = objective_class(config.objective.name)
     candidates = config.objective.candidates or int(options_of(kind).get("candidates", 1))
@@ -130,6 +130,6 @@ def _forward_flops(
     if generates:
         generator = encoder_flops(small, vocab_size, length)
         generator += word_head_flops(small, vocab_size, length)
-        # Without a backward pass it costs half.
+
         once += generator / 2 if config.generator.frozen else generator
     return once

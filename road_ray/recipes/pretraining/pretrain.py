@@ -1,4 +1,4 @@
-"""Pre-training: corpus to shards, shards to batches, generator and discriminator to an encoder."""
+"""Pre-training of an encoder: prepare the corpus, build the objective, train, export."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _check(config: PretrainConfig) -> None:
 def phases(config: PretrainConfig) -> tuple[Phase, ...]:
     """Return the phases of a training: one, unless it has shorter rows first.
 
-    Raises ``ConfigError`` when ``training.steps`` is missing, or a phase is left without a step.
+    Raises ``ConfigError`` if ``training.steps`` is missing or a phase has no steps.
     """
     if config.training.steps is None:
         raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
@@ -103,14 +103,14 @@ class Prepared:
     heads: dict[str, list[str]]  # of the main encoder: kept from `init`, and new
 
     def identity(self) -> dict[str, str]:
-        """Return digests of what a resumed run must share."""
+        """Return digests of corpus and batches, which must be equal on resuming."""
         *earlier, last = zip(self.steps.phases, self.corpora, strict=True)
-        named = {"corpus": last[1].manifest, "batch": last[0].batch_size}
+        facts = {"corpus": last[1].manifest, "batch": last[0].batch_size}
         if (windows := last[1].windows) is not None:
-            named["window_rows"] = windows.rows
+            facts["window_rows"] = windows.rows
         if earlier:
-            named["phases"] = [(vars(phase), corpus.manifest) for phase, corpus in earlier]
-        return identity_of(**named)
+            facts["phases"] = [(vars(phase), corpus.manifest) for phase, corpus in earlier]
+        return identity_of(**facts)
 
 
 def prepare(config: PretrainConfig, worker: Worker) -> Prepared:

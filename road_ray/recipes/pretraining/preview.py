@@ -1,4 +1,4 @@
-"""Rows of a pre-training as its networks see them: what is hidden, and what the generator says."""
+"""Preview of a pre-training's rows: hidden tokens and the generator's replacements."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from road_ray.training.worker import Worker
 
 
 def is_pretraining(place: str) -> bool:
-    """Return whether this is the directory of a run of ``road pretrain``."""
+    """Return True for the directory of a run of ``road pretrain``."""
     record = Path(place) / RECORD
     return record.is_file() and "\ngenerator:" in record.read_text(encoding="utf-8")
 
 
 def peek(place: str, rows: int) -> str:
-    """The first ``rows`` of the next batch of a run, corrupted by the networks of its newest
+    """Return the first ``rows`` of the next batch of a run, corrupted by the networks of its newest
     checkpoint, or by new ones.
 
-    ``[MASK: word]`` is to be predicted; ``[word -> other]`` was replaced by the generator, which
-    left ``[word]`` as it is.
+    ``[MASK: word]`` is to be predicted; ``[word -> other]`` was replaced by the generator;
+    ``[word]`` was chosen, and the generator predicted the original.
     """
     config = load(PretrainConfig, path=Path(place) / RECORD)
     made = prepare(config, Worker())
@@ -43,9 +43,9 @@ def peek(place: str, rows: int) -> str:
         load_weights(made.objective, newest / "model.safetensors")
         step = int(newest.name.removeprefix("step-"))
     batch = next(made.steps.since(step))[0]
-    told = f"{config.objective.name}, the batch after step {step}"
+    title = f"{config.objective.name}, the batch after step {step}"
     marked = _marked(made.objective, batch, made.tokenizer)
-    lines = [f"{told}: {len(marked[:rows])} of {len(marked)} rows"]
+    lines = [f"{title}: {len(marked[:rows])} of {len(marked)} rows"]
     for tokens in marked[:rows]:
         lines += ["", " ".join(tokens)]
     return "\n".join(lines)
@@ -53,7 +53,7 @@ def peek(place: str, rows: int) -> str:
 
 @torch.no_grad()
 def _marked(objective: Objective, batch: Batch, tokenizer: Any) -> list[list[str]]:
-    """The tokens of each row, without padding, marked where something was hidden."""
+    """Return the tokens of each row, without padding, with marks on hidden ones."""
     objective.eval()
     tokens: Tensor = batch["input_ids"]
     if isinstance(objective, CorruptingObjective):
@@ -66,8 +66,8 @@ def _marked(objective: Objective, batch: Batch, tokenizer: Any) -> list[list[str
     shown = []
     for row, length in enumerate(batch["attention_mask"].sum(1).tolist()):
         words = tokenizer.convert_ids_to_tokens(tokens[row, :length].tolist())
-        others = tokenizer.convert_ids_to_tokens(seen[row, :length].tolist())
-        at = zip(words, others, chosen[row, :length].tolist(), strict=True)
+        corrupted = tokenizer.convert_ids_to_tokens(seen[row, :length].tolist())
+        at = zip(words, corrupted, chosen[row, :length].tolist(), strict=True)
         shown.append([mark(word, other) if hidden else word for word, other, hidden in at])
     return shown
 

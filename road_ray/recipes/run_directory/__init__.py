@@ -1,7 +1,7 @@
 """The directory of a run: opened by one process, recorded, resumed by the same command, finished.
 
 Read ``run.py`` first. ``recorded_config.py`` and ``input_files.py`` compare a directory with the
-configuration and the files that it is opened with, ``resume_identity.py`` says which run a
-checkpoint belongs to, ``manifest.py`` seals what a finished run leaves, ``model_record.py`` writes
-the record of a model, ``progress.py`` reads the progress of runs in other processes.
+configuration and the files that it is opened with, ``resume_identity.py`` identifies the run of a
+checkpoint, ``manifest.py`` records the files of a finished run, ``model_record.py`` writes the
+record of a model, ``progress.py`` reads the progress of runs in other processes.
 """

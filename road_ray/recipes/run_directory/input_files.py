@@ -15,7 +15,7 @@ from road_ray.data.config import CorpusConfig, SourceConfig
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.json_file import read_json
-from road_ray.system.paths import named
+from road_ray.system.paths import path_of
 
 INPUTS = "inputs.json"
 TEACHERS = "teachers"  # the kind of inputs that may be allowed to change
@@ -28,10 +28,10 @@ Inputs = Mapping[str, Iterable[Path]]
 
 
 def model_files(init: str) -> list[Path]:
-    """Return the files that decide what a local run or model directory computes; of a hub name
-    none, for its revisions do not change.
+    """Return the files that determine the output of a local run or model directory; none for a hub
+    name, whose revisions do not change.
     """
-    place = named(init, "init")
+    place = path_of(init, "init")
     if not init or not place.is_dir():
         return []
     place = place / "hf" if (place / "hf" / "config.json").is_file() else place
@@ -46,18 +46,18 @@ def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[
     from road_ray.data.readers.layouts import file_names
     from road_ray.data.readers.parts.tables import table_files
 
-    found: list[Path] = []
+    files: list[Path] = []
     for name in names:
         below = root_of(name, source)
         entry, _ = find_dataset(name, source)
         if below is None:
             continue
         for alternatives in file_names(entry, split):
-            plain = [below / entry.folder / one for one in alternatives.split("|")]
-            either = [path for one in plain for path in (one, one.with_name(f"{one.name}.gz"))]
-            for path in [path for path in either if path.exists()][:1]:
-                found += table_files(path) if path.is_dir() else [path]
-    return found
+            plain = [below / entry.folder / name for name in alternatives.split("|")]
+            both = [path for p in plain for path in (p, p.with_name(f"{p.name}.gz"))]
+            for path in [path for path in both if path.exists()][:1]:
+                files += table_files(path) if path.is_dir() else [path]
+    return files
 
 
 def unlabelled_files(source: SourceConfig, names: Iterable[str]) -> list[Path]:
@@ -66,9 +66,9 @@ def unlabelled_files(source: SourceConfig, names: Iterable[str]) -> list[Path]:
     from road_ray.data.unlabelled import unlabelled_file
 
     root = resolve_root(source.root)
-    named = [(name, unlabelled_file(name, root)) for name in names]
-    files = [file for _, file in named if file is not None]
-    return [*files, *split_files(source, [name for name, file in named if file is None], "train")]
+    pairs = [(name, unlabelled_file(name, root)) for name in names]
+    files = [file for _, file in pairs if file is not None]
+    return [*files, *split_files(source, [name for name, file in pairs if file is None], "train")]
 
 
 def corpus_files(data: CorpusConfig) -> list[Path]:
@@ -79,42 +79,42 @@ def corpus_files(data: CorpusConfig) -> list[Path]:
     from road_ray.data.loading import resolve_root
 
     place, root = Path(str(corpus_text(data))), resolve_root(data.root)
-    found = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
-    named = Path(data.tokenizer or "").expanduser()
-    for tokenizer in [(root or Path()) / named, named] if data.tokenizer else []:
+    files = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
+    tokenizer_path = Path(data.tokenizer or "").expanduser()
+    for tokenizer in [(root or Path()) / tokenizer_path, tokenizer_path] if data.tokenizer else []:
         if tokenizer.exists():
-            return [*found, *([tokenizer] if tokenizer.is_file() else model_files(str(tokenizer)))]
-    return found
+            return [*files, *([tokenizer] if tokenizer.is_file() else model_files(str(tokenizer)))]
+    return files
 
 
-def found_inputs(
+def current_inputs(
     run_dir: Path, inputs: Inputs, *, allow: Iterable[str] = ()
 ) -> dict[str, dict[str, Entry]]:
-    """Return what ``inputs.json`` is to say of a run that begins or goes on; what an earlier start
-    read stays recorded where it can no longer be looked at.
+    """Return the content of ``inputs.json`` for a run that starts or resumes. Files that an earlier
+    start read and that can no longer be read stay recorded.
 
     Raises ``CheckpointError`` for a damaged record, ``ResourceError`` for an unreadable file.
     """
     known = _recorded(run_dir)
-    found: dict[str, dict[str, Entry]] = {}
+    inputs_now: dict[str, dict[str, Entry]] = {}
     for kind, paths in inputs.items():
         then = known.get(kind, {})
-        gone = {} if kind in allow else {n: e for n, e in then.items() if not _comparable(n)}
+        unavailable = {} if kind in allow else {n: e for n, e in then.items() if not _comparable(n)}
         now = {str(path.resolve()): path for path in paths}
         try:
-            found[kind] = gone | {name: _entry(path, then.get(name)) for name, path in now.items()}
+            inputs_now[kind] = unavailable | {
+                name: _entry(path, then.get(name)) for name, path in now.items()
+            }
         except OSError as error:
             raise ResourceError(
                 f"{error.filename}: cannot be read: {error.strerror}\n"
                 "  fix: make it readable for this user; nothing was started"
             ) from error
-    return found
+    return inputs_now
 
 
 def changed_inputs(run_dir: Path, *, allow: Iterable[str] = ()) -> list[str]:
-    """Return a line for each recorded file that is another now, but for kinds that ``allow``
-    names.
-    """
+    """Return a line for each recorded file that has changed, except for the kinds in ``allow``."""
     return [
         line
         for kind, entries in _recorded(run_dir).items()
@@ -147,8 +147,8 @@ def _short(entry: Mapping[str, object]) -> str:
 
 
 def _entry(path: Path, known: Mapping[str, object] | None) -> Entry:
-    found = path.stat()
-    now = {"bytes": found.st_size, "modified_ns": found.st_mtime_ns}
+    status = path.stat()
+    now = {"bytes": status.st_size, "modified_ns": status.st_mtime_ns}
     if known is not None and all(known[key] == value for key, value in now.items()):
         return dict(known)
     return now | {"sha256": sha256_of(path)}

@@ -1,5 +1,5 @@
-"""Manifest of a finished run: its files by sha256 in ``MANIFEST.json``, and a check that they are
-as they were written. Runs that a run without a training of its own is made of count as its own.
+"""Manifest of a finished run: the sha256 of its files in ``MANIFEST.json``, and their verification.
+The manifest of a run that consists of other runs covers those too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _REMEDY = "delete it, and the files of the run are no longer verified"
 
 
 def seal(run_dir: Path, record: str) -> None:
-    """Write the manifest of a run that has come to its end; ``record`` is the file by which runs
-    inside it are known.
+    """Write the manifest of a finished run; ``record`` is the name of the file that marks the run
+    directories inside it.
     """
     paths = [run_dir / name for name in _FILES if (run_dir / name).is_file()]
     for folder in _FOLDERS:
@@ -39,24 +39,24 @@ def seal(run_dir: Path, record: str) -> None:
 
 
 def damage(run_dir: Path) -> list[str]:
-    """Return a line for each file of a finished run that is not as it was written, and for each
-    that a run inside it read and that is another now; none for a run without a manifest.
+    """Return a line for each damaged file of a finished run, and for each changed input of a run
+    inside it; none for a run without a manifest.
     """
     manifest = _manifest(run_dir)
-    found = problems_of(run_dir, manifest["files"])
+    problems = problems_of(run_dir, manifest["files"])
     for name in manifest["runs"]:
         inner = run_dir / name
         if not (inner / MANIFEST).is_file():
-            found.append(f"{name}/{MANIFEST} is missing")
+            problems.append(f"{name}/{MANIFEST} is missing")
             continue
-        found += [f"{name}/{line}" for line in problems_of(inner, _manifest(inner)["files"])]
-        found += changed_inputs(inner)
-    return found
+        problems += [f"{name}/{line}" for line in problems_of(inner, _manifest(inner)["files"])]
+        problems += changed_inputs(inner)
+    return problems
 
 
 def require_source(run_dir: Path, problems: list[str]) -> None:
-    """Raises ``CheckpointError`` when a trained model is damaged and no checkpoint is left to make
-    it again from.
+    """Raise ``CheckpointError`` if a trained model is damaged and there is no checkpoint to export
+    it from again.
     """
     if _manifest(run_dir).get("trained") and Checkpoints(run_dir / "checkpoints").newest() is None:
         lines = "".join(f"\n    {run_dir}/{problem}" for problem in problems)
@@ -68,8 +68,8 @@ def require_source(run_dir: Path, problems: list[str]) -> None:
 
 
 def require_whole_weights(model: str) -> None:
-    """Raises ``CheckpointError`` when ``model`` is a finished run or a checkpoint, or ``hf/`` of
-    one, and its weights are not as they were written.
+    """Raise ``CheckpointError`` if ``model`` is a finished run, a checkpoint, or ``hf/`` of one,
+    and its weights are damaged.
     """
     place = Path(model).expanduser()
     run_dir = place.parent if place.name == "hf" else place

@@ -20,13 +20,12 @@ _REMEDY = "restore it, or repeat the command that trained the model, which write
 
 @contextmanager
 def atomic_directory(directory: Path) -> Iterator[Path]:
-    """Yield an empty directory beside ``directory`` that takes its place on leaving, by one rename,
-    and is removed on an error: nobody reads half a model, and a kill leaves what was there before
-    or none.
+    """Yield an empty directory beside ``directory`` that replaces it on exit, by one rename, and is
+    removed on an error: no reader sees half a model, and a kill leaves the earlier model or none.
     """
-    staged, old = (directory.with_name(f".{directory.name}.{what}") for what in ("new", "old"))
-    for left in (staged, old):
-        shutil.rmtree(left, ignore_errors=True)
+    staged, old = (directory.with_name(f".{directory.name}.{part}") for part in ("new", "old"))
+    for leftover in (staged, old):
+        shutil.rmtree(leftover, ignore_errors=True)
     staged.mkdir(parents=True)
     try:
         yield staged
@@ -39,40 +38,40 @@ def atomic_directory(directory: Path) -> Iterator[Path]:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def write_model_record(directory: Path, **told: object) -> None:
-    """Write what is told of the model in ``directory``, whose other files are there already."""
-    write_json_atomic(directory / MODEL_RECORD, told | {"files": model_hashes(directory)})
-    write_card(directory, told)
+def write_model_record(directory: Path, **fields: object) -> None:
+    """Write record and card of the model in ``directory``, after its other files."""
+    write_json_atomic(directory / MODEL_RECORD, fields | {"files": model_hashes(directory)})
+    write_card(directory, fields)
 
 
 def trained_head(directory: Path, task: Task) -> Path | None:
-    """Return the directory of a model's head for this very task, if it was trained on it."""
+    """Return the directory of a model's head for ``task``, or None if it was not trained on it."""
     if (directory / "heads" / task.name / "config.json").is_file():
         return directory / "heads" / task.name
-    return directory if _told(directory).get("task") == task.name else None
+    return directory if _record(directory).get("task") == task.name else None
 
 
 def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
-    """The same, or its head for the data set: a mixture with ``mixing.heads=dataset`` has those."""
-    of_its_own = replace(task, name=dataset)
-    return trained_head(directory, task) or trained_head(directory, of_its_own)
+    """Return the directory of a model's head for ``task``, or for ``dataset``, which a mixture with
+    ``mixing.heads=dataset`` has; None if there is neither.
+    """
+    dataset_task = replace(task, name=dataset)
+    return trained_head(directory, task) or trained_head(directory, dataset_task)
 
 
 def other_task(directory: Path, task: Task, dataset: str) -> str | None:
-    """The task that a model was trained on, where it is not this one: then its head is of no use
-    here.
-    """
-    told = _told(directory).get("task")
-    return None if told is None or head_for(directory, task, dataset) else str(told)
+    """Return the task that a model was trained on, if it has no head for ``task``; else None."""
+    trained_on = _record(directory).get("task")
+    return None if trained_on is None or head_for(directory, task, dataset) else str(trained_on)
 
 
 def stored_threshold(directory: Path) -> float | None:
-    """The no-answer threshold that was tuned when the model was made, if it has one."""
+    """Return the stored no-answer threshold of a model, or None."""
     return _number(directory, "no_answer_threshold")
 
 
 def trained_length(directory: Path) -> int | None:
-    """The ``max_length_tokens`` of its training, None where the default was used or none is told.
+    """Return the ``max_length_tokens`` of a model's training, or None if none is recorded.
 
     A threshold means little for windows of another length.
     """
@@ -80,13 +79,13 @@ def trained_length(directory: Path) -> int | None:
     return None if value is None else int(value)
 
 
-def _told(directory: Path) -> dict[str, Any]:
+def _record(directory: Path) -> dict[str, Any]:
     path = directory / MODEL_RECORD
     return read_json(path, fix=_REMEDY) if path.is_file() else {}
 
 
 def _number(directory: Path, name: str) -> float | None:
-    value = _told(directory).get(name)
+    value = _record(directory).get(name)
     if type(value) not in (int, float, type(None)):
         raise CheckpointError(
             f"{directory / MODEL_RECORD}: {name} = {value!r} is not a number\n  fix: {_REMEDY}"

@@ -19,10 +19,10 @@ def show_progress(title: str, steps: Mapping[Path, int], console: Console) -> It
     """Show on ``console`` how many steps all runs together have done, until the block is left.
     ``steps`` maps each run directory to the steps of its run.
     """
-    over, total = threading.Event(), sum(steps.values())
+    finished, total = threading.Event(), sum(steps.values())
 
     def look() -> None:
-        while not over.wait(_POLL_SECONDS):
+        while not finished.wait(_POLL_SECONDS):
             done = sum(steps_done(directory, most) for directory, most in steps.items())
             if done < total:
                 console.part(title, done, total)
@@ -35,7 +35,7 @@ def show_progress(title: str, steps: Mapping[Path, int], console: Console) -> It
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         thread.join()
 
 

@@ -1,4 +1,4 @@
-"""The configuration that a run directory is recorded with, and what may differ from it."""
+"""Recorded configuration of a run directory, and the keys that may differ on resuming."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def load_recorded(kind: type[C], path: Path) -> C:
     try:
         return load(kind, path=path)
     except InvalidConfig as error:
-        keys = "".join(f"\n    {problem.where}  {problem.what}" for problem in error.problems)
+        keys = "".join(f"\n    {problem.where}  {problem.message}" for problem in error.problems)
         raise ConfigError(
             f"{path} was not written by this version of road_ray, or was changed since:{keys}\n"
             "  fix: name another run_dir, or resume with the version that began this one\n"
@@ -39,9 +39,9 @@ def require_same(config: Config, run_dir: Path) -> None:
     recorded = flatten(to_dict(load_recorded(type(config), run_dir / RECORD)))
     now = flatten(to_dict(config))
     free = set(FREE_ON_RESUME)
-    named = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
+    by_dataset = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
     if now.get("distillation.allow_other_teachers"):
-        free |= {"distillation.teachers", "distillation.num_teachers", *named}
+        free |= {"distillation.teachers", "distillation.num_teachers", *by_dataset}
     changed = [
         key
         for key in sorted({*recorded, *now})
@@ -65,6 +65,6 @@ def allowed_inputs(config: Config) -> set[str]:
 
 
 def deciding_digest(config: Config) -> str:
-    """Return a sha256 that changes with every key that another run would be refused for."""
-    kept = {key: one for key, one in flatten(to_dict(config)).items() if key not in FREE_ON_RESUME}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    """Return a sha256 of all keys that must be equal on resuming."""
+    fixed = {key: v for key, v in flatten(to_dict(config)).items() if key not in FREE_ON_RESUME}
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()

@@ -1,7 +1,8 @@
 """Identity of a run: the keys that may change when it is resumed, and those that may not.
 
-Copies of checkpoints on a mirror carry the identity, because a mirror outlives run directories and
-many runs may name one address. A run inside another has its copies below those of the other.
+A mirror outlives run directories, and one address is often given to many runs. So copies of
+checkpoints record the identity of their run, and a run inside another has its copies below the
+other's address.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from road_ray.data.corpus.storage import address_below
 from road_ray.data.readers.layouts import SPLITS
 from road_ray.training.config import TrainingConfig
 
-# Keys that may differ when a run is resumed: they change where and how it runs, not what comes out;
-# or they are the way out of an error (on_spike).
+# Keys that may differ when a run is resumed: they do not change the result, or they are the fix of
+# an error (on_spike).
 FREE_ON_RESUME = {
     *(
         "run_dir",
@@ -30,16 +31,16 @@ FREE_ON_RESUME = {
     "timeout_seconds",
     *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
     *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
-    *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
+    *(f"training.{act}_every_steps" for act in ("log", "evaluate", "save")),
     *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
     *("data.shard_cache", "data.shard_cache_gb"),
     *("training.activation_checkpointing", "training.fsdp"),
-    *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
-    *(f"distillation.{what}" for what in ("store", "check_parity", "allow_other_teachers")),
-    *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),
+    *(f"distillation.{key}" for key in ("host", "lookahead", "timeout_seconds")),
+    *(f"distillation.{key}" for key in ("store", "check_parity", "allow_other_teachers")),
+    *(f"distillation.{unit}_per_teacher" for unit in ("cpus", "gpus")),
 }
 
-# Told by their content, in the identity of a checkpoint: they may lie elsewhere on a new machine.
+# Identified by content in a checkpoint, because their paths may differ on a new machine.
 _BY_CONTENT = {
     *("data.root", "data.shards", "probe.root"),
     *("data.shard_cache", "data.shard_cache_gb"),
@@ -48,28 +49,32 @@ _BY_CONTENT = {
 
 
 def resume_identity(config: Config) -> dict[str, Any]:
-    """The verb, and every dotted key whose value decides what a run of it makes."""
+    """Return the verb and every dotted key that determines the result of a run."""
     keys = _keys(config, _without_files(to_dict(config)))
     left_out = FREE_ON_RESUME | _BY_CONTENT
     verb = type(config).__name__.removesuffix("Config").lower()
     return {"verb": verb} | {key: value for key, value in keys if key not in left_out}
 
 
-def _without_files(told: dict[str, Any]) -> dict[str, Any]:
-    """Leave out where the files of own data sets lie: their rows are told by content."""
-    data = told.get("data") or {}
+def _without_files(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings without the paths of custom data sets, whose rows are identified by
+    content.
+    """
+    data = settings.get("data") or {}
     if not data.get("sets"):
-        return told
+        return settings
     sets = {
-        name: {key: value for key, value in one.items() if one["hub"] or key not in SPLITS}
-        for name, one in data["sets"].items()
+        name: {key: value for key, value in entry.items() if entry["hub"] or key not in SPLITS}
+        for name, entry in data["sets"].items()
     }
-    return told | {"data": data | {"sets": sets}}
+    return settings | {"data": data | {"sets": sets}}
 
 
-def _keys(config: Config, told: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Fields of fields by their dotted keys; a mapping of the user's own is one value."""
-    for name, value in told.items():
+def _keys(
+    config: Config, settings: Mapping[str, Any], above: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yield all fields by dotted key; a mapping that is no ``Config`` is one value."""
+    for name, value in settings.items():
         inner = getattr(config, name)
         if isinstance(inner, Config):
             yield from _keys(inner, value, f"{above}{name}.")
@@ -78,8 +83,8 @@ def _keys(config: Config, told: Mapping[str, Any], above: str = "") -> Iterator[
 
 
 def mirrored_below(training: TrainingConfig, place: Path) -> TrainingConfig:
-    """The settings of a run inside another, ``place`` being its directory relative to the other's:
-    its copies lie there too, below the other's mirror.
+    """Return the training settings of a run inside another, with its mirror below the other's.
+    ``place`` is its directory relative to the other's.
     """
     if training.mirror is None:
         return training

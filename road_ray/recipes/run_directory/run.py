@@ -21,12 +21,12 @@ from road_ray.recipes.run_directory.input_files import (
     INPUTS,
     TEACHERS,
     changed_inputs,
-    found_inputs,
+    current_inputs,
 )
 from road_ray.recipes.run_directory.manifest import damage, require_source, seal
 from road_ray.recipes.run_directory.recorded_config import RECORD, allowed_inputs, require_same
 from road_ray.reporting.provenance import environment, revision, version_of
-from road_ray.reporting.report import REPORT, leave_report
+from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.json_file import read_json, write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, disk_error
@@ -83,7 +83,7 @@ def load_finished_run(config: RunConfig) -> Run | None:
     except CheckpointError as error:
         _log.warning("%s", error)
         return None
-    _complete(directory, anew=False)
+    _complete(directory, rewrite=False)
     _log.info("%s is finished; nothing is left to do", directory)
     return Run(directory, figures)
 
@@ -113,19 +113,19 @@ def _other_inputs(directory: Path, changed: list[str]) -> CheckpointError:
     )
 
 
-def _complete(directory: Path, *, anew: bool) -> None:
+def _complete(directory: Path, *, rewrite: bool) -> None:
     """Write manifest and report of a finished run, or those of them that are missing. A failure to
     write them is logged and does not fail the run.
     """
     if not (directory / "metrics.json").is_file():
         return  # a plan
-    if anew or not (directory / MANIFEST).is_file():
+    if rewrite or not (directory / MANIFEST).is_file():
         try:
             seal(directory, RECORD)
         except (OSError, RoadError) as error:
             _log.warning("no %s, so damage cannot be detected: %s", directory / MANIFEST, error)
-    if anew or not (directory / REPORT).is_file():
-        leave_report(directory)
+    if rewrite or not (directory / REPORT).is_file():
+        write_report(directory)
 
 
 @contextmanager
@@ -143,7 +143,7 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
         lock = (directory / "run.lock").open("a+", encoding="utf-8")
         holder = lock_exclusively(lock)
     except OSError as error:
-        raise _refused(directory, error) from error
+        raise _write_error(directory, error) from error
     with lock:
         if holder:
             raise ResourceError(
@@ -154,24 +154,24 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
         try:
             inputs = _record(config)
         except OSError as error:
-            raise _refused(directory, error) from error
+            raise _write_error(directory, error) from error
         try:
             yield directory
             write_json_atomic(directory / INPUTS, inputs)
         except Exception as error:
             if isinstance(error, DivergedError):
-                leave_report(directory)  # its curves show what led there
+                write_report(directory)  # its curves show what led there
             if isinstance(error, RoadError) or disk_error(error) is None:
                 raise
-            raise _refused(directory, error) from error
-        _complete(directory, anew=True)
+            raise _write_error(directory, error) from error
+        _complete(directory, rewrite=True)
 
 
-def _refused(directory: Path, error: Exception) -> ResourceError:
+def _write_error(directory: Path, error: Exception) -> ResourceError:
     number = disk_error(error)
     reason = str(error) if number is None else os.strerror(number)
-    named = getattr(error, "filename", None)
-    reason += f": {named}" if named and Path(named) != directory else ""
+    file_name = getattr(error, "filename", None)
+    reason += f": {file_name}" if file_name and Path(file_name) != directory else ""
     return ResourceError(
         f"run_dir = {directory}: cannot be written ({reason})\n"
         "  fix: free space there, make it writable, or choose another directory\n"
@@ -198,7 +198,7 @@ def _has_progress(directory: Path) -> bool:
 
 def _record(config: RunConfig) -> Mapping[str, Any]:
     """Record configuration and environment; return the inputs. A run that failed before
-    its first checkpoint is recorded anew.
+    its first checkpoint is recorded again.
     """
     record = config.run_dir / RECORD
     if not _has_progress(config.run_dir):
@@ -207,7 +207,7 @@ def _record(config: RunConfig) -> Mapping[str, Any]:
         staged.write_text(header + to_yaml(config), encoding="utf-8")
         staged.replace(record)
         (config.run_dir / INPUTS).unlink(missing_ok=True)
-    inputs = found_inputs(config.run_dir, config.inputs(), allow=allowed_inputs(config))
+    inputs = current_inputs(config.run_dir, config.inputs(), allow=allowed_inputs(config))
     if not (config.run_dir / "metrics.json").is_file():  # else it describes the metrics there
         write_json_atomic(config.run_dir / INPUTS, inputs)
     write_json_atomic(config.run_dir / "environment.json", environment() | {"seed": config.seed})

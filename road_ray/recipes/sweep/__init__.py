@@ -1,6 +1,6 @@
 """Sweeps: ``road sweep``. Trials are runs of the same recipes, drawn from ``search_spaces/``.
 
 ``check.py`` reads a file and reports every mistake, ``sweep.py`` runs it, ``stages.py`` turns drawn
-values into configurations, ``result.py`` writes what came out. The search itself is in
+values into configurations, ``result.py`` writes the results. The search itself is in
 ``distributed/tune/``.
 """

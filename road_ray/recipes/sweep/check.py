@@ -20,13 +20,13 @@ from road_ray.verbs import VERBS
 _INHERITED = ("data", "encoder", "generator", "init", "mixing", "objective", "tokenizer")
 
 
-def load_sweep(named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> SweepConfig:
+def load_sweep(name: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> SweepConfig:
     """Return the sweep of a file or a shipped name. Overrides are keys of the sweep (``trials=8``)
     or of its verb (``data.root=...``, short for ``overrides.data.root=...``).
 
     Raises ``InvalidConfig`` with the line of every mistake, before anything starts.
     """
-    path = locate(named)
+    path = locate(name)
     written = yaml_lines.read_yaml(path)
     verb = written.values.get("verb")
     overrides = _as_text(address_overrides(overrides, verb), written.values)
@@ -50,8 +50,8 @@ def address_overrides(
 
     def full(key: str) -> str:
         head = key.partition(".")[0].strip()
-        mine = head in SweepConfig.model_fields
-        return f"overrides.{key}" if kind and not mine and head in kind.model_fields else key
+        of_sweep = head in SweepConfig.model_fields
+        return f"overrides.{key}" if kind and not of_sweep and head in kind.model_fields else key
 
     if isinstance(overrides, Mapping):
         return {full(str(key)): value for key, value in overrides.items()}
@@ -94,23 +94,23 @@ def _problems(config: SweepConfig, lines: Mapping[Key, str], name: str) -> Itera
     refused: set[str] = set()
     for key, scope in config.space.items():
         number = int(key.startswith(SECOND))
-        own = key.removeprefix(SECOND)
+        stage_key = key.removeprefix(SECOND)
         problem: Problem | None = None
         if number >= len(bases):
             problem = Problem(where("space", key), f"{key}: there is no `then`", "add one")
-        elif own in OWN:
-            what = f"{key}: the sweep sets directory and seed of a trial"
-            problem = Problem(where("space", key), what, "leave it out; `seeds` repeats trials")
-        elif field_at(type(bases[number]), tuple(own.split("."))) is None:
+        elif stage_key in OWN:
+            message = f"{key}: the sweep sets directory and seed of a trial"
+            problem = Problem(where("space", key), message, "leave it out; `seeds` repeats trials")
+        elif field_at(type(bases[number]), tuple(stage_key.split("."))) is None:
             seen = scope.model_dump(exclude_none=True)
             problem = unknown_key(
-                type(bases[number]), tuple(own.split(".")), seen, where("space", key)
+                type(bases[number]), tuple(stage_key.split(".")), seen, where("space", key)
             )
         if problem:
             refused.add(key)
             yield problem
             continue
-        yield from _refused_values(bases[number], own, scope.edges, where("space", key))
+        yield from _refused_values(bases[number], stage_key, scope.edges, where("space", key))
     for point in config.points if not refused else ():
         for stage, values in zip(bases, split_by_stage(point), strict=False):
             yield from _problems_of_values(stage, values, where("points", ""))
@@ -129,12 +129,12 @@ def _problems_of_pbt(config: SweepConfig, where: Callable[..., str]) -> Iterator
         ("keep", config.keep != "all", "keep: all"),
     ):
         if wrong:
-            what = f"scheduler = pbt resumes checkpoints of other trials; allowed: {allowed}"
-            yield Problem(where(key, ""), f"{key}: {what}", "or scheduler: asha")
+            message = f"scheduler = pbt resumes checkpoints of other trials; allowed: {allowed}"
+            yield Problem(where(key, ""), f"{key}: {message}", "or scheduler: asha")
     for key in config.space:
         if key.partition(".")[0] in _INHERITED:
-            what = f"{key}: with scheduler = pbt a child inherits its donor's model and data"
-            yield Problem(where("space", key), what, "leave it out, or scheduler: asha")
+            message = f"{key}: with scheduler = pbt a child inherits its donor's model and data"
+            yield Problem(where("space", key), message, "leave it out, or scheduler: asha")
 
 
 def _refused_values(
@@ -154,7 +154,7 @@ def _problems_of_values(
         override(stage, changes)
     except InvalidConfig as error:
         for problem in error.problems:
-            yield Problem(where, problem.what, problem.remedy)
+            yield Problem(where, problem.message, problem.remedy)
 
 
 def _unknown_metrics(
@@ -167,9 +167,9 @@ def _unknown_metrics(
         if metric in allowed:
             continue
         near = nearest(metric, allowed, 0.4)
-        what = f"metric = {metric}: `road {verb}` does not report it\n    allowed: "
+        message = f"metric = {metric}: `road {verb}` does not report it\n    allowed: "
         remedy = f"did you mean {near!r}?" if near else "use one of these"
-        yield Problem(where("metric"), what + ", ".join(allowed), remedy)
+        yield Problem(where("metric"), message + ", ".join(allowed), remedy)
         return
     if config.scheduler != "none" and config.metric[0] not in periodic_metrics(verb, last):
         reported = (

@@ -1,7 +1,7 @@
 """Configuration of ``road sweep``: a file of ``search_spaces/``.
 
 ``SweepConfig`` adds to a search (``distributed/tune/config.py``) the verb that a trial runs, its
-seeds and what is kept. ``recipes/sweep/check.py`` validates it against the verb's own
+seeds and the retention of models. ``recipes/sweep/check.py`` validates it against the verb's own
 configuration, ``sweep.py`` runs it.
 """
 
@@ -61,7 +61,7 @@ class SweepTrackingConfig(Config):
     """Weights & Biases project to log to, one group for the sweep; needs ``road-ray[wandb]``. None:
     no logging to Weights & Biases."""
     wandb_mode: Literal["online", "offline"] = "offline"
-    """Mode of Weights & Biases. ``online``: send metrics while trials go on. ``offline``: write
+    """Mode of Weights & Biases. ``online``: send metrics during the trials. ``offline``: write
     them to the run directories, for ``wandb sync``."""
     mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
     """MLflow server or database to log to, one experiment named after the sweep; needs
@@ -72,7 +72,9 @@ class SweepTrackingConfig(Config):
 
 
 class SweepConfig(SearchConfig, StageConfig):
-    """Hyper-parameter search: the runs of a trial, their seeds, the search and what is kept."""
+    """Hyper-parameter search: the runs of a trial, their seeds, the search and the retention of
+    models.
+    """
 
     then: StageConfig | None = None
     """Second run of a trial, which starts from the model of the first; ``metric`` is then one that
@@ -116,11 +118,11 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
 
 
-def locate(named: str | Path) -> Path:
+def locate(name: str | Path) -> Path:
     """Return the file of a search space: a path, or the name of a shipped one (``weighted_kd``,
     ``search_spaces/weighted_kd.yaml``). Raises ``ConfigError`` naming the nearest.
     """
-    path, known = Path(named).expanduser(), shipped()
+    path, known = Path(name).expanduser(), shipped()
     if path.is_file():
         return path
     away = path.parent not in (Path("."), Path("search_spaces"))
@@ -129,6 +131,6 @@ def locate(named: str | Path) -> Path:
     near = nearest(path.stem, known)
     hint = f"did you mean {near!r}?" if near else "name a YAML file or one of these"
     raise ConfigError(
-        f"search space {str(named)!r}: no such file\n  allowed: a path, or {', '.join(known)}\n"
+        f"search space {str(name)!r}: no such file\n  allowed: a path, or {', '.join(known)}\n"
         f"  fix: {hint}"
     )

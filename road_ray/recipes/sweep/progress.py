@@ -48,9 +48,9 @@ class SweepProgress:
         for trial in sorted(self.trials.values(), key=self._rank)[:_MOST_ROWS]:
             style = "bold " if trial.number in best else ""
             table.add_row(*self._cells(trial), style=style + _MARKS[trial.state])
-        left = len(self.trials) - _MOST_ROWS
-        if left > 0:
-            table.caption = f"and {left} more"
+        hidden = len(self.trials) - _MOST_ROWS
+        if hidden > 0:
+            table.caption = f"and {hidden} more"
         return table
 
     def headline(self) -> str:
@@ -73,8 +73,8 @@ class SweepProgress:
         values = "".join(f" {value:.4g}" for value in record.values)
         reason = f" ({record.reason.splitlines()[0]})" if record.reason else ""
         drawn = " ".join(f"{key}={_short(value)}" for key, value in record.params.items())
-        what = drawn if record.state == "running" else f"{drawn}; {self.headline()}"
-        return f"trial {record.number} {record.state}{values}{reason}  {what}"
+        details = drawn if record.state == "running" else f"{drawn}; {self.headline()}"
+        return f"trial {record.number} {record.state}{values}{reason}  {details}"
 
     def _rank(self, trial: Record) -> tuple[int, float, int]:
         if trial.state == "running":

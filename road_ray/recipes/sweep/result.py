@@ -30,15 +30,15 @@ class Sweep:
 
     @property
     def failed(self) -> Sequence[Record]:
-        """Return the trials that failed for another reason than divergence, which is a finding
-        about their values, and that no other trial tried again.
+        """Return the failed trials that no other trial has retried. Diverged trials do not count:
+        divergence is a result of their values.
         """
-        again = {trial.retry_of for trial in self.trials}
+        retried = {trial.retry_of for trial in self.trials}
         return [
             trial
             for trial in self.trials
             if trial.state == "failed"
-            and trial.number not in again
+            and trial.number not in retried
             and not trial.reason.startswith(DIVERGED)
         ]
 

@@ -1,4 +1,4 @@
-"""Stages of a trial: sampled values to the configurations of its runs."""
+"""Stages of a trial: the configurations of its runs from the sampled values."""
 
 from __future__ import annotations
 
@@ -47,30 +47,28 @@ def runs_of(
     for stage, drawn in zip(sweep.stages, split_by_stage(changes), strict=False):
         base = base_config(stage)
         at = place if sweep.then is None else place / stage.verb
-        own: dict[str, Any] = {"run_dir": at, "console": "quiet"}
-        own["seed"] = getattr(base, "seed", 0) + number
+        sweep_keys: dict[str, Any] = {"run_dir": at, "console": "quiet"}
+        sweep_keys["seed"] = getattr(base, "seed", 0) + number
         training: TrainingConfig = base.training  # type: ignore[attr-defined]
         # A trial's directory is trials/NNNN of the sweep.
         place_below = at.relative_to(directory.parents[1])
-        own["training.mirror"] = mirrored_below(training, place_below).mirror
+        sweep_keys["training.mirror"] = mirrored_below(training, place_below).mirror
         if runs:
-            own["init"] = runs[-1][1].run_dir  # type: ignore[attr-defined]
+            sweep_keys["init"] = runs[-1][1].run_dir  # type: ignore[attr-defined]
         if isinstance(base, DistillConfig) and _shares_store(base):
-            own["distillation.store"] = sweep.directory / "store"
+            sweep_keys["distillation.store"] = sweep.directory / "store"
         if sweep.scheduler == "pbt":  # a child may resume the checkpoint of any milestone
             every: Any = base
-            own["training.save_every_steps"] = every.training.evaluate_every_steps
-            own["training.keep_checkpoints"] = _ALL
+            sweep_keys["training.save_every_steps"] = every.training.evaluate_every_steps
+            sweep_keys["training.keep_checkpoints"] = _ALL
         if sweep.tracking != type(sweep.tracking)():
-            own |= _tracking(sweep)
-        runs.append((stage.verb, override(base, {**drawn, **own})))
+            sweep_keys |= _tracking(sweep)
+        runs.append((stage.verb, override(base, {**drawn, **sweep_keys})))
     return runs
 
 
 def _shares_store(config: DistillConfig) -> bool:
-    """Return True if trials share a store of the sweep: then teachers give equal answers in all of
-    them.
-    """
+    """Return True if the trials share a store of the sweep, and thus read the same answers."""
     settings = config.distillation
     return settings.store is None and settings.on_lost == "stop"
 

@@ -32,7 +32,7 @@ from road_ray.recipes.sweep.retention import remove_models
 from road_ray.recipes.sweep.stages import base_config
 from road_ray.recipes.sweep.trial import Trial
 from road_ray.recipes.validation import require_init
-from road_ray.reporting.report import leave_report
+from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_text_atomic
 
 _DATA = ("data.root", "data.dataset", "data.sets")  # keys that name files
@@ -42,7 +42,7 @@ _DECIDING = ("verb", "preset", "overrides", "then", "seeds", "metric", "mode", "
 
 
 def sweep(
-    named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = (), **keys: object
+    path: str | Path, overrides: Sequence[str] | Mapping[str, Any] = (), **keys: object
 ) -> Sweep:
     """Run the search space of a file or a shipped name; its keys are keyword arguments:
     ``trials=32``.
@@ -56,7 +56,7 @@ def sweep(
             if isinstance(overrides, Mapping)
             else [*overrides, *(f"{key}={value}" for key, value in keys.items())]
         )
-    return run(load_sweep(named, texts))
+    return run(load_sweep(path, texts))
 
 
 def run(config: SweepConfig) -> Sweep:
@@ -70,20 +70,20 @@ def run(config: SweepConfig) -> Sweep:
     directory = config.directory
     with sweep_lock(directory):
         _record(config, directory)
-        with show_progress(config) as watch:
+        with show_progress(config) as observer:
             trials = search(
                 config,
                 config.name,
                 directory,
                 Trial(config),
                 connected=partial(connected, config.address, dashboard=demand is not None),
-                watch=_with_retention(watch, config),
+                observer=_with_retention(observer, config),
                 demand=demand,
             )
         remove_models(directory, trials, config)
         done = Sweep(directory, config, trials)
         write_result(done)
-        leave_report(directory)
+        write_report(directory)
     failed = [trial for trial in trials if trial.state == "failed"]
     if failed and not done.best:
         raise DivergedError(
@@ -93,27 +93,27 @@ def run(config: SweepConfig) -> Sweep:
     return done
 
 
-def _with_retention(watch: SweepObserver, config: SweepConfig) -> SweepObserver:
+def _with_retention(observer: SweepObserver, config: SweepConfig) -> SweepObserver:
     """Return the observer extended by ``remove_models`` after each trial."""
     if config.keep == "all":
-        return watch
-    # A trial that lost its model is never among the best again: the time for a trial does not
-    # grow with their number.
-    kept: dict[int, Record] = {}
+        return observer
+    # A trial without a model is never among the best again, so only trials with models are
+    # compared, and the time for a trial does not grow with their number.
+    with_models: dict[int, Record] = {}
 
     def changed(record: Record) -> None:
-        watch.changed(record)
+        observer.changed(record)
         if record.ended:  # not the trial itself, whose process may still be running
-            left = remove_models(config.directory, kept.values(), config)
-            kept.clear()
-            kept.update({trial.number: trial for trial in left})
-        kept[record.number] = record
+            remaining = remove_models(config.directory, with_models.values(), config)
+            with_models.clear()
+            with_models.update({trial.number: trial for trial in remaining})
+        with_models[record.number] = record
 
-    return replace(watch, changed=changed)
+    return replace(observer, changed=changed)
 
 
 def check_sources(config: SweepConfig) -> Demand | None:
-    """Return what trials request beside their own process, or None if they start no others.
+    """Return the resources that trials request for other processes, or None if they start none.
 
     Raises ``ConfigError`` if the initial model or a teacher is missing, ``DataError`` if a training
     file is.
@@ -139,7 +139,7 @@ def check_sources(config: SweepConfig) -> Demand | None:
         for stage in config.stages:
             _check_files(base_config(stage))
     # The stages of a trial run one after another: the largest one has to fit.
-    return max(demands, key=lambda one: (one.teachers, one.workers), default=None)
+    return max(demands, key=lambda demand: (demand.teachers, demand.workers), default=None)
 
 
 def _check_files(base: Any) -> None:

@@ -61,7 +61,7 @@ class Trial:
             run = VERBS[verb].run(config, context=RunContext(on_row=reporter))
             teachers: Any = getattr(config, "distillation", None)
             if teachers is not None:
-                teacher_seconds += (time.monotonic() - started) * teachers.num_asked
+                teacher_seconds += (time.monotonic() - started) * teachers.total_teachers
         figures = {
             name: float("nan") if value is None else float(value)
             for name, value in run.metrics.items()
@@ -90,7 +90,7 @@ def _over_seeds(
     means: dict[str, float] = {}
     deviations: dict[str, float | None] = {}
     for name in figures[0]:
-        values = [one[name] for one in figures if name in one]
+        values = [metrics[name] for metrics in figures if name in metrics]
         if all(math.isfinite(value) for value in values):
             spread = summary(values)
             means[name], deviations[name] = spread.mean, spread.deviation
@@ -102,4 +102,4 @@ def _over_seeds(
 def parameters(hf_dir: Path) -> int:
     """Return the number of parameters in a model directory; 0 if there is no model."""
     headers = [headers_of(path) for path in hf_dir.glob("*.safetensors")]
-    return sum(math.prod(one.shape) for found in headers for one in found.values())
+    return sum(math.prod(tensor.shape) for header in headers for tensor in header.values())

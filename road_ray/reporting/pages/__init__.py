@@ -1,1 +1,1 @@
-"""HTML pages: ``page.py`` renders blocks; the others each build one kind of page from a record."""
+"""HTML pages: ``page.py`` renders blocks; the other modules build one kind of page each."""

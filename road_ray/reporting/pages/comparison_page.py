@@ -125,23 +125,23 @@ def _default_baseline(groups: Sequence[Group]) -> Group:
 def _results(
     groups: Sequence[Group], base: Group, dataset: str, metrics: Sequence[str]
 ) -> list[Block]:
-    wanted = [name for name in metrics if name.split("/")[1] == dataset]
-    titles = [metric_title(metric.rsplit("/", 1)[-1]) for metric in wanted]
-    rows = [_row(group, base, wanted) for group in groups]
+    shown = [name for name in metrics if name.split("/")[1] == dataset]
+    titles = [metric_title(metric.rsplit("/", 1)[-1]) for metric in shown]
+    rows = [_row(group, base, shown) for group in groups]
     rows = [row for row in rows if any(cell.value is not None for cell in row[2:])]
     note = (
         f"Mean ± standard deviation over seeds; below it the mean difference from {base.name} and "
         "the p value of a paired t-test over shared seeds, not corrected for the number of "
         "comparisons; bold where p < 0.05. Two or three seeds reveal only large differences."
     )
-    verdicts = [verdict(group, base, wanted[0]) for group in groups[:_MOST_VERDICTS]]
+    verdicts = [verdict(group, base, shown[0]) for group in groups[:_MOST_VERDICTS]]
     blocks: list[Block] = [
-        Verdict([found for found in verdicts if found is not None]),
-        Figures([figure for metric in wanted if (figure := intervals(groups, metric)) is not None]),
+        Verdict([line for line in verdicts if line is not None]),
+        Figures([figure for metric in shown if (figure := intervals(groups, metric)) is not None]),
         Table(["", "seeds", *titles], rows, note=note if len(rows) > 1 else ""),
     ]
     limits = dict.fromkeys(limit for group in groups for run in group.runs for limit in run.limits)
-    printed = _printed(dataset, wanted)
+    printed = _printed(dataset, shown)
     if printed and limits:
         blocks.append(Prose([f"Not comparable with published results: {', '.join(limits)}."]))
     elif printed:
@@ -204,10 +204,10 @@ def _against(group: Group, base: Group, metric: str) -> tuple[str, bool]:
         return "", False
     test = paired_against(group, base, metric)
     if test is None:
-        ours, theirs = group.scores(metric), base.scores(metric)
-        if not ours or not theirs:
+        scores, base_scores = group.scores(metric), base.scores(metric)
+        if not scores or not base_scores:
             return "", False
-        gap = summary(list(ours.values())).mean - summary(list(theirs.values())).mean
+        gap = summary(list(scores.values())).mean - summary(list(base_scores.values())).mean
         return f"{gap:+.2f}, no two seeds in common", False
     text = f"{test.difference:+.2f}, {_p_value(test)}, n = {test.pairs}"
     return text, 0.0 < test.p_value < _SURE
@@ -221,11 +221,11 @@ def _p_value(test: PairedTest) -> str:
 
 def paired_against(group: Group, base: Group, metric: str) -> PairedTest | None:
     """Return the paired test over the seeds that both groups share, or None with fewer than two."""
-    ours, theirs = group.scores(metric), base.scores(metric)
-    shared = [seed for seed in ours if seed in theirs]
+    scores, base_scores = group.scores(metric), base.scores(metric)
+    shared = [seed for seed in scores if seed in base_scores]
     if len(shared) < 2:
         return None
-    return paired_test([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
+    return paired_test([scores[seed] for seed in shared], [base_scores[seed] for seed in shared])
 
 
 def _printed(dataset: str, metrics: Sequence[str]) -> list[list[Cell]]:
@@ -282,7 +282,7 @@ def _curves(groups: Sequence[Group]) -> list[Chart]:
 def _mean_curve(group: Group, name: str) -> list[tuple[float, float]]:
     """Return the mean over seeds at every step that all of them recorded."""
     series: list[Mapping[float, float]] = [dict(run.series(name)) for run in group.runs]
-    series = [one for one in series if one]
+    series = [points for points in series if points]
     shared = [step for step in (series[0] if series else ()) if all(step in s for s in series)]
     return [(step, sum(s[step] for s in series) / len(series)) for step in shared]
 

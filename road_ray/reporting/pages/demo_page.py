@@ -109,20 +109,20 @@ def demo_page(directory: Path, place: Path | None = None) -> Page:
 
 def _groups(runs: Mapping[str, RunRecord]) -> list[Group]:
     """Return the students of each kind, with at least one run."""
-    found = {
+    students = {
         title: [run for name, run in runs.items() if name.startswith(f"student-{rule}-")]
         for title, rule in STUDENTS.items()
     }
-    return [Group(title, members) for title, members in found.items() if members]
+    return [Group(title, members) for title, members in students.items() if members]
 
 
 def _result(groups: Sequence[Group]) -> list[Block]:
     """Return the verdict on each pair of kinds, and the figures with error bars."""
     (title, metric), *_ = FIGURES.items()
-    pairs = [(one, base) for n, base in enumerate(groups) for one in groups[n + 1 :]]
-    found = [verdict(one, base, metric) for one, base in pairs]
+    pairs = [(group, base) for n, base in enumerate(groups) for group in groups[n + 1 :]]
+    verdicts = [verdict(group, base, metric) for group, base in pairs]
     figures = [intervals(groups, metric, title)]
-    lines = [line for line in found if line is not None]
+    lines = [line for line in verdicts if line is not None]
     drawn = [figure for figure in figures if figure is not None]
     return [*([Verdict(lines)] if lines else []), *([Figures(drawn)] if drawn else [])]
 
@@ -204,7 +204,7 @@ def _table(rows: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> Table:
 
 def _differs(row: Mapping[str, object], name: str, groups: Sequence[Group]) -> bool:
     """Return True if a figure of a kind of student differs from that of the first kind."""
-    group = next((one for one in groups[1:] if one.name == row.get("model")), None)
+    group = next((group for group in groups[1:] if group.name == row.get("model")), None)
     if group is None or name not in FIGURES:
         return False
     test = paired_against(group, groups[0], FIGURES[name])

@@ -247,12 +247,14 @@ def write(page: Page, path: Path) -> Path:
 
 
 def link_to(target: Path, place: Path | None) -> str:
-    """Return the link from a page in the directory ``place`` to an existing file, else nothing."""
+    """Return the link from a page in the directory ``place`` to an existing file; else an empty
+    text.
+    """
     if place is None or not target.is_file():
         return ""
     try:
         return quote(os.path.relpath(target.resolve(), place.resolve()))
-    except (OSError, ValueError, UnicodeError):  # another drive, or a name that is no text
+    except (OSError, ValueError, UnicodeError):  # another drive, or a name that is not text
         return ""
 
 
@@ -268,7 +270,7 @@ def cell(value: Value) -> Cell:
 
 
 def setting(value: object) -> str:
-    """Return the value of a configuration key or of an event as YAML has it, in few digits."""
+    """Return the value of a configuration key or of an event as in YAML, with few digits."""
     if value is None:
         return NOTHING.text
     if isinstance(value, bool):

@@ -13,14 +13,14 @@ from road_ray.reporting.tables import metric_title
 from road_ray.system.json_file import read_json
 
 TABLE = "table.json"
-Found = Mapping[str, Any]
+Entry = Mapping[str, Any]
 
 _ABOUT_TESTS = (
     "Mean difference with its 95% interval, paired by seed; p of the paired t-test, and corrected "
     "for all tests of a data set (Holm); effect size: mean difference over its standard deviation; "
     "seeds that a test needs for a power of 80% if the effect is as large as measured. Bold: "
     "corrected p < 0.05. All students of a comparison share their teachers, so the intervals do "
-    "not hold the chance of other teachers."
+    "not include the variation between teachers."
 )
 
 
@@ -41,7 +41,7 @@ def reproduction_page(directory: Path) -> Page:
         raise CheckpointError(f"{path}: damaged: {error!r}\n  fix: {remedy}") from error
 
 
-def _page(table: Found) -> Page:
+def _page(table: Entry) -> Page:
     sections = [
         Section(f"Results on {name}", list(_results(table, name, metrics)))
         for name, metrics in table["data_sets"].items()
@@ -57,7 +57,7 @@ def _page(table: Found) -> Page:
         about = "Share of labelled training rows on which so many teachers were right."
         sections.append(Section("Right teachers", [right], about))
     if table["failed"]:
-        lines = [f"{one['arm']}, seed {one['seed']}: {one['error']}" for one in table["failed"]]
+        lines = [f"{run['arm']}, seed {run['seed']}: {run['error']}" for run in table["failed"]]
         sections.append(Section("Failed runs", [Prose(lines, items=True)]))
     about = f"{table['about'][0].upper()}{table['about'][1:]}. Published: {table['source']}."
     return Page(
@@ -68,7 +68,7 @@ def _page(table: Found) -> Page:
     )
 
 
-def _results(table: Found, name: str, metrics: Sequence[str]) -> Iterator[Block]:
+def _results(table: Entry, name: str, metrics: Sequence[str]) -> Iterator[Block]:
     arms = table["arms"]
     printed = any(
         (arm["figures"].get(f"{name}/{metric}") or {}).get("published")
@@ -81,7 +81,9 @@ def _results(table: Found, name: str, metrics: Sequence[str]) -> Iterator[Block]
         columns += [title, "95% interval", *([f"published {title}"] if printed else [])]
     rows = [_row(arm, name, metrics, printed=printed) for arm in arms]
     rows += [
-        row for one in table["ensembles"] for row in _teachers(one, name, metrics, printed=printed)
+        row
+        for ensemble in table["ensembles"]
+        for row in _teachers(ensemble, name, metrics, printed=printed)
     ]
     sized = len({arm["parameters"] for arm in arms}) > 1
     if sized:
@@ -94,7 +96,7 @@ def _results(table: Found, name: str, metrics: Sequence[str]) -> Iterator[Block]
     yield Table(columns, rows, note=note)
 
 
-def _row(arm: Found, name: str, metrics: Sequence[str], *, printed: bool) -> list[Cell]:
+def _row(arm: Entry, name: str, metrics: Sequence[str], *, printed: bool) -> list[Cell]:
     row = [Cell(arm["about"]), _cell(len(arm["seeds"]), "d")]
     for metric in metrics:
         figure = arm["figures"].get(f"{name}/{metric}")
@@ -111,22 +113,22 @@ def _row(arm: Found, name: str, metrics: Sequence[str], *, printed: bool) -> lis
 
 
 def _teachers(
-    ensemble: Found, name: str, metrics: Sequence[str], *, printed: bool
+    ensemble: Entry, name: str, metrics: Sequence[str], *, printed: bool
 ) -> Iterator[list[Cell]]:
     """Yield the rows of single teachers and of their mean, where they were evaluated."""
-    found = [ensemble["figures"].get(f"{name}/{metric}") for metric in metrics]
-    if not any(found):
+    figures = [ensemble["figures"].get(f"{name}/{metric}") for metric in metrics]
+    if not any(figures):
         return
     skipped = [NOTHING] * (2 if printed else 1)
-    for what, about in (("teachers", "single teachers"), ("ensemble", "the ensemble")):
+    for kind, about in (("teachers", "single teachers"), ("ensemble", "the ensemble")):
         row = [Cell(f"{ensemble['name']}: {about}")]
-        row.append(_cell(ensemble["teachers"] if what == "teachers" else 1, "d"))
-        for figure in found:
-            row += [_cell((figure or {}).get(what), ".2f"), *skipped]
+        row.append(_cell(ensemble["teachers"] if kind == "teachers" else 1, "d"))
+        for figure in figures:
+            row += [_cell((figure or {}).get(kind), ".2f"), *skipped]
         yield row
 
 
-def _tests(tests: Sequence[Found]) -> Table:
+def _tests(tests: Sequence[Entry]) -> Table:
     names = ["data set", "arm", "against", "difference", "95% interval", "p", "p (Holm)"]
     names += ["effect size", "pairs", "seeds for 80% power"]
     rows = []
@@ -149,18 +151,19 @@ def _tests(tests: Sequence[Found]) -> Table:
     return Table(names, rows)
 
 
-def _differences(table: Found) -> list[Chart]:
+def _differences(table: Entry) -> list[Chart]:
     charts = []
     for name in table["data_sets"]:
-        tests = [one for one in table["tests"] if one["data_set"] == name]
+        tests = [test for test in table["tests"] if test["data_set"] == name]
         if not tests:
             continue
         tests.reverse()  # the first one at the top
-        names = tuple(f"{one['arm']} - {one['against']}" for one in tests)
+        names = tuple(f"{test['arm']} - {test['against']}" for test in tests)
         lines = [
-            Line([(one["low"], float(n)), (one["high"], float(n))]) for n, one in enumerate(tests)
+            Line([(test["low"], float(n)), (test["high"], float(n))])
+            for n, test in enumerate(tests)
         ]
-        dots = [Dot(one["difference"], float(n)) for n, one in enumerate(tests)]
+        dots = [Dot(test["difference"], float(n)) for n, test in enumerate(tests)]
         zero = Line([(0.0, -0.5), (0.0, len(tests) - 0.5)], color=1)
         title = f"{name}: difference in {metric_title(tests[0]['metric'])}"
         charts.append(
@@ -169,7 +172,7 @@ def _differences(table: Found) -> list[Chart]:
     return charts
 
 
-def _sizes(table: Found) -> list[Chart]:
+def _sizes(table: Entry) -> list[Chart]:
     """Return score against size, where arms differ in it."""
     arms = [arm for arm in table["arms"] if arm["parameters"]]
     if len({arm["parameters"] for arm in arms}) < 2:
@@ -185,18 +188,18 @@ def _sizes(table: Found) -> list[Chart]:
     return charts
 
 
-def _right(arms: Sequence[Found]) -> Table | None:
-    found = [arm for arm in arms if arm["teachers_right"]]
-    if not found:
+def _right(arms: Sequence[Entry]) -> Table | None:
+    counted = [arm for arm in arms if arm["teachers_right"]]
+    if not counted:
         return None
-    most = max(len(arm["teachers_right"]) for arm in found)
+    most = max(len(arm["teachers_right"]) for arm in counted)
     rows = [
         [
             Cell(arm["about"]),
             *(_cell(100 * share, ".1f") for share in arm["teachers_right"]),
             *[NOTHING] * (most - len(arm["teachers_right"])),
         ]
-        for arm in found
+        for arm in counted
     ]
     return Table(["", *(f"{number} right (%)" for number in range(most))], rows)
 

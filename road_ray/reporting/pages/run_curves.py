@@ -56,9 +56,9 @@ def _best(run: RunRecord, name: str) -> tuple[list[Dot], str]:
     points = run.series(name)
     if not name.startswith("eval/") or len(points) < 2:
         return [], ""
-    kept = [event.get("step") for event in run.events if event.get("kind") == "best_checkpoint"]
-    if kept and isinstance(kept[-1], int):
-        step = kept[-1]
+    steps = [event.get("step") for event in run.events if event.get("kind") == "best_checkpoint"]
+    if steps and isinstance(steps[-1], int):
+        step = steps[-1]
         value = next((y for x, y in points if x == step), None)
         text = f"The dot is the best checkpoint, step {step:,}: the final model."
         return ([] if value is None else [Dot(step, value, mark=True)]), text

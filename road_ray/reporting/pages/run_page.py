@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from road_ray.reporting.advice import advice, time_split
-from road_ray.reporting.error_analysis import mistakes
+from road_ray.reporting.error_analysis import error_examples
 from road_ray.reporting.health import gauges, loss_names, right_counts
 from road_ray.reporting.pages.page import (
     NOTHING,
@@ -29,8 +29,8 @@ from road_ray.reporting.pages.page import (
 from road_ray.reporting.pages.prediction_figures import prediction_figures
 from road_ray.reporting.pages.run_curves import curve_title, curves
 from road_ray.reporting.plots.chart import Bars
-from road_ray.reporting.published_results import beside
-from road_ray.reporting.records.lineage import ancestry
+from road_ray.reporting.published_results import published_line
+from road_ray.reporting.records.lineage import lineage_table
 from road_ray.reporting.records.run_record import CONFIG, RunRecord
 from road_ray.reporting.tables import is_principal, metric_title, percent
 
@@ -49,7 +49,7 @@ _TRAINED = ("train/detection_auc", "train/generator_accuracy", "train/mlm_accura
 
 def run_page(run: RunRecord, *, examples: bool = True) -> Page:
     """Return the page of a run. ``examples`` also reads the data, to show wrong predictions."""
-    made = [
+    sections = [
         Section("Result", _result(run), _evaluation_note(run)),
         Section("Curves", [Figures(curves(run))]),
         Section(
@@ -62,11 +62,11 @@ def run_page(run: RunRecord, *, examples: bool = True) -> Page:
         Section("Predictions", prediction_figures(run)),
         Section(
             "Errors",
-            mistakes(run) if examples else (),
+            error_examples(run) if examples else (),
             "Predictions that are not exactly right, sampled evenly from the worst to the mildest.",
         ),
         Section("Faults", [*_faults(run), *_routine(run)]),
-        Section("Lineage", ancestry(run)),
+        Section("Lineage", lineage_table(run)),
         Section("Set-up", [*_setup(run)]),
     ]
     return Page(
@@ -74,7 +74,7 @@ def run_page(run: RunRecord, *, examples: bool = True) -> Page:
         about=_about(run),
         kicker=f"road {run.verb}",
         tiles=_tiles(run),
-        sections=[section for section in made if _has_content(section)],
+        sections=[section for section in sections if _has_content(section)],
     )
 
 
@@ -97,7 +97,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     tiles = []
     for name, value in list(headline(run.metrics).items())[:4]:
         dataset, metric = _parts(name)
-        known = "" if run.limits else beside(dataset, metric, 1)
+        known = "" if run.limits else published_line(dataset, metric, 1)
         remark = run.limits[-1] if run.limits else known and f"paper: {known}"
         tiles.append((f"{dataset} {metric_title(metric)}", percent(value), remark))
     if not tiles:
@@ -157,15 +157,15 @@ def _result(run: RunRecord) -> list[Block]:
         dataset, metric = _parts(name)
         known = isinstance(value, int | float)
         value_cell = Cell(percent(value), value, strong=True) if known else None
-        papers = None if run.limits else beside(dataset, metric) or None
+        papers = None if run.limits else published_line(dataset, metric) or None
         rows.append([dataset or NOTHING, metric_title(metric), value_cell, papers])
-    named = ["data set", "figure", "value", "published"]
+    titles = ["data set", "figure", "value", "published"]
     if all(row[3] is None for row in rows):
-        named, rows = named[:3], [row[:3] for row in rows]
+        titles, rows = titles[:3], [row[:3] for row in rows]
     full = [[name, value] for name, value in run.metrics.items()]
     all_of_them = "\n".join(f"{name:<44}{value}" for name, value in full)
-    found = [Table(named, rows), *_by_answerability(run.metrics)]
-    return [*found, Folded(f"all {len(full)} figures", all_of_them)]
+    tables = [Table(titles, rows), *_by_answerability(run.metrics)]
+    return [*tables, Folded(f"all {len(full)} figures", all_of_them)]
 
 
 def _by_answerability(metrics: Mapping[str, object]) -> Iterable[Table]:
@@ -177,7 +177,7 @@ def _by_answerability(metrics: Mapping[str, object]) -> Iterable[Table]:
         start = name.removesuffix("NoAns_exact")
         prefix = f"{start}at_threshold_" if f"{start}at_threshold_exact" in metrics else start
         for title, group in (("with answer", "HasAns_"), ("without answer", "NoAns_")):
-            values = [metrics.get(f"{prefix}{group}{what}") for what in ("exact", "f1")]
+            values = [metrics.get(f"{prefix}{group}{score}") for score in ("exact", "f1")]
             count = metrics.get(f"{start}{group}total")
             cells = [Cell(percent(v), v) if isinstance(v, int | float) else None for v in values]
             number = int(count) if isinstance(count, int | float) else None
@@ -242,7 +242,7 @@ def _faults(run: RunRecord) -> list[Block]:
 
 
 def _routine(run: RunRecord) -> Iterable[Folded]:
-    """Yield the events of an undisturbed run, which are no faults."""
+    """Yield the events of a run without faults."""
     lines = [
         f"{str(event.get('time', ''))[:19].replace('T', ' ')}  "
         + ", ".join(str(v) if k == "kind" else f"{k}: {v}" for k, v in event.items() if k != "time")

@@ -1,1 +1,1 @@
-"""Plots: ``chart.py`` says what a figure shows, ``svg.py`` and ``matplotlib.py`` draw it."""
+"""Plots: ``chart.py`` describes a figure, ``svg.py`` and ``matplotlib.py`` draw it."""

@@ -90,8 +90,8 @@ def _chart(chart: Chart, axes: Axes) -> None:
     for hollow in (True, False):
         dots = [dot for dot in chart.dots if dot.hollow is hollow]
         shades = [_COLORS[0] if dot.shade is None else colors(dot.shade) for dot in dots]
-        look: dict[str, Any] = {"s": 8, "facecolors": "none" if hollow else shades}
-        axes.scatter([d.x for d in dots], [d.y for d in dots], edgecolors=shades, **look)
+        style_of_dots: dict[str, Any] = {"s": 8, "facecolors": "none" if hollow else shades}
+        axes.scatter([d.x for d in dots], [d.y for d in dots], edgecolors=shades, **style_of_dots)
     if sum(bool(line.name) for line in chart.lines) > 1:
         axes.legend()
 

@@ -48,12 +48,12 @@ class Scale:
 
 def scale(axis: Axis, values: Iterable[float], start: float, end: float) -> Scale:
     """Return a scale that covers all finite values, with a small margin."""
-    given = [value for value in values if isfinite(value) and (value > 0 or not axis.log)]
+    shown = [value for value in values if isfinite(value) and (value > 0 or not axis.log)]
     if axis.names:
         return Scale(axis, -0.5, len(axis.names) - 0.5, start, end)
-    low, high = (min(given), max(given)) if given else (0.0, 1.0)
+    low, high = (min(shown), max(shown)) if shown else (0.0, 1.0)
     if axis.log:
-        low, high = (low, high) if given else (1.0, 10.0)
+        low, high = (low, high) if shown else (1.0, 10.0)
         return Scale(axis, low / 1.1, high * 1.1, start, end)
     room = (high - low) * 0.04 or abs(high) * 0.1 or 1.0
     return Scale(axis, low - room, high + room, start, end)
@@ -97,7 +97,7 @@ def short(value: float, digits: int = 3) -> str:
 def shades(values: Sequence[float | None], *, larger_is_better: bool) -> list[float | None]:
     """Return the rank of each value between the worst (0) and the best (1).
 
-    Ranks keep one diverged trial from leaving a single colour to all others. Equal values are all
+    With ranks, one diverged trial does not give all others a single colour. Equal values are all
     best.
     """
     ranked = sorted({value for value in values if value is not None}, reverse=not larger_is_better)

@@ -58,7 +58,7 @@ class SweepFigures:
         return {trial.number: shade for trial, shade in zip(judged, ranks, strict=True)}
 
     @cached_property
-    def ranked(self) -> dict[str, float]:
+    def importances(self) -> dict[str, float]:
         """Return keys with their importance, the most important first; none for a tie."""
         return {} if self.tied else importances(self.sweep, self.which)
 
@@ -84,10 +84,9 @@ class SweepFigures:
 
     def importance(self) -> Bars | None:
         """Return the importance of each key, or None with too few trials."""
-        ranked = self.ranked
-        if not ranked:
+        if not self.importances:
             return None
-        rows = [(key, 100 * share) for key, share in ranked.items()]
+        rows = [(key, 100 * share) for key, share in self.importances.items()]
         note = "Share of the variance in value that a key explains (PED-ANOVA)."
         return Bars("Importance", rows, "%", note)
 
@@ -165,16 +164,16 @@ class SweepFigures:
         """Return the value over two keys: W and temperature if both were sampled, and the two most
         important ones.
         """
-        numbers = [key for key in self.sweep.varied if not self._named(key)]
+        numbers = [key for key in self.sweep.varied if not self._is_categorical(key)]
         pairs = [(_T, _W)] if _T in numbers and _W in numbers else []
-        ranked = [key for key in self.ranked if key in numbers]
-        if len(ranked) > 1 and {ranked[0], ranked[1]} != {_W, _T}:
-            pairs.append((ranked[0], ranked[1]))
+        important = [key for key in self.importances if key in numbers][:2]
+        if len(important) == 2 and {*important} != {_W, _T}:
+            pairs.append((important[0], important[1]))
         elif not pairs and len(numbers) > 1:
             pairs.append((numbers[0], numbers[1]))
         return [chart for x, y in pairs if (chart := self._surface(x, y))]
 
-    def _named(self, key: str) -> bool:
+    def _is_categorical(self, key: str) -> bool:
         return bool(self.axis(key, [t for t in self.sweep.trials if key in t.params])[0].names)
 
     def _surface(self, x: str, y: str) -> Chart | None:
@@ -213,8 +212,8 @@ class SweepFigures:
             Cell((c - 0.5, r - 0.5), (c + 0.5, r + 0.5), s or 0.0, short(value))
             for ((c, r), value), s in zip(means.items(), shade, strict=True)
         ]
-        named = (tuple(map(short, columns)), tuple(map(short, rows)))
-        across, up = Axis(x, names=named[0]), Axis(y, names=named[1])
+        labels = (tuple(map(short, columns)), tuple(map(short, rows)))
+        across, up = Axis(x, names=labels[0]), Axis(y, names=labels[1])
         note = "Mean value of the trials in each cell; darker is better."
         return Chart(_pair(x, y), across, up, cells, note=note)
 

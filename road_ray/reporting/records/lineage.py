@@ -13,7 +13,7 @@ from road_ray.training.monitoring.secrets import redact
 _DEEPEST = 8
 
 
-def ancestry(run: RunRecord) -> list[Block]:
+def lineage_table(run: RunRecord) -> list[Block]:
     """Return a table of this model, its ancestors and its teachers."""
     if not run.model and not run.config.get("init"):
         return []
@@ -44,15 +44,15 @@ def ancestors(run: RunRecord) -> list[tuple[str, str, ModelFacts]]:
 
 
 def _facts_of(place: str, run_directory: Path) -> ModelFacts:
-    """Return the facts of the model that a run calls ``place``. A relative name counts from the
-    working directory of the training, which is this one or one above the run.
+    """Return the facts of the model at ``place``, as a run recorded it. A relative path starts at
+    the working directory of the training, which is this one or one above the run.
     """
     above = [] if Path(place).is_absolute() else list(run_directory.resolve().parents)
     for start in (Path(), *above) if place else ():
         try:
             if (start / place).is_dir():
                 return read_model_record(start / place) or {"found": str(start / place)}
-        except OSError:  # no name of a directory
+        except OSError:  # not the name of a directory
             return {}
     return {}
 

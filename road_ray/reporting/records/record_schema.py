@@ -31,8 +31,8 @@ def misfits(value: Mapping[str, object], shape: Shape) -> list[str]:
 
 def fitted(value: Mapping[str, object], shape: Shape) -> dict[str, Any]:
     """Return ``value`` without its misfits."""
-    odd = set(misfits(value, shape))
-    return {key: item for key, item in value.items() if key not in odd}
+    excluded = set(misfits(value, shape))
+    return {key: item for key, item in value.items() if key not in excluded}
 
 
 def model_facts(record: Mapping[str, object]) -> ModelFacts:
@@ -41,8 +41,8 @@ def model_facts(record: Mapping[str, object]) -> ModelFacts:
     if facts.get("corpus"):
         facts["corpus"] = fitted(facts["corpus"], CORPUS)
     if facts.get("teachers"):
-        named = {"directory": str, "weights_sha256": str}
-        facts["teachers"] = [fitted(teacher, named) for teacher in facts["teachers"]]
+        shape = {"directory": str, "weights_sha256": str}
+        facts["teachers"] = [fitted(teacher, shape) for teacher in facts["teachers"]]
     return facts
 
 

@@ -20,8 +20,8 @@ from road_ray.training.monitoring.secrets import redact
 
 _log = logging.getLogger(__name__)
 CONFIG = "config.resolved.yaml"
-# A key of the configuration by which the verb of a run is known, the first that is there. The
-# command does not tell it: `road demo` and `road sweep` make runs of other verbs.
+# Verb of a run by the first of these keys that its configuration has. The command is not enough:
+# `road demo` and `road sweep` make runs of other verbs.
 _VERB_OF_KEY = {
     "comparison": "reproduce",
     "mixing": "multitask",
@@ -86,9 +86,9 @@ class RunRecord:
         reasons = []
         if "miniature" in (self.settings.get("data.root"), self.settings.get("root")):
             reasons.append("embedded miniature data set")
-        for key, what in (("data.max_rows", "trained on"), ("data.max_judged_rows", "judged on")):
+        for key, verb in (("data.max_rows", "trained on"), ("data.max_judged_rows", "judged on")):
             if isinstance(most := self.settings.get(key), int):
-                reasons.append(f"{what} at most {most:,} rows")
+                reasons.append(f"{verb} at most {most:,} rows")
         return reasons
 
     @property
@@ -171,8 +171,10 @@ def read_run(directory: Path) -> RunRecord:
 
     def shaped(name: str, read: Callable[[Path], Any], shape: shapes.Shape) -> dict[str, Any]:
         value = of(name, read, {})
-        if odd := shapes.misfits(value, shape):
-            problems.append(f"{name}: of another type than expected and left out: {', '.join(odd)}")
+        if excluded := shapes.misfits(value, shape):
+            problems.append(
+                f"{name}: of another type than expected and left out: {', '.join(excluded)}"
+            )
         return redact(shapes.fitted(value, shape))
 
     def rows(name: str) -> list[dict[str, Any]]:

@@ -147,10 +147,10 @@ def _study(directory: Path, settings: Mapping[str, Any]) -> Study:
     try:
         storage = _checked_url(url) if url else JournalStorage(JournalFileBackend(str(path)))
         names = optuna.get_all_study_names(storage)
-        wanted = [name for name in (settings.get("name"), directory.name) if name in names]
+        known = [name for name in (settings.get("name"), directory.name) if name in names]
         if not names:
             raise DataError(f"{where}: holds no study\n  fix: run the sweep first")
-        return optuna.load_study(study_name=(wanted or names)[0], storage=storage)
+        return optuna.load_study(study_name=(known or names)[0], storage=storage)
     except RoadError:
         raise
     except Exception as error:  # storages raise errors of many types
@@ -281,8 +281,8 @@ def _recorded_curve(trial: FrozenTrial, directory: Path, metric: str) -> list[Po
 
 def trial_directory(number: int, attributes: Mapping[str, object], directory: Path) -> Path | None:
     """Return the directory of a trial, from its attributes or its number, or None."""
-    named = attributes.get("run_dir") or attributes.get("directory")
-    candidates = [Path(named), directory / named] if isinstance(named, str) else []
+    recorded = attributes.get("run_dir") or attributes.get("directory")
+    candidates = [Path(recorded), directory / recorded] if isinstance(recorded, str) else []
     candidates.append(directory / "trials" / f"{number:04d}")
     return next((path for path in candidates if path.is_dir()), None)
 

@@ -1,1 +1,1 @@
-"""Checkpoints: written whole or not at all, hashed, copied elsewhere, restored bit for bit."""
+"""Checkpoints: written atomically, hashed, mirrored to other storage, and restored bit for bit."""

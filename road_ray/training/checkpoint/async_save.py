@@ -1,7 +1,7 @@
 """Asynchronous checkpoints: the loop waits for a copy in memory, not for the disk.
 
-A thread writes a copy of the objective on the CPU and a copy of the optimizer's state, both taken
-between two steps, so a checkpoint is that of one step, whatever the loop does meanwhile.
+A thread writes a copy of the objective on the CPU and a copy of the optimizer's state. Both are
+taken between two steps, so a checkpoint belongs to exactly one step.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class AsyncSaver:
 
     @torch.no_grad()
     def _copied(self) -> tuple[Objective, dict[str, Tensor], dict[str, Any]] | None:
-        """Return copies of the objective and of the optimizer's tensors, and the layout of the
-        latter; None on workers that do not lead. Collective.
+        """Return copies of the objective and of the optimizer's tensors, and the optimizer's
+        layout; None on workers that do not lead. Collective.
         """
         if self._twin is None and self._worker.leads:
             self._twin = copy.deepcopy(self._objective).cpu().eval()

@@ -66,7 +66,7 @@ class Checkpoints:
             if shutil.disk_usage(self.root).free < need:
                 raise OSError(errno.ENOSPC, "too little space for a checkpoint")
         except OSError as error:
-            raise self._refused(error, need) from error
+            raise self._write_error(error, need) from error
 
     def save(
         self, step: int, write: Callable[[Path], None], *, expected_bytes: int | None = None
@@ -95,7 +95,7 @@ class Checkpoints:
             shutil.rmtree(staged, ignore_errors=True)
             if disk_error(error) is None:
                 raise
-            raise self._refused(error, expected_bytes or self._last_bytes) from error
+            raise self._write_error(error, expected_bytes or self._last_bytes) from error
         self._prune(final)
         return final
 
@@ -116,9 +116,9 @@ class Checkpoints:
                 self._on_event(event)
         if damage:
             raise CheckpointError(
-                f"{self.root}: every checkpoint is damaged, and a run never starts anew silently:"
+                f"{self.root}: every checkpoint is damaged, and a run never restarts silently:"
                 + "".join(f"\n    {line}" for line in damage)
-                + "\n    fix: restore one of them, or name another run directory to start anew"
+                + "\n    fix: restore one of them, or name another run directory to start again"
                 + "\n    kept: all files, unchanged"
             )
         return None
@@ -134,7 +134,7 @@ class Checkpoints:
         """Remove staged and half-deleted directories of processes that have ended."""
         for path in self.root.iterdir():
             match = _STAGED.fullmatch(path.name)
-            # Our own id was that of an earlier process.
+            # A directory with our own id is of an earlier process that had the same id.
             if match and (int(match[1]) == os.getpid() or not process_exists(int(match[1]))):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -149,18 +149,19 @@ class Checkpoints:
             else:
                 _discard(path)
 
-    def _kept(self) -> str:
-        good = (str(path) for path in self._committed() if not verify(path))
-        return next(good, "nothing; no checkpoint had been committed")
+    def _newest_valid(self) -> str:
+        """Return the newest valid checkpoint as text for a message."""
+        valid = (str(path) for path in self._committed() if not verify(path))
+        return next(valid, "nothing; no checkpoint had been committed")
 
-    def _refused(self, error: BaseException, need: int) -> ResourceError:
+    def _write_error(self, error: BaseException, need: int) -> ResourceError:
         number = disk_error(error)
         cause = f"{os.strerror(number)} (errno {number})" if number else str(error)
         fix = _REMEDIES[number] if number else "choose another run directory"
         return ResourceError(
             f"{self.root}: the checkpoint cannot be written: {cause}; needed about "
             f"{_mebibytes(need)}, free {_free(self.root)}"
-            f"\n    fix: {fix}\n    kept: {self._kept()}"
+            f"\n    fix: {fix}\n    kept: {self._newest_valid()}"
         )
 
 
@@ -175,15 +176,15 @@ def verify(directory: Path) -> list[str]:
             str(name): {key: entry[key] for key in ("bytes", "sha256")}
             for name, entry in files.items()
         }
-        named = f"step-{int(step):08d}"
+        manifest_step = f"step-{int(step):08d}"
     except FileNotFoundError:
         return [f"{MANIFEST} is missing"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return [f"{MANIFEST} cannot be read: {error!r}"]
     if version != FORMAT:
         return [f"{MANIFEST} has format {version}; this road_ray reads {FORMAT}"]
-    if named != directory.name:
-        return [f"{MANIFEST} is of {named}, the directory is {directory.name}"]
+    if manifest_step != directory.name:
+        return [f"{MANIFEST} is of {manifest_step}, the directory is {directory.name}"]
     return problems_of(directory, expected)
 
 
@@ -210,14 +211,14 @@ def _fault(paths: list[Path]) -> None:
     name, _, value = os.environ.get("RR_FAULT", "").partition("=")
     if name != "checkpoint:after_bytes" or int(value) > sum(p.stat().st_size for p in paths):
         return
-    left = int(value)
+    bytes_left = int(value)
     for path in paths:
         size = path.stat().st_size
-        if left:
-            os.truncate(path, min(size, left))
+        if bytes_left:
+            os.truncate(path, min(size, bytes_left))
         else:
             path.unlink()
-        left -= min(size, left)
+        bytes_left -= min(size, bytes_left)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -233,8 +234,8 @@ def _discard(directory: Path) -> None:
 
 
 def disk_error(error: BaseException) -> int | None:
-    """Return the errno of an error of disk or permission, also of one inside Rust's text; else
-    None.
+    """Return the errno of an error of disk or permission, also if it is only in the message, as in
+    errors of Rust; else None.
     """
     match = re.search(r"os error (\d+)", str(error))
     number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None

@@ -1,8 +1,8 @@
-"""Committed checkpoints kept a second time on another storage (S3, Google Cloud, a path): what is
-left of a run whose machine and disk are gone.
+"""Second copy of committed checkpoints on another storage (S3, Google Cloud, a path), from which a
+run is restored if its machine and disk are lost.
 
-Object stores know no rename, so there ``MANIFEST.json``, written last, is the commit point. What
-comes back is verified by its sha256 like any other checkpoint.
+Object stores have no rename, so there ``MANIFEST.json``, written last, is the commit point. Fetched
+files are verified by their sha256 like any other checkpoint.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class RemoteCopy:
         self._base = base.rstrip("/")
 
     def push(self, directory: Path) -> None:
-        """Copy a committed checkpoint, its manifest last; older copies beyond ``keep`` go.
+        """Copy a committed checkpoint, its manifest last, and remove older copies beyond ``keep``.
 
-        Raises ``ResourceError`` when the storage fails; what is there stays.
+        Raises ``ResourceError`` if the storage fails; earlier copies stay.
         """
         target = f"{self._base}/{directory.name}"
         try:
@@ -54,17 +54,19 @@ class RemoteCopy:
                 with path.open("rb") as source, self._files.open_output_stream(place) as sink:
                     shutil.copyfileobj(source, sink, 1 << 20)
             for name in self._committed()[self.keep :]:
-                # The manifest first: a copy that is half gone must not look whole.
+                # The manifest first: a partly removed copy must not look complete.
                 self._files.delete_file(f"{self._base}/{name}/{MANIFEST}")
                 self._files.delete_dir(f"{self._base}/{name}")
         except FAILURES as error:
             raise self._failed(error) from error
 
     def pull(self, root: Path, run: Mapping[str, object] | None = None) -> Path | None:
-        """The newest copy that verifies, brought to ``root/step-NNNNNNNN``; None when there is
-        none at all. Raises ``ResourceError`` when all are damaged or the storage fails, and
-        ``CheckpointError`` when it is of another run than ``run``: the configuration that decides
-        it, and the identity of its data, as a checkpoint's ``state.json`` has them.
+        """Fetch the newest valid copy to ``root/step-NNNNNNNN`` and return its path; None if there
+        are no copies. ``run`` has the entries ``configuration`` and ``identity`` that the copy's
+        ``state.json`` must have.
+
+        Raises ``ResourceError`` if all copies are damaged or the storage fails, and
+        ``CheckpointError`` for a copy of another run.
         """
         damage = []
         try:
@@ -81,7 +83,7 @@ class RemoteCopy:
                 finally:
                     shutil.rmtree(staged, ignore_errors=True)
                 damage.append(f"{name}: {'; '.join(problems)}")
-                _log.warning("a damaged copy is passed over: %s/%s", _shown(self.url), damage[-1])
+                _log.warning("damaged copy skipped: %s/%s", _shown(self.url), damage[-1])
         except FAILURES as error:
             raise self._failed(error) from error
         if damage:
@@ -97,7 +99,7 @@ class RemoteCopy:
         place = f"{_shown(self.url)}/{copy.name}"
         if "configuration" not in then:
             raise CheckpointError(
-                f"{place}: an earlier version made it and did not note of which run it is\n"
+                f"{place}: an earlier version wrote it without recording its run\n"
                 f"  fix: copy it into {root} if it is of this run, else name another "
                 "training.mirror\n  kept: all copies; nothing was fetched"
             )
@@ -109,7 +111,7 @@ class RemoteCopy:
             )
 
     def _fetch(self, name: str, target: Path) -> None:
-        """All files of a copy."""
+        """Copy all files of a remote checkpoint to ``target``."""
         place = f"{self._base}/{name}"
         for entry in self._files.get_file_info(arrow.FileSelector(place, recursive=True)):
             inside = entry.path[entry.path.index(f"/{name}/") + len(name) + 2 :]
@@ -123,14 +125,18 @@ class RemoteCopy:
                 shutil.copyfileobj(source, sink, 1 << 20)
 
     def _committed(self) -> list[str]:
-        """Names of the copies that have a manifest, the newest first."""
+        """Return the names of the copies that have a manifest, the newest first."""
         selector = arrow.FileSelector(self._base, allow_not_found=True)
-        found = [entry.base_name for entry in self._files.get_file_info(selector)]
-        names = sorted((name for name in found if _STEP.fullmatch(name)), key=_number, reverse=True)
+        entries = [entry.base_name for entry in self._files.get_file_info(selector)]
+        names = sorted(
+            (name for name in entries if _STEP.fullmatch(name)), key=_number, reverse=True
+        )
         manifests = [f"{self._base}/{name}/{MANIFEST}" for name in names]
-        there = self._files.get_file_info(manifests)
+        infos = self._files.get_file_info(manifests)
         return [
-            name for name, one in zip(names, there, strict=True) if one.type == arrow.FileType.File
+            name
+            for name, info in zip(names, infos, strict=True)
+            if info.type == arrow.FileType.File
         ]
 
     def _failed(self, error: BaseException) -> ResourceError:
@@ -142,16 +148,16 @@ class RemoteCopy:
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each key in which two runs differ."""
+    """Yield a line for each key in which two runs differ."""
     now = json.loads(json.dumps(now))
     for part in ("configuration", "identity"):
         keys = {*then[part], *now[part]}
         if part == "configuration":  # a key that only one of them knows is another version's
             keys = then[part].keys() & now[part].keys()
         for key in sorted(keys):
-            there, asked = then[part].get(key), now[part].get(key)
-            if there != asked:
-                yield f"\n    {key}: there {there!r}, asked {asked!r}"
+            old, new = then[part].get(key), now[part].get(key)
+            if old != new:
+                yield f"\n    {key}: there {old!r}, asked {new!r}"
 
 
 def _number(name: str) -> int:
@@ -159,5 +165,5 @@ def _number(name: str) -> int:
 
 
 def _shown(url: str) -> str:
-    """The address without what follows a question mark."""
+    """Return the address without its query."""
     return url.partition("?")[0]

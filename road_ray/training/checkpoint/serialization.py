@@ -1,6 +1,6 @@
-"""Tensors, optimizers and random generators as safetensors and JSON, bit for bit and back.
+"""Serialization of tensors and optimizers as safetensors and JSON, without loss.
 
-Nothing here unpickles, so that a checkpoint from elsewhere cannot run code.
+Nothing is pickled, so that a checkpoint from elsewhere cannot run code.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from torch.optim import Optimizer
 from road_ray.errors import CheckpointError
 from road_ray.training.fsdp import local_part
 
-# Of a parameter group: a child of a population goes on from weights that others' values made.
+# Entries of a parameter group that come from the configuration, not from the checkpoint: a child in
+# population-based training resumes a checkpoint that was trained with other values.
 _CONFIGURED = {"peak_lr", "peak_weight_decay", "peak_eps", "betas"}
 
 
 def tensors_to_file(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """A safetensors file with every tensor whole; tied ones are written once a name.
+    """Write tensors to a safetensors file; tied tensors are written under each name.
 
-    Raises: OSError with its errno where the disk refuses.
+    Raises ``OSError`` with its errno for an error of the disk.
     """
     seen: set[int] = set()
     plain = {}
@@ -41,13 +42,13 @@ def tensors_to_file(path: Path, tensors: Mapping[str, Tensor]) -> None:
     try:
         save_file(plain, path, metadata={"format": "pt"})
     except SafetensorError as error:
-        told = re.search(r"os error (\d+)", str(error))
-        number = int(told[1]) if told else errno.EIO
+        match = re.search(r"os error (\d+)", str(error))
+        number = int(match[1]) if match else errno.EIO
         raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def tensors_from_file(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, on the CPU. Raises: CheckpointError naming the file."""
+    """Return the tensors of a safetensors file, on the CPU. Raises ``CheckpointError``."""
     try:
         return dict(load_file(path))
     except (OSError, SafetensorError) as error:
@@ -57,12 +58,11 @@ def tensors_from_file(path: Path) -> dict[str, Tensor]:
 
 
 def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Named tensors (the optimizer's own, not copies) and the JSON that puts them together again.
-
-    Parameters are known by their order.
+    """Return the optimizer's tensors by name, without copying them, and the JSON layout of its
+    state. Parameters are identified by their order.
     """
     tensors: dict[str, Tensor] = {}
-    state = _taken_apart(optimizer.state_dict(), "optimizer", tensors)
+    state = _to_json(optimizer.state_dict(), "optimizer", tensors)
     shapes = [list(parameter.shape) for parameter in _parameters(optimizer)]
     return tensors, {"class": type(optimizer).__name__, "shapes": shapes, "state": state}
 
@@ -70,15 +70,15 @@ def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str
 def load_optimizer(
     optimizer: Optimizer, tensors: Mapping[str, Tensor], layout: Mapping[str, object]
 ) -> None:
-    """``optimizer`` as it was when ``optimizer_tensors`` saw it, bit for bit, but for what the
-    configuration says: that is the configuration's of now.
+    """Restore the state that ``optimizer_tensors`` returned, bit for bit, except for values of the
+    configuration, which stay as they are.
 
-    Raises: CheckpointError when class, number or shapes of the parameters differ.
+    Raises ``CheckpointError`` if class, number or shapes of the parameters differ.
     """
     parameters = _parameters(optimizer)
     _check(optimizer, [list(parameter.shape) for parameter in parameters], layout)
     try:
-        saved = _put_together(layout["state"], tensors)
+        saved = _from_json(layout["state"], tensors)
     except KeyError as error:
         raise CheckpointError(
             f"optimizer state: {error} is named by the layout but missing among the tensors\n"
@@ -96,14 +96,15 @@ def load_optimizer(
         state = saved["state"].get(index, {})
         for name in [n for n, x in state.items() if getattr(x, "shape", None) == parameter.shape]:
             state[name] = local_part(state[name], like=parameter)
-    told = optimizer.param_groups
-    own = [{key: group[key] for key in _CONFIGURED & set(group)} for group in told]
+    configured = [
+        {key: group[key] for key in _CONFIGURED & set(group)} for group in optimizer.param_groups
+    ]
     optimizer.load_state_dict(saved)
-    for group, configured in zip(optimizer.param_groups, own, strict=True):
-        group.update(configured)
+    for group, values in zip(optimizer.param_groups, configured, strict=True):
+        group.update(values)
     for index, parameter in zip(order, parameters, strict=True):
         for name, value in saved["state"].get(index, {}).items():
-            # load_state_dict casts to the parameter's dtype, which loses bits of wider states
+            # load_state_dict casts to the parameter's dtype, which loses bits of wider states.
             now = optimizer.state[parameter][name]
             if isinstance(value, Tensor) and now.dtype != value.dtype:
                 optimizer.state[parameter][name] = value.to(now.device)
@@ -122,25 +123,27 @@ def _check(optimizer: Optimizer, shapes: list[list[int]], layout: Mapping[str, A
         wrong = f"{len(saved)} parameters were saved, this optimizer has {len(shapes)}"
     else:
         pairs = enumerate(zip(saved, shapes, strict=True))
-        odd = [f"{i}: saved {old}, now {new}" for i, (old, new) in pairs if old != new]
-        if odd:
-            wrong = f"{len(odd)} parameters have another shape; first, number {odd[0]}"
+        differences = [f"{i}: saved {old}, now {new}" for i, (old, new) in pairs if old != new]
+        if differences:
+            wrong = (
+                f"{len(differences)} parameters have another shape; first, number {differences[0]}"
+            )
     if wrong:
         raise CheckpointError(
             f"optimizer state: {wrong}\n    fix: resume with the configuration of the run"
         )
 
 
-def _taken_apart(value: object, name: str, tensors: dict[str, Tensor]) -> Any:
-    """JSON of any nesting; each tensor goes to ``tensors`` and leaves its name."""
+def _to_json(value: object, name: str, tensors: dict[str, Tensor]) -> Any:
+    """Return nested values as JSON, with tensors moved to ``tensors`` and replaced by names."""
     if isinstance(value, Tensor):
         tensors[name] = value
         return {"tensor": name}
     if isinstance(value, Mapping):
-        pairs = [[key, _taken_apart(item, f"{name}.{key}", tensors)] for key, item in value.items()]
+        pairs = [[key, _to_json(item, f"{name}.{key}", tensors)] for key, item in value.items()]
         return {"map": pairs}
     if isinstance(value, list | tuple):
-        items = [_taken_apart(item, f"{name}.{i}", tensors) for i, item in enumerate(value)]
+        items = [_to_json(item, f"{name}.{i}", tensors) for i, item in enumerate(value)]
         return {"tuple" if isinstance(value, tuple) else "list": items}
     try:
         json.dumps(value)
@@ -149,13 +152,13 @@ def _taken_apart(value: object, name: str, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
-def _put_together(value: object, tensors: Mapping[str, Tensor]) -> Any:
+def _from_json(value: object, tensors: Mapping[str, Tensor]) -> Any:
     if not isinstance(value, Mapping):
         return value
     ((kind, content),) = value.items()
     if kind == "tensor":
         return tensors[content]
     if kind == "map":
-        return {key: _put_together(item, tensors) for key, item in content}
-    items = [_put_together(item, tensors) for item in content]
+        return {key: _from_json(item, tensors) for key, item in content}
+    items = [_from_json(item, tensors) for item in content]
     return tuple(items) if kind == "tuple" else items

@@ -1,4 +1,4 @@
-"""Monitoring: the journal of a run, progress, experiment trackers, signs of collapse, secrets.
+"""Monitoring: the journal of a run, progress, experiment trackers, detection of collapse, secrets.
 
-``journal.py`` writes ``metrics.jsonl``, the source of truth; everything else follows from it.
+``journal.py`` writes ``metrics.jsonl``, the source of truth for everything else.
 """

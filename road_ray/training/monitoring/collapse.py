@@ -22,23 +22,23 @@ _ADVICE = {
 
 
 def gradient_norms(objective: Objective) -> dict[str, float]:
-    """Return the gradient norm of each network of an objective, shared parameters in both; empty
-    for objectives with one network.
+    """Return the gradient norm of each network of an objective; shared parameters count in both.
+    Empty for objectives with one network.
     """
     parts = {
         name: [p.grad for p in part.parameters() if p.grad is not None]
         for name, part in objective.named_children()
         if name != "encoder"
     }
-    networks = {name: gradients for name, gradients in parts.items() if gradients}
-    if len(networks) < 2:
+    gradients_of = {name: gradients for name, gradients in parts.items() if gradients}
+    if len(gradients_of) < 2:
         return {}
     norms = torch.stack(
-        [full_tensor(torch.nn.utils.get_total_norm(networks[name])) for name in networks]
+        [full_tensor(torch.nn.utils.get_total_norm(gradients_of[name])) for name in gradients_of]
     )
     return {
         f"train/grad_norm_{name}": value
-        for name, value in zip(networks, norms.tolist(), strict=True)
+        for name, value in zip(gradients_of, norms.tolist(), strict=True)
     }
 
 
@@ -50,7 +50,7 @@ class CollapseMonitor:
         self._bad: dict[str, int] = dict.fromkeys(_ADVICE, 0)
         self._reported: set[str] = set()
 
-    def look(self, step: int, row: Mapping[str, float]) -> None:
+    def check(self, step: int, row: Mapping[str, float]) -> None:
         """Check one row; five bad rows in a row make an event."""
         if step < _GRACE * self._total:
             return

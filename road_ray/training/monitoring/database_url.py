@@ -1,4 +1,4 @@
-"""The URL of a database with the password that its configuration leaves out."""
+"""URLs of databases: their validation, and the password that configurations leave out."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from urllib.parse import parse_qsl
 from road_ray.config.addresses import secret_in
 
 PASSWORD = "ROAD_SWEEP_PASSWORD"
-# As SQLAlchemy reads it: a password may hold slashes.
+# As SQLAlchemy parses it: a password may contain slashes.
 _HOLDS_PASSWORD = re.compile(r"^[^:/]+://[^:/]*:[^@]+@")
-# Those that Optuna supports. Others, ODBC above all, load libraries that the URL names.
+# Dialects that Optuna supports. Others, such as ODBC, load libraries that the URL names.
 _DIALECTS = ("sqlite", "mysql", "mariadb", "postgresql")
-# What only says how to connect; others run statements, send local files or load plugins.
+# Options of the connection. Others can run statements, send local files or load plugins.
 _OPTION = re.compile(
     r"charset|user|host|port|unix_socket|ssl\w*|passfile|application_name|(\w+_)?timeout"
 )
 
 
 def check_database(url: str) -> str:
-    """``url`` itself. Raises ``ValueError`` when it holds a password, for configurations are
-    recorded, and when it is no database that outlives its process and many can share.
+    """Return ``url``. Raises ``ValueError`` for a URL with a password, because configurations are
+    recorded, and for a database that is in memory or that Optuna does not support.
     """
     if _HOLDS_PASSWORD.search(url) or secret_in(url):
         raise ValueError(
@@ -38,11 +38,12 @@ def check_database(url: str) -> str:
             "as in sqlite:///study.db or mysql+pymysql://me@host/db"
         )
     place, _, query = rest.partition("?")
-    odd = [name for name, _ in parse_qsl(query, keep_blank_values=True) if not _known(name)]
-    if odd:
+    unknown = [name for name, _ in parse_qsl(query, keep_blank_values=True) if not _known(name)]
+    if unknown:
         raise ValueError(
-            f"has options that are not accepted: {', '.join(odd)}\n    allowed: charset, timeouts, "
-            "ssl..., passfile, application_name, unix_socket, user, host, port"
+            f"has options that are not accepted: {', '.join(unknown)}\n"
+            "    allowed: charset, timeouts, ssl..., passfile, application_name, unix_socket, "
+            "user, host, port"
         )
     if dialect == "sqlite" and place in ("", "/", "/:memory:"):
         raise ValueError(
@@ -55,9 +56,7 @@ def check_database(url: str) -> str:
 
 
 def with_password(url: str) -> str:
-    """Return the URL to open: ``url``, with the password of ROAD_SWEEP_PASSWORD when it names a
-    user and no password of its own.
-    """
+    """Return ``url`` with the password of ROAD_SWEEP_PASSWORD, if it has a user and no password."""
     password = os.environ.get(PASSWORD)
     if not password:
         return url
@@ -70,15 +69,15 @@ def with_password(url: str) -> str:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of an SQLite URL, None for other databases."""
+    """Return the file of an SQLite URL, or None for other databases."""
     scheme, _, rest = url.partition("://")
     local = scheme.startswith("sqlite") and rest.startswith("/")
     return Path(rest[1:].partition("?")[0]) if local else None
 
 
 def foreign_tables(url: str) -> list[str]:
-    """The tables of an SQLite file that another application made; nothing where Optuna made them,
-    the file is new, or the database is of another kind.
+    """Return the tables of an SQLite file of another application. Empty for a study of Optuna, a
+    new file, or another kind of database.
     """
     path = sqlite_file(url)
     if path is None or not path.is_file() or not path.stat().st_size:

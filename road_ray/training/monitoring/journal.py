@@ -1,6 +1,6 @@
-"""The record of a run: metrics.jsonl (the source of truth), events.jsonl, metrics.json.
+"""Journal of a run: metrics.jsonl (the source of truth), events.jsonl, metrics.json.
 
-Rows are flushed one by one, so that a kill costs at most the line being written.
+Each row is flushed, so that a kill loses at most the line being written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Journal:
     """Rows, events and final figures of one run directory; a context manager.
 
     ``enabled=False``, for workers that do not lead, writes and shows nothing. A tracker that fails
-    is noted once and left out from then on.
+    is dropped, with a warning and an event.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Journal:
         self._files: dict[str, TextIO] = {}
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """One row of numbers; one that is not finite is written as null."""
+        """Write a row of numbers; a number that is not finite is written as null."""
         if not self.enabled:
             return
         row = {name: _number(value) for name, value in metrics.items()}
@@ -66,36 +66,32 @@ class Journal:
             self._console.part(title, done, total)
 
     def event(self, kind: str, **fields: object) -> None:
-        """Something that is no number: a fault, a restart, a fallback, a replaced teacher; secrets
-        masked.
-        """
+        """Write an event, such as a fault, a restart or a replaced teacher; secrets are masked."""
         if self.enabled:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             self._append("events.jsonl", {"time": now, "kind": kind, **redact(fields)})
 
     def truncate_after(self, step: int) -> int:
-        """Drop the rows beyond ``step``, so that a resumed run writes each step once; return their
-        number.
-
-        A torn last line goes too, uncounted.
+        """Remove the rows after ``step``, so that a resumed run writes each step once, and return
+        their number. An incomplete last line is removed too and not counted.
         """
         path = self.run_dir / "metrics.jsonl"
         if not self.enabled or not path.is_file():
             return 0
         self._close_files()
         rows = read_metrics(path)
-        kept = [row for row in rows if row["step"] <= step]
-        write_text_atomic(path, "".join(_line(row) for row in kept))
-        return len(rows) - len(kept)
+        remaining = [row for row in rows if row["step"] <= step]
+        write_text_atomic(path, "".join(_line(row) for row in remaining))
+        return len(rows) - len(remaining)
 
     def finish(self, metrics: Mapping[str, float]) -> None:
-        """metrics.json with the final figures."""
+        """Write metrics.json with the final figures."""
         if self.enabled:
             final = {name: _number(value) for name, value in metrics.items()}
             write_json_atomic(self.run_dir / "metrics.json", final)
 
     def close(self, *, failed: bool = False) -> None:
-        """Everything flushed and closed; ``failed`` is passed on to trackers."""
+        """Close files, console and trackers; ``failed`` is passed on to trackers."""
         self._console.close()
         for tracker in list(self._trackers):
             try:
@@ -144,9 +140,9 @@ class Journal:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file; a torn last line is left out.
+    """Return the objects of a JSON-lines file, without an incomplete last line.
 
-    Raises: ResourceError naming the line when one is damaged, or the file when it is unreadable.
+    Raises ``ResourceError`` for a damaged line or an unreadable file.
     """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -169,9 +165,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics.jsonl: ``step`` and figures, each a number or None.
+    """Return the rows of a metrics.jsonl: ``step`` and figures, each a number or None.
 
-    Raises: ResourceError naming the line that is no such row.
+    Raises ``ResourceError`` for another line.
     """
     rows = read_rows(path)
     for number, row in enumerate(rows, start=1):
@@ -183,18 +179,18 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _damaged(path: Path, number: int, what: str) -> ResourceError:
-    return ResourceError(f"{path}:{number}: {what}\n    fix: delete that line")
+def _damaged(path: Path, number: int, problem: str) -> ResourceError:
+    return ResourceError(f"{path}:{number}: {problem}\n    fix: delete that line")
 
 
 def cut_torn_line(path: Path) -> None:
-    """Truncate a file after its last whole line, so that the next row starts a line."""
+    """Truncate a file after its last complete line, so that the next row starts a line."""
     if not path.is_file():
         return
     content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
+    complete = content.rfind(b"\n") + 1
+    if complete < len(content):
+        os.truncate(path, complete)
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -202,5 +198,5 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any) -> float:
-    """A plain int or float, also of a tensor or NumPy scalar."""
+    """Return a number, tensor or NumPy scalar as a plain int or float."""
     return value if type(value) in (int, float) else float(value)

@@ -1,4 +1,4 @@
-"""Mappings that may leave the process: without the values of tokens, passwords and keys."""
+"""Redaction of tokens, passwords and keys in mappings that leave the process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from road_ray.config.addresses import MASK, masked
 
-# A shorter value ("1", "none") would blot out innocent text when masked wherever it stands.
+# Shorter values, such as "1", are not masked inside other text, where they occur by chance.
 _SHORTEST_CHARACTERS = 6
 _ALWAYS = re.compile(
     r"secret|passw(or)?d|passphrase|credential|(api|access|private|ssh)[_-]?key|authorization|bearer",
     re.IGNORECASE,
 )
-# `tokenizer`, `num_tokens` and `pad_token` are words of the trade; only strings under these count.
+# `tokenizer`, `num_tokens` and `pad_token` are no secrets; only strings under these keys count.
 _TOKEN = re.compile(
     r"(?<!pad_)(?<!mask_)(?<!special_)(?<!cls_)(?<!sep_)(?<!unk_)(?<!bos_)(?<!eos_)tokens?(?![a-z])",
     re.IGNORECASE,
@@ -27,17 +27,17 @@ _KNOWN_SHAPES = re.compile(
 
 
 def redact(mapping: Mapping[str, object]) -> dict[str, Any]:
-    """A copy in which secrets are ``***``: values under telling keys, at any depth, and the same
-    values inside any other string; so are values of telling environment variables.
+    """Return a copy in which secrets are ``***``: values of secret keys at any depth, values of
+    secret environment variables, and all occurrences of these values in other strings.
     """
-    found = {str(leaf) for leaf in _secrets(mapping)}
-    found |= {text for name, text in os.environ.items() if _telling(name)}
-    secrets = sorted((s for s in found if len(s) >= _SHORTEST_CHARACTERS), key=len, reverse=True)
+    values = {str(leaf) for leaf in _secrets(mapping)}
+    values |= {text for name, text in os.environ.items() if _is_secret_key(name)}
+    secrets = sorted((s for s in values if len(s) >= _SHORTEST_CHARACTERS), key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, secrets))) if secrets else None
     return {key: _masked(value, str(key), pattern) for key, value in mapping.items()}
 
 
-def _telling(key: str) -> bool:
+def _is_secret_key(key: str) -> bool:
     return bool(_ALWAYS.search(key) or _TOKEN.search(key))
 
 
@@ -49,10 +49,10 @@ def _is_secret(key: str, leaf: object) -> bool:
 
 
 def _secrets(value: object, key: str = "") -> Iterator[Any]:
-    """Every leaf under a telling key."""
+    """Yield every leaf under a secret key."""
     if isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _secrets(item, key if _telling(key) else str(name))
+            yield from _secrets(item, key if _is_secret_key(key) else str(name))
     elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
             yield from _secrets(item, key)
@@ -62,7 +62,7 @@ def _secrets(value: object, key: str = "") -> Iterator[Any]:
 
 def _masked(value: object, key: str, pattern: re.Pattern[str] | None) -> Any:
     if isinstance(value, Mapping):
-        inner = {name: key if _telling(key) else str(name) for name in value}
+        inner = {name: key if _is_secret_key(key) else str(name) for name in value}
         return {name: _masked(item, inner[name], pattern) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_masked(item, key, pattern) for item in value]

@@ -54,13 +54,13 @@ class StepMetrics:
         totals: dict[str, Any] = {
             name: torch.stack(pairs).sum(0) for name, pairs in self._sums.items()
         }
-        # Workers may have different names: of a teacher that only one of them has dropped, say.
+        # Workers may have different names, for example if only one has dropped a teacher.
         names = worker.union(name for name in self._stats if not name.startswith("time/"))
         shared = {name: self._stats[name] for name in names}
-        mine = torch.tensor(
+        counts = torch.tensor(
             [self._tokens, self._examples, self._positions, *shared.values()], dtype=torch.float64
         )
-        counted = worker.total(mine.float().to(worker.device)).tolist()
+        counted = worker.total(counts.float().to(worker.device)).tolist()
         row = {}
         for name, pair in totals.items():
             total, count = worker.total(pair).tolist()

@@ -1,4 +1,4 @@
-"""Experiment trackers: optional copies of the journal; metrics.jsonl is the source of truth."""
+"""Experiment trackers, which receive a copy of the journal, the source of truth."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
-    """Destination of rows beside the journal, which catches whatever it raises."""
+    """Protocol of destinations of rows besides the journal, which catches their errors."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send one row."""
@@ -78,10 +78,10 @@ def wandb_tracker(
     mode: Literal["online", "offline"] = "offline",
     group: str | None = None,
 ) -> Tracker:
-    """Weights & Biases for one run directory, resumed under the same id; secrets masked.
+    """Return a tracker for Weights & Biases. A run directory keeps its id; secrets are masked.
 
-    Where it cannot be reached, the tracker fails at its first row, which the journal notes once.
-    Raises: ConfigError when wandb is not installed.
+    If it cannot be reached, the tracker fails at its first row, and the journal drops it. Raises
+    ``ConfigError`` if wandb is not installed.
     """
     try:
         import wandb
@@ -89,7 +89,7 @@ def wandb_tracker(
         raise ConfigError(
             "tracker wandb: the package is not installed\n    fix: pip install road-ray[wandb]"
         ) from error
-    # Without these, wandb records sys.argv, the git remote and all that is printed (measured).
+    # Without these settings, wandb records sys.argv, the git remote and all output (measured).
     settings = wandb.Settings(
         x_disable_meta=True,
         disable_git=True,
@@ -112,7 +112,7 @@ def wandb_tracker(
         )
         return _Wandb(run)
     except Exception as error:
-        _log.warning("wandb cannot be reached, training goes on without it: %s", error)
+        _log.warning("wandb cannot be reached, training continues without it: %s", error)
         return _Unreachable(error)
 
 
@@ -129,10 +129,12 @@ class _TensorBoard:
 
 
 def tensorboard_tracker(run_dir: Path) -> Tracker:
-    """Event files in ``tensorboard/`` of the run directory; the writer comes with Ray Tune."""
+    """Return a tracker that writes event files to ``tensorboard/`` of the run directory. The writer
+    comes with Ray Tune.
+    """
     from tensorboardX import SummaryWriter
 
-    # It names files by the second: two starts within one would write the same.
+    # File names have seconds only: two starts within one second would write the same file.
     suffix = f".{time.time_ns()}"
     return _TensorBoard(SummaryWriter(str(run_dir / "tensorboard"), filename_suffix=suffix))
 
@@ -156,11 +158,11 @@ class _MLflow:
 def mlflow_tracker(
     uri: str, experiment: str, run_name: str, config: Mapping[str, Any], run_dir: Path
 ) -> Tracker:
-    """MLflow at a server or database (``http://...``, ``sqlite:///mlflow.db``) for one run
-    directory, resumed as the same run; secrets masked.
+    """Return a tracker for MLflow at a server or database (``http://...``,
+    ``sqlite:///mlflow.db``). A run directory keeps its run id; secrets are masked.
 
-    Where it cannot be reached, the tracker fails at its first row, which the journal notes once.
-    Raises: ConfigError when mlflow is not installed.
+    If it cannot be reached, the tracker fails at its first row, and the journal drops it. Raises
+    ``ConfigError`` if mlflow is not installed.
     """
     try:
         from mlflow.entities import Param
@@ -171,31 +173,31 @@ def mlflow_tracker(
         ) from error
     for name, most in {"TIMEOUT": START_TIMEOUT_SECONDS, "MAX_RETRIES": 1}.items():
         os.environ.setdefault(f"MLFLOW_HTTP_REQUEST_{name}", f"{most:.0f}")
-    kept = run_dir / "mlflow" / "run_id.txt"
+    id_file = run_dir / "mlflow" / "run_id.txt"
     try:
         client = MlflowClient(tracking_uri=uri)
-        if kept.is_file():
-            run_id = kept.read_text(encoding="ascii").strip()
+        if id_file.is_file():
+            run_id = id_file.read_text(encoding="ascii").strip()
             client.update_run(run_id, status="RUNNING")
             return _MLflow(client, run_id)
-        found = client.get_experiment_by_name(experiment)
-        number = found.experiment_id if found else client.create_experiment(experiment)
+        existing = client.get_experiment_by_name(experiment)
+        number = existing.experiment_id if existing else client.create_experiment(experiment)
         run_id = client.create_run(number, run_name=run_name).info.run_id
-        told = [
+        params = [
             Param(name, str(value)[:_LONGEST_VALUE])
             for name, value in flatten(redact(config)).items()
         ]
-        client.log_batch(run_id, params=told)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(f"{run_id}\n", encoding="ascii")
+        client.log_batch(run_id, params=params)
+        id_file.parent.mkdir(parents=True, exist_ok=True)
+        id_file.write_text(f"{run_id}\n", encoding="ascii")
         return _MLflow(client, run_id)
     except Exception as error:
-        _log.warning("mlflow cannot be reached, training goes on without it: %s", error)
+        _log.warning("mlflow cannot be reached, training continues without it: %s", error)
         return _Unreachable(error)
 
 
 def _run_id(run_dir: Path) -> str:
-    """The id that this run directory has had from its first start on."""
+    """Return the id of this run directory, which is created at its first start."""
     path = run_dir / "wandb" / "run_id.txt"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)

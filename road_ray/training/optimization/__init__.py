@@ -1,4 +1,4 @@
-"""Way from the terms of a loss to an update of the weights.
+"""Optimization: from the terms of a loss to an update of the weights.
 
 ``gradient_accumulation.py`` averages the gradient over the passes of a step and over all workers,
 ``learning_rate.py`` has the schedule and the share of each layer, ``optimizer.py`` AdamW and LAMB,

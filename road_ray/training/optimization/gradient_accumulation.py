@@ -1,5 +1,5 @@
-"""The gradient of one step: averaged over its passes, each loss divided once by the count of all
-workers.
+"""Gradient accumulation: the gradient of a step is the mean over its passes, and each loss is
+divided by the count over all workers.
 """
 
 from __future__ import annotations

@@ -25,13 +25,13 @@ _NEW_LEVEL_STEPS = 5  # spikes in a row mean that the level has changed
 
 
 class SpikeDetector:
-    """Detects loss spikes; ``recent`` losses and spikes ``in_a_row`` are its whole state."""
+    """Detector of loss spikes. Its state is the ``recent`` losses and the spikes ``in_a_row``."""
 
     def __init__(self, recent: Iterable[float] = (), in_a_row: int = 0) -> None:
         self.recent = deque(recent, maxlen=_WINDOW_STEPS)
         self.in_a_row = in_a_row  # spikes, up to the last loss
 
-    def seen(self, loss: float) -> bool:
+    def is_spike(self, loss: float) -> bool:
         """Add a loss; return True if it is more than twice the largest of the last 50, of which
         there must be at least ten. The fifth spike in a row counts as the new level.
         """
@@ -46,8 +46,8 @@ class SpikeDetector:
 
 
 def is_deferrable(training: Training, optimizer: ElectraAdamW, device: torch.device) -> bool:
-    """Return True where a guard need not wait for every loss: on a GPU, unless a spike decides
-    about its update, with an optimizer that skips updates on the device.
+    """Return True if the guard need not wait for every loss: on a GPU, with an optimizer that can
+    skip updates on the device, unless spikes are skipped or stop the run.
     """
     config = training.config
     skips = type(optimizer) is ElectraAdamW and not config.fsdp
@@ -55,10 +55,10 @@ def is_deferrable(training: Training, optimizer: ElectraAdamW, device: torch.dev
 
 
 class LossGuard:
-    """Makes updates of finite losses; the same on all workers.
+    """Guard that makes the updates of finite losses only, the same on all workers.
 
-    ``deferred``: losses are read at ``check`` only. Until then the device itself leaves out the
-    update of a non-finite loss and all that follow, so the error leaves the same weights.
+    ``deferred``: losses are read in ``check`` only. Until then the device skips the update of a
+    non-finite loss and all later ones, so that the error leaves the same weights.
     """
 
     def __init__(
@@ -71,18 +71,20 @@ class LossGuard:
         self._training, self._saver, self._deferred = training, saver, deferred
         self._unread: list[tuple[int, StepResult, Tensor]] = []
         self._blocked: Tensor | None = None
-        # Checkpoints of older versions have neither.
+        # Checkpoints of older versions lack both entries.
         self._spikes = SpikeDetector(state.get("losses", ()), state.get("spikes_in_a_row", 0))
 
     @property
     def memory(self) -> dict[str, Any]:
-        """State to save with checkpoints, so that a resumed run decides alike; it judges first."""
+        """State to save with checkpoints, so that a resumed run makes the same decisions. Calls
+        ``check`` first.
+        """
         self.check()
         return {"losses": list(self._spikes.recent), "spikes_in_a_row": self._spikes.in_a_row}
 
     def update(self, step: int, result: StepResult, norm: Tensor, optimizer: ElectraAdamW) -> None:
-        """Make the update of ``step``, or leave it out. Raises ``DivergedError`` for a non-finite
-        loss or gradient norm, and for a spike with ``training.on_spike=stop``; deferred, ``check``
+        """Make the update of ``step``, or skip it. Raises ``DivergedError`` for a non-finite loss
+        or gradient norm, and for a spike with ``training.on_spike=stop``. If deferred, ``check``
         raises it.
         """
         if not self._deferred:
@@ -96,16 +98,16 @@ class LossGuard:
         self._unread.append((step, result, norm))
 
     def check(self) -> None:
-        """Judge the steps since the last check; it waits for the device."""
+        """Check the losses of the steps since the last call; waits for the device."""
         unread, self._unread = self._unread, []
-        for one in unread:
-            self._admits(*one)
+        for step, result, norm in unread:
+            self._admits(step, result, norm)
 
     def _admits(self, step: int, result: StepResult, norm: Tensor) -> bool:
         if not torch.isfinite(norm + result.loss):
             raise self._not_finite(step, result, norm)
         loss = float(result.loss)
-        if not self._spikes.seen(loss):
+        if not self._spikes.is_spike(loss):
             return True
         training, policy = self._training, self._training.config.on_spike
         largest = max(self._spikes.recent)
@@ -125,8 +127,9 @@ class LossGuard:
         )
         if policy == "stop":
             raise DivergedError(
-                f"{message}\n  fix: look at these rows; training.on_spike=skip leaves them out, "
-                f"warn learns from them\n  kept: {self._kept()}; the update was not made"
+                f"{message}\n  fix: inspect these rows; training.on_spike=skip leaves them out, "
+                f"warn learns from them\n"
+                f"  kept: {self._newest_checkpoint()}; the update was not made"
             )
         if training.journal.enabled:
             _log.warning("%s%s", message, "\n  the update was left out" if policy == "skip" else "")
@@ -139,11 +142,11 @@ class LossGuard:
             f"step {step}: gradient norm {float(norm)}, loss {float(result.loss)}\n"
             f"  not finite: {where}; data: {', '.join(result.datasets)}; "
             f"rows on this worker: {_rows_of(result)}\n"
-            "  fix: lower optimizer.peak_lr, lengthen the warm-up, or look at these rows\n"
-            f"  kept: {self._kept()}; the update was not made"
+            "  fix: lower optimizer.peak_lr, lengthen the warm-up, or inspect these rows\n"
+            f"  kept: {self._newest_checkpoint()}; the update was not made"
         )
 
-    def _kept(self) -> str:
+    def _newest_checkpoint(self) -> str:
         self._saver.finish()
         return str(self._training.checkpoints.newest() or "no checkpoint yet")
 

@@ -1,4 +1,4 @@
-"""AdamW with the options of ELECTRA's (no bias correction, a rate for each layer), and LAMB."""
+"""AdamW with ELECTRA's options (no bias correction, a rate for each layer), and LAMB."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ElectraAdamW(torch.optim.AdamW):
     """
 
     found_inf: Tensor | None = None
-    """1 on the device where the coming update is to be left out; see ``LossGuard``."""
+    """1, on the device, if the next update is to be skipped; see ``LossGuard``."""
 
     def __init__(self, groups: Iterable[dict[str, Any]], config: OptimizerConfig) -> None:
         listed = list(groups)
@@ -52,11 +52,11 @@ class ElectraAdamW(torch.optim.AdamW):
 
     @property
     def learning_rate(self) -> float:
-        """The scheduled rate of the heads, before layer-wise decay and bias correction."""
+        """Scheduled rate of the heads, before layer-wise decay and bias correction."""
         return self.multiplier * max(float(group["peak_lr"]) for group in self.param_groups)
 
     def step(self, closure: object = None) -> Any:
-        """One update of every group that has a gradient."""
+        """Update every group that has a gradient."""
         result = super().step(closure)
         for group in self.param_groups:
             # Counted here because reading the state's count would synchronize with the device.
@@ -79,11 +79,11 @@ class Lamb(ElectraAdamW):
     """
 
     def _cancel_correction(self, group: dict[str, Any]) -> None:
-        """Do nothing: ``_direction`` corrects where it is wanted."""
+        """Do nothing: ``_direction`` applies the correction."""
 
     @torch.no_grad()
     def step(self, closure: object = None) -> Any:
-        """One update of every parameter that has a gradient."""
+        """Update every parameter that has a gradient."""
         for group in self.param_groups:
             touched = [p for p in group["params"] if p.grad is not None]
             group["updates"] += bool(touched)

@@ -66,11 +66,11 @@ def forward_flops(
 def measured_peak_flops(device: str, dtype: torch.dtype) -> float:
     """Return the FLOP/s of the product of two square matrices, measured once a process."""
     side = _SIDE.get(device, _SIDE["cpu"])
-    left, right = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
     for _ in range(_PRODUCTS):
         started = time.perf_counter()
-        product = left @ right
+        product = a @ b
         float(product[0, 0])  # waits for the device
         best = min(best, time.perf_counter() - started)
     return 2 * side**3 / best

@@ -13,8 +13,8 @@ from road_ray.objectives.base import Objective
 def one_ahead(
     steps: Iterable[Sequence[Batch]], objective: Objective, device: torch.device
 ) -> Iterator[tuple[Sequence[Batch], Sequence[Batch]]]:
-    """Yield the batches of each step, and the same on the device; on a GPU the copies of a step
-    start before the step ahead of it computes.
+    """Yield the batches of each step, and the same batches on the device. On a GPU the copies of a
+    step start before the previous step computes.
     """
     if device.type != "cuda":
         yield from ((passes, passes) for passes in steps)
@@ -30,5 +30,5 @@ def one_ahead(
 
 
 def placed(batch: Batch, objective: Objective, device: torch.device) -> Batch:
-    """Return the batch as ``objective`` reads it, on ``device``; one that is there, as it is."""
+    """Return the batch as ``objective`` reads it, on ``device``; not copied if already there."""
     return to_device(objective.prepare(batch), device)

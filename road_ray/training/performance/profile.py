@@ -48,7 +48,9 @@ class Measured:
     keep_checkpoints: int
 
     def scaled(self, rows_per_step: float) -> Measured:
-        """Return the same for steps of so many rows: a sample of a text fills no whole batches."""
+        """Return the cost for steps of ``rows_per_step`` rows, because a sample of a corpus may not
+        fill its batches.
+        """
         factor = rows_per_step / self.rows_per_step
         return replace(
             self,
@@ -69,9 +71,9 @@ def measure(
     """Run four steps of each phase, with forward, backward and update, and return their cost. The
     first step of a phase warms up and is not timed. The weights change.
 
-    The time of forward and backward is that of a position, padding counted, times the positions of
-    a mean step: batches differ in length. Where a whole batch would take long, a part of its rows
-    is timed. Rows and tokens are those of all batches where ``training.totals`` knows them.
+    Batches differ in length, so the time of forward and backward is the time per position, padding
+    included, times the positions of a mean step. If a batch takes long, only some of its rows are
+    timed. Rows and tokens are those of all batches if ``training.totals`` is given.
     """
     objective.to(worker.device).train()
     optimizer = build_optimizer(objective, training.optimizer)
@@ -81,11 +83,12 @@ def measure(
     phases = [_timed(objective, optimizer, steps(start), backwards, worker) for start in starts]
     lengths = [end - start for start, end in pairwise((*starts, total))]
     if training.totals is not None:
-        for one, totals, length in zip(phases, training.totals(), lengths, strict=True):
-            one.totals, one.steps = totals, length
+        for phase, totals, length in zip(phases, training.totals(), lengths, strict=True):
+            phase.totals, phase.steps = totals, length
 
     def mean(of: Callable[[_Timed], float]) -> float:
-        return sum(of(one) * length for one, length in zip(phases, lengths, strict=True)) / total
+        pairs = zip(phases, lengths, strict=True)
+        return sum(of(phase) * length for phase, length in pairs) / total
 
     state = [
         value
@@ -97,16 +100,16 @@ def measure(
     weights = sum(map(_size, parameters))
     return Measured(
         total_steps=total,
-        rows_per_step=mean(lambda one: one.totals.rows / one.steps),
-        tokens_per_step=mean(lambda one: one.totals.tokens / one.steps),
+        rows_per_step=mean(lambda phase: phase.totals.rows / phase.steps),
+        tokens_per_step=mean(lambda phase: phase.totals.tokens / phase.steps),
         parameters=sum(p.numel() for p in parameters if p.requires_grad),
         parameter_bytes=weights,
-        gradient_bytes=max(one.gradient_bytes for one in phases),
+        gradient_bytes=max(phase.gradient_bytes for phase in phases),
         optimizer_bytes=sum(map(_size, state)),
-        activation_bytes=max(one.saved_bytes for one in phases),
-        seconds_per_step=mean(lambda one: one.seconds_per_step),
-        data_seconds_per_step=mean(lambda one: median(one.waits[1:])),
-        seconds_by_phase=tuple(one.seconds_per_step for one in phases),
+        activation_bytes=max(phase.saved_bytes for phase in phases),
+        seconds_per_step=mean(lambda phase: phase.seconds_per_step),
+        data_seconds_per_step=mean(lambda phase: median(phase.waits[1:])),
+        seconds_by_phase=tuple(phase.seconds_per_step for phase in phases),
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + sum(map(_size, state)),
         keep_checkpoints=training.config.keep_checkpoints,
@@ -146,9 +149,9 @@ def _timed(
         started = time.perf_counter()
         passes = next(source)
         timed.waits.append(time.perf_counter() - started)
-        whole = sum(len(batch["input_ids"]) for batch in passes)
+        num_all_rows = sum(len(batch["input_ids"]) for batch in passes)
         parts = [to_device(_part(batch, num_rows), worker.device) for batch in passes]
-        scale = whole / sum(len(batch["input_ids"]) for batch in parts)
+        scale = num_all_rows / sum(len(batch["input_ids"]) for batch in parts)
         started = time.perf_counter()
         with _saved_tensors() as saved:
             backwards(parts, step)
@@ -195,16 +198,16 @@ def _backward(
 
 def _part(batch: Batch, rows: int) -> Batch:
     """Return the first rows of a batch; its noise ``[K, B, L]`` is cut in the second dimension."""
-    whole = len(batch["input_ids"])
-    if rows >= whole:
+    num_all_rows = len(batch["input_ids"])
+    if rows >= num_all_rows:
         return batch
 
     def cut(value: object) -> Any:
         if not torch.is_tensor(value) or not value.dim():
             return value
-        if len(value) == whole:
+        if len(value) == num_all_rows:
             return value[:rows]
-        return value[:, :rows] if value.dim() > 1 and value.shape[1] == whole else value
+        return value[:, :rows] if value.dim() > 1 and value.shape[1] == num_all_rows else value
 
     return cast("Batch", {name: cut(value) for name, value in batch.items()})
 

@@ -64,15 +64,15 @@ def test_no_row_holds_text_of_two_documents(tokenizer, tmp_path):
 
 
 def test_many_shards_hold_the_rows_of_one(tokenizer, tmp_path, monkeypatch):
-    one = build(tmp_path / "one", tokenizer)
+    first = build(tmp_path / "one", tokenizer)
     monkeypatch.setattr(shards, "_ROWS_PER_SHARD", 7)
     # In this process: ``test_parallel`` has others.
     monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0})
     many = build(tmp_path / "many", tokenizer)
     assert many.manifest["shards"] > 5
-    assert all_rows(one) == all_rows(many)
-    assert np.array_equal(one.first_segment, many.first_segment)
-    assert np.array_equal(one.lengths, many.lengths)
+    assert all_rows(first) == all_rows(many)
+    assert np.array_equal(first.first_segment, many.first_segment)
+    assert np.array_equal(first.lengths, many.lengths)
 
 
 def test_the_same_recipe_gives_the_same_bytes(tokenizer, tmp_path):
@@ -115,8 +115,8 @@ def test_digests_tell_the_case_apart_when_the_words_are_equal(tokenizer):
     from transformers import ElectraTokenizerFast
 
     vocabulary = tokenizer.get_vocab()
-    one, other = (ElectraTokenizerFast(vocab=vocabulary, do_lower_case=x) for x in (True, False))
-    assert tokenizer_digest(one) != tokenizer_digest(other)
+    first, other = (ElectraTokenizerFast(vocab=vocabulary, do_lower_case=x) for x in (True, False))
+    assert tokenizer_digest(first) != tokenizer_digest(other)
 
 
 @pytest.mark.parametrize("documents", [[], ["", "  \n "]])
@@ -200,11 +200,11 @@ def test_a_broken_build_goes_on_by_whole_shards_to_the_same_bytes(
     with pytest.raises(DataError, match="26"):
         build(tmp_path / "c", tokenizer, breaking())
     partial = tmp_path / ".c.partial"
-    kept = files(partial)
-    assert sum(name.startswith("shard-") for name in kept) >= 2
+    before = files(partial)
+    assert sum(name.startswith("shard-") for name in before) >= 2
     with pytest.raises(DataError, match="26"):
         build(tmp_path / "c", tokenizer, breaking())
-    assert files(partial).keys() == kept.keys()
+    assert files(partial).keys() == before.keys()
     build(tmp_path / "c", tokenizer)
     assert files(tmp_path / "c") == files(tmp_path / "whole")
     assert not partial.exists()
@@ -243,10 +243,10 @@ def test_who_comes_before_the_rename_leaves_the_shards_alone(
     tokenizer, tmp_path, small_blocks, monkeypatch
 ):
     def second(staging):
-        kept = files(staging)
+        before = files(staging)
         with pytest.raises(ZeroDivisionError):
             build(tmp_path / "c", tokenizer, (1 / 0 for _ in "a"))
-        assert files(staging) == kept
+        assert files(staging) == before
 
     at_the_rename(monkeypatch, second)
     assert len(build(tmp_path / "c", tokenizer)) > 40
@@ -336,8 +336,8 @@ def test_a_broken_build_with_a_flipped_bit_begins_anew(tokenizer, tmp_path, smal
 
 
 def test_any_number_of_processes_gives_the_same_bytes(tokenizer, tmp_path, small_blocks):
-    one = build(tmp_path / "one", tokenizer, processes=1)
+    first = build(tmp_path / "one", tokenizer, processes=1)
     build(tmp_path / "two", tokenizer, processes=2)
     assert files(tmp_path / "one") == files(tmp_path / "two")
-    assert one.manifest["longest"] == max(one.lengths)
-    assert one.manifest["mean_length"] == pytest.approx(one.lengths.mean(), abs=0.01)
+    assert first.manifest["longest"] == max(first.lengths)
+    assert first.manifest["mean_length"] == pytest.approx(first.lengths.mean(), abs=0.01)

@@ -36,9 +36,9 @@ def test_a_damaged_shard_is_named(tokenizer, tmp_path, damage):
     content = shard.read_bytes()
     shard.unlink()
     if damage != "gone":
-        kept = {"cut": content[: len(content) // 2], "empty": b"", "text": b"x" * 999}
-        kept["flipped"] = content.replace(b"\x02\0\0\0", b"\x03\0\0\0")  # other token ids
-        shard.write_bytes(kept[damage])
+        contents = {"cut": content[: len(content) // 2], "empty": b"", "text": b"x" * 999}
+        contents["flipped"] = content.replace(b"\x02\0\0\0", b"\x03\0\0\0")  # other token ids
+        shard.write_bytes(contents[damage])
     _read_once.cache_clear()
     with pytest.raises(DamagedCorpus, match=r"(?s)00000\.arrow: damaged corpus.*delete"):
         open_corpus(tmp_path / "c")

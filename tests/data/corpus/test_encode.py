@@ -28,7 +28,7 @@ def test_a_block_of_an_encoder_made_from_settings_is_the_same(encoder, monkeypat
 
 def test_rows_depend_on_the_number_of_their_block_alone(encoder):
     long = [DOCUMENTS[0] * 30]
-    one, same, other = (encoder.encode(n, long) for n in (0, 0, 1))
-    assert np.array_equal(one.first_segments, same.first_segments)
-    assert not np.array_equal(one.first_segments, other.first_segments)
-    assert one.lengths.sum() == len(one.tokens)
+    first, same, other = (encoder.encode(n, long) for n in (0, 0, 1))
+    assert np.array_equal(first.first_segments, same.first_segments)
+    assert not np.array_equal(first.first_segments, other.first_segments)
+    assert first.lengths.sum() == len(first.tokens)

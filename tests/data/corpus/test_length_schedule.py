@@ -23,7 +23,7 @@ def configured(*overrides):
     return load(CorpusConfig, overrides=overrides)
 
 
-def told(phases):
+def as_tuples(phases):
     return [(p.start, p.end, p.max_length_tokens, p.batch_size) for p in phases]
 
 
@@ -64,7 +64,7 @@ def steps_of(*overrides, total=10, passes=2, channels=3):
     ],
 )
 def test_borders_are_shares_of_the_steps_and_lengths_rise(overrides, total, expected):
-    assert told(phases_of(configured(*overrides), total, seed=0)) == expected
+    assert as_tuples(phases_of(configured(*overrides), total, seed=0)) == expected
 
 
 def test_work_is_counted_in_tokens_of_full_rows():

@@ -62,8 +62,8 @@ def test_later_blocks_are_those_of_the_whole(encoder):
 
 def test_rows_of_a_block_depend_on_its_part(encoder):
     text = [" ".join(DOCUMENTS)] * 3
-    one, other = (rows(encoded_blocks(numbered(text, n), encoder)) for n in (0, 1))
-    assert [r[1:] for r in one] != [r[1:] for r in other]
+    first, other = (rows(encoded_blocks(numbered(text, n), encoder)) for n in (0, 1))
+    assert [r[1:] for r in first] != [r[1:] for r in other]
 
 
 def test_what_is_encoded_is_skipped_and_must_be_the_same_text():

@@ -42,15 +42,15 @@ def test_rows_are_contiguous_text_no_longer_than_allowed(longest):
     last = 0
     for row, first in rows_of(counted(3000, longest), 64):
         assert len(row) <= 64
-        one, two = inside(row, first)
-        assert one
-        assert one == list(range(one[0], one[0] + len(one)))
+        single, two = inside(row, first)
+        assert single
+        assert single == list(range(single[0], single[0] + len(single)))
         if two:
             assert two == list(range(two[0], two[0] + len(two)))
             # The second follows the first; only a first that was cut leaves a gap.
-            assert two[0] == one[-1] + 1 or len(one) == 62
-        assert one[0] > last
-        last = max(one[-1], two[-1] if two else 0)
+            assert two[0] == single[-1] + 1 or len(single) == 62
+        assert single[0] > last
+        last = max(single[-1], two[-1] if two else 0)
 
 
 def test_a_tenth_of_the_rows_has_one_segment_and_a_twentieth_is_short():

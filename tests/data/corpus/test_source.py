@@ -105,11 +105,11 @@ def test_token_ids_beyond_the_vocabulary_are_refused(data, monkeypatch):
 def test_a_named_vocabulary_is_looked_for_below_the_root_first(data, tmp_path):
     words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
     (tmp_path / "root" / "vocab.txt").write_text(words)
-    named = data.model_copy(update={"tokenizer": "vocab.txt"})
-    assert len(corpus_tokenizer(named, corpus_text(named))) == 6
+    settings = data.model_copy(update={"tokenizer": "vocab.txt"})
+    assert len(corpus_tokenizer(settings, corpus_text(settings))) == 6
     (tmp_path / "own.txt").write_text(words + "b\n")
-    named = data.model_copy(update={"tokenizer": str(tmp_path / "own.txt")})
-    assert len(corpus_tokenizer(named, corpus_text(named))) == 7
+    settings = data.model_copy(update={"tokenizer": str(tmp_path / "own.txt")})
+    assert len(corpus_tokenizer(settings, corpus_text(settings))) == 7
 
 
 def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):

@@ -32,17 +32,17 @@ def test_an_unknown_scheme_is_refused():
 
 
 def test_files_are_listed_read_and_written(stored_in_s3):
-    one = stored_in_s3("files")
+    first = stored_in_s3("files")
     for name in ("b.txt", "a/c.txt"):
-        one.write(f"{one.base}/{name}", b"0123456789")
-    again = pickle.loads(pickle.dumps(one))
+        first.write(f"{first.base}/{name}", b"0123456789")
+    again = pickle.loads(pickle.dumps(first))
     entries = again.list_files()
-    assert [entry.path.removeprefix(one.base) for entry in entries] == ["/a/c.txt", "/b.txt"]
+    assert [entry.path.removeprefix(first.base) for entry in entries] == ["/a/c.txt", "/b.txt"]
     assert [entry.bytes for entry in entries] == [10, 10]
     assert again.read(entries[0].path, 8, 5) == b"89"
-    assert again.shown(entries[0].path) == f"{one!s}/a/c.txt"
-    assert "endpoint" not in str(one)
-    assert one.find(f"{one.base}/nowhere") is None
+    assert again.shown(entries[0].path) == f"{first!s}/a/c.txt"
+    assert "endpoint" not in str(first)
+    assert first.find(f"{first.base}/nowhere") is None
 
 
 def test_text_of_every_layout_is_streamed(stored_in_s3, tmp_path, monkeypatch):
@@ -50,7 +50,7 @@ def test_text_of_every_layout_is_streamed(stored_in_s3, tmp_path, monkeypatch):
     import pyarrow.parquet as pq
 
     monkeypatch.setattr(module, "_CHUNK_BYTES", 64)
-    one = stored_in_s3("text")
+    first = stored_in_s3("text")
     pq.write_table(pa.table({"id": [1, 2], "text": ["P1", "P2"]}), tmp_path / "x.parquet")
     with pa.ipc.new_stream(str(tmp_path / "x.arrow"), pa.schema({"text": pa.string()})) as writer:
         writer.write_table(pa.table({"text": ["A1"]}))
@@ -64,17 +64,17 @@ def test_text_of_every_layout_is_streamed(stored_in_s3, tmp_path, monkeypatch):
         "README.md": b"not a document",
     }
     for name, value in content.items():
-        one.write(f"{one.base}/{name}", value)
-    assert list(read_corpus(one.address)) == ["One.", "Two."] * 50 + ["P1", "P2", "C", "A1", "Z"]
+        first.write(f"{first.base}/{name}", value)
+    assert list(read_corpus(first.address)) == ["One.", "Two."] * 50 + ["P1", "P2", "C", "A1", "Z"]
 
 
 def test_a_place_without_text_names_what_is_there(stored):
-    one = stored("empty")
+    first = stored("empty")
     with pytest.raises(DataError, match="no corpus file below it; found nothing"):
-        text_files(one.address)
-    one.write(f"{one.base}/x.pdf", b"x")
+        text_files(first.address)
+    first.write(f"{first.base}/x.pdf", b"x")
     with pytest.raises(DataError, match=r"no corpus file below it; found x.pdf; wanted .parquet"):
-        text_files(one.address)
+        text_files(first.address)
 
 
 def failing(times, error):
@@ -93,15 +93,15 @@ def failing(times, error):
 @pytest.fixture
 def pauses(monkeypatch):
     """The pauses between attempts, which take no time."""
-    found, now = [], [0.0]
+    slept, now = [], [0.0]
 
     def sleep(seconds):
-        found.append(seconds)
+        slept.append(seconds)
         now[0] += seconds
 
     monkeypatch.setattr(module.time, "sleep", sleep)
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    return found
+    return slept
 
 
 def test_a_lost_connection_is_tried_again_with_growing_pauses(pauses):
@@ -132,11 +132,11 @@ def test_what_no_repetition_mends_is_told_at_once(pauses, error):
 
 
 def test_a_file_that_is_written_while_it_is_read_is_refused(stored):
-    one = stored("changing")
-    path = f"{one.base}/a.txt"
-    one.write(path, b"One.\n\nTwo.\n")
-    documents = read_corpus(one.address)
+    first = stored("changing")
+    path = f"{first.base}/a.txt"
+    first.write(path, b"One.\n\nTwo.\n")
+    documents = read_corpus(first.address)
     assert next(documents) == "One."
-    one.write(path, b"One.\n\nTwo and more.\n")
+    first.write(path, b"One.\n\nTwo and more.\n")
     with pytest.raises(DataError, match=r"a\.txt: changed while it was read(?s:.)*kept"):
         list(documents)

@@ -42,7 +42,7 @@ def in_storage(stored, tokenizer, tmp_path):
     """The configuration of a text of nine files, and of shards beside it."""
     text = stored("text")
     for number in range(9):
-        lines = [json.dumps({"text": one}) for one in DOCUMENTS[number * 10 : number * 10 + 10]]
+        lines = [json.dumps({"text": item}) for item in DOCUMENTS[number * 10 : number * 10 + 10]]
         text.write(f"{text.base}/{number}.jsonl", "\n".join(lines).encode())
     return CorpusConfig(
         corpus=text.address,
@@ -91,10 +91,10 @@ def test_rows_and_batches_are_those_of_a_directory(data, tmp_path):
     assert there.manifest == here.manifest
     assert here.manifest["shards"] > 8
     assert all_rows(there) == all_rows(here)
-    one, other = stream_of(there, data), stream_of(here, data)
-    for number in range(one.batches_per_epoch + 2):
+    first, other = stream_of(there, data), stream_of(here, data)
+    for number in range(first.batches_per_epoch + 2):
         for name in ("input_ids", "token_type_ids", "rows"):
-            assert one[number][name].equal(other[number][name])
+            assert first[number][name].equal(other[number][name])
 
 
 def test_an_epoch_has_every_row_once_and_few_shards_at_a_time(data):
@@ -155,8 +155,8 @@ def test_a_killed_build_goes_on_to_the_same_bytes(data, stored):
     assert len(written) > 4
     assert prepared(other).manifest == whole
     now = {entry.path: entry.modified_ns for entry in stored("again").list_files()}
-    kept = [path for path in written if path.endswith(".arrow")]
-    assert {path: now[path] for path in kept} == {path: written[path] for path in kept}
+    shards = [path for path in written if path.endswith(".arrow")]
+    assert {path: now[path] for path in shards} == {path: written[path] for path in shards}
     assert not [path for path in now if "PROGRESS" in path]
 
 

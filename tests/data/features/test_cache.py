@@ -49,17 +49,17 @@ def test_a_second_load_reads_what_the_first_made(name, world, tokenizer, tmp_pat
 
 
 def test_a_key_follows_from_texts_labels_tokenizer_and_limits_alone(tokenizer, world):
-    one = TextExample("1", ("a film",), "0", "f:1")
-    key = cache_key([one], tokenizer, length=8)
-    assert cache_key([replace(one, id="2", where="g:2")], tokenizer, length=8) == key
+    first = TextExample("1", ("a film",), "0", "f:1")
+    key = cache_key([first], tokenizer, length=8)
+    assert cache_key([replace(first, id="2", where="g:2")], tokenizer, length=8) == key
     tokenizer("a", truncation=True, max_length=4)
-    assert cache_key([one], tokenizer, length=8) == key
-    assert cache_key([replace(one, label="1")], tokenizer, length=8) != key
-    assert cache_key([replace(one, texts=("a", "film"))], tokenizer, length=8) != key
-    assert cache_key([one, one], tokenizer, length=8) != key
-    assert cache_key([one], tokenizer, length=9) != key
+    assert cache_key([first], tokenizer, length=8) == key
+    assert cache_key([replace(first, label="1")], tokenizer, length=8) != key
+    assert cache_key([replace(first, texts=("a", "film"))], tokenizer, length=8) != key
+    assert cache_key([first, first], tokenizer, length=8) != key
+    assert cache_key([first], tokenizer, length=9) != key
     words = (world / "glue" / "SST-2" / "train.tsv").read_text()
-    assert cache_key([one], train_wordpiece([words], vocab_size=150), length=8) != key
+    assert cache_key([first], train_wordpiece([words], vocab_size=150), length=8) != key
 
 
 def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
@@ -105,8 +105,10 @@ def test_where_features_are_kept(monkeypatch, tmp_path):
 
 def test_load_or_encode_makes_the_file_of_another_key_anew(world, tokenizer, tmp_path, caplog):
     source = SourceConfig(root=str(world))
-    one, other = (load_split("sst2", part, source, tokenizer).features for part in ("dev", "train"))
-    load_or_encode(tmp_path, "one", lambda: one)
+    first, other = (
+        load_split("sst2", part, source, tokenizer).features for part in ("dev", "train")
+    )
+    load_or_encode(tmp_path, "one", lambda: first)
     (tmp_path / "one.features").rename(tmp_path / "other.features")
     assert same(load_or_encode(tmp_path, "other", lambda: other), other)
     assert "other.features is damaged" in caplog.text

@@ -24,8 +24,8 @@ PAIRS = [
 
 
 def test_every_question_with_both_becomes_a_choice_with_the_right_one_first_in_turn():
-    one, two = to_ranking(PAIRS, "yes", "dev.tsv", labelled=True)
-    assert (one.question, one.choices, one.answer) == ("who", ("she", "a tree"), 0)
+    first, two = to_ranking(PAIRS, "yes", "dev.tsv", labelled=True)
+    assert (first.question, first.choices, first.answer) == ("who", ("she", "a tree"), 0)
     assert (two.question, two.choices, two.answer) == ("when", ("blue", "today"), 1)
     assert (two.id, two.where) == ("2", "dev.tsv:2")
 

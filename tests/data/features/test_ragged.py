@@ -56,5 +56,5 @@ def test_equal_texts_are_read_once_and_share_their_place(letters: Any) -> None:
 
     assert rows.ids.tolist() == [5, 6, 7]
     assert rows.starts.tolist() == [0, 2, 0]
-    picked = rows.rows(np.array([1, 2])).kept(np.array([1, 1]))
+    picked = rows.rows(np.array([1, 2])).truncated(np.array([1, 1]))
     assert (picked.starts.tolist(), picked.lengths.tolist()) == ([2, 0], [1, 1])

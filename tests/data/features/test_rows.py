@@ -17,14 +17,14 @@ def letters():
 
 
 def test_columns_stand_beside_each_other_cut_longest_first(letters):
-    found = text_rows(
+    columns = text_rows(
         (["a b c d", "a"], ["e", "f g"]), letters, max_length_tokens=6, name="letters"
     )
-    assert found["bounds"].tolist() == [0, 6, 12]
-    rows = found["tokens"].reshape(2, 6).tolist()
+    assert columns["bounds"].tolist() == [0, 6, 12]
+    rows = columns["tokens"].reshape(2, 6).tolist()
     texts = [" ".join(letters.convert_ids_to_tokens(row)) for row in rows]
     assert texts == ["[CLS] a b [SEP] e [SEP]", "[CLS] a [SEP] f g [SEP]"]
-    assert found["first_segment"].tolist() == [4, 3]
+    assert columns["first_segment"].tolist() == [4, 3]
 
 
 def test_no_room_is_told(letters):

@@ -79,8 +79,8 @@ def test_a_window_without_its_answer_learns_silence(
     # c d e f g and e f g h i hold the first; six tokens are whole in no window of five.
     assert rows.gold["start_positions"].tolist() == [0, 6, 4, 0, 0, *[0] * 5]
     assert rows.gold["end_positions"].tolist() == [0, 8, 6, 0, 0, *[0] * 5]
-    said = "squad_v2: 1 answers are whole in no window; learnt as unanswerable. The first: test"
-    assert f"{said}, question 2" in caplog.text
+    message = "squad_v2: 1 answers fit no window; trained as unanswerable. The first: test"
+    assert f"{message}, question 2" in caplog.text
     caplog.clear()
     small([within, ask(CONTEXT)], letters, train=True)
     assert not caplog.text
@@ -243,11 +243,11 @@ def test_rows_are_those_of_hugging_face_with_stride_as_overlap(letters: Any) -> 
     expected: list[list[int]] = []
     for example in examples:
         room = 10 - 3 - len(example.question.split())
-        found = letters(
+        encoded = letters(
             example.question, example.context, truncation="only_second", max_length=10,
             stride=room - 2, return_overflowing_tokens=True,
         )  # fmt: skip
-        expected += found["input_ids"]
+        expected += encoded["input_ids"]
     assert [rows.row(r).tolist() for r in range(len(rows))] == expected
 
 

@@ -111,6 +111,6 @@ def test_without_a_post_processor_rows_are_those_of_bert(tokenizers):
     bare = type(backend).from_str(backend.to_str())
     bare.post_processor = None
     plain = PreTrainedTokenizerFast(tokenizer_object=bare, cls_token="[CLS]", sep_token="[SEP]")
-    ours, theirs = (special_tokens(one, 2) for one in (plain, tokenizers["bert"]))
+    ours, theirs = (special_tokens(item, 2) for item in (plain, tokenizers["bert"]))
     for part in ("before", "between", "after"):
         assert np.array_equal(getattr(ours, part), getattr(theirs, part))

@@ -24,8 +24,8 @@ def letters():
 
 
 def sentence(words: str, tags: str | None = None) -> TagExample:
-    found = None if tags is None else tuple(tags.split())
-    return TagExample("0", tuple(words.split(" ")), found, "eng.train:1")
+    labels = None if tags is None else tuple(tags.split())
+    return TagExample("0", tuple(words.split(" ")), labels, "eng.train:1")
 
 
 def encoded(examples, tokenizer, limit=8):

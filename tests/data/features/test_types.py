@@ -33,6 +33,6 @@ def test_the_fingerprint_sees_tokens_bounds_segments_and_gold():
         replace(ROWS, first_segment=np.array([2, 4], dtype=np.int32)),
         replace(ROWS, gold={"labels": np.array([1, 1])}),
     ]
-    prints = {ROWS.fingerprint(), *(one.fingerprint() for one in changed)}
+    prints = {ROWS.fingerprint(), *(item.fingerprint() for item in changed)}
     assert len(prints) == 5
     assert replace(ROWS, dataset="other").fingerprint() == ROWS.fingerprint()

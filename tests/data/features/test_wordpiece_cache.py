@@ -87,7 +87,7 @@ def test_the_memory_has_an_end_and_stays_right(monkeypatch):
 
 
 def test_a_word_is_given_to_the_tokenizer_once():
-    asked = []
+    calls = []
 
     class Counting:
         inner = word_piece()
@@ -96,13 +96,13 @@ def test_a_word_is_given_to_the_tokenizer_once():
             return self.inner.to_str()
 
         def encode_batch_fast(self, texts, **options):
-            asked.extend(word for text in texts for word in text.split(" [CLS] "))
+            calls.extend(word for text in texts for word in text.split(" [CLS] "))
             return self.inner.encode_batch_fast(texts, **options)
 
     words = WordPieceCache(Counting())
     words.encode(["the cat the cat", "cat play"])
     words.encode(["play the cat"])
-    assert sorted(asked) == ["cat", "play", "the"]
+    assert sorted(calls) == ["cat", "play", "the"]
 
 
 @pytest.mark.parametrize(

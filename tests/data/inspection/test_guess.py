@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from road_ray.data.inspection.sources import split_named
+from road_ray.data.inspection.sources import split_in_name
 from road_ray.data.inspection.task_guess import Wishes, guess
 from road_ray.errors import ConfigError, DataError
 
@@ -52,13 +52,13 @@ def test_classes_of_a_text_in_every_format(tmp_path, suffix):
         body=texts(40),
         label=["good", "bad"] * 20,
     )
-    found = guess(place)
-    assert (found.kind, found.num_rows) == ("classify", 40)
-    assert found.entry == {
+    task_guess = guess(place)
+    assert (task_guess.kind, task_guess.num_rows) == ("classify", 40)
+    assert task_guess.entry == {
         **{"text": ["body"], "label": "label", "id": "id", "labels": ["bad", "good"]},
         **{"train": place, "dev_fraction": 0.1},
     }
-    assert "classes: bad (20), good (20)" in found.reasons
+    assert "classes: bad (20), good (20)" in task_guess.reasons
 
 
 def test_pairs_numbers_and_a_dev_file_beside_it(tmp_path):
@@ -67,8 +67,8 @@ def test_pairs_numbers_and_a_dev_file_beside_it(tmp_path):
     place = table(tmp_path / "sts-train.csv", **columns)
     dev = table(tmp_path / "sts-dev.csv", **columns | {"similarity": [n + 1 for n in scores]})
     table(tmp_path / "other-dev.csv", **columns)
-    found = guess(place)
-    assert found.entry == {
+    task_guess = guess(place)
+    assert task_guess.entry == {
         **{"kind": "regress", "text": ["sentence1", "sentence2"], "label": "similarity"},
         **{"low": 0.0, "high": 5.0, "train": place, "dev": dev},
     }
@@ -77,8 +77,8 @@ def test_pairs_numbers_and_a_dev_file_beside_it(tmp_path):
 def test_numbers_may_be_classes_or_a_regression(tmp_path):
     place = table(tmp_path / "r.csv", text=texts(40), stars=[n % 5 + 1 for n in range(40)])
     assert guess(place).entry["labels"] == ["1", "2", "3", "4", "5"]
-    found = guess(place, Wishes(kind="regress")).entry
-    assert (found["kind"], found["low"], found["high"]) == ("regress", 1.0, 5.0)
+    actual = guess(place, Wishes(kind="regress")).entry
+    assert (actual["kind"], actual["low"], actual["high"]) == ("regress", 1.0, 5.0)
     many = table(tmp_path / "m.csv", text=texts(40), score=list(range(40)))
     assert guess(many).kind == "regress"
     words = table(tmp_path / "w.csv", text=texts(40), label=["a", "b"] * 20)
@@ -90,9 +90,9 @@ def test_a_class_in_two_spellings_is_one_and_one_of_the_dev_file_counts(tmp_path
     labels = ["Good", "good", "good", "bad"] * 10
     place = table(tmp_path / "train.csv", text=texts(40), label=labels)
     table(tmp_path / "valid.csv", text=texts(4), label=["bad", "so-so", "good", "bad"])
-    found = guess(place)
-    assert found.entry["labels"] == ["bad", "good", "so-so"]
-    assert found.entry["label_map"] == {"Good": "good"}
+    task_guess = guess(place)
+    assert task_guess.entry["labels"] == ["bad", "good", "so-so"]
+    assert task_guess.entry["label_map"] == {"Good": "good"}
 
 
 @pytest.mark.parametrize("columns", [("subject", "body"), ("premise", "hypothesis")])
@@ -104,7 +104,7 @@ def test_two_columns_of_text_are_a_pair_unless_one_is_named(tmp_path, columns):
 
 
 @pytest.mark.parametrize(
-    ("columns", "wishes", "told"),
+    ("columns", "wishes", "message"),
     [
         (
             {"q": ["a", "b"] * 20, "p": ["x", "y"] * 20},
@@ -129,9 +129,9 @@ def test_two_columns_of_text_are_a_pair_unless_one_is_named(tmp_path, columns):
         ),
     ],
 )
-def test_what_is_not_clear_is_asked(tmp_path, columns, wishes, told):
+def test_what_is_not_clear_is_asked(tmp_path, columns, wishes, message):
     place = table(tmp_path / "t.csv", text=texts(40), **columns)
-    with pytest.raises((ConfigError, DataError), match=told):
+    with pytest.raises((ConfigError, DataError), match=message):
         guess(place, Wishes(**wishes))
 
 
@@ -142,12 +142,12 @@ def test_the_label_that_is_named_answers_the_question(tmp_path):
 
 def test_squad_json_and_flat_rows_are_spans(tmp_path, world):
     nested = world / "squad" / "train-v2.0.json"
-    found = guess(str(nested))
-    assert found.entry == {
+    task_guess = guess(str(nested))
+    assert task_guess.entry == {
         **{"kind": "span", "train": str(nested)},
         **{"dev": str(nested.with_name("dev-v2.0.json"))},
     }
-    assert (found.kind, found.source.name) == ("span", "squad_v2.0")
+    assert (task_guess.kind, task_guess.source.name) == ("span", "squad_v2.0")
     row = {"context": "Ada wrote it.", "question": "Who?", "title": "t"}
     answers = {"text": ["Ada"], "answer_start": [0]}
     rows = [row | {"id": str(n), "answers": answers} for n in range(4)]
@@ -155,18 +155,18 @@ def test_squad_json_and_flat_rows_are_spans(tmp_path, world):
     for suffix in (".parquet", ".jsonl", ".json"):
         columns = {name: [one[name] for one in rows] for name in rows[0]}
         place = table(tmp_path / f"flat{suffix}", **columns)
-        found = guess(place)
-        assert found.entry == {"kind": "span", "train": place, "dev_fraction": 0.1}
-        assert "questions: 5, of which 1 have no answer" in found.reasons
+        task_guess = guess(place)
+        assert task_guess.entry == {"kind": "span", "train": place, "dev_fraction": 0.1}
+        assert "questions: 5, of which 1 have no answer" in task_guess.reasons
 
 
 def test_columns_of_words_and_lists_of_words_are_tags(tmp_path):
     sentences = "Ann NNP I-PER\nran VB O\n\nRome NNP I-LOC\n\n" * 4
     place = folder(tmp_path / "ner", train__txt=sentences, dev__txt=sentences)
-    found = guess(place)
+    task_guess = guess(place)
     labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     files = {split: str(tmp_path / "ner" / f"{split}.txt") for split in ("train", "dev")}
-    assert found.entry == {"kind": "tag", "labels": labels, **files}
+    assert task_guess.entry == {"kind": "tag", "labels": labels, **files}
     rows = table(tmp_path / "t.jsonl", tokens=[["Ann", "ran"]] * 4, tags=[["B-PER", "O"]] * 4)
     entry = {"kind": "tag", "text": ["tokens"], "label": "tags", "labels": ["O", "B-PER", "I-PER"]}
     assert guess(rows).entry == {**entry, "train": rows, "dev_fraction": 0.1}
@@ -183,8 +183,8 @@ def test_folders_of_tables(tmp_path):
     rows = "text,label\n" + "".join(f"{t},{'ab'[n % 2]}\n" for n, t in enumerate(texts(40)))
     split = folder(tmp_path / "split", train__csv=rows, val__csv=rows, README__md="x")
     assert guess(split).entry["dev"] == f"{split}/val.csv"
-    one = folder(tmp_path / "one", all__csv=rows, README__md="x")
-    assert guess(one).entry["train"] == f"{one}/all.csv"
+    first = folder(tmp_path / "one", all__csv=rows, README__md="x")
+    assert guess(first).entry["train"] == f"{first}/all.csv"
     with pytest.raises(ConfigError, match=r"2 tables.*a.csv, b.csv(.|\n)*call them train, dev"):
         guess(folder(tmp_path / "two", a__csv=rows, b__csv=rows))
     with pytest.raises(ConfigError, match=r"no data in it; found: x.pdf"):
@@ -219,22 +219,22 @@ def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch
         made.shard(2, number).to_parquet(tmp_path / "hub" / f"train-{number}-of-2.parquet")
     made.to_parquet(tmp_path / "hub" / "validation-0-of-1.parquet")
     for place in (str(tmp_path / "hub"), f"hub:{tmp_path / 'hub'}"):
-        found = guess(place)
-        assert found.entry == {
+        actual = guess(place)
+        assert actual.entry == {
             **{"text": ["body"], "label": "mood", "labels": ["calm", "urgent"]},
             **{"hub": str(tmp_path / "hub"), "train": "train", "dev": "validation"},
         }
     alone = tmp_path / "alone.parquet"
     made.to_parquet(alone)  # its classes are numbers, whose names are beside them
-    found = guess(str(alone)).entry
-    assert (found["labels"], found["label_map"]) == (
+    actual = guess(str(alone)).entry
+    assert (actual["labels"], actual["label_map"]) == (
         ["calm", "urgent"],
         {"0": "calm", "1": "urgent"},
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("t.csv", b"", "the file is empty"),
         ("t.csv", b"text,label\n", "has no rows"),
@@ -244,9 +244,9 @@ def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch
         ("t.json", b"{", "broken JSON"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, told):
+def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises((ConfigError, DataError), match=rf"(?s)t\.\w+:?.*{told}"):
+    with pytest.raises((ConfigError, DataError), match=rf"(?s)t\.\w+:?.*{message}"):
         guess(str(tmp_path / name))
 
 
@@ -274,4 +274,4 @@ def test_a_line_of_two_gigabytes_is_refused_without_reading_it(tmp_path):
     ],
 )
 def test_a_name_tells_the_split(name, split):
-    assert split_named(name) == split
+    assert split_in_name(name) == split

@@ -16,7 +16,7 @@ COLUMNS = Columns((0,), label=-1)
 def tags(*sentences: str) -> list[str]:
     split = [sentence.split() for sentence in sentences]
     where = [f"f:{n + 1}" for n in range(sum(map(len, split)))]
-    return [" ".join(found) for found in iob2(split, where)]
+    return [" ".join(labels) for labels in iob2(split, where)]
 
 
 def test_iob1_becomes_iob2_and_iob2_stays():
@@ -29,8 +29,10 @@ def test_iob1_becomes_iob2_and_iob2_stays():
 
 
 def test_tags_that_break_iob_name_both_places():
-    told = r"f:1 opens an entity with I-PER as in IOB1, f:3 opens an entity with B-ORG as in IOB2"
-    with pytest.raises(DataError, match=told):
+    message = (
+        r"f:1 opens an entity with I-PER as in IOB1, f:3 opens an entity with B-ORG as in IOB2"
+    )
+    with pytest.raises(DataError, match=message):
         tags("I-PER O B-ORG")
     with pytest.raises(DataError, match=r"f:2: tag 'PER'"):
         tags("O PER")

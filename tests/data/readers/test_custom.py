@@ -32,14 +32,14 @@ def split_of(tokenizer, tmp_path, part="train", **own):
 
 def test_a_csv_with_two_texts_and_labels_by_name(tokenizer, tmp_path):
     (tmp_path / "t.csv").write_text("subject,body,queue\nred,apple,s\n'far,from the tree,h\n")
-    own = {"train": "t.csv", "text": ("subject", "body"), "label": "queue"}
-    own |= {"labels": ("sales", "help"), "label_map": {"s": "sales", "h": "help"}}
-    split = split_of(tokenizer, tmp_path, **own)
+    settings = {"train": "t.csv", "text": ("subject", "body"), "label": "queue"}
+    settings |= {"labels": ("sales", "help"), "label_map": {"s": "sales", "h": "help"}}
+    split = split_of(tokenizer, tmp_path, **settings)
     assert split.features.gold["labels"].tolist() == [0, 1]
     assert split.task.kind == Classify(("sales", "help"))
     (tmp_path / "t.csv").write_text("subject,body,queue\nred,apple,s\nfar,tree,x\n")
     with pytest.raises(DataError, match=r"t.csv:3 label='x', allowed: 's' = sales, 'h' = help"):
-        split_of(tokenizer, tmp_path, **own)
+        split_of(tokenizer, tmp_path, **settings)
 
 
 def test_one_text_column_needs_no_list(tmp_path):
@@ -54,7 +54,7 @@ def test_one_text_column_needs_no_list(tmp_path):
     with pytest.raises(ConfigError, match=r"data.sets.mine.text.*true"):
         configure("finetune", path=path, overrides=["data.sets.mine.text=true"])
     schema = json_schema(CustomDataset)["properties"]["text"]["anyOf"]
-    assert {one["type"] for one in schema} >= {"array", "string"}
+    assert {item["type"] for item in schema} >= {"array", "string"}
 
 
 def test_jsonl_numbers_parquet_tags_choices_and_spans(tokenizer, tmp_path):
@@ -66,14 +66,14 @@ def test_jsonl_numbers_parquet_tags_choices_and_spans(tokenizer, tmp_path):
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"t": ["red", "far"], "y": [1.5, 2.0]}), tmp_path / "n.parquet")
-    found = split_of(tokenizer, tmp_path, **number | {"train": "n.parquet"})
-    assert found.features.gold["labels"].tolist() == [1.5, 2.0]
+    result = split_of(tokenizer, tmp_path, **number | {"train": "n.parquet"})
+    assert result.features.gold["labels"].tolist() == [1.5, 2.0]
     (tmp_path / "tags.txt").write_text("red B-C\napple O\n\n")
     tags = split_of(tokenizer, tmp_path, train="tags.txt", kind="tag", labels=("O", "B-C", "I-C"))
     assert tags.examples[0].tags == ("B-C", "O")
     (tmp_path / "c.csv").write_text("q,a,b,gold\nred,apple,tree,B\n")
-    own = {"train": "c.csv", "kind": "choose", "text": ("q", "a", "b"), "label": "gold"}
-    assert split_of(tokenizer, tmp_path, **own).features.gold["labels"].tolist() == [1]
+    settings = {"train": "c.csv", "kind": "choose", "text": ("q", "a", "b"), "label": "gold"}
+    assert split_of(tokenizer, tmp_path, **settings).features.gold["labels"].tolist() == [1]
     paragraph = {"context": "the red apple", "qas": [{"id": "1", "question": "which?"}]}
     (tmp_path / "s.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
     assert len(split_of(tokenizer, tmp_path, train="s.json", kind="span").features) == 1
@@ -93,7 +93,7 @@ def test_a_set_may_share_the_head_of_a_task(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("own", "told"),
+    ("own", "message"),
     [
         ({"labels": ["a", "b"], "text": ["t"]}, "names no file"),
         (
@@ -114,12 +114,12 @@ def test_a_set_may_share_the_head_of_a_task(tmp_path):
         ),
     ],
 )
-def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_path, own, told):
+def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_path, own, message):
     file = tmp_path / "own.yaml"
     file.write_text(json.dumps({"data": {"sets": {"mine": own}}}))
-    said = road("finetune", file, *flags(sentiment), "--run-dir", tmp_path / "run")
-    assert said.code == 2
-    assert told in said.err
+    result = road("finetune", file, *flags(sentiment), "--run-dir", tmp_path / "run")
+    assert result.code == 2
+    assert message in result.err
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_pa
 )
 def test_a_name_that_is_no_name_is_refused_with_its_line(name, tmp_path):
     file = tmp_path / "own.yaml"
-    own = {"train": "x.csv", "text": ["t"], "labels": ["a", "b"]}
-    file.write_text(f"data:\n  sets:\n    {json.dumps(name)}: {json.dumps(own)}\n")
+    settings = {"train": "x.csv", "text": ["t"], "labels": ["a", "b"]}
+    file.write_text(f"data:\n  sets:\n    {json.dumps(name)}: {json.dumps(settings)}\n")
     with pytest.raises(ConfigError, match=r"(?s)own\.yaml:3  .*is no name for a data set.*allowed"):
         load(FinetuneConfig, path=file)
 
@@ -150,15 +150,15 @@ def test_labels_that_stand_twice_are_refused_with_their_line(labels, tmp_path):
 def test_one_command_fine_tunes_on_it(road, flags, sentiment, tmp_path, name):
     rows = "".join(f"apple {i},{'good' if i % 2 else 'bad'}\n" for i in range(16))
     (tmp_path / "own.csv").write_text("review,verdict\n" + rows)
-    own = {"train": "own.csv", "dev": "own.csv", "text": ["review"], "label": "verdict"}
+    settings = {"train": "own.csv", "dev": "own.csv", "text": ["review"], "label": "verdict"}
     file = tmp_path / "own.yaml"
-    sets = {name: own | {"labels": ["bad", "good"]}}
+    sets = {name: settings | {"labels": ["bad", "good"]}}
     file.write_text(json.dumps({"data": {"sets": sets, "dataset": name}}))
     changed = {k: v for k, v in sentiment.items() if k != "data.dataset"}
     changed |= {"data.root": str(tmp_path), "training.steps": 2}
-    said = road("finetune", file, *flags(changed), "--run-dir", tmp_path / "run", "--json")
-    assert (said.code, said.err) == (0, "")
-    assert f"eval/{name}/accuracy" in json.loads(said.out)["metrics"]
+    result = road("finetune", file, *flags(changed), "--run-dir", tmp_path / "run", "--json")
+    assert (result.code, result.err) == (0, "")
+    assert f"eval/{name}/accuracy" in json.loads(result.out)["metrics"]
     again = rr.evaluate(
         overrides={
             "init": str(tmp_path / "run"), "data.root": str(tmp_path), "console": "quiet",

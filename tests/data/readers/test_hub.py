@@ -87,16 +87,16 @@ def recorded(tmp_path, monkeypatch):
 
 
 def test_a_recorded_data_set_of_the_hub_is_found_by_its_name_without_a_network(road, recorded):
-    said = road("init", "hub:acme/reviews", "--init", "my/model", "--output", "my.yaml")
-    assert said.code == 0, said.err
-    assert "classes: bad, good, by the features of the data set" in said.out
+    result = road("init", "hub:acme/reviews", "--init", "my/model", "--output", "my.yaml")
+    assert result.code == 0, result.err
+    assert "classes: bad, good, by the features of the data set" in result.out
     source = configure("finetune", path=recorded / "my.yaml").data
     assert source.sets["reviews"].hub == "acme/reviews"
     entry, task = find_dataset("reviews", source)
     assert task.kind == Classify(("bad", "good"))
     for split, rows in (("train", 40), ("dev", 10)):
         examples = read_hub(entry, split)
-        assert [one.label for one in examples] == ["bad", "good"] * (rows // 2)
+        assert [example.label for example in examples] == ["bad", "good"] * (rows // 2)
         assert examples[3].texts == (f"film {'train' if split == 'train' else 'validation'} 3",)
     shown = road("data", "peek", "my.yaml")
     assert (shown.code, "film train" in shown.out) == (0, True)

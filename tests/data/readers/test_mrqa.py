@@ -18,8 +18,8 @@ HEADER = {"header": {"dataset": "TriviaQA", "split": "train"}}
 
 
 def row(*spans: tuple[int, int], qid: str = "q1", context: str = CONTEXT) -> dict:
-    found = [{"text": "Rome", "char_spans": [list(s)], "token_spans": [[5, 5]]} for s in spans]
-    question = {"qid": qid, "question": "Where?", "answers": ["Rome"], "detected_answers": found}
+    answers = [{"text": "Rome", "char_spans": [list(s)], "token_spans": [[5, 5]]} for s in spans]
+    question = {"qid": qid, "question": "Where?", "answers": ["Rome"], "detected_answers": answers}
     return {"id": "", "context": context, "context_tokens": [], "qas": [question]}
 
 
@@ -49,7 +49,7 @@ def test_the_hub_gives_the_same_question(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (row((3, 999)), r"x.jsonl.gz:2: question 'q1' has an answer at characters 3 to 999, the c"),
         ({"context": "x"}, r"x.jsonl.gz:2: not in MRQA layout: KeyError 'qas'"),
@@ -58,8 +58,8 @@ def test_the_hub_gives_the_same_question(tmp_path):
         ({"header": {}}, "0 questions"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path, wrong, told):
-    with pytest.raises(DataError, match=told):
+def test_what_is_wrong_is_told_with_its_line(tmp_path, wrong, message):
+    with pytest.raises(DataError, match=message):
         read_mrqa(written(tmp_path / "x.jsonl.gz", wrong))
 
 

@@ -20,14 +20,14 @@ def lines(path, *rows):
     return path
 
 
-def asked(key: str | None = "B", texts=("bank", "mall"), id: str = "q1") -> dict:
+def question_row(key: str | None = "B", texts=("bank", "mall"), id: str = "q1") -> dict:
     choices = [{"label": "ABCDE"[i], "text": text} for i, text in enumerate(texts)]
     row = {"id": id, "question": {"stem": "Where?", "choices": choices}}
     return row | ({"answerKey": key} if key else {})
 
 
 def test_commonsenseqa_from_the_file_and_from_the_hub(tmp_path):
-    path = lines(tmp_path / "train.jsonl", asked())
+    path = lines(tmp_path / "train.jsonl", question_row())
     (read,) = read_choices(path, "commonsenseqa", Columns((), id="id"), labelled=True)
     assert (read.id, read.question, read.choices) == ("q1", "Where?", ("bank", "mall"))
     assert (read.answer, read.where) == (1, f"{path}:1")
@@ -69,26 +69,29 @@ def test_ones_own_table_names_question_and_choices(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
-        (asked(texts=("bank", "")), r"x.jsonl:2: choice 2 of 2 is missing; seen ''"),
-        (asked("D"), r"x.jsonl:2: the answer is 'D', there are 2 choices"),
-        (asked(None), r"x.jsonl:2: the answer is None"),
-        (asked("9" * 5000), r"x.jsonl:2: the answer is '999"),
+        (question_row(texts=("bank", "")), r"x.jsonl:2: choice 2 of 2 is missing; seen ''"),
+        (question_row("D"), r"x.jsonl:2: the answer is 'D', there are 2 choices"),
+        (question_row(None), r"x.jsonl:2: the answer is None"),
+        (question_row("9" * 5000), r"x.jsonl:2: the answer is '999"),
         ({"id": "7", "question": "x", "choices": "y"}, r"x.jsonl:2: not in the layout of common"),
         ({"id": "7", "question": []}, r"x.jsonl:2: not in the layout of commonsenseqa: list"),
         ({"id": "7"}, r"x.jsonl:2: no column 'question'; found: id"),
-        (asked(), r"1 examples repeat an id\n  id 'q1' at .*x.jsonl:2, first at .*x.jsonl:1"),
+        (
+            question_row(),
+            r"1 examples repeat an id\n  id 'q1' at .*x.jsonl:2, first at .*x.jsonl:1",
+        ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path, row, told):
-    path = lines(tmp_path / "x.jsonl", asked(), row)
-    with pytest.raises(DataError, match=told):
+def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
+    path = lines(tmp_path / "x.jsonl", question_row(), row)
+    with pytest.raises(DataError, match=message):
         read_choices(path, "commonsenseqa", Columns((), id="id"), labelled=True)
 
 
 def test_a_test_set_needs_no_answers(tmp_path):
-    path = lines(tmp_path / "x.jsonl", asked(None))
+    path = lines(tmp_path / "x.jsonl", question_row(None))
     assert read_choices(path, "commonsenseqa", NONE)[0].answer is None
 
 

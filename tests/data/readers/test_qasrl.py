@@ -30,23 +30,23 @@ def test_ranges_of_tokens_become_answers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ("s:1,5,Who?,3:9,x", "gold.csv:2: answer_range '3:9', the sentence has 7 tokens"),
         ("s:1,5,Who?,3:3,x", "answer_range '3:3'"),
         ("s:2,5,Who?,0:1,x", "gold.csv:2: qasrl_id 's:2' is not in dev.x.full.csv"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path, row, told):
-    with pytest.raises(DataError, match=told):
+def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
+    with pytest.raises(DataError, match=message):
         read_qasrl(files(tmp_path, row))
 
 
 def test_sentences_without_their_columns_and_long_numbers_are_told(tmp_path):
     path = files(tmp_path, f"s:1,5,Who?,0:{'9' * 5000},x")
-    with pytest.raises(DataError, match=r"gold.csv:2: answer_range '0:999") as told:
+    with pytest.raises(DataError, match=r"gold.csv:2: answer_range '0:999") as caught:
         read_qasrl(path)
-    assert len(str(told.value)) < 400
+    assert len(str(caught.value)) < 400
     (tmp_path / "dev.x.full.csv").write_text("id,tokens\ns:1,a\n")
     with pytest.raises(DataError, match=r"full.csv:2: no column 'qasrl_id'"):
         read_qasrl(path)

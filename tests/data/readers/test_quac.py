@@ -19,8 +19,8 @@ CONTEXT = "Ann was born in Rome. She sang. CANNOTANSWER"
 
 def turn(number: int, question: str, text: str, yesno: str = "x", followup: str = "m") -> dict:
     answer = {"text": text, "answer_start": CONTEXT.index(text)}
-    told = {"id": f"C_q#{number}", "question": question, "yesno": yesno, "followup": followup}
-    return told | {"answers": [answer], "orig_answer": answer}
+    fields = {"id": f"C_q#{number}", "question": question, "yesno": yesno, "followup": followup}
+    return fields | {"answers": [answer], "orig_answer": answer}
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ CONTEXT = "The café is in Ulm. The bar is in Bonn."
 
 
 def question(id: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
-    found = [{"text": text, "answer_start": start} for text, start in answers]
-    return {"id": id, "question": "Where?", "answers": found, **more}
+    golds = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": id, "question": "Where?", "answers": golds, **more}
 
 
 def write(path: Path, *questions: dict[str, Any], context: str = CONTEXT) -> Path:
@@ -78,7 +78,7 @@ def test_the_nearest_of_several_places_is_taken(file: Path, start: int, moved: i
 
 def test_another_mention_far_away_is_not_taken(file: Path) -> None:
     write(file, question("q1", ("Ulm", 100)), context="Ulm" + " x" * 80)
-    with pytest.raises(DataError, match="answer_start=100: 'Ulm' expected, 'x x' stands there"):
+    with pytest.raises(DataError, match="answer_start=100: 'Ulm' expected, 'x x' is there"):
         read_squad(file)
 
 
@@ -88,7 +88,7 @@ def test_answers_that_stand_nowhere_are_listed_up_to_five(file: Path) -> None:
         read_squad(file)
     text = str(raised.value)
     assert "8 answers cannot be used" in text
-    assert "question 'q0' answer_start=15: 'Rome' expected, 'Ulm.' stands there" in text
+    assert "question 'q0' answer_start=15: 'Rome' expected, 'Ulm.' is there" in text
     assert "'q5'" not in text
     assert "and 3 more" in text
 
@@ -142,7 +142,7 @@ def test_another_layout_is_named(file: Path, content: str) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ('{"data": [], "data": []}', "the key 'data' stands twice"),
+        ('{"data": [], "data": []}', "the key 'data' occurs twice"),
         ('{"data": ' + "9" * 5000 + "}", "4300 digits"),
         ("[" * 100_000, "nested too deep"),
     ],
@@ -181,5 +181,5 @@ def test_bytes_that_are_not_utf8_are_named(file: Path) -> None:
 
 def test_one_question_is_checked_alike() -> None:
     assert span_example("1", "q", "a b", [("b", 2)], "hub:1").answers == (Answer("b", 2),)
-    with pytest.raises(DataError, match="hub:1 answer_start=0: 'c' expected, 'a' stands there"):
+    with pytest.raises(DataError, match="hub:1 answer_start=0: 'c' expected, 'a' is there"):
         span_example("1", "q", "a b", [("c", 0)], "hub:1")

@@ -24,15 +24,15 @@ def test_the_subject_stands_for_xxx_and_no_answer_is_no_answer(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ("a\tb\tc", "x:1: 3 columns, at least 4 wanted"),
         ("r\tq\ts\tthe text\tother", "x:1: the answer 'other' is not in the sentence"),
         ("", "0 questions"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path, row, told):
+def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
     path = tmp_path / "x"
     path.write_text(row + "\n")
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         read_zre(path)

@@ -101,26 +101,26 @@ def test_teachers_take_bf16_by_themselves_where_the_device_gains_by_it(
 def test_a_teacher_answers_as_the_plain_model_does(tmp_path, teacher):
     from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 
-    one = batch(0)
+    first = batch(0)
     directory = teacher(tmp_path / "nli")
     model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
     assert torch.equal(
-        Teacher(directory, NLI).logits(**inputs_of(one)), model(**inputs_of(one)).logits
+        Teacher(directory, NLI).logits(**inputs_of(first)), model(**inputs_of(first)).logits
     )
 
     directory = teacher(tmp_path / "mrc", kind="mrc")
-    output = AutoModelForQuestionAnswering.from_pretrained(directory).eval()(**inputs_of(one))
-    logits = Teacher(directory, MRC).logits(**inputs_of(one))
+    output = AutoModelForQuestionAnswering.from_pretrained(directory).eval()(**inputs_of(first))
+    logits = Teacher(directory, MRC).logits(**inputs_of(first))
     assert logits.shape == (4, 2, 10)
-    real = one["attention_mask"].bool()
+    real = first["attention_mask"].bool()
     assert torch.equal(logits[:, 0][real], output.start_logits[real])
     assert torch.equal(logits[:, 1][real], output.end_logits[real])
 
 
 def test_padding_is_no_answer(tmp_path, teacher):
-    one = batch(0, spans=True)
-    logits = Teacher(teacher(tmp_path, kind="mrc"), MRC).logits(**inputs_of(one))
-    padding = one["attention_mask"][:, None].expand_as(logits) == 0
+    first = batch(0, spans=True)
+    logits = Teacher(teacher(tmp_path, kind="mrc"), MRC).logits(**inputs_of(first))
+    padding = first["attention_mask"][:, None].expand_as(logits) == 0
     assert padding.any()
     assert (logits[padding] == PAD_LOGIT).all()
     assert (logits.softmax(-1)[padding] == 0).all()
@@ -171,11 +171,11 @@ def test_a_head_that_is_not_in_the_file_is_refused(tmp_path, teacher):
 
 
 def test_the_local_ensemble_is_the_teachers_in_their_order(trio):
-    one = batch(1)
-    logits = trio.gather(trio.submit(one))
+    first = batch(1)
+    logits = trio.gather(trio.submit(first))
     assert logits.shape == (3, 4, 3)
     for index, member in enumerate(trio.teachers):
-        assert torch.equal(logits[index], member.logits(**inputs_of(one)))
+        assert torch.equal(logits[index], member.logits(**inputs_of(first)))
     assert not torch.equal(logits[0], logits[1])
 
 
@@ -190,17 +190,17 @@ def test_answers_of_different_shapes_are_never_mixed():
 
 
 def test_annotate_attaches_the_weighted_logits_and_leaves_the_batch_alone(trio):
-    one = batch(1)
-    keys = set(one)
-    (softened,) = annotate([one], trio, functools.partial(weighting.correctness, wrong=0.5))
-    logits = trio.gather(trio.submit(one))
-    weights = weighting.correctness(logits, one["labels"], wrong=0.5)
+    first = batch(1)
+    keys = set(first)
+    (softened,) = annotate([first], trio, functools.partial(weighting.correctness, wrong=0.5))
+    logits = trio.gather(trio.submit(first))
+    weights = weighting.correctness(logits, first["labels"], wrong=0.5)
     assert torch.equal(softened["soft_logits"], weighting.combine(logits, weights))
     assert softened["kd_keep"].all()
     assert softened["task"] == "t"
-    assert set(one) == keys
+    assert set(first) == keys
     right = [softened["stats"][f"teachers/right_{n}"] for n in range(4)]
-    expected = weighting.num_right(logits, one["labels"])
+    expected = weighting.num_right(logits, first["labels"])
     assert right == [float((expected == n).sum()) for n in range(4)]
     assert softened["stats"]["time/teacher_wait_seconds"] > 0
 
@@ -209,16 +209,16 @@ def test_spans_are_weighed_a_head(tmp_path, teacher):
     ensemble = LocalEnsemble.load(
         [teacher(tmp_path / str(s), s, kind="mrc") for s in range(2)], MRC
     )
-    one = batch(2, spans=True)
-    one["end_positions"][0] = -100
-    (softened,) = annotate([one], ensemble, weighting.resolve("correctness", all_wrong="drop"))
+    first = batch(2, spans=True)
+    first["end_positions"][0] = -100
+    (softened,) = annotate([first], ensemble, weighting.resolve("correctness", all_wrong="drop"))
     assert softened["soft_logits"].shape == (4, 2, 10)
     assert softened["kd_keep"].shape == (4, 2)
     counts = [softened["stats"][f"teachers/right_{n}"] for n in range(3)]
     assert sum(counts) == 7  # two heads of four examples, less the unknown one
-    logits = ensemble.gather(ensemble.submit(one))
-    judged = logits.masked_fill(~allowed_of(one), -torch.inf)
-    nobody = (weighting.num_right(judged, targets_of(one)) == 0) & (targets_of(one) != -100)
+    logits = ensemble.gather(ensemble.submit(first))
+    judged = logits.masked_fill(~allowed_of(first), -torch.inf)
+    nobody = (weighting.num_right(judged, targets_of(first)) == 0) & (targets_of(first) != -100)
     assert nobody.any()
     assert torch.equal(softened["kd_keep"], ~nobody)
 
@@ -228,17 +228,17 @@ def test_a_teacher_is_not_wrong_for_what_it_says_of_the_question():
         def gather(self, handle):
             return torch.tensor([9.0, 9.0, 1.0, 5.0]).expand(2, 1, 2, 4)
 
-    one = {
+    first = {
         "input_ids": torch.ones(1, 4),
         "token_type_ids": torch.tensor([[0, 0, 1, 1]]),
         **{f"{end}_positions": torch.tensor([3]) for end in ("start", "end")},
     }
-    (softened,) = annotate([one], Loud(), weighting.resolve("correctness"))
+    (softened,) = annotate([first], Loud(), weighting.resolve("correctness"))
     assert softened["stats"]["teachers/right_2"] == 0  # position 0 is allowed, and loudest
-    one["token_type_ids"][0, 0] = 1
+    first["token_type_ids"][0, 0] = 1
     loud = Loud()
     loud.gather = lambda handle: torch.tensor([0.0, 9.0, 1.0, 5.0]).expand(2, 1, 2, 4)
-    (softened,) = annotate([one], loud, weighting.resolve("correctness"))
+    (softened,) = annotate([first], loud, weighting.resolve("correctness"))
     assert softened["stats"]["teachers/right_2"] == 2  # both heads
     assert softened["soft_logits"].tolist() == [[[0.0, 9.0, 1.0, 5.0]] * 2]
 
@@ -251,13 +251,13 @@ def test_soft_logits_can_be_trained_on(trio):
 
 
 def test_teachers_are_kept_apart_when_asked(trio):
-    one = batch(1)
-    (softened,) = annotate([one], trio, weighting.resolve("correctness"), each=True)
-    logits = trio.gather(trio.submit(one))
+    first = batch(1)
+    (softened,) = annotate([first], trio, weighting.resolve("correctness"), each=True)
+    logits = trio.gather(trio.submit(first))
     assert torch.equal(softened["teacher_logits"], logits)
-    assert torch.equal(softened["teacher_weights"], weighting.correctness(logits, one["labels"]))
+    assert torch.equal(softened["teacher_weights"], weighting.correctness(logits, first["labels"]))
     with pytest.raises(ConfigError, match="average_loss"):
-        annotate([one], trio, weighting.resolve("mean_probabilities"), each=True)
+        annotate([first], trio, weighting.resolve("mean_probabilities"), each=True)
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 9])
@@ -277,10 +277,10 @@ def test_order_is_kept_and_no_more_than_lookahead_are_ahead(lookahead):
 def test_a_batch_of_a_collator_keeps_its_type(trio):
     from transformers import BatchEncoding
 
-    one = BatchEncoding(batch(0))
-    (softened,) = annotate([one], trio, weighting.mean)
+    first = BatchEncoding(batch(0))
+    (softened,) = annotate([first], trio, weighting.mean)
     assert isinstance(softened, BatchEncoding)
-    assert "soft_logits" not in one
+    assert "soft_logits" not in first
 
 
 def test_a_negative_lookahead_fails_at_the_call():
@@ -304,8 +304,8 @@ def test_stats_of_an_ensemble_go_into_the_batch():
         def stats(self):
             return {"teachers/dropped": float(len(self.log))}
 
-    one = {"input_ids": torch.ones(1, 3, dtype=torch.long), "labels": torch.tensor([0])}
-    (softened,) = annotate([one], Counting(), weighting.resolve("mean"))
+    first = {"input_ids": torch.ones(1, 3, dtype=torch.long), "labels": torch.tensor([0])}
+    (softened,) = annotate([first], Counting(), weighting.resolve("mean"))
     assert softened["stats"]["teachers/dropped"] == 2
 
 

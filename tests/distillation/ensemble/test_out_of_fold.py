@@ -22,10 +22,10 @@ class Echo(Ensemble):
     size = 2
 
     def __init__(self, fold: int, size: int = 2) -> None:
-        self.fold, self.size, self.asked = fold, size, []
+        self.fold, self.size, self.rows_seen = fold, size, []
 
     def submit(self, batch):
-        self.asked += batch["rows"].tolist()
+        self.rows_seen += batch["rows"].tolist()
         return batch["input_ids"][:, 0]
 
     def gather(self, handle):
@@ -48,8 +48,8 @@ def test_answers_come_back_in_the_order_of_the_batch_from_the_right_fold(rows):
     assert answers[0, :, 0].tolist() == [float(FOLDS[row]) for row in rows]
     assert answers[1, :, 1].tolist() == [row + 10.0 for row in rows]
     for member in members:
-        assert all(FOLDS[row] == member.fold for row in member.asked)
-    assert sum(len(member.asked) for member in members) == len(rows)
+        assert all(FOLDS[row] == member.fold for row in member.rows_seen)
+    assert sum(len(member.rows_seen) for member in members) == len(rows)
 
 
 def test_real_teachers_answer_as_they_do_alone(tmp_path, teacher):
@@ -59,15 +59,15 @@ def test_real_teachers_answer_as_they_do_alone(tmp_path, teacher):
         for k in range(2)
     ]
     ids = torch.randint(5, 24, (4, 9), generator=torch.Generator().manual_seed(0))
-    one = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "rows": torch.arange(4)}
-    one |= {"labels": torch.tensor([0, 1, 2, 0]), "task": "nli"}
+    first = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "rows": torch.arange(4)}
+    first |= {"labels": torch.tensor([0, 1, 2, 0]), "task": "nli"}
     folds = np.array([1, 0, 0, 1], dtype=np.int32)
     ensemble = OutOfFoldEnsemble(members, folds)
-    answers = ensemble.gather(ensemble.submit(one))
-    apart = [member.gather(member.submit(one)) for member in members]
+    answers = ensemble.gather(ensemble.submit(first))
+    apart = [member.gather(member.submit(first)) for member in members]
     for row, fold in enumerate(folds):
         torch.testing.assert_close(answers[:, row], apart[fold][:, row])
-    (softened,) = annotate([one], ensemble, resolve("correctness"))
+    (softened,) = annotate([first], ensemble, resolve("correctness"))
     assert softened["soft_logits"].shape == (4, 3)
 
 

@@ -84,8 +84,8 @@ FAMILIES = ("bert", "roberta", "deberta-v2")
 def squad(real_data):
     """2,000 answered questions of SQuAD 2.0 and their rows by tokenizers learnt elsewhere."""
     entry = catalog.dataset("squad_v2")
-    examples = [one for one in read_split(entry, real_data, "dev") if one.answers]
-    texts = sorted({one.context for one in read_split(entry, real_data, "train")[:20000]})[:600]
+    examples = [item for item in read_split(entry, real_data, "dev") if item.answers]
+    texts = sorted({item.context for item in read_split(entry, real_data, "train")[:20000]})[:600]
     task = catalog.task(entry.task)
     return examples[:2000], {
         family: encode(
@@ -110,10 +110,10 @@ def test_gold_answers_of_squad_reach_the_student(squad, teacher, student):
     for number, example in enumerate(examples):
         shown, best = [], {}
         for name in (teacher, student):
-            one = rows[name]
-            part = slice(one.bounds[number], one.bounds[number + 1])
-            shown.append(one.offsets[part])
-            best[name] = [int(one.gold[f"{end}_positions"][number]) for end in ("start", "end")]
+            single = rows[name]
+            part = slice(single.bounds[number], single.bounds[number + 1])
+            shown.append(single.offsets[part])
+            best[name] = [int(single.gold[f"{end}_positions"][number]) for end in ("start", "end")]
         theirs, ours = shown
         logits = np.full((2, len(theirs)), -30.0, np.float32)
         logits[[0, 1], best[teacher]] = 0
@@ -124,8 +124,8 @@ def test_gold_answers_of_squad_reach_the_student(squad, teacher, student):
             continue  # no pair of the student's tokens has these boundaries
         expressible += 1
         first, last = carried.argmax(1)
-        said = example.context[ours[first][0] : ours[last][1]] if first and last else ""
-        right += normalize(said) == normalize(gold)
+        answer = example.context[ours[first][0] : ours[last][1]] if first and last else ""
+        right += normalize(answer) == normalize(gold)
     print(f"{teacher} to {student}: {right} of {expressible} of {len(examples)}")
     assert expressible >= 0.97 * len(examples)
     assert right >= 0.99 * expressible

@@ -37,7 +37,7 @@ class Counted:
 
     def __init__(self, directories, subject):
         self.directories, self.subject = directories, subject
-        self.started, self.asked, self.closed = [], [], 0
+        self.started, self.batch_sizes, self.closed = [], [], 0
 
     def __call__(self, members):
         self.started.append(members)
@@ -47,7 +47,7 @@ class Counted:
 
         class Live(NonOwningEnsemble):
             def submit(self, given):
-                outer.asked.append(len(given["input_ids"]))
+                outer.batch_sizes.append(len(given["input_ids"]))
                 return local.submit(given)
 
             def gather(self, handle):
@@ -90,22 +90,22 @@ def test_the_first_touch_gives_what_every_later_one_reads(school):
     exact = ask(LocalEnsemble.load(live.directories, NLI), batch(1, 2, 3, 5))
     torch.testing.assert_close(first, exact, rtol=2**-10, atol=1e-4)
     assert torch.equal(ask(cold, batch(5, 3, 2, 1)), first[:, [3, 2, 1, 0]])
-    assert live.asked == [4]
+    assert live.batch_sizes == [4]
     cold.close()
     warm, idle = school()
     assert torch.equal(ask(warm, batch(3, 1)), first[:, [2, 0]])
     assert idle.started == []
-    assert (warm.num_read, warm.num_asked) == (6, 0)
+    assert (warm.num_read, warm.num_requested) == (6, 0)
 
 
 def test_only_the_rows_that_are_missing_are_asked(school):
     stored, live = school()
     before = ask(stored, batch(1, 2))
     both = ask(stored, batch(4, 2, 6, 1))
-    assert live.asked == [2, 2]
+    assert live.batch_sizes == [2, 2]
     assert live.started == [(0, 1, 2)]
     assert torch.equal(both[:, [3, 1]], before)
-    assert (stored.num_read, stored.num_asked) == (6, 12)
+    assert (stored.num_read, stored.num_requested) == (6, 12)
 
 
 def test_only_the_teacher_that_is_new_is_started(school):
@@ -113,9 +113,9 @@ def test_only_the_teacher_that_is_new_is_started(school):
     known = ask(pair, batch(1, 2))
     pair.close()
     trio, live = school(chosen=(2, 1, 0))  # another order, one more
-    found = ask(trio, batch(1, 2))
+    result = ask(trio, batch(1, 2))
     assert live.started == [(0,)]
-    assert torch.equal(found[[2, 1]], known)
+    assert torch.equal(result[[2, 1]], known)
 
 
 def test_spans_are_kept_without_padding_and_served_at_any_width(school):
@@ -128,7 +128,7 @@ def test_spans_are_kept_without_padding_and_served_at_any_width(school):
     wide = ask(stored, wider)
     assert torch.equal(wide[..., :10], narrow)
     assert (wide[..., 10:] == -10000).all()
-    assert live.asked == [2]
+    assert live.batch_sizes == [2]
 
 
 def test_rule_weights_and_subset_come_after_the_store(school):
@@ -146,7 +146,7 @@ def test_rule_weights_and_subset_come_after_the_store(school):
 def test_a_row_that_is_under_way_twice_has_one_answer(school):
     stored, live = school()
     first, second = stored.submit(batch(1, 2)), stored.submit(batch(2, 3, 3))
-    assert live.asked == [2, 3]
+    assert live.batch_sizes == [2, 3]
     before, after = stored.gather(first), stored.gather(second)
     assert torch.equal(before[:, 1], after[:, 0])
     assert torch.equal(after[:, 1], after[:, 2])
@@ -156,8 +156,8 @@ def test_when_nothing_is_missing_the_teachers_are_let_go(school):
     events = []
     needed = RowKeys(rows_of(inputs_of(batch(1, 2, 3, 4))).keys)
     stored, live = school(needed=needed, on_event=events.append)
-    one, two, three = (stored.submit(b) for b in (batch(1, 2), batch(3, 4), batch(4, 1)))
-    stored.gather(one)
+    first, two, three = (stored.submit(b) for b in (batch(1, 2), batch(3, 4), batch(4, 1)))
+    stored.gather(first)
     stored.gather(two)
     assert stored.complete
     assert live.closed == 0  # one answer is still under way
@@ -176,9 +176,9 @@ def test_when_nothing_is_missing_the_teachers_are_let_go(school):
 
 def test_what_others_stored_meanwhile_is_found(school):
     (mine, live), (theirs, _) = school(), school()
-    said = ask(theirs, batch(1, 2))
+    output = ask(theirs, batch(1, 2))
     theirs.flush()
-    assert torch.equal(ask(mine, batch(1, 2)), said)
+    assert torch.equal(ask(mine, batch(1, 2)), output)
     assert live.started == []
 
 
@@ -191,7 +191,7 @@ def test_answers_that_were_forgotten_are_asked_again(school, monkeypatch):
     under_way = stored.submit(batch(1, 2))
     stored.flush()
     assert torch.equal(stored.gather(under_way), first)
-    assert live.asked == [2, 2]
+    assert live.batch_sizes == [2, 2]
 
 
 def test_replaced_weights_are_never_served_the_old_answers(school, tmp_path, teacher):
@@ -201,7 +201,7 @@ def test_replaced_weights_are_never_served_the_old_answers(school, tmp_path, tea
     teacher(live.directories[0], 7)  # other weights in the same place
     again, fresh = school(chosen=(0,))
     new = ask(again, batch(1, 2))
-    assert fresh.asked == [2]
+    assert fresh.batch_sizes == [2]
     assert not torch.allclose(old, new, atol=0.1)
     exact = ask(LocalEnsemble.load(live.directories, NLI), batch(1, 2))
     torch.testing.assert_close(new, exact, rtol=2**-10, atol=1e-4)
@@ -220,7 +220,7 @@ def test_permuted_labels_in_the_same_weights_are_other_answers(school, tmp_path)
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     again, fresh = school(chosen=(0,))
     new = ask(again, batch(1, 2))
-    assert fresh.asked == [2]
+    assert fresh.batch_sizes == [2]
     torch.testing.assert_close(new, old[..., [1, 0, 2]])
 
 

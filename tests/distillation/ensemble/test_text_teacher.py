@@ -172,23 +172,23 @@ def test_a_text_longer_than_the_teacher_reads_is_cut_and_counted(teacher):
     directory = teacher("roberta", "squad_v2", max_position_embeddings=42)
     student = tokenizer_of("electra")
     batch = batch_of("squad_v2", student, max_length_tokens=128)
-    one = TextTeacher(directory, task_of("squad_v2"))
-    assert one.logits(**inputs_of(batch)).isfinite().all()
-    assert one.stats["cut"] >= 1
+    first = TextTeacher(directory, task_of("squad_v2"))
+    assert first.logits(**inputs_of(batch)).isfinite().all()
+    assert first.stats["cut"] >= 1
 
 
 def test_rows_are_read_once(teacher, monkeypatch):
-    one = TextTeacher(teacher("bert", "mnli"), task_of("mnli"))
+    single = TextTeacher(teacher("bert", "mnli"), task_of("mnli"))
     batch = inputs_of(batch_of("mnli", tokenizer_of("electra")))
-    first = one.logits(**batch)
-    monkeypatch.setattr(one.reader, "tokenizer", type("Padded", (), {"pad_token_id": 0})())
-    assert torch.equal(one.logits(**batch), first)
+    first = single.logits(**batch)
+    monkeypatch.setattr(single.reader, "tokenizer", type("Padded", (), {"pad_token_id": 0})())
+    assert torch.equal(single.logits(**batch), first)
 
 
 def test_ids_alone_never_reach_a_teacher_with_another_tokenizer(teacher):
-    one = TextTeacher(teacher("roberta", "mnli"), task_of("mnli"))
+    first = TextTeacher(teacher("roberta", "mnli"), task_of("mnli"))
     with pytest.raises(DataError, match="the batch has no texts"):
-        one.logits(torch.tensor([[1, 2, 3]]))
+        first.logits(torch.tensor([[1, 2, 3]]))
     spans = TextTeacher(teacher("roberta", "squad_v2"), task_of("squad_v2"))
     with pytest.raises(DataError, match="no offsets of the student's tokens"):
         spans.logits(torch.tensor([[1, 2, 3]]), texts=[("who?", "he")])
@@ -211,10 +211,10 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
             return members, LocalEnsemble([plain.teachers[member] for member in members])
 
         with StoredEnsemble.open(tmp_path / "store", manifest, task, live) as stored:
-            found = stored.gather(stored.submit(batch))
+            result = stored.gather(stored.submit(batch))
             figures = stored.stats
         expected = plain.gather(plain.submit(batch))
-        assert_close(found, expected, rtol=2**-9, atol=2e-3)
+        assert_close(result, expected, rtol=2**-9, atol=2e-3)
         if name in ("conll2003", "squad_v2"):
             assert figures == pytest.approx(plain.stats, abs=1e-2)
     assert answered == [(0, 1)]
@@ -239,4 +239,4 @@ def test_needed_rows_of_a_mixed_store_are_known_by_their_texts(teacher, tmp_path
         assert sorted(stored.paths(batch)) == ["the live teachers 0, 1", "the store"]
         stored.gather(stored.submit(batch))
         assert stored.complete
-        assert stored.num_asked == 6
+        assert stored.num_requested == 6

@@ -49,13 +49,13 @@ def test_what_is_kept_is_listed(root):
 def test_merging_keeps_every_row_once_with_its_oldest_answer(root):
     before = TeacherStore(root, WHO, NLI)
     keys = rows(1, 2, 3, 4, 9)
-    said = before.read(keys)
+    before_merge = before.read(keys)
     before.close()
     first, _ = list_teachers(root)
     assert merge(first) == (1, 5)
     after = TeacherStore(root, WHO, NLI)
     assert len(list_teachers(root)[0].shards) == 1
-    for one, other in zip(after.read(keys), said, strict=True):
+    for one, other in zip(after.read(keys), before_merge, strict=True):
         assert (one == other).all()
     after.close()
     assert merge(list_teachers(root)[0]) == (1, 5)
@@ -87,8 +87,8 @@ def test_damage_is_found_put_aside_and_removed(root):
 def test_a_damaged_shard_is_not_merged_but_told_with_its_remedy(root):
     first, _ = list_teachers(root)
     first.shards[0].write_bytes(b"garbled")
-    told = rf"(?s)damaged shard: .*verify {root} {first.directory.name} --put-aside"
-    with pytest.raises(DataError, match=told):
+    message = rf"(?s)damaged shard: .*verify {root} {first.directory.name} --put-aside"
+    with pytest.raises(DataError, match=message):
         merge(first)
     assert list_teachers(root)[0].shards == first.shards
     find_damage(first, put_aside=True)
@@ -101,7 +101,10 @@ def test_what_a_killed_removal_left_is_no_teacher_and_goes_with_the_next(root):
     shutil.copytree(first.directory, left)
     other = root / ".earlier.gone"
     shutil.copytree(first.directory, other)
-    assert [one.directory for one in list_teachers(root)] == [first.directory, second.directory]
+    assert [teacher.directory for teacher in list_teachers(root)] == [
+        first.directory,
+        second.directory,
+    ]
     assert list(prune([first])) == [first]
     assert [path for path in root.iterdir() if path.is_dir()] == [second.directory]
 
@@ -111,7 +114,7 @@ def test_only_what_is_long_unused_goes(root):
     ago = time.time() - 10 * 86400
     os.utime(first.directory / "manifest.json", (ago, ago))
     gone = list(prune(list_teachers(root), unused_days=5))
-    assert [one.directory for one in gone] == [first.directory]
+    assert [item.directory for item in gone] == [first.directory]
     assert len(list_teachers(root)) == 1
 
 

@@ -63,16 +63,16 @@ def test_padding_side_width_and_kind_of_integer_do_not_matter():
 
 
 def test_another_token_segment_or_length_is_another_row():
-    one = inputs([5, 6, 7, 8])
+    first = inputs([5, 6, 7, 8])
     segments = torch.tensor([[0, 0, 1, 1, 0, 0, 0, 0]])
-    others = [
-        rows_of(one),
-        rows_of(one | {"token_type_ids": segments}),
+    rest = [
+        rows_of(first),
+        rows_of(first | {"token_type_ids": segments}),
         rows_of(inputs([5, 6, 8, 7])),
         rows_of(inputs([5, 6, 7])),
         rows_of(inputs([5, 6, 7, 8, 0])),  # a real token that has the padding's id
     ]
-    assert len({rows.keys.tobytes() for rows in others}) == 5
+    assert len({rows.keys.tobytes() for rows in rest}) == 5
 
 
 def test_a_row_of_choices_has_one_key():
@@ -110,8 +110,8 @@ def test_tags_lose_their_padding_and_get_it_back(left):
 def test_choices_have_one_number_each():
     rows = rows_of({"input_ids": torch.arange(24).reshape(2, 3, 4)})
     answers = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
-    kept = unpadded(answers, rows, Choose(3))
-    assert torch.equal(padded(np.split(kept, 2), rows, Choose(3)), answers)
+    numbers = unpadded(answers, rows, Choose(3))
+    assert torch.equal(padded(np.split(numbers, 2), rows, Choose(3)), answers)
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -150,8 +150,8 @@ def test_wanted_rows_are_ticked_off_once_and_strangers_ignored():
     keys = keys_of(features())
     wanted = MissingRows(np.concatenate([keys[:3], keys[:2]]))
     assert wanted.num_missing == 3
-    wanted.found(keys[[1, 3]])
+    wanted.mark_present(keys[[1, 3]])
     assert wanted.num_missing == 2
-    wanted.found(keys)
+    wanted.mark_present(keys)
     assert wanted.num_missing == 0
-    MissingRows(keys[:0]).found(keys)
+    MissingRows(keys[:0]).mark_present(keys)

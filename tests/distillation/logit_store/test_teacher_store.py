@@ -70,22 +70,22 @@ def test_what_was_said_is_read_before_and_after_it_reached_the_disk(tmp_path):
 
 
 def test_the_first_answer_to_a_row_is_the_one_that_stays(tmp_path):
-    one, two = filled(tmp_path, 1), TeacherStore(tmp_path, WHO, NLI)
-    one.add(rows(1), answers(8))
-    one.flush()
+    first, two = filled(tmp_path, 1), TeacherStore(tmp_path, WHO, NLI)
+    first.add(rows(1), answers(8))
+    first.flush()
     two.add(rows(1), answers(7))  # it does not know of the other's
     two.close()
-    assert len(shards(one)) == 2
-    one.refresh()
-    assert read(one, 1)
+    assert len(shards(first)) == 2
+    first.refresh()
+    assert read(first, 1)
     assert read(TeacherStore(tmp_path, WHO, NLI), 1)
 
 
 def test_one_process_sees_what_another_flushed(tmp_path):
-    one, two = TeacherStore(tmp_path, WHO, NLI), filled(tmp_path, 1)
+    first, two = TeacherStore(tmp_path, WHO, NLI), filled(tmp_path, 1)
     two.flush()
-    assert one.refresh()
-    assert read(one, 1)
+    assert first.refresh()
+    assert read(first, 1)
 
 
 def test_size_and_time_bound_what_waits(tmp_path, monkeypatch):
@@ -112,9 +112,9 @@ def test_spans_take_only_their_real_length(tmp_path):
     store.add(batch, unpadded(torch.randn(50, 2, 384), batch, MRC.kind))
     store.close()
     (shard,) = shards(store)
-    told = expected_bytes(MRC.kind, batch.lengths, 1)
-    assert told == 2 * 2 * sum(range(10, 60)) + 24 * 50
-    assert told <= shard.stat().st_size < told + 1500
+    num_bytes = expected_bytes(MRC.kind, batch.lengths, 1)
+    assert num_bytes == 2 * 2 * sum(range(10, 60)) + 24 * 50
+    assert num_bytes <= shard.stat().st_size < num_bytes + 1500
 
 
 def test_the_plan_of_a_squad_stays_below_a_gigabyte():
@@ -133,10 +133,10 @@ def test_whatever_decides_the_answers_decides_the_directory(part):
 
 def test_the_manifest_tells_whose_it_is(tmp_path):
     store = filled(tmp_path, 1)
-    told = json.loads((store.directory / "manifest.json").read_text())
-    assert told["directory"] == "t0"
-    assert told["task"] == "nli"
-    assert told["weights_sha256"] == "a" * 64
+    output = json.loads((store.directory / "manifest.json").read_text())
+    assert output["directory"] == "t0"
+    assert output["task"] == "nli"
+    assert output["weights_sha256"] == "a" * 64
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbled", "empty"])

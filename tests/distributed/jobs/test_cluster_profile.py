@@ -27,8 +27,8 @@ def test_clusters_are_in_the_wheel():
     root = SHIPPED.parents[1]
     data = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
     packed = data["package-data"]["road_ray"]
-    found = {path for pattern in packed for path in (root / "road_ray").glob(pattern)}
-    assert {path for path in SHIPPED.rglob("*") if path.is_file()} <= found
+    paths = {path for pattern in packed for path in (root / "road_ray").glob(pattern)}
+    assert {path for path in SHIPPED.rglob("*") if path.is_file()} <= paths
 
 
 def test_an_address_is_a_profile():

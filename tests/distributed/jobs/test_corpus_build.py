@@ -40,11 +40,11 @@ def small(monkeypatch):
 
 
 def numbered(documents, start=0):
-    found = ((BlockNumber(0, n), block) for n, block in enumerate(blocks(documents)))
-    return islice(found, start, None)
+    pairs = ((BlockNumber(0, n), block) for n, block in enumerate(blocks(documents)))
+    return islice(pairs, start, None)
 
 
-def told(blocks):
+def contents_of(blocks):
     return [
         (number, one.documents, one.tokens.tolist(), one.lengths.tolist()) for number, one in blocks
     ]
@@ -73,7 +73,7 @@ def test_inside_a_task_it_is_the_task_itself(cluster):
 def test_a_few_blocks_are_not_worth_a_cluster(encoder, monkeypatch):
     monkeypatch.setattr(module, "connected", None)
     few = DOCUMENTS[:5]
-    assert told(blocks_on_cluster(numbered(few), encoder)) == told(
+    assert contents_of(blocks_on_cluster(numbered(few), encoder)) == contents_of(
         encoded_blocks(numbered(few), encoder)
     )
 
@@ -81,8 +81,8 @@ def test_a_few_blocks_are_not_worth_a_cluster(encoder, monkeypatch):
 @pytest.mark.ray
 @pytest.mark.parametrize("start", [0, 7])
 def test_its_rows_are_those_of_one_machine_in_their_order(cluster, encoder, start):
-    there = told(blocks_on_cluster(numbered(DOCUMENTS, start), encoder))
-    assert there == told(encoded_blocks(numbered(DOCUMENTS, start), encoder, processes=1))
+    there = contents_of(blocks_on_cluster(numbered(DOCUMENTS, start), encoder))
+    assert there == contents_of(encoded_blocks(numbered(DOCUMENTS, start), encoder, processes=1))
     assert len(there) > 8
 
 
@@ -121,9 +121,9 @@ def test_machines_read_and_write_their_own_parts(cluster, tokenizer, tmp_path, m
     there = build_corpus(parts, tmp_path / "there", tokenizer, **made, **on)
     build_stored_corpus(parts, Storage(f"file://{tmp_path / 'store'}"), tokenizer, **made, **on)
     assert there.manifest == here.manifest
-    for one in here.directory.iterdir():
-        assert one.read_bytes() == (there.directory / one.name).read_bytes()
-        assert one.read_bytes() == (tmp_path / "store" / one.name).read_bytes()
+    for item in here.directory.iterdir():
+        assert item.read_bytes() == (there.directory / item.name).read_bytes()
+        assert item.read_bytes() == (tmp_path / "store" / item.name).read_bytes()
 
 
 @pytest.mark.ray
@@ -174,9 +174,9 @@ def test_a_block_whose_process_is_killed_is_encoded_again(cluster, encoder, tmp_
         return Dying.from_settings(settings).encode(number, block)
 
     monkeypatch.setattr(module, "encode_block", encode)
-    there = told(blocks_on_cluster(numbered(DOCUMENTS), encoder))
+    there = contents_of(blocks_on_cluster(numbered(DOCUMENTS), encoder))
     assert (tmp_path / "died").exists(), "the kill did not fire"
-    assert there == told(encoded_blocks(numbered(DOCUMENTS), encoder, processes=1))
+    assert there == contents_of(encoded_blocks(numbered(DOCUMENTS), encoder, processes=1))
 
 
 @pytest.mark.ray

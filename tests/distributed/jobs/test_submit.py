@@ -116,11 +116,11 @@ def test_the_same_run_is_sent_once_and_goes_on_once_it_has_ended(jobs, tmp_path)
 def test_run_directories_of_like_names_are_jobs_of_their_own(jobs, tmp_path):
     jobs.profile = Profile()
     places = ("a-b", "a/b", "/a/b", "a b")
-    found = [jobs.send(["demo", "--run-dir", place], tmp_path) for place in places]
-    assert all(new for _, new in found)
-    assert len({job.name for job, _ in found}) == 4
-    assert found[0][0].name == "road-a-b-1"
-    for place, (job, _) in zip(places, found, strict=True):
+    sent = [jobs.send(["demo", "--run-dir", place], tmp_path) for place in places]
+    assert all(new for _, new in sent)
+    assert len({job.name for job, _ in sent}) == 4
+    assert sent[0][0].name == "road-a-b-1"
+    for place, (job, _) in zip(places, sent, strict=True):
         again, new = jobs.send(["demo", "--run-dir", place], tmp_path)
         assert (again.name, new) == (job.name, False)
 
@@ -144,8 +144,8 @@ def test_following_gives_the_log_and_the_exit_code(jobs, tmp_path, end, code, mo
     assert "".join(heard) == "step 1\nstep 2\n"
     assert jobs.follow(job.name, heard.append) == code  # it has ended: the same once more
     assert "".join(heard) == 2 * "step 1\nstep 2\n"
-    said = f" with exit code {end[1]}" if end == ("FAILED", 5) else ""
-    assert jobs.get(job.name).outcome == end[0].lower() + said
+    ending = f" with exit code {end[1]}" if end == ("FAILED", 5) else ""
+    assert jobs.get(job.name).outcome == end[0].lower() + ending
 
 
 def test_a_job_that_nobody_knows_is_told_with_those_that_are_known(jobs, tmp_path):
@@ -164,9 +164,9 @@ def test_a_job_that_nobody_knows_is_told_with_those_that_are_known(jobs, tmp_pat
     ],
 )
 def test_a_secret_does_not_become_a_line_that_everybody_reads(jobs, tmp_path, word):
-    with pytest.raises(ConfigError, match="looks like a secret") as told:
+    with pytest.raises(ConfigError, match="looks like a secret") as caught:
         jobs.send([*LINE, word], tmp_path)
-    assert word.partition("=")[2] not in str(told.value)
+    assert word.partition("=")[2] not in str(caught.value)
     assert jobs._client.jobs == []
 
 

@@ -43,7 +43,7 @@ def sent(target: Path) -> set[str]:
 
 
 def test_tracked_files_travel_as_they_lie_there(repository, tmp_path):
-    names = working_dir.pack_working_dir(repository, tmp_path / "t", named=["mine.yaml"])
+    names = working_dir.pack_working_dir(repository, tmp_path / "t", extra=["mine.yaml"])
     assert names == [".gitignore", "a.py", "mine.yaml", "pack/b.py", "pack/data/c.tsv"]
     assert sent(tmp_path / "t") == set(names)
     assert (tmp_path / "t" / "a.py").read_text() == "changed"
@@ -72,7 +72,7 @@ def test_outside_of_a_repository_only_what_the_line_names_travels(tmp_path):
     (source / "b.py").write_text("x")
     words = ["finetune", "a.yaml", "none.yaml", "seed=1"]
     named = working_dir.files_of_line(words, source)
-    assert working_dir.pack_working_dir(source, tmp_path / "t", named=named) == ["a.yaml"]
+    assert working_dir.pack_working_dir(source, tmp_path / "t", extra=named) == ["a.yaml"]
 
 
 def test_a_file_from_elsewhere_is_refused(tmp_path):

@@ -56,16 +56,16 @@ def client(predictor_of):
         return started[-1].__enter__()
 
     yield start
-    for one in started:
-        one.__exit__(None, None, None)
+    for item in started:
+        item.__exit__(None, None, None)
 
 
 @pytest.mark.parametrize("name", HEADS)
 def test_answers_are_those_of_the_predictor_and_have_the_declared_type(client, predictor_of, name):
     row = HEADS[name][2]
     http, predictor = client(name, n_best=1), predictor_of(name)
-    one = http.post("/predict", json=row | {"id": "a"})
-    assert (one.status_code, one.json()) == (200, predictor(row | {"id": "a"}))
+    first = http.post("/predict", json=row | {"id": "a"})
+    assert (first.status_code, first.json()) == (200, predictor(row | {"id": "a"}))
     many = http.post("/predict", json=[row, row | {"id": 7}, row]).json()
     assert many == predictor([row | {"id": name} for name in ("0", "7", "2")])
     declared = TypeAdapter(list[body_types(predictor.task.kind)[1]])
@@ -95,9 +95,9 @@ def test_an_onnx_export_answers_as_its_predictor(client, predictor_of, tmp_path)
     answered = http.post("/predict", json=rows)
     assert (answered.status_code, answered.json()) == (200, predictor(rows))
     plain = load(model)(rows)
-    assert [one["label"] for one in answered.json()] == [one["label"] for one in plain]
-    assert [one["score"] for one in answered.json()] == pytest.approx(
-        [one["score"] for one in plain], abs=1e-4
+    assert [item["label"] for item in answered.json()] == [item["label"] for item in plain]
+    assert [item["score"] for item in answered.json()] == pytest.approx(
+        [item["score"] for item in plain], abs=1e-4
     )
 
 
@@ -143,12 +143,12 @@ def test_a_refused_request_says_what_where_value_and_allowed(
     if body.startswith(b"[[["):
         http = client(max_request_bytes=1_000_000)
     answer = http.post("/predict", content=body)
-    told = answer.json()
+    output = answer.json()
     assert answer.status_code == status
-    assert error in told["error"]
-    assert where in told["where"]
-    assert told["value"] == value
-    assert allowed in told["allowed"]
+    assert error in output["error"]
+    assert where in output["where"]
+    assert output["value"] == value
+    assert allowed in output["allowed"]
 
 
 def test_a_body_of_unknown_length_is_not_read_to_its_end(client):
@@ -221,9 +221,9 @@ def test_the_page_describes_rows_predictions_and_token_without_other_hosts(
     assert "https://" not in page
     described = http.get("/openapi.json").json()
     post = described["paths"]["/predict"]["post"]
-    one, many = post["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
-    assert set(HEADS[name][2]) <= set(one["properties"])
-    assert (many["maxItems"], many["items"]) == (5, one)
+    first, many = post["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+    assert set(HEADS[name][2]) <= set(first["properties"])
+    assert (many["maxItems"], many["items"]) == (5, first)
     assert {"200", "400", "401", "413", "422"} <= set(post["responses"])
     assert post["security"] == [{"HTTPBearer": []}]
     answer = post["responses"]["200"]["content"]["application/json"]["schema"]["anyOf"][0]

@@ -22,9 +22,9 @@ def test_this_machine_needs_no_token(host):
     "host", ["0.0.0.0", "::", "10.0.0.1", "example.org", "127.0.0.1.nip.io", ""]
 )
 def test_other_machines_need_one(host):
-    with pytest.raises(ConfigError, match="--token-env") as told:
+    with pytest.raises(ConfigError, match="--token-env") as caught:
         refuse_exposed(host, None)
-    assert f"host = {host}:" in str(told.value)
+    assert f"host = {host}:" in str(caught.value)
     refuse_exposed(host, digest_of(TOKEN))
 
 
@@ -37,23 +37,23 @@ def test_a_token_is_read_from_the_environment_and_is_not_short(monkeypatch):
     )
     for value in ("", TOKEN[:-1]):
         monkeypatch.setenv("ROAD_TOKEN", value)
-        with pytest.raises(ConfigError, match=f"has {len(value)} characters") as told:
+        with pytest.raises(ConfigError, match=f"has {len(value)} characters") as caught:
             token_digest("ROAD_TOKEN")
-        assert not value or value not in str(told.value)
+        assert not value or value not in str(caught.value)
 
 
 def test_road_serve_refuses_before_anything_starts(road, monkeypatch, tmp_path):
     monkeypatch.delenv("ROAD_TOKEN", raising=False)
-    said = road("serve", tmp_path / "none", "--host", "0.0.0.0")
-    assert (said.code, "host = 0.0.0.0" in said.err) == (2, True)
-    said = road("serve", tmp_path / "none", "--host", "0.0.0.0", "--token-env", "ROAD_TOKEN")
-    assert (said.code, "ROAD_TOKEN" in said.err) == (2, True)
-    said = road("serve", tmp_path / "none", "max_request_row=3")
-    assert (said.code, "max_request_rows" in said.err) == (2, True)
-    said = road("serve", publish(tmp_path / "encoder", "electra"))
-    assert (said.code, "has no head that predicts" in said.err) == (4, True)
+    result = road("serve", tmp_path / "none", "--host", "0.0.0.0")
+    assert (result.code, "host = 0.0.0.0" in result.err) == (2, True)
+    result = road("serve", tmp_path / "none", "--host", "0.0.0.0", "--token-env", "ROAD_TOKEN")
+    assert (result.code, "ROAD_TOKEN" in result.err) == (2, True)
+    result = road("serve", tmp_path / "none", "max_request_row=3")
+    assert (result.code, "max_request_rows" in result.err) == (2, True)
+    result = road("serve", publish(tmp_path / "encoder", "electra"))
+    assert (result.code, "has no head that predicts" in result.err) == (4, True)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        said = road("serve", tmp_path / "encoder", "--port", other.getsockname()[1])
-        assert (said.code, "cannot listen there" in said.err) == (2, True)
+        result = road("serve", tmp_path / "encoder", "--port", other.getsockname()[1])
+        assert (result.code, "cannot listen there" in result.err) == (2, True)

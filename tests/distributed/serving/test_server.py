@@ -37,9 +37,9 @@ def model(tmp_path_factory):
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as connection:
+        connection.bind(("127.0.0.1", 0))
+        return int(connection.getsockname()[1])
 
 
 def ask(url, body=None, token=TOKEN, seconds=60):
@@ -62,8 +62,8 @@ def ask(url, body=None, token=TOKEN, seconds=60):
 
 def block(name, **variables):
     """Return what a block of the guide prints."""
-    found = re.search(rf"^```bash {name}\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
-    command, environment = ["bash", "-c", found[1]], os.environ | variables
+    match = re.search(rf"^```bash {name}\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
+    command, environment = ["bash", "-c", match[1]], os.environ | variables
     return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
 
 
@@ -71,9 +71,9 @@ def replica_processes():
     import ray
 
     return [
-        one["Pid"]
-        for one in ray._private.state.actors().values()
-        if one["ActorClassName"].startswith("ServeReplica") and one["State"] == "ALIVE"
+        actor["Pid"]
+        for actor in ray._private.state.actors().values()
+        if actor["ActorClassName"].startswith("ServeReplica") and actor["State"] == "ALIVE"
     ]
 
 
@@ -143,21 +143,21 @@ def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path, form
         try:
             first = server.stdout.readline()
             assert first.startswith("{"), (tmp_path / "err").read_text() + first
-            said = json.loads(first)
-            assert said["url"] == f"http://127.0.0.1:{port}"
+            output = json.loads(first)
+            assert output["url"] == f"http://127.0.0.1:{port}"
             answers = json.loads(block("request", ROAD_TOKEN=TOKEN, PORT=str(port)))
             assert [answer["id"] for answer in answers] == ["0", "b"]
             refused = block("refused", ROAD_TOKEN=TOKEN, PORT=str(port))
             assert f"\n    {refused}\n" in GUIDE.read_text()
             with ThreadPoolExecutor(4) as threads:
                 # Requests wait a second for others, so they are open when the signal arrives.
-                url = f"{said['url']}/predict"
+                url = f"{output['url']}/predict"
                 answers = [threads.submit(ask, url, {"text": text}) for text in TEXTS]
                 time.sleep(0.5)
                 server.send_signal(signal.SIGTERM)
                 assert [answer.result()[0] for answer in answers] == [200] * 3
                 labels = [answer.result()[1]["label"] for answer in answers]
-                assert labels == [one["label"] for one in expected]
+                assert labels == [item["label"] for item in expected]
             assert server.wait(60) == 0
             with pytest.raises(OSError, match="refused"):
                 ask(url, {"text": "a"})

@@ -37,27 +37,27 @@ def test_what_travels_of_a_batch_is_small_and_nothing_but_inputs():
 
 @pytest.mark.parametrize("kind", ["nli", "mrc"])
 def test_several_teachers_live_in_one_actor(tmp_path, kind):
-    asked = {"nli": NLI, "mrc": MRC}[kind]
+    asked_task = {"nli": NLI, "mrc": MRC}[kind]
     places = [make_teacher(tmp_path / str(n), n, kind=kind) for n in range(2)]
-    actor = TeacherActor([str(place) for place in places], asked)
-    local = LocalEnsemble.load(places, asked)
-    (one,) = batches(1, kind=kind)
-    answers, seconds, figures = actor.logits(packed_inputs(one))
+    actor = TeacherActor([str(place) for place in places], asked_task)
+    local = LocalEnsemble.load(places, asked_task)
+    (first,) = batches(1, kind=kind)
+    answers, seconds, figures = actor.logits(packed_inputs(first))
     assert seconds > 0
     assert figures == [{}, {}]
     assert [answer.dtype for answer in answers] == [np.float16] * 2
-    expected = local.gather(local.submit(one))
+    expected = local.gather(local.submit(first))
     assert_close(torch.tensor(np.stack(answers)).float(), expected, **FLOAT16)
     assert actor.health() == os.getpid()
 
 
 @pytest.mark.parametrize("kind", ["nli", "mrc"])
 def test_students_that_ask_at_once_get_what_they_would_get_alone(tmp_path, kind):
-    asked = {"nli": NLI, "mrc": MRC}[kind]
+    asked_task = {"nli": NLI, "mrc": MRC}[kind]
     place = str(make_teacher(tmp_path / "one", 0, kind=kind))
     lengths = [10, 10, 9, 11, 20, 12]
     given = [packed_inputs(batches(1, kind=kind, length=length)[0]) for length in lengths]
-    actor = TeacherActor([place], asked, Hosting(wait_seconds=1.0))
+    actor = TeacherActor([place], asked_task, Hosting(wait_seconds=1.0))
     alone = [actor.logits(one)[0][0] for one in given]
     got = [None] * len(given)
 
@@ -78,8 +78,8 @@ def test_students_that_ask_at_once_get_what_they_would_get_alone(tmp_path, kind)
 
 def test_numbers_keep_their_precision_and_large_logits_are_refused(tmp_path):
     place = make_teacher(tmp_path / "sts", 0, labels=["score"])
-    (one,) = batches(1)
-    inputs = {name: torch.tensor(array) for name, array in packed_inputs(one).items()}
+    (first,) = batches(1)
+    inputs = {name: torch.tensor(array) for name, array in packed_inputs(first).items()}
     regression = Teacher(place, task("similarity"))
     assert packed_logits(regression, inputs).dtype == np.float32
     teacher = Teacher(make_teacher(tmp_path / "nli", 0), NLI)
@@ -90,7 +90,7 @@ def test_numbers_keep_their_precision_and_large_logits_are_refused(tmp_path):
 
 def test_spans_and_tags_have_a_token_axis():
     named = (NLI, MRC, task("ner"))
-    assert [token_axis(one.kind) for one in named] == [None, -1, -2]
+    assert [token_axis(item.kind) for item in named] == [None, -1, -2]
 
 
 def test_a_teacher_with_permuted_labels_answers_as_before(tmp_path):

@@ -65,7 +65,7 @@ def hasty(ensemble, **changes):
 
 
 def all_answers(ensemble, stream):
-    requests = [ensemble.submit(one) for one in stream]
+    requests = [ensemble.submit(item) for item in stream]
     return [ensemble.gather(request) for request in requests]
 
 
@@ -75,10 +75,10 @@ def same(some, others):
 
 def test_actors_answer_as_teachers_in_this_process_do(three, local):
     assert three.size == local.size == 3
-    for one in batches(3):
-        logits = three.gather(three.submit(one))
+    for batch in batches(3):
+        logits = three.gather(three.submit(batch))
         assert logits.dtype == torch.float32
-        assert_close(logits, local.gather(local.submit(one)), **FLOAT16)
+        assert_close(logits, local.gather(local.submit(batch)), **FLOAT16)
     assert three.stats["time/teacher_busy_seconds"] > 0
 
 
@@ -87,14 +87,14 @@ def test_teachers_share_an_actor_and_spans_travel_too(started, tmp_path):
     here = LocalEnsemble.load(places, MRC)
     there = started(places, MRC, teachers_per_actor=2)
     assert len(there.health()) == 2
-    (one,) = batches(1, kind="mrc")
-    logits = there.gather(there.submit(one))
+    (first,) = batches(1, kind="mrc")
+    logits = there.gather(there.submit(first))
     assert logits.shape == (3, 4, 2, 10)
-    assert_close(logits, here.gather(here.submit(one)), **FLOAT16)
+    assert_close(logits, here.gather(here.submit(first)), **FLOAT16)
 
 
 def test_another_process_asks_the_same_teachers(cluster, three):
-    (one,) = batches(1)
+    (single,) = batches(1)
 
     @cluster.remote(num_cpus=0)
     def ask(handles, ensemble, batch):
@@ -104,16 +104,16 @@ def test_another_process_asks_the_same_teachers(cluster, three):
             first = attached.gather(attached.submit(batch))
         return first.numpy(), ensemble.gather(ensemble.submit(batch)).numpy()
 
-    first, second = cluster.get(ask.remote(three.handles, three, one), timeout=120)
-    expected = three.gather(three.submit(one))  # still alive: attached ensembles do not own them
+    first, second = cluster.get(ask.remote(three.handles, three, single), timeout=120)
+    expected = three.gather(three.submit(single))  # still alive: attached ensembles do not own them
     assert torch.equal(torch.tensor(first), expected)
     assert torch.equal(torch.tensor(second), expected)
 
 
 def test_more_requests_than_may_fly_are_sent_when_others_have_landed(three):
-    (one,) = batches(1)
+    (first,) = batches(1)
     bounded = hasty(three, max_in_flight=4, timeout_seconds=60.0)
-    handles = [bounded.submit(one) for _ in range(20)]
+    handles = [bounded.submit(first) for _ in range(20)]
     expected = bounded.gather(handles[0])
     assert all(torch.equal(bounded.gather(handle), expected) for handle in handles[-5:])
 
@@ -159,7 +159,7 @@ def test_a_replica_answers_for_one_that_is_lost(started, directories, fault):
     client = hasty(ensemble)
     pids = ensemble.health()
     assert len(set(pids)) == 2
-    requests = [client.submit(one) for one in stream]
+    requests = [client.submit(item) for item in stream]
     assert {request.attempts[0].replica for request in requests} == {0, 1}
     os.kill(pids[0], fault)
     assert same([client.gather(request) for request in requests], expected)
@@ -190,13 +190,13 @@ def test_a_slow_teacher_is_waited_for_and_keeps_its_process(three):
 
 def test_a_teacher_that_cannot_come_back_stops_the_run(started, tmp_path):
     place = make_teacher(tmp_path / "lost", 0)
-    (one,) = batches(1)
+    (first,) = batches(1)
     ensemble = started([place])
-    ensemble.gather(ensemble.submit(one))
+    ensemble.gather(ensemble.submit(first))
     shutil.rmtree(place)
     os.kill(ensemble.health()[0], signal.SIGKILL)
     with pytest.raises(ClusterError, match=r"teacher 0 of 1 .*lost\) is gone for good"):
-        ensemble.gather(ensemble.submit(one))
+        ensemble.gather(ensemble.submit(first))
 
 
 @pytest.mark.chaos
@@ -230,19 +230,19 @@ def test_teachers_that_cannot_come_back_are_dropped_where_that_is_declared(
 
 def test_a_teacher_that_never_answers_is_replaced_once_and_then_reported(started, tmp_path):
     ensemble = started([make_teacher(tmp_path / "slow", 0)])
-    (one,) = batches(1)
+    (first,) = batches(1)
     client = hasty(ensemble, timeout_seconds=0.01, start_timeout_seconds=0.01)
     os.kill(ensemble.health()[0], signal.SIGSTOP)
     with pytest.raises(ClusterError, match=r"(?s)replaced and did not answer again.*kept:"):
-        client.gather(client.submit(one))
+        client.gather(client.submit(first))
     assert client.replacements == 1
 
 
 def test_a_mistake_in_the_batch_names_the_teacher(three):
-    (one,) = batches(1)
+    (first,) = batches(1)
     with pytest.raises(ClusterError, match="teacher 0"):
-        three.gather(three.submit(one | {"input_ids": one["input_ids"] + 1000}))
-    assert_close(three.gather(three.submit(one)), three.gather(three.submit(one)))
+        three.gather(three.submit(first | {"input_ids": first["input_ids"] + 1000}))
+    assert_close(three.gather(three.submit(first)), three.gather(three.submit(first)))
 
 
 def test_logits_that_are_no_numbers_stop_the_run_and_name_the_teacher(started, tmp_path):

@@ -25,17 +25,17 @@ def test_three_teachers_live_in_as_many_actors_as_were_asked_for():
 
 
 def test_an_actor_asks_for_what_its_teachers_need():
-    asked = specification(
+    needed = specification(
         teachers_per_actor=2, num_cpus=1.5, num_gpus=0.25, resources={"teacher": 1}
     ).actor_resources()
-    assert asked == {"CPU": 3.0, "GPU": 0.5, "teacher": 1}
+    assert needed == {"CPU": 3.0, "GPU": 0.5, "teacher": 1}
 
 
 def test_pools_of_one_run_share_the_half_of_the_cluster(monkeypatch):
     monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0})
     assert specification().actor_resources()["CPU"] == 1
-    assert specification(others=5).actor_resources()["CPU"] == 0.5
-    assert specification(others=5, num_cpus=2).actor_resources()["CPU"] == 2
+    assert specification(other_teachers=5).actor_resources()["CPU"] == 0.5
+    assert specification(other_teachers=5, num_cpus=2).actor_resources()["CPU"] == 2
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
@@ -45,7 +45,7 @@ def test_a_timeout_that_is_none_is_refused(seconds):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"replicas": 0}, "replicas is 0"),
         ({"teachers_per_actor": 0}, "teachers_per_actor is 0"),
@@ -53,44 +53,46 @@ def test_a_timeout_that_is_none_is_refused(seconds):
         ({"num_gpus": 0.4, "teachers_per_actor": 3}, "at most one, or whole ones"),
     ],
 )
-def test_what_makes_no_pool_is_refused(options, said):
-    with pytest.raises(ConfigError, match=said):
+def test_what_makes_no_pool_is_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
         specification(**options)
     with pytest.raises(ConfigError, match="is empty"):
         PoolSpecification(directories=(), task=NLI)
 
 
 def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tmp_path):
-    one, two = (make_teacher(tmp_path / name, 0) for name in "ab")
+    first, two = (make_teacher(tmp_path / name, 0) for name in "ab")
     other = make_teacher(tmp_path / "c", 1)
     renamed = make_teacher(tmp_path / "d", 0)  # the same weights mean something else
-    told = json.loads((renamed / "config.json").read_text())
-    told["id2label"] = dict(zip(told["id2label"], reversed(told["id2label"].values()), strict=True))
-    (renamed / "config.json").write_text(json.dumps(told))
-    name = specify_pool([one], NLI).digest()
+    output = json.loads((renamed / "config.json").read_text())
+    output["id2label"] = dict(
+        zip(output["id2label"], reversed(output["id2label"].values()), strict=True)
+    )
+    (renamed / "config.json").write_text(json.dumps(output))
+    name = specify_pool([first], NLI).digest()
     assert specify_pool([two], NLI, timeout_seconds=5, on_lost="drop").digest() == name
     changed = [
         specify_pool([other], NLI),
         specify_pool([renamed], NLI),
-        specify_pool([one], NLI, precision="bf16"),
-        specify_pool([one], NLI, replicas=2),
-        specify_pool([one], NLI, num_gpus=0.5),
-        specify_pool([one], NLI, label_map={"a": "b"}),
+        specify_pool([first], NLI, precision="bf16"),
+        specify_pool([first], NLI, replicas=2),
+        specify_pool([first], NLI, num_gpus=0.5),
+        specify_pool([first], NLI, label_map={"a": "b"}),
     ]
     assert len({name, *(spec.digest() for spec in changed)}) == 7
 
 
 @pytest.mark.ray
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [{"num_cpus": 64}, {"num_gpus": 1}, {"resources": {"moon": 1}}, {"replicas": 2, "num_cpus": 1}],
 )
-def test_teachers_without_a_place_fail_at_once(cluster, directories, asked, record_property):
+def test_teachers_without_a_place_fail_at_once(cluster, directories, requested, record_property):
     from road_ray.distributed.teachers import pool
 
     begin = time.monotonic()
     with pytest.raises(ClusterError, match=r"(?s)asked.*available.*[36] x"):
-        pool.start_teachers(directories, NLI, **asked)
+        pool.start_teachers(directories, NLI, **requested)
     seconds = time.monotonic() - begin
     record_property("64 cores asked of 2", f"an error after {seconds:.1f} s, asked and available")
     assert seconds < 10
@@ -101,8 +103,8 @@ def test_teachers_that_would_wait_for_others_give_up_in_time(cluster, directorie
     from road_ray.distributed.teachers import pool
 
     with pool.start_teachers(directories[:1], NLI, num_cpus=3):
-        said = r"has not started after 3 s; free in the cluster: CPU \d"
-        with pytest.raises(ClusterError, match=said):
+        message = r"has not started after 3 s; free in the cluster: CPU \d"
+        with pytest.raises(ClusterError, match=message):
             pool.start_teachers(directories[1:2], NLI, num_cpus=2, start_timeout_seconds=3)
 
 
@@ -124,17 +126,17 @@ def test_the_public_ensemble_is_the_same_in_actors_and_in_this_process(cluster, 
     from road_ray.distillation.ensemble.local import LocalEnsemble
     from road_ray.distributed.teachers.public_ensemble import Ensemble
 
-    (one,) = batches(1)
+    (first,) = batches(1)
     local = LocalEnsemble.load(directories, NLI)
-    expected = local.gather(local.submit(one))
+    expected = local.gather(local.submit(first))
     soft = {}
     for host in ("actors", "process"):
         options = {"num_cpus": 0.3} if host == "actors" else {}
         with Ensemble(directories, task="mnli", host=host, **options) as ensemble:
             assert ensemble.size == 3
-            assert_close(ensemble.logits(one), expected, **FLOAT16)
-            soft[host] = ensemble.soft_targets(one, weighting="correctness", wrong=0.5)
-            (softened,) = ensemble.annotate([one], lookahead=2, wrong=0.5)
+            assert_close(ensemble.logits(first), expected, **FLOAT16)
+            soft[host] = ensemble.soft_targets(first, weighting="correctness", wrong=0.5)
+            (softened,) = ensemble.annotate([first], lookahead=2, wrong=0.5)
             assert torch.equal(softened["soft_logits"], soft[host])
     # A sum that cancels keeps the rounding of its summands: relative to the largest, boost 2.
     assert_close(soft["actors"], soft["process"], rtol=0, atol=2**-10 * float(expected.abs().max()))

@@ -34,28 +34,28 @@ def directories(tmp_path):
 
 
 def test_soft_targets_are_the_weighted_logits(directories):
-    one = batch()
+    first = batch()
     with Ensemble(directories, task="sst2", host="process") as ensemble:
-        logits = ensemble.logits(one)
+        logits = ensemble.logits(first)
         assert logits.shape == (3, 6, 2)
         for rule, options in (("mean", {}), ("correctness", {"wrong": 0.5, "all_wrong": "mean"})):
-            weights = weighting.resolve(rule, **options)(logits, one["labels"])
+            weights = weighting.resolve(rule, **options)(logits, first["labels"])
             expected = weighting.combine(logits, weights)
-            assert torch.equal(ensemble.soft_targets(one, weighting=rule, **options), expected)
-            stream = ensemble.annotate([one, one], weighting=rule, **options)
+            assert torch.equal(ensemble.soft_targets(first, weighting=rule, **options), expected)
+            stream = ensemble.annotate([first, first], weighting=rule, **options)
             assert all(torch.equal(x["soft_logits"], expected) for x in stream)
 
 
 def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
-    one = batch()
+    first = batch()
     with Ensemble(directories, task="sst2", store=tmp_path / "store", host="process") as ensemble:
-        said = ensemble.logits(one)
-        assert torch.equal(ensemble.logits(one), said)
-        assert ensemble.inner.num_asked == 18
-        assert torch.equal(ensemble.soft_targets(one, weighting="mean"), said.mean(0))
+        output = ensemble.logits(first)
+        assert torch.equal(ensemble.logits(first), output)
+        assert ensemble.inner.num_requested == 18
+        assert torch.equal(ensemble.soft_targets(first, weighting="mean"), output.mean(0))
     with Ensemble(directories, task="sst2", store=tmp_path / "store") as again:
-        assert torch.equal(again.logits(one), said)  # in actors, but none was started
-        assert again.inner.num_asked == 0
+        assert torch.equal(again.logits(first), output)  # in actors, but none was started
+        assert again.inner.num_requested == 0
 
 
 def test_a_run_directory_is_as_good_as_its_model(tmp_path):
@@ -102,12 +102,12 @@ def test_without_a_cluster_it_brings_its_own_and_takes_it_away(directories, monk
 
     assert not ray.is_initialized()
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    one = batch()
+    first = batch()
     with short_directory() as place:
         monkeypatch.setenv("RAY_TMPDIR", place)
         with Ensemble(directories, task="sst2") as ensemble:  # three, also on two cores
             assert ray.is_initialized()
-            assert ensemble.logits(one).shape == (3, 6, 2)
+            assert ensemble.logits(first).shape == (3, 6, 2)
         assert not ray.is_initialized()
 
 
@@ -123,8 +123,8 @@ def test_a_task_of_ones_own_is_taken(tmp_path):
 
 def test_one_teacher_has_the_mean_by_default(directories):
     with Ensemble(directories[:1], task="sst2", host="process") as ensemble:
-        one = batch()
-        torch.testing.assert_close(ensemble.soft_targets(one), ensemble.logits(one)[0])
+        first = batch()
+        torch.testing.assert_close(ensemble.soft_targets(first), ensemble.logits(first)[0])
 
 
 def test_labels_of_other_names_are_refused_or_mapped(directories, tmp_path):

@@ -80,9 +80,9 @@ class Model:
         return sums(inputs)
 
 
-def ask_all(batcher, asked):
+def ask_all(batcher, requests):
     """Every ``(caller, request)`` in a thread of its own; answers or errors in their order."""
-    got = [None] * len(asked)
+    got = [None] * len(requests)
 
     def one(number, caller, inputs):
         try:
@@ -91,7 +91,7 @@ def ask_all(batcher, asked):
             got[number] = error
 
     threads = [
-        threading.Thread(target=one, args=(number, *pair)) for number, pair in enumerate(asked)
+        threading.Thread(target=one, args=(number, *pair)) for number, pair in enumerate(requests)
     ]
     for thread in threads:
         thread.start()
@@ -102,9 +102,9 @@ def ask_all(batcher, asked):
 
 def test_students_share_passes_and_get_their_own_rows():
     model = Model()
-    asked = [(str(n), request(1 + n % 3, 8, first=100 * n + 1)) for n in range(12)]
-    got = ask_all(Batcher(model, max_rows=16), asked)
-    for answer, (_, inputs) in zip(got, asked, strict=True):
+    requests = [(str(n), request(1 + n % 3, 8, first=100 * n + 1)) for n in range(12)]
+    got = ask_all(Batcher(model, max_rows=16), requests)
+    for answer, (_, inputs) in zip(got, requests, strict=True):
         assert np.array_equal(answer, sums(inputs)[0])
     assert sum(model.passes) == 24
     assert len(model.passes) < 12
@@ -131,7 +131,7 @@ def test_a_student_that_asked_just_now_is_waited_for():
     batcher.infer(request(1, 4), "a")
     # "a" is known; "b" waits until "a" asks again.
     got = ask_all(batcher, [("b", request(1, 4)), ("a", request(1, 4))])
-    assert all(np.array_equal(one, sums(request(1, 4))[0]) for one in got)
+    assert all(np.array_equal(item, sums(request(1, 4))[0]) for item in got)
     assert model.passes[0] == 1
     assert sum(model.passes) == 3
 
@@ -140,7 +140,7 @@ def test_the_mistake_of_one_student_is_not_that_of_another():
     bad = request(1, 8)
     bad["input_ids"][0, 0] = -5
     model = Model()
-    asked = [("slow", request(1, 8)), ("good", request(2, 8, first=9)), ("bad", bad)]
-    got = ask_all(Batcher(model), asked)
-    assert np.array_equal(got[1], sums(asked[1][1])[0])
+    requests = [("slow", request(1, 8)), ("good", request(2, 8, first=9)), ("bad", bad)]
+    got = ask_all(Batcher(model), requests)
+    assert np.array_equal(got[1], sums(requests[1][1])[0])
     assert isinstance(got[2], IndexError)

@@ -43,8 +43,13 @@ def driver(cluster, directories):
         address = cluster.get_runtime_context().gcs_address
         command = [sys.executable, "-c", DRIVER, address, *map(str, directories)]
         root = Path(__file__).parents[3]
-        told = {**os.environ, "RAY_AUTH_MODE": "token"}  # as Ray's own local clusters have it
-        process = subprocess.Popen(command, cwd=root, env=told, stdout=subprocess.PIPE, text=True)
+        environment = {
+            **os.environ,
+            "RAY_AUTH_MODE": "token",
+        }  # as Ray's own local clusters have it
+        process = subprocess.Popen(
+            command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True
+        )
         made.append(process)
         for line in process.stdout:
             if line.startswith("pids"):
@@ -69,16 +74,16 @@ def test_the_pool_outlives_the_driver_that_started_it_and_ends_with_its_last_use
     from road_ray.distributed.teachers.shared_pool import LEASE_SECONDS, shared_ensemble
 
     first, pids = driver()
-    (one,) = batches(1)
+    (single,) = batches(1)
     with shared_ensemble(specification(directories, timeout_seconds=60.0)) as ensemble:
         assert ensemble.health() == pids
-        expected = ensemble.gather(ensemble.submit(one))
+        expected = ensemble.gather(ensemble.submit(single))
         with shared_ensemble(specification(directories)) as another:
             assert another.health() == pids
         first.send_signal(signal.SIGKILL)
         first.wait(30)
         assert not within(LEASE_SECONDS + 3, lambda: any(map(gone, pids)))
-        assert torch.equal(ensemble.gather(ensemble.submit(one)), expected)
+        assert torch.equal(ensemble.gather(ensemble.submit(single)), expected)
         assert ensemble.health() == pids
     assert within(SECONDS, lambda: all(map(gone, pids)))
 
@@ -94,8 +99,8 @@ def test_after_the_death_of_its_only_user_the_pool_ends(driver):
 def test_a_shared_pool_without_a_place_is_refused_like_any_other(cluster, directories):
     from road_ray.distributed.teachers.shared_pool import shared_ensemble
 
-    asked = specification(directories, resources={"moon": 1})
-    with pytest.raises(ClusterError, match=r"(?s)asked.*available.*moon"), shared_ensemble(asked):
+    needed = specification(directories, resources={"moon": 1})
+    with pytest.raises(ClusterError, match=r"(?s)asked.*available.*moon"), shared_ensemble(needed):
         raise AssertionError("unreachable")
 
 

@@ -120,14 +120,14 @@ def hang_once(place, worker, context):
     return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
 
 
-def freeze_as_soon_as_it_is_there(name, found):
+def freeze_as_soon_as_it_is_there(name, path):
     """SIGSTOP the first process of this machine with that title that was not there before."""
     before, deadline = set(titled(name)), time.monotonic() + 60
-    while not found and time.monotonic() < deadline:
+    while not path and time.monotonic() < deadline:
         for pid in titled(name):
             if pid not in before:
                 os.kill(pid, signal.SIGSTOP)
-                found.append(pid)
+                path.append(pid)
                 return
         time.sleep(0.002)
 
@@ -140,8 +140,8 @@ def titled(name):
 
 
 def report_place(config, worker, *extra):
-    found = {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
-    return report(config, worker, *extra) | found
+    figures = {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
+    return report(config, worker, *extra) | figures
 
 
 def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch):
@@ -166,11 +166,11 @@ def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch)
 def test_the_address_of_the_environment_is_joined(monkeypatch, given, environment, joined):
     import ray
 
-    asked = []
+    calls = []
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
 
     def init(**options):
-        asked.append(options)
+        calls.append(options)
         return SimpleNamespace(dashboard_url=None)
 
     monkeypatch.setattr(ray, "init", init)
@@ -182,7 +182,7 @@ def test_the_address_of_the_environment_is_joined(monkeypatch, given, environmen
         monkeypatch.setenv("RAY_ADDRESS", environment)
     with connected(given, num_cpus=3):
         pass
-    (options,) = asked
+    (options,) = calls
     assert options["address"] == joined
     assert options.get("num_cpus") == (3 if joined == "local" else None)
 
@@ -225,10 +225,10 @@ class TestCluster:
         Path("here.txt").touch()
         before = signal.getsignal(signal.SIGINT)
         (tmp_path / "scratch" / ".ray" / "fit-of-a-killed-driver").mkdir(parents=True)
-        found = launch(report_place, "here.txt", 1, 2, workers=2, scratch=Path("scratch"))
+        result = launch(report_place, "here.txt", 1, 2, workers=2, scratch=Path("scratch"))
         assert signal.getsignal(signal.SIGINT) == before
         seen = {"rank": 0, "size": 2, "extra": 3, "config": "here.txt"}
-        assert found == seen | {"here": 1.0, "threads": 1.0}, "relative paths mean the same there"
+        assert result == seen | {"here": 1.0, "threads": 1.0}, "relative paths mean the same there"
         assert list(Path("scratch").iterdir()) == [], "Ray's own record of a run stayed"
 
     def test_our_error_comes_out_as_it_is(self, tmp_path):
@@ -281,13 +281,13 @@ class TestCluster:
         self, tmp_path, caplog, monkeypatch, record_property
     ):
         monkeypatch.setattr(supervisor, "SILENT_SECONDS", 5.0)
-        found = launch(hang_once, str(tmp_path), workers=2, scratch=tmp_path / "run")
-        assert found == {"sum": 3.0}
+        result = launch(hang_once, str(tmp_path), workers=2, scratch=tmp_path / "run")
+        assert result == {"sum": 3.0}
         assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not hang once"
         assert "worker 1 (process" in caplog.text
         assert "silent for 5 s" in caplog.text
-        told = f"{supervisor.SILENT_SECONDS:g} s here; {SILENT_SECONDS:g} s unless told"
-        record_property("worker stopped (SIGSTOP): noticed after", told)
+        message = f"{supervisor.SILENT_SECONDS:g} s here; {SILENT_SECONDS:g} s unless told"
+        record_property("worker stopped (SIGSTOP): noticed after", message)
 
     @pytest.mark.chaos
     def test_a_worker_that_hangs_while_it_starts_is_not_waited_for(
@@ -300,9 +300,9 @@ class TestCluster:
         )
         thread.start()
         began = time.monotonic()
-        found = launch(report, 5, workers=2, scratch=tmp_path / "run")
+        result = launch(report, 5, workers=2, scratch=tmp_path / "run")
         thread.join()
-        assert found["size"] == 2
+        assert result["size"] == 2
         assert not [pid for pid in frozen if Path(f"/proc/{pid}").exists()], "what hung lives on"
         assert "they were not up within 20 s" in caplog.text, "nothing hung"
         took = f"{time.monotonic() - began:.1f} s with a deadline of {seconds:g} s"

@@ -71,9 +71,11 @@ def test_a_service_that_is_not_there_says_nothing():
 
 def test_the_notice_is_passed_on_once_as_a_preemption():
     notices = iter([None, None, 42.9])
-    told: list[list[str]] = []
-    assert preemption.watch(lambda: next(notices), told.append, every_seconds=0.0) == 42.9
-    (command,) = told
+    commands: list[list[str]] = []
+    assert (
+        preemption.forward_notice(lambda: next(notices), commands.append, every_seconds=0.0) == 42.9
+    )
+    (command,) = commands
     assert command[:2] == ["ray", "drain-node"]
     assert "DRAIN_NODE_REASON_PREEMPTION" in command
     assert command[-2:] == ["--deadline-remaining-seconds", "42"]

@@ -27,9 +27,9 @@ def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
 
     gone = {0: RuntimeError("Connection closed by peer"), 1: RayActorError()}
     for error in (WorkerGroupError("x", gone), ControllerError(RayActorError()), RayActorError()):
-        told = module._user_error(error)
-        assert isinstance(told, ClusterError)
-        assert "the same command resumes" in str(told)
+        user_error = module._user_error(error)
+        assert isinstance(user_error, ClusterError)
+        assert "the same command resumes" in str(user_error)
     own = WorkerGroupError("x", {0: ValueError("a mistake in an objective")})
     assert module._user_error(own) is own, "its traceback is what helps"
     ours = WorkerGroupError("x", {0: ConfigError("y"), 1: RayActorError()})

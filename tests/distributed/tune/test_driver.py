@@ -140,7 +140,7 @@ def held(sweep: Sweep) -> bool:
 def test_a_driver_killed_three_times_loses_and_repeats_nothing(
     sweep, place, address, record_property
 ):
-    kept = {}
+    outcomes = {}
     for finished, where in ((1, address), (4, place), (8, address)):
         driver = sweep.start(where)
         until(lambda least=finished: len(sweep.ended()) >= least and sweep.halfway(), driver)
@@ -150,11 +150,11 @@ def test_a_driver_killed_three_times_loses_and_repeats_nothing(
         else:
             kill(driver, lambda: not sweep.processes(place))
         done = sweep.ended()
-        assert kept.keys() <= done
-        kept |= {number: sweep.log()[number] for number in done}
+        assert outcomes.keys() <= done
+        outcomes |= {number: sweep.log()[number] for number in done}
     journal = sweep.directory / JOURNAL
     journal.write_bytes(journal.read_bytes()[:-7])  # torn, as by a full disk
-    lost = min(kept)
+    lost = min(outcomes)
     before = trial_record.read(sweep.directory, lost)
     (trial_record.trial_directory(sweep.directory, lost) / "trial.json").write_text('{"number')
     assert sweep.start(address).wait(timeout=400) == 0
@@ -164,7 +164,7 @@ def test_a_driver_killed_three_times_loses_and_repeats_nothing(
     records = [trial_record.read(sweep.directory, n) for n in range(12)]
     assert records[lost].values == before.values
     log = sweep.log()
-    assert {number: log[number] for number in kept} == kept, "a finished trial ran again"
+    assert {number: log[number] for number in outcomes} == outcomes, "a finished trial ran again"
     for number, steps in log.items():
         assert steps == list(range(1, len(steps) + 1)), f"trial {number} did not go on: {steps}"
     states = {record.number: record.state for record in records}
@@ -175,8 +175,8 @@ def test_a_driver_killed_three_times_loses_and_repeats_nothing(
     assert "is nan" in failed[NAN]
     assert "did not end within" in failed[HANGS]
     _check_study(sweep, states)
-    told = "0 of 12 after three kills, none run again"
-    record_property("driver of a sweep killed: finished trials lost", told)
+    message = "0 of 12 after three kills, none run again"
+    record_property("driver of a sweep killed: finished trials lost", message)
 
 
 def test_a_trial_with_workers_leaves_no_placement_group_when_the_driver_is_killed(sweep, address):

@@ -34,7 +34,7 @@ def config(**values):
     return load(SearchConfig, base=BASE, overrides=values)
 
 
-def told(population, number, percent, value, step=10):
+def report(population, number, percent, value, step=10):
     trial = SimpleNamespace(config={"number": number})
     return population.on_trial_result(
         None, trial, to_tune_result(Report(step, percent, value), "m")
@@ -46,12 +46,12 @@ def test_the_worst_of_those_that_came_as_far_gives_way(mode, sign):
     bred = []
     population = PopulationBasedScheduler(config(mode=mode), lambda *child: bred.append(child))
     for number, value in enumerate((0.5, 0.9, 0.4)):  # a quarter of three is nobody
-        assert told(population, number, 30.0, sign * value, step=30 + number) == "CONTINUE"
-    assert told(population, 3, 20.0, sign * 0.1) == "CONTINUE"  # no look yet
-    assert told(population, 3, 30.0, sign * 0.1) == "STOP"
+        assert report(population, number, 30.0, sign * value, step=30 + number) == "CONTINUE"
+    assert report(population, 3, 20.0, sign * 0.1) == "CONTINUE"  # no look yet
+    assert report(population, 3, 30.0, sign * 0.1) == "STOP"
     assert bred == [(3, 1, 31)]
-    assert told(population, 1, 49.0, sign * -9.0) == "CONTINUE"  # the same look: only once
-    assert told(population, 4, 26.0, sign * 0.6) == "CONTINUE"
+    assert report(population, 1, 49.0, sign * -9.0) == "CONTINUE"  # the same look: only once
+    assert report(population, 4, 26.0, sign * 0.6) == "CONTINUE"
 
 
 def test_after_a_restart_earlier_trials_are_the_measure_and_have_no_children_again():
@@ -61,7 +61,7 @@ def test_after_a_restart_earlier_trials_are_the_measure_and_have_no_children_aga
         population, {n: [Report(5, 30.0, value)] for n, value in enumerate((0.5, 0.9, 0.1))}, "m"
     )
     assert bred == []
-    assert told(population, 7, 30.0, 0.0) == "STOP"
+    assert report(population, 7, 30.0, 0.0) == "STOP"
     assert bred == [(7, 1, 5)]
 
 
@@ -75,13 +75,13 @@ def test_values_of_a_child_are_near_or_drawn_anew_and_always_inside():
     space = load(SearchConfig, base=BASE | {"space": ranges}).space
     parent = {"rate": 1e-3, "share": 0.9, "rows": 10, "rule": "a"}
     drawn = [perturb(space, parent, random.Random(seed)) for seed in range(400)]
-    assert all(set(one) == set(parent) for one in drawn)
-    assert all(1e-4 <= one["rate"] <= 1e-2 and 0 <= one["share"] <= 1 for one in drawn)
-    assert all(one["rows"] in range(1, 11) for one in drawn)
-    near = [one for one in drawn if round(one["rate"] / 1e-3, 9) in (0.8, 1.2)]
+    assert all(set(item) == set(parent) for item in drawn)
+    assert all(1e-4 <= item["rate"] <= 1e-2 and 0 <= item["share"] <= 1 for item in drawn)
+    assert all(item["rows"] in range(1, 11) for item in drawn)
+    near = [item for item in drawn if round(item["rate"] / 1e-3, 9) in (0.8, 1.2)]
     assert 0.65 < len(near) / len(drawn) < 0.85  # a quarter is drawn anew
-    assert {one["share"] for one in drawn} >= {0.9 * 0.8, 1.0}
-    assert {one["rule"] for one in drawn} == {"a", "b", "c"}
+    assert {item["share"] for item in drawn} >= {0.9 * 0.8, 1.0}
+    assert {item["rule"] for item in drawn} == {"a", "b", "c"}
     assert drawn[3] == perturb(space, parent, random.Random(3))
 
 
@@ -96,8 +96,8 @@ def test_a_child_begins_with_the_checkpoint_of_the_look(tmp_path):
         checkpoint(tmp_path / "donor", step, str(step))
     copy_donor_checkpoint(tmp_path / "donor", tmp_path / "child", 20)
     copy_donor_checkpoint(tmp_path / "donor", tmp_path / "child", 30)  # it has begun: nothing more
-    (found,) = (tmp_path / "child" / "seed-0" / "checkpoints").iterdir()
-    assert (found.name, (found / "state.json").read_text()) == ("step-00000020", "20")
+    (copied,) = (tmp_path / "child" / "seed-0" / "checkpoints").iterdir()
+    assert (copied.name, (copied / "state.json").read_text()) == ("step-00000020", "20")
 
 
 def test_a_checkpoint_that_is_not_there_is_told(tmp_path, monkeypatch):
@@ -108,12 +108,12 @@ def test_a_checkpoint_that_is_not_there_is_told(tmp_path, monkeypatch):
 
 
 def test_a_child_comes_next_and_is_no_part_of_the_budget(tmp_path):
-    told = config(trials=2)
-    search = StudySearch(open_study(told, "s", tmp_path), told, tmp_path)
+    sweep = config(trials=2)
+    search = StudySearch(open_study(sweep, "s", tmp_path), sweep, tmp_path)
     first, second = search.suggest("a"), search.suggest("b")
     assert search.suggest("c") is None  # one that runs may have to give way yet
     search.breed(second["number"], first["number"], 40)
-    restarted = StudySearch(open_study(told, "s", tmp_path), told, tmp_path)
+    restarted = StudySearch(open_study(sweep, "s", tmp_path), sweep, tmp_path)
     assert [restarted.suggest(name)["number"] for name in "xy"] == [0, 1]
     child = restarted.suggest("z")
     record = trial_record.read(tmp_path, 2)
@@ -133,11 +133,15 @@ def test_a_searcher_beside_it_is_refused():
 STEPS = 8
 
 
-def climb(directory, params, tell):
+def climb(directory, params, on_report):
     """Adds x at each step; what it has so far is its checkpoint."""
     place = directory / "seed-0" / "checkpoints"
-    found = sorted(place.glob("step-*"))
-    state = json.loads((found[-1] / "state.json").read_text()) if found else {"step": 0, "sum": 0}
+    steps_before = sorted(place.glob("step-*"))
+    state = (
+        json.loads((steps_before[-1] / "state.json").read_text())
+        if steps_before
+        else {"step": 0, "sum": 0}
+    )
     for step in range(state["step"] + 1, STEPS + 1):
         time.sleep(0.05)
         state = {"step": step, "sum": state["sum"] + params["x"]}
@@ -146,7 +150,7 @@ def climb(directory, params, tell):
         (staged / "state.json").write_text(json.dumps(state))
         staged.rename(place / f"step-{step:08d}")
         if step < STEPS:
-            tell(Report(step, 100.0 * step / STEPS, state["sum"]))
+            on_report(Report(step, 100.0 * step / STEPS, state["sum"]))
     return Outcome([state["sum"]], [None], {"m": state["sum"]})
 
 
@@ -155,17 +159,17 @@ def climb(directory, params, tell):
 def test_a_population_ends_with_children_that_add_to_what_their_parents_had(cluster, tmp_path):
     from road_ray.distributed.tune.driver import search
 
-    told = config(max_concurrent=2)
-    trials = search(told, "s", tmp_path, climb, connected=nullcontext)
-    children = [one for one in trials if one.parent is not None]
+    sweep = config(max_concurrent=2)
+    trials = search(sweep, "s", tmp_path, climb, connected=nullcontext)
+    children = [trial for trial in trials if trial.parent is not None]
     assert len(trials) - len(children) == 8
     assert children, "nobody gave way"
-    assert sum(one.state == "complete" for one in trials) == 8  # one for each that gave way
-    assert {one.state for one in trials} == {"complete", "pruned"}
+    assert sum(trial.state == "complete" for trial in trials) == 8  # one for each that gave way
+    assert {trial.state for trial in trials} == {"complete", "pruned"}
     for child in children:
         reports = trial_record.read_reports(trial_record.trial_directory(tmp_path, child.number))
         donor = trial_record.read_reports(trial_record.trial_directory(tmp_path, child.parent))
-        before = {one.step: one.value for one in donor}
+        before = {trial.step: trial.value for trial in donor}
         assert reports[0].step == child.parent_step + 1
         had = before[child.parent_step]
         assert reports[0].value == pytest.approx(had + child.params["x"])

@@ -44,9 +44,9 @@ def test_hyperband_has_a_bracket_for_every_rung_to_begin_at_and_one_without_any(
 @pytest.mark.parametrize("name", ["asha", "median"])
 def test_after_a_restart_earlier_trials_are_the_measure(name):
     config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
-    told = {number: [Report(1, 12.0, 0.8), Report(2, 40.0, 0.9)] for number in range(4)}
+    reports = {number: [Report(1, 12.0, 0.8), Report(2, 40.0, 0.9)] for number in range(4)}
     fresh, restarted = scheduler(config), scheduler(config)
-    replay_reports(restarted, told | {7: []}, "m")
+    replay_reports(restarted, reports | {7: []}, "m")
     assert judged(fresh, "x", Report(1, 12.0, 0.2)) == ["CONTINUE"]
     assert judged(restarted, "x", Report(1, 12.0, 0.2)) == ["STOP"]
 

@@ -100,8 +100,8 @@ def test_time_ends_a_sweep_too(tmp_path, budget):
 def test_several_metrics_are_told_together(tmp_path):
     config = {"metric": ["m", "cost"], "mode": ["max", "min"], "scheduler": "none"}
     search = searcher(tmp_path, sampler="nsga2", **config)
-    asked = search.suggest("a")
-    record = Record(0, asked["params"], "complete", (0.5, 2.0))
+    params = search.suggest("a")
+    record = Record(0, params["params"], "complete", (0.5, 2.0))
     trial_record.write(tmp_path, record)
     search.on_trial_result("a", {"step": 1, "m": 0.1})
     search.on_trial_complete("a", {"ended": "complete"})

@@ -16,7 +16,7 @@ def search(**values):
 
 
 @pytest.mark.parametrize(
-    ("scope", "told"),
+    ("scope", "message"),
     [
         ({"uniform": [1, 1]}, "empty"),
         ({"uniform": [2, 1]}, "empty"),
@@ -30,13 +30,13 @@ def search(**values):
         ({"uniform": [0, 1], "unifrom": [0, 2]}, "unifrom is no .* did you mean uniform"),
     ],
 )
-def test_a_range_that_cannot_be_drawn_from_is_refused(scope, told):
-    with pytest.raises(InvalidConfig, match=told):
+def test_a_range_that_cannot_be_drawn_from_is_refused(scope, message):
+    with pytest.raises(InvalidConfig, match=message):
         search(space={"a.b": scope})
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"scheduler": "pbt"}, "allowed: sampler: random"),
         ({"scheduler": "abc"}, "asha"),
@@ -51,8 +51,8 @@ def test_a_range_that_cannot_be_drawn_from_is_refused(scope, told):
         ({"trials": 0}, "value >= 1"),
     ],
 )
-def test_what_sampler_and_scheduler_cannot_do_together_is_refused(values, told):
-    with pytest.raises(InvalidConfig, match=told):
+def test_what_sampler_and_scheduler_cannot_do_together_is_refused(values, message):
+    with pytest.raises(InvalidConfig, match=message):
         search(**values)
 
 

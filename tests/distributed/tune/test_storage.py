@@ -63,26 +63,26 @@ def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(tmp_path):
 @pytest.fixture
 def places(tmp_path):
     """Two directories of sweeps beside a database."""
-    found = tmp_path / "one", tmp_path / "two"
-    for place in found:
+    directories = tmp_path / "one", tmp_path / "two"
+    for place in directories:
         place.mkdir()
-    return *found, f"sqlite:///{tmp_path}/studies.db"
+    return *directories, f"sqlite:///{tmp_path}/studies.db"
 
 
 def test_a_database_keeps_two_sweeps_apart(places):
-    one, two, url = places
-    open_storage(search(storage=url), "one", one).add_trial(optuna.trial.create_trial(value=1.0))
+    first, two, url = places
+    open_storage(search(storage=url), "one", first).add_trial(optuna.trial.create_trial(value=1.0))
     assert open_storage(search(storage=url), "two", two).trials == []
-    assert len(open_storage(search(storage=url), "one", one).trials) == 1
+    assert len(open_storage(search(storage=url), "one", first).trials) == 1
     assert set(optuna.get_all_study_names(url)) == {"one", "two"}
 
 
 def test_two_sweeps_of_one_name_in_one_database_are_refused(places):
-    one, two, url = places
-    open_storage(search(storage=url), "s", one)
-    with pytest.raises(ConfigError, match=f"of the sweep in\n    there: {one}"):
+    first, two, url = places
+    open_storage(search(storage=url), "s", first)
+    with pytest.raises(ConfigError, match=f"of the sweep in\n    there: {first}"):
         open_storage(search(storage=url), "s", two)
-    with pytest.raises(ConfigError, match="of another space"):
-        open_storage(search(storage=url, mode="min"), "s", one)
-    shutil.move(one, two / "moved")  # a sweep goes on wherever it was moved to
+    with pytest.raises(ConfigError, match="with another space"):
+        open_storage(search(storage=url, mode="min"), "s", first)
+    shutil.move(first, two / "moved")  # a sweep goes on wherever it was moved to
     assert open_storage(search(storage=url), "s", two / "moved").trials == []

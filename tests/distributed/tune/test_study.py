@@ -23,7 +23,7 @@ def search(**values):
     return load(SearchConfig, base=BASE, overrides=values)
 
 
-def asked(study, config):
+def ask(study, config):
     trial = study.ask(fixed_distributions=distributions(config.space))
     return Record(trial.number, dict(trial.params))
 
@@ -43,7 +43,7 @@ def half(tmp_path):
     config = search()
     study = open_study(config, "s", tmp_path)
     for state in ("complete", "pruned", "failed", "running"):
-        record = asked(study, config)
+        record = ask(study, config)
         if state != "running":
             record = ended(record, state=state)
             tell_outcome(study, record)
@@ -74,8 +74,8 @@ def test_a_damaged_study_is_made_again_from_the_trials(half, damage):
     study = open_study(config, "s", directory)
     assert states(study) == before
     assert [dict(trial.params) for trial in study.trials] == params
-    kept = list(directory.glob("*.damaged-*"))
-    assert len(kept) == (damage == "garbled")
+    damaged = list(directory.glob("*.damaged-*"))
+    assert len(damaged) == (damage == "garbled")
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
@@ -84,7 +84,7 @@ def test_a_journal_that_lost_its_end_is_completed_from_the_record(tmp_path, lost
     config = search()
     study = open_study(config, "s", tmp_path)
     for _ in range(2):
-        record = asked(study, config)
+        record = ask(study, config)
         trial_record.write(tmp_path, record)
     path = tmp_path / JOURNAL
     lines = [line for line in path.read_bytes().splitlines(keepends=True) if b"tpe:" not in line]
@@ -97,7 +97,7 @@ def test_a_journal_that_lost_its_end_is_completed_from_the_record(tmp_path, lost
 @pytest.mark.parametrize("lost", [1, 2])
 def test_a_trial_that_was_killed_before_its_values_were_drawn_gets_all_of_them(tmp_path, lost):
     config = search()
-    params = asked(open_study(config, "s", tmp_path), config).params
+    params = ask(open_study(config, "s", tmp_path), config).params
     path = tmp_path / JOURNAL
     lines = [line for line in path.read_bytes().splitlines(keepends=True) if b"tpe:" not in line]
     path.write_bytes(b"".join(lines[:-lost]))
@@ -142,7 +142,7 @@ def test_given_points_come_first_and_once(tmp_path):
     for _ in range(3):
         study = open_study(config, "s", tmp_path)
     assert states(study) == ["WAITING", "WAITING"]
-    first, second = asked(study, config), asked(study, config)
+    first, second = ask(study, config), ask(study, config)
     assert first.params == {"x": 0.25, "c": "[2]"}
     assert second.params["c"] == 1
     assert 0 <= second.params["x"] <= 1
@@ -152,24 +152,24 @@ def test_a_grid_is_every_point_once(tmp_path):
     space = {"x": {"int": [0, 2]}, "c": {"choice": ["a", "b"]}}
     config = load(SearchConfig, base=BASE | {"space": space, "sampler": "grid"})
     study = open_study(config, "s", tmp_path)
-    found = {tuple(asked(study, config).params.values()) for _ in range(6)}
-    assert len(found) == 6
+    points = {tuple(ask(study, config).params.values()) for _ in range(6)}
+    assert len(points) == 6
 
 
 def test_a_restart_does_not_draw_the_same_again(tmp_path):
     config = search(sampler="random")
     drawn = []
     for _ in range(3):
-        drawn.append(asked(open_study(config, "s", tmp_path), config).params["x"])
+        drawn.append(ask(open_study(config, "s", tmp_path), config).params["x"])
     assert len(set(drawn)) == 3
 
 
 def test_another_space_under_the_same_name_is_refused(half):
     _, directory, _ = half
     other = search(space={"x": {"uniform": [0, 2]}})
-    with pytest.raises(ConfigError, match="of another space"):
+    with pytest.raises(ConfigError, match="with another space"):
         open_study(other, "s", directory)
-    with pytest.raises(ConfigError, match="of another space"):
+    with pytest.raises(ConfigError, match="with another space"):
         open_study(search(mode="min"), "s", directory)
 
 
@@ -188,7 +188,7 @@ def test_every_sampler_draws_from_the_space(tmp_path, sampler):
     config = search(sampler=sampler)
     study = open_study(config, "s", tmp_path)
     for number in range(5):
-        record = asked(study, config)
+        record = ask(study, config)
         assert 0 <= record.params["x"] <= 1
         tell_outcome(study, ended(record, number / 10))
 

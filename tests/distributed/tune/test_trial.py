@@ -13,26 +13,26 @@ CONFIG = {"number": 2, "params": {"x": 1}}
 
 
 @pytest.fixture
-def told(monkeypatch):
+def reports(monkeypatch):
     """What Tune is told."""
-    found = []
-    monkeypatch.setattr(trial.tune, "report", found.append)
-    return found
+    calls = []
+    monkeypatch.setattr(trial.tune, "report", calls.append)
+    return calls
 
 
 def work(directory, run, **more):
     return Work(run=run, directory=directory, metric="m", place=".", **more)
 
 
-def test_reports_go_to_tune_and_to_the_trials_directory(tmp_path, told):
-    def run(place, params, tell):
-        tell(Report(1, 50.0, 0.5))
-        tell(Report(1, 50.0, 0.6))
-        tell(Report(2, 75.0, float("nan")))
+def test_reports_go_to_tune_and_to_the_trials_directory(tmp_path, reports):
+    def run(place, params, on_report):
+        on_report(Report(1, 50.0, 0.5))
+        on_report(Report(1, 50.0, 0.6))
+        on_report(Report(2, 75.0, float("nan")))
         return Outcome([0.75], [None], {"m": 0.75}, teacher_seconds=3.0)
 
     perform(CONFIG, work(tmp_path, run))
-    assert told == [{"percent": 50.0, "step": 1, "m": 0.5}, {"ended": "complete", "m": 0.75}]
+    assert reports == [{"percent": 50.0, "step": 1, "m": 0.5}, {"ended": "complete", "m": 0.75}]
     record = trial_record.read(tmp_path, 2)
     assert (record.state, record.values, record.teacher_seconds) == ("complete", (0.75,), 3.0)
     assert trial_record.read_reports(trial_record.trial_directory(tmp_path, 2)) == [
@@ -40,16 +40,16 @@ def test_reports_go_to_tune_and_to_the_trials_directory(tmp_path, told):
     ]
 
 
-def test_a_step_that_was_told_before_a_restart_is_not_told_again(tmp_path, told):
+def test_a_step_that_was_told_before_a_restart_is_not_told_again(tmp_path, reports):
     trial_record.write(tmp_path, Record(2, {"x": 1}))
     trial_record.add_report(trial_record.trial_directory(tmp_path, 2), Report(1, 50.0, 0.5))
 
-    def run(place, params, tell):
-        tell(Report(1, 50.0, 0.5))
+    def run(place, params, on_report):
+        on_report(Report(1, 50.0, 0.5))
         return Outcome([1.0])
 
     perform(CONFIG, work(tmp_path, run))
-    assert told == [{"ended": "complete", "m": 1.0}]
+    assert reports == [{"ended": "complete", "m": 1.0}]
 
 
 @pytest.mark.parametrize(
@@ -59,29 +59,29 @@ def test_a_step_that_was_told_before_a_restart_is_not_told_again(tmp_path, told)
         (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero"),
     ],
 )
-def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, told, error, reason):
-    def run(place, params, tell):
+def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, reason):
+    def run(place, params, on_report):
         raise error
 
     perform(CONFIG, work(tmp_path, run))
-    assert told == [{"ended": "failed"}]
+    assert reports == [{"ended": "failed"}]
     record = trial_record.read(tmp_path, 2)
     assert (record.state, record.reason, record.values) == ("failed", reason, ())
     assert "Traceback" in (trial_record.trial_directory(tmp_path, 2) / "error.txt").read_text()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_figure_that_is_no_number_never_wins(tmp_path, told, value):
+def test_a_figure_that_is_no_number_never_wins(tmp_path, reports, value):
     perform(CONFIG, work(tmp_path, lambda *_: Outcome([value])))
     record = trial_record.read(tmp_path, 2)
     assert (record.state, record.values) == ("failed", ())
     assert str(value) in record.reason
 
 
-def test_a_trial_that_has_ended_is_not_run_again(tmp_path, told):
+def test_a_trial_that_has_ended_is_not_run_again(tmp_path, reports):
     trial_record.write(tmp_path, Record(2, {"x": 1}, "complete", values=(0.5,)))
     perform(CONFIG, work(tmp_path, None))
-    assert told == [{"ended": "complete", "m": 0.5}]
+    assert reports == [{"ended": "complete", "m": 0.5}]
 
 
 def test_a_stopped_trial_leaves_its_end_to_the_searcher(tmp_path, monkeypatch):
@@ -90,11 +90,13 @@ def test_a_stopped_trial_leaves_its_end_to_the_searcher(tmp_path, monkeypatch):
 
     monkeypatch.setattr(trial.tune, "report", stop)
     with pytest.raises(SystemExit):
-        perform(CONFIG, work(tmp_path, lambda place, params, tell: tell(Report(1, 1.0, 1.0))))
+        perform(
+            CONFIG, work(tmp_path, lambda place, params, on_report: on_report(Report(1, 1.0, 1.0)))
+        )
     assert trial_record.read(tmp_path, 2) is None
 
 
-def test_a_trial_that_hung_is_not_tried_again(tmp_path, told):
+def test_a_trial_that_hung_is_not_tried_again(tmp_path, reports):
     place = trial_record.trial_directory(tmp_path, 2)
     place.mkdir(parents=True)
     (place / HUNG).write_text("line 4")
@@ -104,6 +106,6 @@ def test_a_trial_that_hung_is_not_tried_again(tmp_path, told):
     assert "did not end within 0.2 s" in record.reason
 
 
-def test_a_trial_within_its_time_leaves_no_trace_of_the_limit(tmp_path, told):
+def test_a_trial_within_its_time_leaves_no_trace_of_the_limit(tmp_path, reports):
     perform(CONFIG, work(tmp_path, lambda *_: Outcome([1.0]), timeout_seconds=60.0))
     assert not (trial_record.trial_directory(tmp_path, 2) / HUNG).exists()

@@ -38,37 +38,37 @@ def rows_of(*windows: int) -> tuple[Features, list[SpanExample]]:
 
 def beam(length: int, none: float, starts: dict[int, tuple[float, dict[int, float]]]) -> Any:
     """What the head says: ``{start: (log p, {end: log p})}``, best start first."""
-    said: NDArray[np.float32] = np.full((2 + len(starts), length), -50.0, np.float32)
-    said[1] = none
+    logits: NDArray[np.float32] = np.full((2 + len(starts), length), -50.0, np.float32)
+    logits[1] = none
     for row, (start, (first, ends)) in enumerate(starts.items(), 2):
-        said[0, start] = first
-        said[row, :start] = NEVER
+        logits[0, start] = first
+        logits[row, :start] = NEVER
         for end, value in ends.items():
-            said[row, end] = value
-    return said
+            logits[row, end] = value
+    return logits
 
 
 def test_best_joint_spans_by_hand() -> None:
     features, examples = rows_of(4, 4)
     first = beam(8, 0.5, {0: (-0.1, {0: -0.1}), 3: (-1.0, {5: -0.5, 3: -2.0})})
     second = beam(8, -1.5, {4: (-0.2, {7: -0.1, 5: -0.9}), 1: (-0.3, {4: -0.1})})
-    (found,) = best_joint_spans(features, examples, [first, second])
+    (prediction,) = best_joint_spans(features, examples, [first, second])
     # Position 0, the question and the last [SEP] (7) are no answers.
-    assert [candidate.text for candidate in found.n_best[:3]] == ["b c", "a b c", "a"]
-    assert found.text == "b c"
-    assert found.score == pytest.approx(-1.1)
-    assert found.null_odds == -1.5, "the classifier's smallest logit, whatever the best span"
-    assert found.n_best[1][2:4] == pytest.approx((-1.0, -0.5))
-    assert sum(c.probability for c in found.n_best) == pytest.approx(1.0)
+    assert [candidate.text for candidate in prediction.n_best[:3]] == ["b c", "a b c", "a"]
+    assert prediction.text == "b c"
+    assert prediction.score == pytest.approx(-1.1)
+    assert prediction.null_odds == -1.5, "the classifier's smallest logit, whatever the best span"
+    assert prediction.n_best[1][2:4] == pytest.approx((-1.0, -0.5))
+    assert sum(c.probability for c in prediction.n_best) == pytest.approx(1.0)
 
 
 def test_only_twenty_ends_a_start_are_looked_at_and_spans_are_not_too_long() -> None:
     features, examples = rows_of(26)
     ends = {3 + i: -0.1 * (i + 1) for i in range(26)}
-    said = beam(30, 0.0, {3: (-0.5, ends)})
-    (found,) = best_joint_spans(features, examples, [said], n_best=40)
-    assert len(found.n_best) == 20
-    (short,) = best_joint_spans(features, examples, [said], n_best=40, max_answer_tokens=2)
+    logits = beam(30, 0.0, {3: (-0.5, ends)})
+    (prediction,) = best_joint_spans(features, examples, [logits], n_best=40)
+    assert len(prediction.n_best) == 20
+    (short,) = best_joint_spans(features, examples, [logits], n_best=40, max_answer_tokens=2)
     assert [c.text for c in short.n_best] == ["a", "a b"]
 
 
@@ -76,11 +76,16 @@ def test_a_start_that_another_window_sees_better_is_passed_over() -> None:
     features, examples = rows_of(3)
     assert features.max_context is not None
     features.max_context[3] = False
-    said = beam(7, 0.0, {3: (-0.1, {3: -0.1}), 4: (-2.0, {4: -0.1})})
-    assert best_joint_spans(features, examples, [said])[0].text == "b"
+    logits = beam(7, 0.0, {3: (-0.1, {3: -0.1}), 4: (-2.0, {4: -0.1})})
+    assert best_joint_spans(features, examples, [logits])[0].text == "b"
 
 
 def test_where_nothing_is_allowed_there_is_no_answer() -> None:
     features, examples = rows_of(1)
-    (found,) = best_joint_spans(features, examples, [beam(5, 2.5, {0: (-0.1, {0: 0.0})})])
-    assert (found.text, found.score, found.null_odds, found.n_best) == ("", 0.0, 2.5, ())
+    (prediction,) = best_joint_spans(features, examples, [beam(5, 2.5, {0: (-0.1, {0: 0.0})})])
+    assert (prediction.text, prediction.score, prediction.null_odds, prediction.n_best) == (
+        "",
+        0.0,
+        2.5,
+        (),
+    )

@@ -153,10 +153,10 @@ def test_gold_logits_give_the_gold_answers_of_real_data(real_data: Path) -> None
     tokenizer = load_tokenizer(real_data / "vocab" / "bert-base-uncased-vocab.txt")
     features = encode_spans(examples, dataset("squad_v2"), tokenizer, train=False)
     logits: dict[str, Rows] = {"start_positions": [], "end_positions": []}
-    for name, found in logits.items():
+    for name, logits_of_set in logits.items():
         for row, position in enumerate(features.gold[name]):
-            found.append(np.zeros(int(features.lengths[row]), dtype=np.float32))
-            found[row][position] = 6.0
+            logits_of_set.append(np.zeros(int(features.lengths[row]), dtype=np.float32))
+            logits_of_set[row][position] = 6.0
     predictions = best_spans(features, examples, *logits.values())
     scores = score(examples, predictions)
     assert scores["NoAns_exact"] == 100.0

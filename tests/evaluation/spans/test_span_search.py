@@ -34,5 +34,5 @@ def test_window_spans_equal_trying_all_pairs(seed: int) -> None:
     closing = rng.random(length) < 0.8
     opening = closing & (rng.random(length) < 0.6)
     n_best, longest = int(rng.integers(1, 25)), int(rng.integers(1, 35))
-    found = window_spans(0, start, end, opening, closing, n_best=n_best, longest=longest)
-    assert found == by_trying_all(start, end, opening, closing, longest)[:n_best]
+    spans = window_spans(0, start, end, opening, closing, n_best=n_best, longest=longest)
+    assert spans == by_trying_all(start, end, opening, closing, longest)[:n_best]

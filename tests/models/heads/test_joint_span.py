@@ -39,17 +39,17 @@ BATCH = {
 
 def test_the_beam_holds_the_best_starts_and_the_ends_of_each(head):
     hidden = torch.randn(2, 30, 16)
-    said = head(hidden, BATCH)
-    assert said.shape == (2, 2 + BEAM, 30)
-    assert_close(said[:, 0].exp().sum(-1), torch.ones(2))
+    output = head(hidden, BATCH)
+    assert output.shape == (2, 2 + BEAM, 30)
+    assert_close(output[:, 0].exp().sum(-1), torch.ones(2))
     for place in range(2):
         # Four tokens of context and "no answer" are all that the second row may start with.
         number = [BEAM, 5][place]
-        best = said[place, 0].topk(number).indices.tolist()
-        firsts = [int(row.isfinite().nonzero()[0]) for row in said[place, 2 : 2 + number]]
+        best = output[place, 0].topk(number).indices.tolist()
+        firsts = [int(row.isfinite().nonzero()[0]) for row in output[place, 2 : 2 + number]]
         assert firsts == best
-        assert not said[place, 2 + number :].isfinite().any()
-        for row, start in zip(said[place, 2:], best, strict=False):
+        assert not output[place, 2 + number :].isfinite().any()
+        for row, start in zip(output[place, 2:], best, strict=False):
             gold = {"start_positions": torch.tensor([start] * 2)}
             ends = head(hidden, BATCH | gold)[place, 1].log_softmax(-1)
             assert_close(row[start:], ends[start:])
@@ -58,13 +58,13 @@ def test_the_beam_holds_the_best_starts_and_the_ends_of_each(head):
 
 def test_with_gold_the_end_follows_the_gold_start_and_nothing_else_changes(head):
     hidden = torch.randn(2, 30, 16)
-    one = head(hidden, BATCH | {"start_positions": torch.tensor([5, 5])})
+    first = head(hidden, BATCH | {"start_positions": torch.tensor([5, 5])})
     other = head(hidden, BATCH | {"start_positions": torch.tensor([6, -100])})
-    assert one.shape == (2, 3, 30)
-    assert_close(one[:, [0, 2]], other[:, [0, 2]])
-    assert not torch.allclose(one[0, 1, 4:], other[0, 1, 4:])
-    assert_close(one[:, 0].log_softmax(-1), head(hidden, BATCH)[:, 0])
-    assert_close(one[:, 2, 0], head(hidden, BATCH)[:, 1, 0])
+    assert first.shape == (2, 3, 30)
+    assert_close(first[:, [0, 2]], other[:, [0, 2]])
+    assert not torch.allclose(first[0, 1, 4:], other[0, 1, 4:])
+    assert_close(first[:, 0].log_softmax(-1), head(hidden, BATCH)[:, 0])
+    assert_close(first[:, 2, 0], head(hidden, BATCH)[:, 1, 0])
 
 
 def test_no_answer_is_told_from_the_first_token_and_the_expected_start(head):

@@ -34,22 +34,22 @@ def head():
 
 def test_it_gives_log_probabilities_and_reads_no_padding(head):
     hidden = torch.randn(2, 9, 16)
-    said = head(hidden, BATCH)
-    assert_close(said.exp().sum(-1), torch.ones(2))
+    output = head(hidden, BATCH)
+    assert_close(output.exp().sum(-1), torch.ones(2))
     changed = hidden.clone()
     changed[1, 6:] = 99.0
-    assert torch.equal(head(changed, BATCH), said)
+    assert torch.equal(head(changed, BATCH), output)
 
 
 def test_both_texts_count_and_their_order_too(head):
     hidden = torch.randn(2, 9, 16)
-    said = head(hidden, BATCH)
+    output = head(hidden, BATCH)
     for place in (1, 5):
         changed = hidden.clone()
         changed[:, place] += 1.0
-        assert not torch.allclose(head(changed, BATCH), said)
+        assert not torch.allclose(head(changed, BATCH), output)
     turned = BATCH | {"token_type_ids": 1 - BATCH["token_type_ids"]}
-    assert not torch.allclose(head(hidden, turned), said)
+    assert not torch.allclose(head(hidden, turned), output)
 
 
 def test_a_single_text_is_read_as_both(head):
@@ -61,9 +61,9 @@ def test_training_drops_a_tenth_of_the_steps_but_never_all(head, monkeypatch):
     rows = torch.zeros(20_000, 1)
     assert head._step_mask(rows).eq(1).all()
     head.train()
-    kept = head._step_mask(rows)
-    assert kept.shape == (20_000, STEPS)
-    assert kept.mean() == pytest.approx(0.9, abs=0.01)
+    mask = head._step_mask(rows)
+    assert mask.shape == (20_000, STEPS)
+    assert mask.mean() == pytest.approx(0.9, abs=0.01)
     monkeypatch.setattr(san, "_DROPOUT", 1.0)
     assert head._step_mask(rows).sum(1).eq(1).all()
 

@@ -107,10 +107,10 @@ def test_elements_are_kept_with_the_probability_asked_for(p):
 
 def test_elements_and_draws_are_independent():
     torch.manual_seed(0)
-    one, two = (keep_mask(torch.Size((1_000_000,)), 0.1, torch.float32) - 0.9 for _ in range(2))
+    first, two = (keep_mask(torch.Size((1_000_000,)), 0.1, torch.float32) - 0.9 for _ in range(2))
     for shift in (1, 2, 3, 4, 5, 8, 128):
-        assert abs(float((one[shift:] * one[:-shift]).mean())) < 4 * 0.09 / 1000, shift
-    assert abs(float((one * two).mean())) < 4 * 0.09 / 1000
+        assert abs(float((first[shift:] * first[:-shift]).mean())) < 4 * 0.09 / 1000, shift
+    assert abs(float((first * two).mean())) < 4 * 0.09 / 1000
 
 
 def test_the_same_seed_drops_the_same():

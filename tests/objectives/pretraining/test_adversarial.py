@@ -57,8 +57,8 @@ def test_rewards_are_the_detectors_losses_at_chosen_positions(generator, discrim
 def test_the_baseline_learns_alone_and_fits_the_chance_to_be_right(generator, discriminator, batch):
     objective = Adversarial(generator, discriminator, **OPTIONS)
     objective(batch).terms["baseline"].total.backward()
-    named = {name for name, p in objective.named_parameters() if p.grad is not None}
-    assert named == {"baseline.weight", "baseline.bias"}
+    names = {name for name, p in objective.named_parameters() if p.grad is not None}
+    assert names == {"baseline.weight", "baseline.bias"}
     objective.zero_grad()
     objective(batch).terms["generator"].total.backward()
     reached = {name for name, p in objective.named_parameters() if p.grad is not None}

@@ -27,22 +27,22 @@ def losses(electra, batch):
 def reference(electra, batch):
     """The two losses as the paper writes them, without sparing anything."""
     tokens, attention, noise = batch["input_ids"], batch["attention_mask"], batch["noise"]
-    more = {"attention_mask": attention, "token_type_ids": batch["token_type_ids"]}
+    options = {"attention_mask": attention, "token_type_ids": batch["token_type_ids"]}
     chosen = choose(tokens, attention, noise[0], special_ids=SPECIAL)
     masked = mask(tokens, chosen, noise[1], mask_id=MASK)
     labels = tokens.masked_fill(~chosen, -100)
-    outputs = electra.generator(input_ids=masked, labels=labels, **more)
+    outputs = electra.generator(input_ids=masked, labels=labels, **options)
     sampled = sample(outputs.logits, noise[2])
     corrupted = tokens.clone()
     corrupted[chosen] = sampled[chosen]
     fake = (corrupted != tokens).long()
-    detection = electra.discriminator(input_ids=corrupted, labels=fake, **more)
+    detection = electra.discriminator(input_ids=corrupted, labels=fake, **options)
     return {"generator": outputs.loss, "discriminator": 50 * detection.loss}, corrupted, detection
 
 
-def gradients(electra, found):
+def gradients(electra, result):
     electra.zero_grad()
-    sum(found.values()).backward()
+    sum(result.values()).backward()
     return {name: p.grad.clone() for name, p in electra.named_parameters()}
 
 
@@ -95,11 +95,11 @@ def test_metrics_count_hits_of_the_convention_that_1_is_fake(electra, batch):
     _, corrupted, detection = reference(electra, batch)
     real = batch["attention_mask"].bool()
     fake = (corrupted != batch["input_ids"])[real]
-    said = (detection.logits > 0)[real]
+    output = (detection.logits > 0)[real]
     counted = {name: (int(total), int(n)) for name, (total, n) in metrics.items()}
-    assert counted["detection_accuracy"] == (int((said == fake).sum()), 57)
-    assert counted["detection_recall"] == (int((said & fake).sum()), int(fake.sum()))
-    assert counted["detection_precision"] == (int((said & fake).sum()), int(said.sum()))
+    assert counted["detection_accuracy"] == (int((output == fake).sum()), 57)
+    assert counted["detection_recall"] == (int((output & fake).sum()), int(fake.sum()))
+    assert counted["detection_precision"] == (int((output & fake).sum()), int(output.sum()))
     assert counted["replaced_fraction"] == (int(fake.sum()), 57)
     assert counted["generator_accuracy"][1] == 10
 

@@ -52,17 +52,17 @@ def test_losses_equal_a_reference_that_walks_over_positions(objective, wide):
     assert objective.noise_channels == 6
     terms = objective(wide).terms
     tokens, noise = wide["input_ids"], wide["noise"]
-    more = {k: wide[k] for k in ("attention_mask", "token_type_ids")}
+    options = {k: wide[k] for k in ("attention_mask", "token_type_ids")}
     chosen, masked = objective.hide(wide)
     assert (masked[chosen] == MASK).all()  # every chosen position is masked
-    said = objective.generator(input_ids=masked, **more).logits
-    chances = torch.softmax(said, -1).cumsum(-1)
+    logits = objective.generator(input_ids=masked, **options).logits
+    chances = torch.softmax(logits, -1).cumsum(-1)
 
     def at(channel):
         return torch.searchsorted(chances, noise[channel][..., None]).squeeze(-1)
 
     corrupted = torch.where(chosen, at(2), tokens)
-    hidden = objective.encoder(input_ids=corrupted, **more).last_hidden_state
+    hidden = objective.encoder(input_ids=corrupted, **options).last_hidden_state
     state = objective.model.generator_predictions(hidden)
     table = objective.encoder.embeddings.word_embeddings.weight
     bias = objective.generator.generator_lm_head.bias
@@ -71,8 +71,8 @@ def test_losses_equal_a_reference_that_walks_over_positions(objective, wide):
         here, gold = state[row, column], int(tokens[row, column])
         replaced = int(corrupted[row, column]) != gold
         listed = [int(at(channel)[row, column]) for channel in (3, 4, 5)]
-        others = [c for c in (listed[1:] if replaced else listed) if c != gold]
-        listed = [gold, *others] if replaced else others
+        rest = [c for c in (listed[1:] if replaced else listed) if c != gold]
+        listed = [gold, *rest] if replaced else rest
         scores = torch.stack(
             [here @ objective.none + objective.none_bias[0]]
             + [here @ table[c] + bias[c] for c in listed]
@@ -81,7 +81,7 @@ def test_losses_equal_a_reference_that_walks_over_positions(objective, wide):
         count += 1
     assert int(terms["choice"].count) == count == 57
     assert_close(terms["choice"].total, total, rtol=1e-4, atol=1e-4)
-    expected = torch.nn.functional.cross_entropy(said[chosen], tokens[chosen], reduction="sum")
+    expected = torch.nn.functional.cross_entropy(logits[chosen], tokens[chosen], reduction="sum")
     assert_close(terms["generator"].total, expected)
     assert terms["choice"].weight == 50.0
 

@@ -63,8 +63,8 @@ def test_layers_that_run_again_give_the_same_gradients(objective, wide_batch):
         objective.zero_grad()
         terms = objective.train()(wide_batch).terms.values()
         sum(term.weight * term.total / term.count for term in terms).backward()
-        named = objective.named_parameters()
-        return {name: p.grad.clone() for name, p in named if p.grad is not None}
+        names = objective.named_parameters()
+        return {name: p.grad.clone() for name, p in names if p.grad is not None}
 
     straight = gradients()
     recompute(objective)

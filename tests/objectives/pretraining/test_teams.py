@@ -16,8 +16,8 @@ def made(**options):
     torch.manual_seed(2)
     generator = ElectraForMaskedLM(config_of(32))
     model = ElectraForMaskedLM(config_of(32))
-    named = {"candidates": 3, "shared_layers": 1} | options
-    return Teams(generator, model, special_ids=SPECIAL, mask_id=MASK, **named)
+    settings = {"candidates": 3, "shared_layers": 1} | options
+    return Teams(generator, model, special_ids=SPECIAL, mask_id=MASK, **settings)
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def test_the_projection_below_shared_layers_is_shared(objective):
 
 def test_counts_and_weights(objective, wide):
     terms = objective(wide).terms
-    found = {name: (int(term.count), term.weight) for name, term in terms.items()}
-    assert found == {
+    counts = {name: (int(term.count), term.weight) for name, term in terms.items()}
+    assert counts == {
         "generator": (10, 1.0),
         "discriminator": (57, 5.0),
         "selection": (10, 2.0),

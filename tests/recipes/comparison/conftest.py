@@ -21,8 +21,8 @@ def tiny(world, pretrained, tmp_path):
     """``tiny(name, **changes)``: overrides of a comparison in ``tmp_path / "run"``."""
 
     def overrides(name: str, **changes: object) -> dict[str, object]:
-        own = {"comparison": name, "run_dir": str(tmp_path / "run")}
-        own |= {"init": str(pretrained.directory), "data.root": str(world)}
-        return TINY | own | changes
+        settings = {"comparison": name, "run_dir": str(tmp_path / "run")}
+        settings |= {"init": str(pretrained.directory), "data.root": str(world)}
+        return TINY | settings | changes
 
     return overrides

@@ -9,7 +9,7 @@ from road_ray.verbs import configure
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (["comparison=lowresource"], "did you mean 'low_resource'"),
         (["comparison=low_resource", "flops=1e12"], "flops: comparison low_resource does not use"),
@@ -20,8 +20,8 @@ from road_ray.verbs import configure
         (["comparison=low_resource", "num_seeds=0"], "num_seeds"),
     ],
 )
-def test_bad_keys_are_named(given, told):
-    with pytest.raises(ConfigError, match=told):
+def test_bad_keys_are_named(given, message):
+    with pytest.raises(ConfigError, match=message):
         configure("reproduce", overrides=given)
 
 
@@ -39,9 +39,9 @@ def test_the_first_word_of_the_command_is_the_comparison(road, recipe, tmp_path)
     assert (seen[0].comparison, seen[0].init, seen[0].num_seeds) == ("low_resource", "x", 2)
     assert road("reproduce", "comparison=table5").code == 0
     assert seen[1].comparison == "table5"
-    said = road("reproduce", "lowresource")
-    assert said.code == 2
-    assert "did you mean 'low_resource'" in said.err
+    result = road("reproduce", "lowresource")
+    assert result.code == 2
+    assert "did you mean 'low_resource'" in result.err
 
 
 def test_the_first_word_may_be_a_file_too(road, recipe, tmp_path):

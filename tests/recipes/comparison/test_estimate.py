@@ -26,18 +26,18 @@ def estimated(overrides):
 
 
 def test_counts_are_those_of_the_runs_and_nothing_is_left(given, tmp_path):
-    found = estimated(given)
+    result = estimated(given)
     assert not (tmp_path / "run").exists()
-    lines = {(row["arm"], row["seed"]): row for row in found["rows"]}
+    lines = {(row["arm"], row["seed"]): row for row in result["rows"]}
     assert list(lines)[:2] == [("teachers-sst2", 1000), ("answers of teachers-sst2", None)]
-    assert found["runs"] == 2 + 3 * 2
+    assert result["runs"] == 2 + 3 * 2
     assert lines["teachers-sst2", 1000]["steps"] == 3 * 5  # 40 rows in batches of 8
     assert lines["none", 0]["steps"] == 5
     assert lines["none_longer", 1]["steps"] == lines["mean", 0]["steps"] == 8
-    assert all(row["seconds"] > 0 for row in found["rows"])
-    assert found["hours"] > 0
-    assert found["core_hours"] == pytest.approx(
-        sum(r["core_seconds"] for r in found["rows"]) / 3600
+    assert all(row["seconds"] > 0 for row in result["rows"])
+    assert result["hours"] > 0
+    assert result["core_hours"] == pytest.approx(
+        sum(r["core_seconds"] for r in result["rows"]) / 3600
     )
     run = rr.reproduce(overrides=given)
     for arm, seed in (("none", 0), ("mean", 1)):
@@ -50,12 +50,12 @@ def test_counts_are_those_of_the_runs_and_nothing_is_left(given, tmp_path):
 
 def test_the_command_lists_arms_and_seeds(given, road, flags):
     del given["comparison"]
-    said = road("reproduce", "low_resource", *flags(given), "--dry-run")
-    assert said.code == 0
-    assert "none_longer" in said.out
-    assert "core-hours" in said.out
-    said = road("plan", "reproduce", "low_resource", *flags(given), "--json")
-    assert json.loads(said.out)["comparison"] == "low_resource"
+    result = road("reproduce", "low_resource", *flags(given), "--dry-run")
+    assert result.code == 0
+    assert "none_longer" in result.out
+    assert "core-hours" in result.out
+    result = road("plan", "reproduce", "low_resource", *flags(given), "--json")
+    assert json.loads(result.out)["comparison"] == "low_resource"
 
 
 def test_a_comparison_of_pre_training_has_its_budget_in_its_keys():

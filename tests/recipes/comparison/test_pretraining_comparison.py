@@ -54,7 +54,7 @@ def test_the_table_shows_published_beside_measured_with_the_noise():
 def test_a_comparison_runs_and_is_gone_on_with(world, pretraining, tmp_path):
     small = {f"pretrain.{key}": value for key, value in pretraining.items() if key != "console"}
     del small["pretrain.optimizer.warmup_steps"]
-    told = small | {
+    settings = small | {
         "comparison": "algorithms",
         "run_dir": str(tmp_path / "run"),
         "root": str(world),
@@ -65,13 +65,13 @@ def test_a_comparison_runs_and_is_gone_on_with(world, pretraining, tmp_path):
         "probe.data.max_judged_rows": 20,
         "console": "quiet",
     }
-    run = rr.reproduce(overrides=told)
+    run = rr.reproduce(overrides=settings)
     assert {f"eval/{arm}/score" for arm in ("electra", "two_stage", "adversarial")} <= set(
         run.metrics
     )
     assert all(0 <= run.metrics[f"eval/{arm}/sst2"] <= 100 for arm in ("electra", "two_stage"))
     assert "two stages" in (run.directory / "comparison.md").read_text()
-    assert rr.reproduce(overrides=told).metrics == run.metrics
+    assert rr.reproduce(overrides=settings).metrics == run.metrics
 
 
 def test_an_unknown_comparison_gets_the_nearest():

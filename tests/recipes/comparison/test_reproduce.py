@@ -56,7 +56,7 @@ def test_every_comparison_runs_and_fills_its_table(tiny, name):
     table = table_of(run.directory)
     chosen = [arm["name"] for arm in table["arms"]]
     assert set(chosen) >= set(SIZES[name].get("arms", chosen))
-    arms = [COMPARISONS[name].arm(one) for one in chosen]
+    arms = [COMPARISONS[name].arm(item) for item in chosen]
     assert all(arm["seeds"] == [0, 1] for arm in table["arms"])
     assert table["failed"] == []
     for dataset, metrics in table["data_sets"].items():
@@ -145,7 +145,7 @@ def test_an_arm_that_fails_leaves_the_others_and_is_run_again(tiny, tmp_path):
     run = tmp_path / "run"
     assert not (run / "metrics.json").exists()
     table = table_of(run)
-    assert [(one["arm"], one["seed"]) for one in table["failed"]] == [("none", 1)]
+    assert [(item["arm"], item["seed"]) for item in table["failed"]] == [("none", 1)]
     assert [arm["seeds"] for arm in table["arms"]] == [[0], [0, 1]]
     assert "Failed runs" in (run / "report.html").read_text()
     for path in broken.iterdir():
@@ -170,8 +170,8 @@ def test_arms_side_by_side_are_those_one_after_another(tiny, tmp_path, cluster):
 def test_the_command_prints_figures_and_tests(tiny, road, flags, tmp_path):
     given = tiny("noisy_labels", **(SIZES["noisy_labels"] | {"arms": ["none_10"]}))
     del given["comparison"]
-    said = road("reproduce", "noisy_labels", *flags(given))
-    assert said.code == 0
-    assert "10% flipped, no KD" in said.out
-    assert "seeds for 80% power" in said.out
-    assert f"report: {tmp_path / 'run' / 'report.html'}" in said.out
+    result = road("reproduce", "noisy_labels", *flags(given))
+    assert result.code == 0
+    assert "10% flipped, no KD" in result.out
+    assert "seeds for 80% power" in result.out
+    assert f"report: {tmp_path / 'run' / 'report.html'}" in result.out

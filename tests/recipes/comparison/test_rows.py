@@ -34,8 +34,8 @@ def test_rows_without_labels_are_those_beyond_the_labelled_ones(source, pretrain
     assert write_unlabelled(path, "sst2", source, None) == len(whole) - 40
     tokenizer = load_tokenizer(pretrained.hf_dir)
     labelled = load_split("sst2", "train", source, tokenizer).examples
-    texts = [one.texts[0] for one in labelled] + [row["text"] for row in lines(path)]
-    assert sorted(texts) == sorted(one.texts[0] for one in whole)
+    texts = [item.texts[0] for item in labelled] + [row["text"] for row in lines(path)]
+    assert sorted(texts) == sorted(item.texts[0] for item in whole)
     assert set(lines(path)[0]) == {"text"}
     with_them = load_split("sst2", "train", source, tokenizer, unlabelled=[str(path)])
     assert (with_them.features.gold["labels"] == -100).sum() == len(whole) - 40
@@ -69,7 +69,9 @@ def test_exactly_the_asked_share_of_labels_is_another(source, pretrained, tmp_pa
     clean = load_split(name, "train", source, tokenizer)
     wrong = source.model_copy(update={"sets": {"noisy": entry}, "max_rows": None})
     noisy = load_split("noisy", "train", wrong, tokenizer)
-    assert [one.texts for one in noisy.examples] == [one.texts for one in clean.examples]
+    assert [example.texts for example in noisy.examples] == [
+        example.texts for example in clean.examples
+    ]
     assert noisy.task == clean.task
     differ = clean.features.gold["labels"] != noisy.features.gold["labels"]
     assert differ.sum() == round(fraction * 40)
@@ -83,7 +85,7 @@ def test_labels_of_spans_cannot_be_flipped(source, tmp_path):
 def test_the_text_of_a_domain_has_every_text_once(source, tmp_path):
     write_domain_text(tmp_path / "text.jsonl", "squad_v2", source)
     texts = [row["text"] for row in lines(tmp_path / "text.jsonl")]
-    contexts = {one.context for one in training_examples("squad_v2", source)}
+    contexts = {example.context for example in training_examples("squad_v2", source)}
     assert len(texts) == len(set(texts))
     assert set(texts) == contexts
 

@@ -16,14 +16,17 @@ def planned(overrides):
 
 
 def only(plan, arm, seed=0):
-    (found,) = [unit for unit in plan.units if (unit.arm, unit.seed) == (arm, seed)]
-    return found.jobs
+    (chosen,) = [unit for unit in plan.units if (unit.arm, unit.seed) == (arm, seed)]
+    return chosen.jobs
 
 
 def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path):
     plan = planned(tiny("road_distillation"))
-    assert [one.run_dir.name for one in plan.ensembles] == ["teachers-squad_v2", "folds-squad_v2"]
-    assert [one.seed for one in plan.ensembles] == [TEACHER_SEED] * 2
+    assert [ensemble.run_dir.name for ensemble in plan.ensembles] == [
+        "teachers-squad_v2",
+        "folds-squad_v2",
+    ]
+    assert [ensemble.seed for ensemble in plan.ensembles] == [TEACHER_SEED] * 2
     assert plan.ensembles[1].num_folds == 2
     (job,) = only(plan, "weighted_0.5", 1)
     student = job.config
@@ -71,8 +74,8 @@ def test_the_longer_arm_has_as_many_updates_as_rows_without_labels_bring(tiny):
 def test_rows_of_ones_own_take_the_place_of_those_beyond_the_labelled_ones(tiny, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a fine film\n" * 20)
-    own = {"data.max_rows": 40, "data.unlabelled": [str(texts)], "data.epochs": 2.0}
-    plan = planned(tiny("low_resource", **own))
+    settings = {"data.max_rows": 40, "data.unlabelled": [str(texts)], "data.epochs": 2.0}
+    plan = planned(tiny("low_resource", **settings))
     assert only(plan, "mean")[0].config.data.unlabelled == (str(texts),)
     assert only(plan, "none_longer")[0].config.data.epochs == 2 * (40 + 20) / 40
 
@@ -97,7 +100,10 @@ def test_students_of_a_comparison_of_sizes_keep_fewer_layers_and_teachers_all(ti
 
 def test_teachers_of_noisy_rows_learn_from_them_and_all_are_judged_on_clean_ones(tiny):
     plan = planned(tiny("noisy_labels", **{"data.max_rows": 40}))
-    assert [one.data.dataset for one in plan.ensembles] == ["sst2-noisy-10", "sst2-noisy-20"]
+    assert [ensemble.data.dataset for ensemble in plan.ensembles] == [
+        "sst2-noisy-10",
+        "sst2-noisy-20",
+    ]
     for unit in plan.units:
         (job,) = unit.jobs
         data = job.config.data
@@ -106,9 +112,9 @@ def test_teachers_of_noisy_rows_learn_from_them_and_all_are_judged_on_clean_ones
 
 
 def test_a_mixture_comes_before_every_target(tiny):
-    more = {"targets": {"rte": {"data.epochs": 1.0}, "sst2": {}}}
-    more["multitask.data.datasets"] = ["sst2", "mnli"]
-    plan = planned(tiny("road_multitask", **more))
+    options = {"targets": {"rte": {"data.epochs": 1.0}, "sst2": {}}}
+    options["multitask.data.datasets"] = ["sst2", "mnli"]
+    plan = planned(tiny("road_multitask", **options))
     stage, *targets = only(plan, "road_kd")
     assert isinstance(stage.config, MultitaskConfig)
     assert set(stage.config.distillation.teachers) == {"sst2", "mnli"}
@@ -127,7 +133,7 @@ def test_another_data_set_takes_the_place_of_the_default(tiny):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"init": ""}, "init is not given"),
         ({"data.dataset": "cola"}, r"no files of cola \(train\), cola \(dev\)"),
@@ -135,6 +141,6 @@ def test_another_data_set_takes_the_place_of_the_default(tiny):
         ({"data.max_rows": 100_000}, "keep their labels"),
     ],
 )
-def test_mistakes_are_found_before_anything_starts(tiny, changes, told):
-    with pytest.raises(ConfigError, match=told):
+def test_mistakes_are_found_before_anything_starts(tiny, changes, message):
+    with pytest.raises(ConfigError, match=message):
         planned(tiny("low_resource", **({"data.max_rows": 40} | changes)))

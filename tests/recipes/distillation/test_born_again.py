@@ -12,8 +12,8 @@ import road_ray as rr
 @pytest.fixture
 def chain(sentiment, teachers, tmp_path):
     def run(**changes: object) -> rr.Run:
-        named = {"teachers": teachers.directory / "teachers.json", "host": "process"}
-        return rr.distill(overrides=sentiment, run_dir=tmp_path / "chain", **(named | changes))
+        settings = {"teachers": teachers.directory / "teachers.json", "host": "process"}
+        return rr.distill(overrides=sentiment, run_dir=tmp_path / "chain", **(settings | changes))
 
     return run
 
@@ -24,10 +24,10 @@ def manifest(run_dir, number: int) -> dict:
 
 def test_each_generation_learns_from_the_one_before(chain, teachers, sentiment, tmp_path):
     run = chain(generations=3)
-    named = [[t["directory"] for t in manifest(run.directory, n)["teachers"]] for n in (1, 2, 3)]
-    assert named[0] == [str(teachers.directory / f"teacher-{n}" / "hf") for n in range(3)]
-    assert named[1] == [str(run.directory / "generation-1" / "hf")]
-    assert named[2] == [str(run.directory / "generation-2" / "hf")]
+    names = [[t["directory"] for t in manifest(run.directory, n)["teachers"]] for n in (1, 2, 3)]
+    assert names[0] == [str(teachers.directory / f"teacher-{n}" / "hf") for n in range(3)]
+    assert names[1] == [str(run.directory / "generation-1" / "hf")]
+    assert names[2] == [str(run.directory / "generation-2" / "hf")]
     last = run.directory / "generation-3"
     records = [
         json.loads((run.directory / f"generation-{n}" / "hf" / "road_ray.json").read_text())

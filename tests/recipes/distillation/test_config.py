@@ -30,8 +30,8 @@ def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):
 def test_teachers_of_all_folds_are_asked(tmp_path):
     listing = {"num_folds": 2, "teachers": [{"directory": n, "fold": n % 2} for n in range(6)]}
     (tmp_path / "teachers.json").write_text(json.dumps(listing))
-    assert DistillationConfig(teachers=(str(tmp_path / "teachers.json"),)).num_asked == 6
-    assert DistillationConfig(teachers=("a", "b", "c")).num_asked == 3
+    assert DistillationConfig(teachers=(str(tmp_path / "teachers.json"),)).total_teachers == 6
+    assert DistillationConfig(teachers=("a", "b", "c")).total_teachers == 3
 
 
 def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():

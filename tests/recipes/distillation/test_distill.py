@@ -38,15 +38,15 @@ def test_the_journal_tells_who_was_right_and_how_long_was_waited(students):
         assert row["time/teacher_wait_seconds"] > 0
         assert row["train/sst2_soft"] >= 0
     manifest = json.loads((run.directory / "teachers.json").read_text())
-    assert len({one["weights_sha256"] for one in manifest["teachers"]}) == 3
+    assert len({item["weights_sha256"] for item in manifest["teachers"]}) == 3
     assert "eval/sst2/accuracy" in run.metrics
 
 
 def test_a_data_set_of_ones_own_is_distilled_too(sentiment, teachers, world, tmp_path):
-    own = {"layout": "glue_tsv", "text": ["sentence"], "task": "sentiment"}
-    own["label_map"] = {"0": "negative", "1": "positive"}
-    own |= {name: str(world / "glue" / "SST-2" / f"{name}.tsv") for name in ("train", "dev")}
-    chosen = sentiment | {"data.sets": {"reviews": own}, "data.dataset": "reviews"}
+    settings = {"layout": "glue_tsv", "text": ["sentence"], "task": "sentiment"}
+    settings["label_map"] = {"0": "negative", "1": "positive"}
+    settings |= {name: str(world / "glue" / "SST-2" / f"{name}.tsv") for name in ("train", "dev")}
+    chosen = sentiment | {"data.sets": {"reviews": settings}, "data.dataset": "reviews"}
     chosen |= {"training.steps": 2, "distillation.host": "process"}
     chosen["distillation.teachers"] = [str(teachers.directory / "teachers.json")]
     run = rr.distill(overrides=chosen, run_dir=tmp_path)
@@ -151,8 +151,10 @@ def test_the_names_of_the_public_example_are_understood(sentiment, teachers, pre
         rr.distill(student="x", temprature=2.0)
 
 
-def test_a_span_student_learns_too(questions, asked, tmp_path):
-    run = rr.distill(overrides=questions, teachers=[asked.hf_dir], host="process", run_dir=tmp_path)
+def test_a_span_student_learns_too(questions, span_run, tmp_path):
+    run = rr.distill(
+        overrides=questions, teachers=[span_run.hf_dir], host="process", run_dir=tmp_path
+    )
     assert "eval/newsqa/at_threshold_f1" in run.metrics
 
 
@@ -161,13 +163,13 @@ def test_a_stopped_run_goes_on_only_with_its_teachers(students, teachers, tmp_pa
     place = tmp_path / "copies"
     for number in range(3):
         shutil.copytree(teachers.directory / f"teacher-{number}" / "hf", place / str(number))
-    named = [place / str(number) for number in range(3)]
-    run = students("copies", teachers=named)
+    names = [place / str(number) for number in range(3)]
+    run = students("copies", teachers=names)
     assert weights(run) == weights(whole)
     (run.directory / "metrics.json").unlink()
     shutil.copy(place / "0" / "model.safetensors", place / "1" / "model.safetensors")
     with pytest.raises(rr.errors.CheckpointError, match="began with other teachers"):
-        students("copies", teachers=named)
+        students("copies", teachers=names)
 
 
 class TestMistakes:
@@ -183,28 +185,28 @@ class TestMistakes:
         return run
 
     def test_two_teachers_of_three(self, attempt, teachers):
-        said = attempt(teachers.directory / "teacher-0", teachers.directory / "teacher-1")
-        assert said.code == 2
-        assert "distillation.teachers names 2" in said.err
-        assert "num_teachers = 3" in said.err
+        result = attempt(teachers.directory / "teacher-0", teachers.directory / "teacher-1")
+        assert result.code == 2
+        assert "distillation.teachers names 2" in result.err
+        assert "num_teachers = 3" in result.err
 
     def test_none(self, attempt):
         assert "names 0 teachers" in attempt().err
 
     def test_a_list_that_is_not_there_or_no_list(self, attempt, tmp_path):
-        said = attempt(tmp_path / "teachers.json")
-        assert said.code == 2
-        assert "teachers.json: no such file" in said.err
+        result = attempt(tmp_path / "teachers.json")
+        assert result.code == 2
+        assert "teachers.json: no such file" in result.err
         (tmp_path / "teachers.json").write_text('{"a": 1}')
-        said = attempt(tmp_path / "teachers.json")
-        assert said.code == 2
-        assert "no list of teachers" in said.err
+        result = attempt(tmp_path / "teachers.json")
+        assert result.code == 2
+        assert "no list of teachers" in result.err
 
-    def test_a_teacher_of_another_task(self, attempt, teachers, asked):
+    def test_a_teacher_of_another_task(self, attempt, teachers, span_run):
         first = teachers.directory / "teacher-0"
-        said = attempt(first, first, asked.directory)
-        assert said.code == 4
-        assert "ForSequenceClassification" in said.err
+        result = attempt(first, first, span_run.directory)
+        assert result.code == 4
+        assert "ForSequenceClassification" in result.err
 
     def test_a_teacher_that_was_never_fine_tuned(self, attempt, teachers, pretrained):
         first = teachers.directory / "teacher-0"
@@ -218,34 +220,34 @@ class TestMistakes:
         train_wordpiece(["other words altogether"], vocab_size=60).save_pretrained(other)
         (other / "road_ray.json").unlink()  # it knows the tokenizer that was there
         states = ("distillation.matching.teacher=2", "distillation.matching.hidden_weight=1")
-        said = attempt(first, first, other, more=states)
-        assert said.code == 4
-        assert "its states are of other tokens" in said.err
+        result = attempt(first, first, other, more=states)
+        assert result.code == 4
+        assert "its states are of other tokens" in result.err
 
     def test_a_directory_that_is_no_model(self, attempt, teachers):
         first = teachers.directory / "teacher-0"
-        said = attempt(first, first, teachers.directory)
-        assert said.code == 4
-        assert f"distillation.teachers: {teachers.directory}: not a model" in said.err
-        assert f"(as teachers: {teachers.directory / 'teachers.json'})" in said.err
+        result = attempt(first, first, teachers.directory)
+        assert result.code == 4
+        assert f"distillation.teachers: {teachers.directory}: not a model" in result.err
+        assert f"(as teachers: {teachers.directory / 'teachers.json'})" in result.err
 
     def test_a_directory_that_is_not_there(self, attempt, teachers):
         first = teachers.directory / "teacher-0"
-        said = attempt(first, first, Path("/nowhere/at/all"))
-        assert said.code in (2, 4)
-        assert "/nowhere/at/all" in said.err
+        result = attempt(first, first, Path("/nowhere/at/all"))
+        assert result.code in (2, 4)
+        assert "/nowhere/at/all" in result.err
 
     def test_weights_beyond_their_range(self, attempt, teachers):
-        named = [teachers.directory / f"teacher-{n}" for n in range(3)]
-        said = attempt(*named, more=("distillation.kd_weight=1.5", "weighting.wrong=-1"))
-        assert said.code == 2
-        assert "distillation.kd_weight" in said.err
-        assert "weighting.wrong" in said.err
+        directories = [teachers.directory / f"teacher-{n}" for n in range(3)]
+        result = attempt(*directories, more=("distillation.kd_weight=1.5", "weighting.wrong=-1"))
+        assert result.code == 2
+        assert "distillation.kd_weight" in result.err
+        assert "weighting.wrong" in result.err
 
     def test_a_schedule_out_of_order(self, attempt):
-        said = attempt(more=("distillation.schedule=[[0.5, 1], [0, 0]]",))
-        assert said.code == 2
-        assert "distillation.schedule = [[0.5, 1], [0, 0]]" in said.err
+        result = attempt(more=("distillation.schedule=[[0.5, 1], [0, 0]]",))
+        assert result.code == 2
+        assert "distillation.schedule = [[0.5, 1], [0, 0]]" in result.err
 
 
 def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
@@ -254,9 +256,9 @@ def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
     """The weights are those of teachers whose labels have the task's names."""
     plain = teachers.directory / "teacher-0" / "hf"
     other = shutil.copytree(plain, tmp_path / "other")
-    told = json.loads((other / "config.json").read_text())
+    output = json.loads((other / "config.json").read_text())
     names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
-    (other / "config.json").write_text(json.dumps(told | names))
+    (other / "config.json").write_text(json.dumps(output | names))
     given = {"num_teachers": 1, "host": "process", "training.steps": 2, "console": "quiet"}
 
     def student(name, teacher, **more):
@@ -275,9 +277,11 @@ def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
 
 
 def test_rows_without_labels_are_taught_by_the_teachers_alone(students, tmp_path):
-    more = tmp_path / "more.txt"
-    more.write_text("".join(f"a film of number {number} that is fine\n" for number in range(200)))
-    chosen = {"data.unlabelled": [str(more)], "data.max_rows": 4, "training.steps": 8}
+    more_rows = tmp_path / "more.txt"
+    more_rows.write_text(
+        "".join(f"a film of number {number} that is fine\n" for number in range(200))
+    )
+    chosen = {"data.unlabelled": [str(more_rows)], "data.max_rows": 4, "training.steps": 8}
     store = {"distillation.store": str(tmp_path / "store")}
     run = students("with", **chosen, **store)
     rows = [r for r in read_rows(run.directory / "metrics.jsonl") if "train/sst2_soft" in r]
@@ -287,5 +291,5 @@ def test_rows_without_labels_are_taught_by_the_teachers_alone(students, tmp_path
     again = students("again", **chosen, **store)
     assert weights(again) == weights(run), "logits of the store are those of the teachers"
     recorded = json.loads((run.directory / "inputs.json").read_text())
-    assert str(more) in json.dumps(recorded)
+    assert str(more_rows) in json.dumps(recorded)
     assert weights(students("without", **{"data.max_rows": 4, "training.steps": 8})) != weights(run)

@@ -42,12 +42,12 @@ def test_the_teachers_own_ensemble_is_among_their_figures(named, teachers, world
     assert (teachers.directory / "predictions/ensemble/sst2/predictions.json").is_file()
 
 
-def test_one_model_together_is_that_model_on_spans_too(asked, questions):
+def test_one_model_together_is_that_model_on_spans_too(span_run, questions):
     """The threshold is tuned on one set and used on the other, as for a single model."""
     from road_ray.config import override
 
     config = override(FinetuneConfig(), questions)
     names = config.data.evaluate_on
-    figures = evaluate_ensemble([asked.directory], config.data, names, tune_on="squad_v2")
-    alone = {k: v for k, v in asked.metrics.items() if k.startswith("eval/")}
+    figures = evaluate_ensemble([span_run.directory], config.data, names, tune_on="squad_v2")
+    alone = {k: v for k, v in span_run.metrics.items() if k.startswith("eval/")}
     assert {k.replace("ensemble_", ""): v for k, v in figures.items()} == pytest.approx(alone)

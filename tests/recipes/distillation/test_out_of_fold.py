@@ -15,7 +15,7 @@ from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.distributed.teachers.replicas import Pool
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.distill import _of_pool, teacher_source_of
+from road_ray.recipes.distillation.distill import _with_teachers, teacher_source_of
 from road_ray.recipes.distillation.out_of_fold import (
     open_ensemble,
     store_is_complete,
@@ -33,11 +33,11 @@ from road_ray.training.worker import Worker
 def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, monkeypatch):
     from road_ray.distillation.ensemble.base import Teacher
 
-    asked: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
     plain = Teacher.logits
 
     def heard(self, input_ids, *more, **named):
-        asked.append((str(self.directory), len(input_ids)))
+        calls.append((str(self.directory), len(input_ids)))
         return plain(self, input_ids, *more, **named)
 
     monkeypatch.setattr(Teacher, "logits", heard)
@@ -52,21 +52,21 @@ def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, mo
     for row in rows:  # two teachers for every row, though there are four
         assert sum(row[f"teachers/right_{n}"] for n in range(3)) in (15, 16)
         assert "teachers/right_3" not in row
-    counts = {name: sum(n for who, n in asked if who == name) for name, _ in asked}
+    counts = {name: sum(n for who, n in calls if who == name) for name, _ in calls}
     by_fold = [{counts[n] for n in counts if f"fold-{fold}" in n} for fold in (0, 1)]
-    assert all(len(found) == 1 for found in by_fold)
-    assert sum(next(iter(found)) for found in by_fold) >= 6 * 15
+    assert all(len(counts_of_fold) == 1 for counts_of_fold in by_fold)
+    assert sum(next(iter(counts_of_fold)) for counts_of_fold in by_fold) >= 6 * 15
     assert "eval/sst2/accuracy" in run.metrics
 
 
 @pytest.fixture
-def told(folded, sentiment, tmp_path):
+def source_of(folded, sentiment, tmp_path):
     """What a student of these teachers would ask, for a configuration's changes."""
 
     def make(**changes: object):
-        named = {"distillation.teachers": [str(folded.directory / "teachers.json")]}
-        named |= {"distillation.host": "process", "distillation.num_teachers": 2}
-        config = override(DistillConfig(run_dir=tmp_path), sentiment | named | changes)
+        settings = {"distillation.teachers": [str(folded.directory / "teachers.json")]}
+        settings |= {"distillation.host": "process", "distillation.num_teachers": 2}
+        config = override(DistillConfig(run_dir=tmp_path), sentiment | settings | changes)
         prepared = prepare(config, Worker.alone())
         student = fingerprint_tokenizer(prepared.tokenizer)
         source = teacher_source_of(config, teacher_directories(config.distillation), student)
@@ -76,20 +76,20 @@ def told(folded, sentiment, tmp_path):
 
 
 @pytest.mark.parametrize("store", [False, True])
-def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, store):
-    teacher_source, prepared = told(
+def test_every_row_is_asked_of_the_teachers_without_its_fold(source_of, tmp_path, store):
+    teacher_source, prepared = source_of(
         **({"distillation.store": str(tmp_path / "s")} if store else {})
     )
     assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), teacher_source.directories, strict=True)]
     everybody = LocalEnsemble.load(teacher_source.directories, prepared.task)
-    more = {
+    options = {
         "tokenizer": prepared.tokenizer,
         "source": FinetuneDataConfig(),
         "pad_id": 0,
         "device": Worker.alone().device,
-        "tell": lambda *_, **__: None,
+        "on_event": lambda *_, **__: None,
     }
-    with open_ensemble(teacher_source, 2, prepared.split, None, **more) as ensemble:
+    with open_ensemble(teacher_source, 2, prepared.split, None, **options) as ensemble:
         for number in range(prepared.stream.batches_per_epoch):
             batch = prepared.stream[number]
             answers = ensemble.gather(ensemble.submit(batch))
@@ -128,14 +128,14 @@ def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path)
 def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tmp_path):
     path = folded.directory / "teachers.json"
     places = read_teacher_list(path)[0]
-    named = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
-    config = override(DistillConfig(run_dir=tmp_path), sentiment | named)
-    assert _of_pool(config, places) == config
-    plain = _of_pool(override(config, {"distillation.teachers": []}), places)
+    settings = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
+    config = override(DistillConfig(run_dir=tmp_path), sentiment | settings)
+    assert _with_teachers(config, places) == config
+    plain = _with_teachers(override(config, {"distillation.teachers": []}), places)
     assert plain.distillation.teachers == tuple(places)
     assert plain.distillation.num_teachers == 4
     with pytest.raises(ConfigError, match="names 4 teachers of folds, and the ensemble has 4"):
-        _of_pool(config, places[::-1])
+        _with_teachers(config, places[::-1])
 
 
 def test_a_teacher_of_folds_whose_ancestor_saw_all_rows_is_warned_of(tmp_path, caplog):
@@ -170,7 +170,7 @@ def test_a_student_of_teachers_of_folds_is_warned_from_their_lineage(
     distil("honest")
     assert "has seen the rows of every fold" not in caplog.text
     record = next(pool.rglob("hf/road_ray.json"))
-    told = json.loads(record.read_text())
-    record.write_text(json.dumps(told | {"init": str(teachers.directory / "teacher-0")}))
+    output = json.loads(record.read_text())
+    record.write_text(json.dumps(output | {"init": str(teachers.directory / "teacher-0")}))
     distil("warned")
     assert "has seen the rows of every fold" in caplog.text

@@ -55,9 +55,9 @@ def test_a_flipped_bit_of_a_list_is_refused_or_names_no_teacher_twice(tmp_path):
             content[:place] + bytes([content[place] ^ 1 << bit % 8]) + content[place + 1 :]
         )
         with suppress(ConfigError):
-            found, _ = read_teacher_list(path)
-            assert len({*found}) == 3, content[: place + 1]
-            assert {one for one in found if Path(one).is_dir()} <= {*whole}
+            result, _ = read_teacher_list(path)
+            assert len({*result}) == 3, content[: place + 1]
+            assert {item for item in result if Path(item).is_dir()} <= {*whole}
 
 
 @pytest.mark.parametrize(

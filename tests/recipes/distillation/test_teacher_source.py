@@ -32,9 +32,9 @@ def student(sentiment, teachers, tmp_path):
             "training.steps": STEPS,
             "distillation.store": str(tmp_path / "store"),
         }
-        named = {key: value for key, value in (given | changes).items() if "." not in key}
+        settings = {key: value for key, value in (given | changes).items() if "." not in key}
         dotted = {key: value for key, value in (given | changes).items() if "." in key}
-        return rr.distill(overrides=sentiment | dotted, run_dir=tmp_path / name, **named)
+        return rr.distill(overrides=sentiment | dotted, run_dir=tmp_path / name, **settings)
 
     return run
 
@@ -133,8 +133,8 @@ def test_a_store_that_says_something_else_stops_the_run_before_the_first_step(st
 
 def test_a_store_of_other_runs_serves_a_subset_in_another_order(student, teachers):
     student("cold")
-    named = [teachers.directory / f"teacher-{number}" for number in (2, 0)]
-    pair = student("pair", teachers=named)
+    directories = [teachers.directory / f"teacher-{number}" for number in (2, 0)]
+    pair = student("pair", teachers=directories)
     assert "teachers_started" not in events(pair)
 
 
@@ -143,10 +143,10 @@ def test_every_checkpoint_names_the_teachers_and_other_ones_must_be_asked_for(
 ):
     run = student("run", **{"training.save_every_steps": 4})
     state = json.loads(next(run.directory.glob("checkpoints/*/state.json")).read_text())
-    told = state["record"]["teachers"]
-    assert [len(one["weights_sha256"]) for one in told] == [64] * 3
-    assert all("eval/sst2/accuracy" in one["metrics"] for one in told)
-    assert all(one["init"] for one in told)
+    values = state["record"]["teachers"]
+    assert [len(value["weights_sha256"]) for value in values] == [64] * 3
+    assert all("eval/sst2/accuracy" in value["metrics"] for value in values)
+    assert all(value["init"] for value in values)
     whole = weights(run)
 
     (run.directory / "metrics.json").unlink()
@@ -159,5 +159,5 @@ def test_every_checkpoint_names_the_teachers_and_other_ones_must_be_asked_for(
     assert "resumed" in events(other)
     record = json.loads((run.directory / "teachers.json").read_text())
     assert len(record["before"]) == 1
-    assert record["before"][0]["teachers"] == told
+    assert record["before"][0]["teachers"] == values
     assert weights(other) != b"" != whole

@@ -42,8 +42,8 @@ def test_the_same_command_on_a_finished_run_returns_at_once(road, flags, sentime
     assert "optimizer.peak_lr: there 0.01, asked 0.001" in other.err
 
 
-def test_a_checkpoint_is_a_model_to_start_from(sentiment, asked, tmp_path):
-    step = asked.directory / "checkpoints" / "step-00000006"
+def test_a_checkpoint_is_a_model_to_start_from(sentiment, span_run, tmp_path):
+    step = span_run.directory / "checkpoints" / "step-00000006"
     overrides = sentiment | {"init": str(step), "training.steps": 1}
     assert rr.finetune(overrides=overrides, run_dir=tmp_path).hf_dir.is_dir()
 
@@ -55,9 +55,9 @@ def test_a_run_in_use_is_refused(road, flags, sentiment, tmp_path):
         lock.write("process 7 on elsewhere\n")
         lock.flush()
         fcntl.flock(lock, fcntl.LOCK_EX)
-        said = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
-    assert said.code == 4
-    assert "in use by process 7 on elsewhere" in said.err
+        result = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
+    assert result.code == 4
+    assert "in use by process 7 on elsewhere" in result.err
 
 
 def test_sigterm_then_the_same_command_gives_the_very_same_weights(
@@ -74,11 +74,11 @@ def test_sigterm_then_the_same_command_gives_the_very_same_weights(
         assert time.monotonic() < deadline
         time.sleep(0.02)
     stopped.send_signal(signal.SIGTERM)
-    said = stopped.communicate(timeout=200)[1]
-    assert stopped.returncode == 6, said
-    assert "error[INTERRUPTED] stopped after step" in said
-    assert "run the same command" in said
-    assert "Traceback" not in said
+    output = stopped.communicate(timeout=200)[1]
+    assert stopped.returncode == 6, output
+    assert "error[INTERRUPTED] stopped after step" in output
+    assert "run the same command" in output
+    assert "Traceback" not in output
     assert road(*command, tmp_path / "stopped").code == 0
     assert road(*command, tmp_path / "whole").code == 0
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
@@ -94,9 +94,9 @@ def test_sigterm_outside_the_loop_is_an_interruption_too(
         time.sleep(10)
 
     monkeypatch.setattr("road_ray.recipes.finetuning.finetune.load_encoder", interrupted)
-    said = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
-    assert said.code == 6
-    assert "run the same command" in said.err
+    result = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
+    assert result.code == 6
+    assert "run the same command" in result.err
 
 
 def test_a_damaged_checkpoint_is_passed_over(road, flags, sentiment, tmp_path, caplog):
@@ -107,8 +107,8 @@ def test_a_damaged_checkpoint_is_passed_over(road, flags, sentiment, tmp_path, c
     newest = tmp_path / "checkpoints" / "step-00000006" / "model.safetensors"
     os.truncate(newest, newest.stat().st_size // 2)
     (tmp_path / "metrics.json").unlink()
-    said = road(*command)
-    assert said.code == 0
+    result = road(*command)
+    assert result.code == 0
     assert "damaged checkpoint skipped" in caplog.text
     assert "step-00000006" in caplog.text
     assert f"resuming from {tmp_path}/checkpoints/step-00000003" not in caplog.text, "quiet"
@@ -136,11 +136,11 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_what_is_kept(
 
     monkeypatch.setattr(Supervised, "forward", poisoned)
     saving = sentiment | {"training.save_every_steps": 2}
-    said = road("finetune", *flags(saving), "--run-dir", tmp_path)
-    assert said.code == DivergedError.exit_code == 5
-    assert "error[DIVERGED] step 3" in said.err
-    assert f"kept: {tmp_path}/checkpoints/step-00000002" in said.err
-    assert "lower optimizer.peak_lr" in said.err
+    result = road("finetune", *flags(saving), "--run-dir", tmp_path)
+    assert result.code == DivergedError.exit_code == 5
+    assert "error[DIVERGED] step 3" in result.err
+    assert f"kept: {tmp_path}/checkpoints/step-00000002" in result.err
+    assert "lower optimizer.peak_lr" in result.err
 
 
 BLOCKED = """
@@ -170,7 +170,7 @@ save_file({str(i): a.contiguous() for i, a in enumerate(answers)}, sys.argv[1])
 
 
 def test_models_load_without_road_ray_and_give_the_same_logits(
-    sentiment, asked, pretrained, teachers, tmp_path
+    sentiment, span_run, pretrained, teachers, tmp_path
 ):
     from safetensors.torch import load_file
     from transformers import ElectraForMaskedLM, ElectraForPreTraining
@@ -178,47 +178,47 @@ def test_models_load_without_road_ray_and_give_the_same_logits(
     from road_ray.data.catalog import task
     from road_ray.models.multitask import load_trained
 
-    taught = teachers.directory / "teacher-0" / "hf"
-    named = {
-        taught: "AutoModelForSequenceClassification",
-        asked.hf_dir: "AutoModelForQuestionAnswering",
+    loss = teachers.directory / "teacher-0" / "hf"
+    settings = {
+        loss: "AutoModelForSequenceClassification",
+        span_run.hf_dir: "AutoModelForQuestionAnswering",
         pretrained.hf_dir: "ElectraForPreTraining",
         pretrained.hf_dir / "generator": "ElectraForMaskedLM",
     }
-    pairs = [str(part) for pair in named.items() for part in pair]
+    pairs = [str(part) for pair in settings.items() for part in pair]
     out = tmp_path / "logits.safetensors"
     subprocess.run([sys.executable, "-I", "-c", BLOCKED, str(out), *pairs], check=True)
-    found = load_file(out)
+    result = load_file(out)
     ids = torch.arange(5, 25)[None]
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with torch.no_grad():
-        classes = load_trained(str(taught), task("sst2")).eval()(inputs | {"task": "sentiment"})
-        spans = load_trained(str(asked.hf_dir), task("mrc")).eval()(inputs | {"task": "mrc"})
+        classes = load_trained(str(loss), task("sst2")).eval()(inputs | {"task": "sentiment"})
+        spans = load_trained(str(span_run.hf_dir), task("mrc")).eval()(inputs | {"task": "mrc"})
         ours = [classes, spans[:, 0], spans[:, 1]]
         for kind, place in ((ElectraForPreTraining, ""), (ElectraForMaskedLM, "generator")):
             ours.append(kind.from_pretrained(pretrained.hf_dir / place).eval()(ids).logits)
     for number, mine in enumerate(ours):
-        torch.testing.assert_close(found[str(number)], mine, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(result[str(number)], mine, rtol=1e-5, atol=1e-6)
 
 
-def test_predictions_are_official_and_scored_again_alike(asked, world):
+def test_predictions_are_official_and_scored_again_alike(span_run, world):
     from road_ray.recipes.run_directory.model_record import stored_threshold
 
     dev = read_squad(world / "squad" / "dev-v2.0.json")
-    place = asked.directory / "predictions" / "squad_v2"
+    place = span_run.directory / "predictions" / "squad_v2"
     texts = json.loads((place / "predictions.json").read_text())
     odds = json.loads((place / "null_odds.json").read_text())
     examples = list(dev)
     assert list(texts) == [example.id for example in examples]
     again = squad.evaluate(examples, texts)
     for name in ("exact", "f1"):
-        assert again[name] == asked.metrics[f"eval/squad_v2/at_threshold_{name}"]
-    threshold = stored_threshold(asked.hf_dir)
-    assert threshold == asked.metrics["eval/squad_v2/threshold"]
-    assert asked.metrics["eval/newsqa/threshold"] == threshold
+        assert again[name] == span_run.metrics[f"eval/squad_v2/at_threshold_{name}"]
+    threshold = stored_threshold(span_run.hf_dir)
+    assert threshold == span_run.metrics["eval/squad_v2/threshold"]
+    assert span_run.metrics["eval/newsqa/threshold"] == threshold
     assert all(not texts[name] for name, value in odds.items() if value > threshold)
     for name in ("exact", "f1", "best_exact", "best_f1"):
-        assert 0 <= asked.metrics[f"eval/squad_v2/{name}"] <= 100
+        assert 0 <= span_run.metrics[f"eval/squad_v2/{name}"] <= 100
 
 
 def test_from_scratch_keeps_the_shape_and_the_tokenizer_and_no_weight(sentiment, pretrained):
@@ -257,7 +257,7 @@ class TestMistakes:
         return run
 
     @pytest.mark.parametrize(
-        ("changed", "code", "told"),
+        ("changed", "code", "message"),
         [
             ({"data__rot": "x"}, 2, "did you mean 'data.root'"),
             ({"data__dataset": "sst3"}, 2, "did you mean 'sst2'"),
@@ -271,22 +271,22 @@ class TestMistakes:
             ({"optimizer__peak_lr": 1e20}, 2, "0 < value <= 1"),
         ],
     )
-    def test_in_the_configuration(self, attempt, changed, code, told):
-        said = attempt(**changed)
-        assert said.code == code
-        assert told in said.err
+    def test_in_the_configuration(self, attempt, changed, code, message):
+        result = attempt(**changed)
+        assert result.code == code
+        assert message in result.err
 
     def test_in_the_directory_to_start_from(self, attempt, pretrained):
         there = str(pretrained.directory)
-        said = attempt(init=there.replace("pretrained", "pretraind"))
-        assert said.code == 2
-        assert f"did you mean {there}?" in said.err
-        said = attempt(init=f"{there}/zzz")
-        assert said.code == 2
-        assert f"name one in {there}" in said.err
+        result = attempt(init=there.replace("pretrained", "pretraind"))
+        assert result.code == 2
+        assert f"did you mean {there}?" in result.err
+        result = attempt(init=f"{there}/zzz")
+        assert result.code == 2
+        assert f"name one in {there}" in result.err
 
     @pytest.mark.parametrize(
-        ("content", "told"),
+        ("content", "message"),
         [
             ("", "train.tsv: 0 rows, the file is empty"),
             ("sentence\tlabel\n", "train.tsv"),
@@ -295,34 +295,34 @@ class TestMistakes:
             ("sentence\tlabel\na good film\n", "train.tsv:2"),
         ],
     )
-    def test_in_a_table(self, attempt, tmp_path, content, told):
+    def test_in_a_table(self, attempt, tmp_path, content, message):
         folder = tmp_path / "data" / "glue" / "SST-2"
         folder.mkdir(parents=True)
         for name in ("train", "dev"):
             (folder / f"{name}.tsv").write_text(content)
-        said = attempt(data__root=tmp_path / "data")
-        assert said.code == 3
-        assert told in said.err
+        result = attempt(data__root=tmp_path / "data")
+        assert result.code == 3
+        assert message in result.err
 
     def test_in_an_answer_that_is_not_where_it_is_said_to_be(
         self, road, flags, questions, world, tmp_path
     ):
         content = json.loads((world / "squad" / "train-v2.0.json").read_text())
-        asked = [
+        requested = [
             question
             for article in content["data"]
             for paragraph in article["paragraphs"]
             for question in paragraph["qas"]
             if question.get("answers")
         ]
-        asked[1]["answers"][0]["text"] = "nowhere to be found"
+        requested[1]["answers"][0]["text"] = "nowhere to be found"
         (tmp_path / "squad").mkdir()
         (tmp_path / "squad" / "train-v2.0.json").write_text(json.dumps(content))
         overrides = questions | {"data.root": tmp_path}
-        said = road("finetune", *flags(overrides), "--run-dir", tmp_path / "run")
-        assert said.code == 3
-        assert "train-v2.0.json" in said.err
-        assert asked[1]["id"] in said.err
+        result = road("finetune", *flags(overrides), "--run-dir", tmp_path / "run")
+        assert result.code == 3
+        assert "train-v2.0.json" in result.err
+        assert requested[1]["id"] in result.err
 
     def test_in_a_vocabulary_that_does_not_fit(self, attempt, pretrained, tmp_path):
         import shutil
@@ -333,19 +333,19 @@ class TestMistakes:
         words = " ".join(f"{a}{b}{c}" for a in "abcdefgh" for b in "abcdefgh" for c in "abcdefghi")
         train_wordpiece([words] * 3, vocab_size=900).save_pretrained(model)
         (model / "road_ray.json").unlink()  # it knows the tokenizer that was there
-        said = attempt(init=model)
-        assert said.code in (2, 4)
-        assert "400" in said.err
+        result = attempt(init=model)
+        assert result.code in (2, 4)
+        assert "400" in result.err
 
     @pytest.mark.parametrize("kibibytes", [4, 12, 150, 380, 400, 420])
     def test_on_a_full_disk(self, road, flags, sentiment, small_disk, kibibytes):
         """Full before the record, at the first checkpoint and at the last model."""
         disk = small_disk(kibibytes)
-        said = road("finetune", *flags(sentiment), "--run-dir", disk / "run")
-        assert said.code == 4
-        assert str(disk) in said.err
-        assert "No space left" in said.err
-        assert "fix: free space there" in said.err
+        result = road("finetune", *flags(sentiment), "--run-dir", disk / "run")
+        assert result.code == 4
+        assert str(disk) in result.err
+        assert "No space left" in result.err
+        assert "fix: free space there" in result.err
 
     def test_in_a_file_that_may_not_grow(self, road, flags, sentiment, tmp_path):
         import resource
@@ -353,11 +353,11 @@ class TestMistakes:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
         try:
-            said = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
+            result = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert said.code == 4
-        assert "File too large" in said.err
+        assert result.code == 4
+        assert "File too large" in result.err
 
 
 @pytest.mark.parametrize(

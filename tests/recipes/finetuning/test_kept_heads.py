@@ -36,8 +36,8 @@ def test_the_pooler_of_a_bert_begins_a_sentence_and_a_pair_head(
     run = rr.finetune(overrides=sentiment | chosen, run_dir=tmp_path)
     before, after = (load_file(d / "model.safetensors") for d in (bert, run.hf_dir))
     assert after[POOLER].allclose(before[POOLER], atol=1e-7)
-    kept, new = initialized(run)
-    assert kept == ["pooler"]
+    remaining, new = initialized(run)
+    assert remaining == ["pooler"]
     assert f"init = {bert}: heads kept: pooler; new: {new[0]}" in caplog.text
 
 
@@ -58,13 +58,13 @@ def test_the_head_of_a_trained_model_is_kept_if_asked(teachers, sentiment, tmp_p
 
 def test_labels_of_a_kept_head_are_refused_or_mapped(teachers, sentiment, tmp_path, road, flags):
     renamed = shutil.copytree(teachers.directory / "teacher-0" / "hf", tmp_path / "renamed")
-    told = json.loads((renamed / "config.json").read_text())
+    output = json.loads((renamed / "config.json").read_text())
     names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
-    (renamed / "config.json").write_text(json.dumps(told | names))
+    (renamed / "config.json").write_text(json.dumps(output | names))
     chosen = sentiment | {"init": str(renamed), "training.steps": 1, "run_dir": tmp_path / "run"}
-    said = road("finetune", *flags(chosen))
+    result = road("finetune", *flags(chosen))
     line = "label_map='{LABEL_0: negative, LABEL_1: positive}'"
-    assert said.code == 4
-    assert line in said.err
-    said = road("finetune", *flags(chosen), line.replace("'", ""))
-    assert said.code == 0, said.err
+    assert result.code == 4
+    assert line in result.err
+    result = road("finetune", *flags(chosen), line.replace("'", ""))
+    assert result.code == 0, result.err

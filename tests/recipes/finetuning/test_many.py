@@ -11,7 +11,7 @@ import road_ray as rr
 from road_ray.config import override
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
-from road_ray.presets import named
+from road_ray.presets import get_preset
 from road_ray.recipes.finetuning import finetune as single
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.finetuning.many import plan_runs, summarise_seeds, table
@@ -19,31 +19,31 @@ from road_ray.recipes.finetuning.many import plan_runs, summarise_seeds, table
 
 def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_data: Path, caplog):
     changes = {"data.root": str(real_data), "init": "x", "num_seeds": 2, "seed": 5}
-    config = override(named("glue").make(), changes)
-    runs = [one for wave in plan_runs(config) for one in wave]
-    epochs = {one.data.dataset: one.data.epochs for one in runs}
+    config = override(get_preset("glue").make(), changes)
+    runs = [item for wave in plan_runs(config) for item in wave]
+    epochs = {item.data.dataset: item.data.epochs for item in runs}
     assert {name for name, value in epochs.items() if value == 10} == {"rte", "stsb"}
     assert len(epochs) == 9
-    assert [one.seed for one in runs[:2]] == [5, 6]
+    assert [item.seed for item in runs[:2]] == [5, 6]
     assert runs[0].run_dir == config.run_dir / "cola" / "seed-5"
-    (mnli,) = [one for one in runs if one.run_dir.parts[-2:] == ("mnli", "seed-5")]
+    (mnli,) = [item for item in runs if item.run_dir.parts[-2:] == ("mnli", "seed-5")]
     assert mnli.data.evaluate_on == ("mnli",), "the mismatched set is not at hand there"
-    assert {type(one) for one in runs} == {FinetuneConfig}
+    assert {type(item) for item in runs} == {FinetuneConfig}
 
 
 def test_one_may_start_from_another_of_the_same_seed(tmp_path):
-    config = override(named("glue_from_mnli").make(), {"init": "x", "num_seeds": 2})
+    config = override(get_preset("glue_from_mnli").make(), {"init": "x", "num_seeds": 2})
     config = override(config, {"only_at_hand": False, "run_dir": tmp_path})
     first, second = plan_runs(config)
-    assert {one.data.dataset for one in second} == {"rte", "stsb", "mrpc"}
-    assert {one.init for one in first} == {"x"}
-    assert all(one.init == str(tmp_path / "mnli" / f"seed-{one.seed}") for one in second)
+    assert {item.data.dataset for item in second} == {"rte", "stsb", "mrpc"}
+    assert {item.init for item in first} == {"x"}
+    assert all(item.init == str(tmp_path / "mnli" / f"seed-{item.seed}") for item in second)
 
 
 @pytest.mark.parametrize("start_from", [{"rte": "mnlu"}, {"rte": "mrpc", "mrpc": "cola"}])
 def test_a_start_that_is_not_there_is_told(start_from):
     config = FinetuningsConfig(pool={"rte": {}, "mrpc": {}, "cola": {}}, start_from=start_from)
-    with pytest.raises(ConfigError, match=r"start_from: rte is to go on from m"):
+    with pytest.raises(ConfigError, match=r"start_from: rte is to start from m"):
         plan_runs(config)
 
 
@@ -100,11 +100,11 @@ def test_a_pool_is_one_run_with_one_table(pool):
     values = [json.loads(path.read_text())["eval/sst2/accuracy"] for path in ours]
     assert run.metrics["eval/sst2/accuracy"] == pytest.approx(sum(values) / 2)
     assert run.metrics["eval/sst2/accuracy_best"] == max(values)
-    told = json.loads((run.directory / "sst2" / "seed-1" / "hf" / "road_ray.json").read_text())
-    assert told["init"] == str(run.directory / "mnli" / "seed-1")
-    assert told["columns"] == {"text": "sentence"}
-    told = json.loads((run.directory / "mnli" / "seed-1" / "hf" / "road_ray.json").read_text())
-    assert list(told["columns"]) == ["text", "text_pair"]
+    output = json.loads((run.directory / "sst2" / "seed-1" / "hf" / "road_ray.json").read_text())
+    assert output["init"] == str(run.directory / "mnli" / "seed-1")
+    assert output["columns"] == {"text": "sentence"}
+    output = json.loads((run.directory / "mnli" / "seed-1" / "hf" / "road_ray.json").read_text())
+    assert list(output["columns"]) == ["text", "text_pair"]
 
 
 def test_an_interrupted_pool_goes_on_where_it_was(pool, road, flags, monkeypatch):

@@ -62,7 +62,7 @@ def test_a_student_deeper_than_its_init_is_refused_before_anything_starts(
     road, flags, sentiment, tmp_path
 ):
     place = tmp_path / "run"
-    said = road("finetune", *flags(sentiment | {"student.layers": 99}), "--run-dir", place)
-    assert said.code == 2
-    assert "student.layers = 99: init has" in said.err
+    result = road("finetune", *flags(sentiment | {"student.layers": 99}), "--run-dir", place)
+    assert result.code == 2
+    assert "student.layers = 99: init has" in result.err
     assert not place.exists()

@@ -14,10 +14,10 @@ from road_ray.recipes.distillation.teacher_list import read_teacher_list
 
 def test_three_seeds_are_listed_with_directory_and_figures(teachers):
     listing = json.loads((teachers.directory / "teachers.json").read_text())["teachers"]
-    assert [one["seed"] for one in listing] == [0, 1, 2]
-    files = [teachers.directory / one["directory"] / "model.safetensors" for one in listing]
+    assert [item["seed"] for item in listing] == [0, 1, 2]
+    files = [teachers.directory / item["directory"] / "model.safetensors" for item in listing]
     assert len({path.read_bytes() for path in files}) == 3
-    figures = [one["metrics"]["eval/sst2/accuracy"] for one in listing]
+    figures = [item["metrics"]["eval/sst2/accuracy"] for item in listing]
     assert teachers.metrics["eval/sst2/accuracy"] == pytest.approx(sum(figures) / 3)
     assert "eval/sst2/accuracy_deviation" in teachers.metrics
 
@@ -34,9 +34,9 @@ def test_the_same_command_returns_at_once_and_one_teacher_more_is_another_run(
 ):
     command = ["teachers", *flags(sentiment), "--run-dir", teachers.directory]
     assert road(*command).code == 0
-    said = road(*command, "num_teachers=4")
-    assert said.code == 2
-    assert "num_teachers: there 3, asked 4" in said.err
+    result = road(*command, "num_teachers=4")
+    assert result.code == 2
+    assert "num_teachers: there 3, asked 4" in result.err
 
 
 def test_teachers_that_are_there_are_kept_when_the_rest_is_missing(
@@ -54,7 +54,7 @@ def test_teachers_that_are_there_are_kept_when_the_rest_is_missing(
 def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
     listing = json.loads((folded.directory / "teachers.json").read_text())
     assert listing["num_folds"] == 2
-    assert [(one["fold"], one["seed"]) for one in listing["teachers"]] == [
+    assert [(item["fold"], item["seed"]) for item in listing["teachers"]] == [
         *[(0, 0), (0, 1)],
         *[(1, 0), (1, 1)],
     ]
@@ -80,8 +80,8 @@ def leaking(sentiment, tmp_path_factory):
     first = (place / "train.tsv").read_text().splitlines()[1]
     with (place / "dev.tsv").open("a") as dev:
         dev.write(f"{first}\n")
-    told = {"data.root": str(root), "training.steps": 1, "judge_ensemble": False}
-    return sentiment | told | {"num_folds": 2, "num_teachers": 1}
+    settings = {"data.root": str(root), "training.steps": 1, "judge_ensemble": False}
+    return sentiment | settings | {"num_folds": 2, "num_teachers": 1}
 
 
 OVERLAP = "data/sst2/overlap_with_train"
@@ -90,7 +90,7 @@ OVERLAP = "data/sst2/overlap_with_train"
 def test_a_row_that_is_judged_and_seen_outside_one_fold_is_counted_for_both(leaking, tmp_path):
     run = rr.teachers(overrides=leaking, run_dir=tmp_path)
     listing = json.loads((tmp_path / "teachers.json").read_text())["teachers"]
-    counts = [one["metrics"][OVERLAP] for one in listing]
+    counts = [item["metrics"][OVERLAP] for item in listing]
     assert abs(counts[0] - counts[1]) == 1
     assert run.metrics[OVERLAP] == sum(counts) / 2
     # A teacher of an earlier version does not have it where it is 0.

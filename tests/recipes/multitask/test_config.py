@@ -11,7 +11,7 @@ from road_ray.recipes.multitask.config import MixTeachingConfig, MultitaskConfig
 
 def test_all_pools_ask_for_room_together():
     settings = MixTeachingConfig(teachers={"sst2": ("a", "b"), "mnli": "c", "qqp": ()})
-    assert settings.num_asked == 3
+    assert settings.total_teachers == 3
     assert settings.of("mnli") == ("c",)
     assert settings.of("qqp") == settings.of("rte") == ()
 

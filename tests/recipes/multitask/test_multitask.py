@@ -13,9 +13,9 @@ from road_ray.training.monitoring.journal import read_rows
 @pytest.fixture(scope="session")
 def mix(questions) -> dict[str, object]:
     dropped = ("data.dataset", "data.evaluate_on")
-    kept = {key: value for key, value in questions.items() if key not in dropped}
+    remaining = {key: value for key, value in questions.items() if key not in dropped}
     chosen = {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 4}
-    return kept | chosen | {"training.steps": 4, "mixing.passes": 2}
+    return remaining | chosen | {"training.steps": 4, "mixing.passes": 2}
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +47,8 @@ def test_the_span_head_keeps_its_threshold(mixture, road, world, tmp_path):
     assert other["no_answer_threshold"] is None
     spans = ["data.max_length_tokens=96", "data.stride_tokens=16", "data.max_question_tokens=32"]
     where = [f"init={head}", f"data.root={world}", "data.datasets=[squad_v2]", *spans]
-    said = road("evaluate", *where, "--run-dir", tmp_path, "--json")
-    figures = json.loads(said.out)["metrics"]
+    result = road("evaluate", *where, "--run-dir", tmp_path, "--json")
+    figures = json.loads(result.out)["metrics"]
     for name, value in figures.items():
         assert value == pytest.approx(mixture.metrics[name]), name
 
@@ -59,7 +59,7 @@ def test_the_next_stage_starts_from_it(mixture, sentiment, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changed", "code", "told"),
+    ("changed", "code", "message"),
     [
         ({"data.datasets": ["sst2", "sst2"]}, 2, "one is named twice"),
         ({"data.datasets": []}, 2, "data.datasets"),
@@ -74,10 +74,10 @@ def test_the_next_stage_starts_from_it(mixture, sentiment, tmp_path):
         ({"data.max_length_tokens": 512, "data.datasets": ["squad_v2"]}, 2, "128 positions"),
     ],
 )
-def test_mistakes_are_told(road, flags, mix, tmp_path, changed, code, told):
-    said = road("multitask", *flags(mix | changed), "--run-dir", tmp_path)
-    assert said.code == code
-    assert told in said.err
+def test_mistakes_are_told(road, flags, mix, tmp_path, changed, code, message):
+    result = road("multitask", *flags(mix | changed), "--run-dir", tmp_path)
+    assert result.code == code
+    assert message in result.err
 
 
 def test_the_journal_says_which_mix_was_realised(mixture):
@@ -87,9 +87,9 @@ def test_the_journal_says_which_mix_was_realised(mixture):
 
 
 def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_path):
-    own = {"data.datasets": ["squad_v2", "mnli", "rte"], "mixing.heads": "dataset"}
-    own |= {"mixing.weights": {"mnli": 0.0}, "mixing.sampler": "size_power"}
-    run = rr.multitask(overrides=mix | own, run_dir=tmp_path / "mix")
+    settings = {"data.datasets": ["squad_v2", "mnli", "rte"], "mixing.heads": "dataset"}
+    settings |= {"mixing.weights": {"mnli": 0.0}, "mixing.sampler": "size_power"}
+    run = rr.multitask(overrides=mix | settings, run_dir=tmp_path / "mix")
     assert {p.name for p in (run.hf_dir / "heads").iterdir()} == {"squad_v2", "mnli", "rte"}
     assert "eval/mnli/accuracy" in run.metrics
     tuned = {"init": str(run.directory), "training.steps": 1, "optimizer.peak_lr": 1e-12}
@@ -99,5 +99,5 @@ def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_pat
         key = f"eval/squad_v2/{name}"
         assert again.metrics[key] == pytest.approx(run.metrics[key], abs=1e-6)
     judged = {"data.root": mix["data.root"], "init": str(run.directory), "data.datasets": ["rte"]}
-    told = rr.evaluate(overrides=judged, run_dir=tmp_path / "judged").metrics
-    assert told["eval/rte/accuracy"] == run.metrics["eval/rte/accuracy"]
+    values = rr.evaluate(overrides=judged, run_dir=tmp_path / "judged").metrics
+    assert values["eval/rte/accuracy"] == run.metrics["eval/rte/accuracy"]

@@ -21,16 +21,16 @@ MORE = {"teams": {"generator.scale": 1.0, "objective.shared_layers": 1}}
 @pytest.fixture
 def attempt(road, flags, pretraining, tmp_path):
     def run(name: str = "run", **changed: object):
-        named = {key.replace("__", "."): value for key, value in changed.items()}
-        return road("pretrain", *flags(pretraining | {"run_dir": tmp_path / name} | named))
+        settings = {key.replace("__", "."): value for key, value in changed.items()}
+        return road("pretrain", *flags(pretraining | {"run_dir": tmp_path / name} | settings))
 
     return run
 
 
 @pytest.mark.parametrize("name", ["electra_masked", "replace_mlm", "all_tokens_mlm"])
 def test_objectives_beside_electra_train(attempt, tmp_path, name):
-    said = attempt(objective__name=name, training__steps=1)
-    assert said.code == 0, said.err
+    result = attempt(objective__name=name, training__steps=1)
+    assert result.code == 0, result.err
     AutoModel.from_pretrained(tmp_path / "run" / "hf")
 
 
@@ -76,8 +76,8 @@ def test_other_encoders_are_trained_and_gone_on_from(attempt, tmp_path, family):
 
 @pytest.mark.parametrize("kind", ["uniform", "unigram"])
 def test_generators_that_look_at_no_context(attempt, tmp_path, kind):
-    said = attempt(generator__kind=kind, training__steps=1)
-    assert said.code == 0, said.err
+    result = attempt(generator__kind=kind, training__steps=1)
+    assert result.code == 0, result.err
     assert not (tmp_path / "run" / "hf" / "generator").exists()
 
 
@@ -87,16 +87,16 @@ def test_two_stages_are_two_runs(attempt, tmp_path):
     first = tmp_path / "first"
     stage = {"init": first, "generator__init": first, "generator__scale": 1.0}
     stage |= {"generator__tying": "none", "training__steps": 2}
-    said = attempt("second", generator__frozen="true", **stage)
-    assert said.code == 0, said.err
-    kept = (tmp_path / "second" / "hf" / "generator" / "model.safetensors").read_bytes()
-    assert kept == (first / "hf" / "model.safetensors").read_bytes()
+    result = attempt("second", generator__frozen="true", **stage)
+    assert result.code == 0, result.err
+    original = (tmp_path / "second" / "hf" / "generator" / "model.safetensors").read_bytes()
+    assert original == (first / "hf" / "model.safetensors").read_bytes()
     rows = read_rows(tmp_path / "second" / "metrics.jsonl")
     assert "train/generator" not in rows[-1]
     assert "train/generator_accuracy" in rows[-1]
-    said = attempt("third", generator__frozen="true", generator__tying="none")
-    assert said.code == 2
-    assert "without generator.init" in said.err
+    result = attempt("third", generator__frozen="true", generator__tying="none")
+    assert result.code == 2
+    assert "without generator.init" in result.err
 
 
 def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path):
@@ -105,25 +105,25 @@ def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
     vocabulary.write_text("\n".join(words + [f"##{letter}" for letter in words[5:]]))
     for key in ("init", "generator__init"):
-        said = attempt("second", data__tokenizer=vocabulary, **{key: tmp_path / "first"})
-        assert said.code == 2
-        assert "was trained with another vocabulary" in said.err
+        result = attempt("second", data__tokenizer=vocabulary, **{key: tmp_path / "first"})
+        assert result.code == 2
+        assert "was trained with another vocabulary" in result.err
 
 
 def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):
-    said = attempt(objective__name="electre")
-    assert said.code == 2
-    assert "did you mean 'electra'" in said.err
-    said = attempt(objective__name="mlm", objective__candidates=5)
-    assert said.code == 2
-    assert "objective 'mlm' has no such option" in said.err
-    assert "choose_fraction" in said.err
+    result = attempt(objective__name="electre")
+    assert result.code == 2
+    assert "did you mean 'electra'" in result.err
+    result = attempt(objective__name="mlm", objective__candidates=5)
+    assert result.code == 2
+    assert "objective 'mlm' has no such option" in result.err
+    assert "choose_fraction" in result.err
 
 
 def test_starting_from_the_corpus_is_for_electra(attempt):
-    said = attempt(start="corpus", encoder__family="albert")
-    assert said.code == 2
-    assert "made for electra only" in said.err
+    result = attempt(start="corpus", encoder__family="albert")
+    assert result.code == 2
+    assert "made for electra only" in result.err
 
 
 def test_every_option_of_the_configuration_belongs_to_an_objective():
@@ -147,8 +147,8 @@ def with_bias(directory, place, name, value):
 def test_the_detector_of_init_is_kept(attempt, pretrained, tmp_path, caplog):
     name = "discriminator_predictions.dense_prediction.bias"
     place = with_bias(pretrained.hf_dir, tmp_path / "published", name, 7.0)
-    said = attempt(init=place, training__steps=1, optimizer__peak_lr=1e-9, console="plain")
-    assert said.code == 0, said.err
+    result = attempt(init=place, training__steps=1, optimizer__peak_lr=1e-9, console="plain")
+    assert result.code == 0, result.err
     assert "heads kept: discriminator_predictions; new: none" in caplog.text
     stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
     assert stored[name].item() == pytest.approx(7.0, abs=1e-3)
@@ -159,11 +159,11 @@ def test_the_detector_of_init_is_kept(attempt, pretrained, tmp_path, caplog):
 
 def test_heads_of_an_earlier_run_are_kept(attempt, tmp_path):
     for objective, head in (("electra", "discriminator_predictions"), ("mlm", "generator_lm_head")):
-        named = {"objective__name": objective, "optimizer__peak_lr": 1e-2}
-        assert attempt(f"{objective}-1", **named, training__steps=4).code == 0
-        named |= {"init": tmp_path / f"{objective}-1", "optimizer__peak_lr": 1e-12}
-        said = attempt(f"{objective}-2", **named, training__steps=1)
-        assert said.code == 0, said.err
+        settings = {"objective__name": objective, "optimizer__peak_lr": 1e-2}
+        assert attempt(f"{objective}-1", **settings, training__steps=4).code == 0
+        settings |= {"init": tmp_path / f"{objective}-1", "optimizer__peak_lr": 1e-12}
+        result = attempt(f"{objective}-2", **settings, training__steps=1)
+        assert result.code == 0, result.err
         before, after = (
             load_file(tmp_path / f"{objective}-{n}" / "hf" / "model.safetensors") for n in (1, 2)
         )
@@ -193,10 +193,10 @@ def test_the_vocabulary_head_of_init_is_kept_and_a_missing_one_is_new(
         "encoder.intermediate_size": size["intermediate_size"],
         "encoder.embedding_size": size["embedding_size"],
     }
-    more = {"objective__name": "mlm", "training__steps": 1, "optimizer__peak_lr": 1e-9}
-    said = attempt(init=whole, **more, **{k.replace(".", "__"): v for k, v in same.items()})
-    assert said.code == 0, said.err
+    options = {"objective__name": "mlm", "training__steps": 1, "optimizer__peak_lr": 1e-9}
+    result = attempt(init=whole, **options, **{k.replace(".", "__"): v for k, v in same.items()})
+    assert result.code == 0, result.err
     stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
     assert stored[name].mean().item() == pytest.approx(5.0, abs=1e-3)
-    said = attempt("other", init=pretrained.hf_dir, console="plain", **more)
+    result = attempt("other", init=pretrained.hf_dir, console="plain", **options)
     assert "heads kept: none; new: generator_predictions, generator_lm_head" in caplog.text

@@ -19,10 +19,10 @@ from tests.published import FAMILIES, publish
 def settings(pretraining, tmp_path):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("The film was a delight from the first scene to the last.\n\n" * 60)
-    kept = {key: value for key, value in pretraining.items() if not key.startswith("encoder.")}
-    kept.pop("data.vocab_size")
-    kept |= {"encoder.family": "init", "encoder.dropout": 0.0, "data.corpus": str(corpus)}
-    return kept | {"data.shards": str(tmp_path / "shards"), "training.steps": 2}
+    remaining = {key: value for key, value in pretraining.items() if not key.startswith("encoder.")}
+    remaining.pop("data.vocab_size")
+    remaining |= {"encoder.family": "init", "encoder.dropout": 0.0, "data.corpus": str(corpus)}
+    return remaining | {"data.shards": str(tmp_path / "shards"), "training.steps": 2}
 
 
 @pytest.mark.parametrize("objective", ["mlm", "electra"])

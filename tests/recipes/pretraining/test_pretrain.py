@@ -14,8 +14,8 @@ from road_ray.training.monitoring.journal import read_rows
 @pytest.fixture
 def attempt(road, flags, pretraining, tmp_path):
     def run(*arguments: object, **changed: object):
-        named = {key.replace("__", "."): value for key, value in changed.items()}
-        overrides = pretraining | {"data.shards": tmp_path / "shards"} | named
+        settings = {key.replace("__", "."): value for key, value in changed.items()}
+        overrides = pretraining | {"data.shards": tmp_path / "shards"} | settings
         overrides = {"run_dir": tmp_path / "run"} | overrides
         return road("pretrain", *flags(overrides), *arguments)
 
@@ -97,15 +97,15 @@ def test_a_run_at_its_last_step_comes_back_from_a_mirror_without_its_journal(att
     assert attempt(**settings).code == 0
     model = (tmp_path / "run" / "hf" / "model.safetensors").read_bytes()
     shutil.rmtree(tmp_path / "run")
-    said = attempt(**settings)
-    assert said.code == 0, said.err
+    result = attempt(**settings)
+    assert result.code == 0, result.err
     assert (tmp_path / "run" / "hf" / "model.safetensors").read_bytes() == model
 
 
 def test_plain_masked_language_modelling_leaves_an_encoder_too(attempt, tmp_path):
-    said = attempt(objective__name="mlm", training__steps=2)
-    assert said.code == 0
-    assert "model:" in said.out
+    result = attempt(objective__name="mlm", training__steps=2)
+    assert result.code == 0
+    assert "model:" in result.out
     again = attempt(run_dir=tmp_path / "more", init=tmp_path / "run", training__steps=2)
     assert again.code == 0, again.err
 
@@ -113,8 +113,8 @@ def test_plain_masked_language_modelling_leaves_an_encoder_too(attempt, tmp_path
 def test_another_text_of_the_same_name_and_size_is_another_corpus(attempt, tmp_path):
     for number, text in enumerate(("some words here\n", "here some words\n")):
         (tmp_path / "a.txt").write_text(text)
-        told = {"data__corpus": tmp_path / "a.txt", "training__steps": 1}
-        assert attempt(run_dir=tmp_path / str(number), **told).code == 0
+        settings = {"data__corpus": tmp_path / "a.txt", "training__steps": 1}
+        assert attempt(run_dir=tmp_path / str(number), **settings).code == 0
     assert len([p for p in (tmp_path / "shards").iterdir() if "tokenizer" not in p.name]) == 2
 
 
@@ -126,21 +126,21 @@ def test_a_vocabulary_may_lie_below_the_root_of_the_environment(
     (root / "vocab" / "v.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n")
     (root / "c.txt").write_text("a b a b a a\n")
     monkeypatch.setenv("ROAD_DATA", str(root))
-    named = {"data__corpus": "c.txt", "data__tokenizer": "vocab/v.txt", "training__steps": 1}
-    assert attempt(data__root="null", **named).code == 0
+    settings = {"data__corpus": "c.txt", "data__tokenizer": "vocab/v.txt", "training__steps": 1}
+    assert attempt(data__root="null", **settings).code == 0
 
 
 def test_an_encoder_of_another_size_is_refused(attempt, pretrained):
-    said = attempt(init=pretrained.directory, encoder__hidden_size=64)
-    assert said.code == 2
-    assert "hidden_size: wanted 64, found 32" in said.err
+    result = attempt(init=pretrained.directory, encoder__hidden_size=64)
+    assert result.code == 2
+    assert "hidden_size: wanted 64, found 32" in result.err
 
 
 class TestCorpora:
     """A file of one's own."""
 
     @pytest.mark.parametrize(
-        ("name", "content", "code", "told"),
+        ("name", "content", "code", "message"),
         [
             ("a.jsonl", '{"text": "one"}\n{"text": "two"}\n{"text": \n', 3, "a.jsonl:3"),
             ("a.jsonl", '{"text": "one"}\n{"body": "two"}\n', 3, "a.jsonl:2"),
@@ -149,39 +149,39 @@ class TestCorpora:
             ("a.txt", "Only one line, and a short one.\n", 0, ""),
         ],
     )
-    def test_of_one_s_own(self, attempt, tmp_path, name, content, code, told):
+    def test_of_one_s_own(self, attempt, tmp_path, name, content, code, message):
         (tmp_path / name).write_text(content)
-        said = attempt(data__corpus=tmp_path / name, training__steps=2)
-        assert said.code == code, said.err
-        assert told in said.err
+        result = attempt(data__corpus=tmp_path / name, training__steps=2)
+        assert result.code == code, result.err
+        assert message in result.err
 
     def test_that_is_not_there(self, attempt, monkeypatch):
         monkeypatch.delenv("ROAD_DATA", raising=False)
-        said = attempt(data__corpus="no/such.txt")
-        assert said.code == 3
-        assert "no/such.txt" in said.err
-        said = attempt(data__corpus="no/such.txt", data__root="hub")
-        assert said.code == 2
-        assert "data.root" in said.err
+        result = attempt(data__corpus="no/such.txt")
+        assert result.code == 3
+        assert "no/such.txt" in result.err
+        result = attempt(data__corpus="no/such.txt", data__root="hub")
+        assert result.code == 2
+        assert "data.root" in result.err
 
     def test_cut_longer_than_the_position_table(self, attempt):
-        said = attempt(data__max_length_tokens=256)
-        assert said.code == 2
-        assert "data.max_length_tokens = 256 exceeds the position table" in said.err
+        result = attempt(data__max_length_tokens=256)
+        assert result.code == 2
+        assert "data.max_length_tokens = 256 exceeds the position table" in result.err
 
     @pytest.mark.parametrize("key", ["init", "generator__init"])
     def test_a_model_that_is_not_there_is_told_before_a_corpus_is_built(
         self, attempt, tmp_path, key
     ):
-        said = attempt(**{key: tmp_path / "nothing", "data__shards": tmp_path / "shards"})
-        assert said.code == 2
-        assert f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory" in said.err
+        result = attempt(**{key: tmp_path / "nothing", "data__shards": tmp_path / "shards"})
+        assert result.code == 2
+        assert f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory" in result.err
         assert not (tmp_path / "shards").exists()
 
     def test_without_a_number_of_steps(self, attempt):
-        said = attempt(training__steps="null")
-        assert said.code == 2
-        assert "training.steps is not given" in said.err
+        result = attempt(training__steps="null")
+        assert result.code == 2
+        assert "training.steps is not given" in result.err
 
     def test_with_heads_that_do_not_divide_the_width(self, attempt):
         assert "encoder.heads = 5" in attempt(encoder__heads=5).err
@@ -192,9 +192,9 @@ class TestCorpora:
         vocabulary.write_text("\n".join(words + [f"##{letter}" for letter in words[5:]]))
         assert attempt(data__tokenizer=vocabulary, training__steps=1).code == 0
         (tmp_path / "bad.txt").write_text("a\nb\n")
-        said = attempt(run_dir=tmp_path / "b", data__tokenizer=tmp_path / "bad.txt")
-        assert said.code == 3
-        assert "bad.txt: not a WordPiece vocabulary" in said.err
+        result = attempt(run_dir=tmp_path / "b", data__tokenizer=tmp_path / "bad.txt")
+        assert result.code == 3
+        assert "bad.txt: not a WordPiece vocabulary" in result.err
 
     def test_shards_are_built_once(self, pretraining, tmp_path):
         shards = tmp_path / "shards"

@@ -19,8 +19,8 @@ SPECIAL = {"[CLS]", "[SEP]", "[UNK]"}
 
 
 def hidden(text: str) -> list[str]:
-    found = [match.group() for match in HIDDEN.finditer(text)]
-    return [mark for mark in found if mark not in SPECIAL]
+    marks = [match.group() for match in HIDDEN.finditer(text)]
+    return [mark for mark in marks if mark not in SPECIAL]
 
 
 def test_replacements_are_those_of_the_trained_generator(pretrained, pretraining):

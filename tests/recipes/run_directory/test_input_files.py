@@ -13,7 +13,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.recipes.run_directory.input_files import (
     changed_inputs,
-    found_inputs,
+    current_inputs,
     model_files,
     split_files,
 )
@@ -21,7 +21,7 @@ from road_ray.system.json_file import write_json_atomic
 
 
 def record(run_dir, *paths):
-    write_json_atomic(run_dir / "inputs.json", found_inputs(run_dir, {"data": paths}))
+    write_json_atomic(run_dir / "inputs.json", current_inputs(run_dir, {"data": paths}))
 
 
 def test_changed_inputs_compares_content_not_time(tmp_path):
@@ -81,8 +81,8 @@ def trained(world, sentiment, tmp_path):
     """A finished fine-tuning with a data root and a model of its own."""
     shutil.copytree(world / "glue" / "SST-2", tmp_path / "world" / "glue" / "SST-2")
     shutil.copytree(f"{sentiment['init']}/hf", tmp_path / "model")
-    told = {"init": str(tmp_path / "model"), "data.root": str(tmp_path / "world")}
-    overrides = sentiment | told | {"run_dir": str(tmp_path / "run")}
+    settings = {"init": str(tmp_path / "model"), "data.root": str(tmp_path / "world")}
+    overrides = sentiment | settings | {"run_dir": str(tmp_path / "run")}
     rr.finetune(overrides=overrides)
     return overrides
 
@@ -124,51 +124,54 @@ def test_finetune_is_finished_also_when_its_inputs_are_gone(trained, tmp_path):
 
 def test_pretrain_refuses_another_corpus(world, pretraining, tmp_path):
     shutil.copytree(world / "wikipedia", tmp_path / "world" / "wikipedia")
-    told = {"run_dir": str(tmp_path / "run"), "data.root": str(tmp_path / "world")}
-    rr.pretrain(overrides=pretraining | told)
+    settings = {"run_dir": str(tmp_path / "run"), "data.root": str(tmp_path / "world")}
+    rr.pretrain(overrides=pretraining | settings)
     path = next((tmp_path / "world" / "wikipedia").glob("train-*.parquet"))
     path.write_bytes(path.read_bytes() + b" ")
     with pytest.raises(CheckpointError, match=str(path)):
-        rr.pretrain(overrides=pretraining | told)
+        rr.pretrain(overrides=pretraining | settings)
 
 
 def test_multitask_refuses_another_data_set(world, sentiment, tmp_path):
     shutil.copytree(world / "glue", tmp_path / "world" / "glue")
-    told = {key: one for key, one in sentiment.items() if key != "data.dataset"}
-    told |= {"run_dir": str(tmp_path / "run"), "data.root": str(tmp_path / "world")}
-    told |= {"data.datasets": ["sst2", "rte"], "mixing.passes": 2, "training.steps": 2}
-    rr.multitask(overrides=told)
+    settings = {key: one for key, one in sentiment.items() if key != "data.dataset"}
+    settings |= {"run_dir": str(tmp_path / "run"), "data.root": str(tmp_path / "world")}
+    settings |= {"data.datasets": ["sst2", "rte"], "mixing.passes": 2, "training.steps": 2}
+    rr.multitask(overrides=settings)
     path = tmp_path / "world" / "glue" / "RTE" / "dev.tsv"
     path.write_text(path.read_text() + "\n")
     with pytest.raises(CheckpointError, match=str(path)):
-        rr.multitask(overrides=told)
+        rr.multitask(overrides=settings)
 
 
 def test_distill_refuses_another_teacher_unless_allowed(sentiment, teachers, tmp_path):
     shutil.copytree(teachers.directory / "teacher-0" / "hf", tmp_path / "teacher")
-    told = {"distillation.teachers": [str(tmp_path / "teacher")], "distillation.num_teachers": 1}
-    told |= sentiment | {"run_dir": str(tmp_path / "run"), "distillation.host": "process"}
-    run = rr.distill(overrides=told)
+    settings = {
+        "distillation.teachers": [str(tmp_path / "teacher")],
+        "distillation.num_teachers": 1,
+    }
+    settings |= sentiment | {"run_dir": str(tmp_path / "run"), "distillation.host": "process"}
+    run = rr.distill(overrides=settings)
     shutil.copytree(
         teachers.directory / "teacher-1" / "hf", tmp_path / "teacher", dirs_exist_ok=True
     )
     with pytest.raises(CheckpointError, match=r"teacher/model\.safetensors"):
-        rr.distill(overrides=told)
-    again = rr.distill(overrides=told | {"distillation.allow_other_teachers": True})
+        rr.distill(overrides=settings)
+    again = rr.distill(overrides=settings | {"distillation.allow_other_teachers": True})
     assert again.metrics == run.metrics
 
 
 def test_finetunings_notice_what_one_of_them_read(world, sentiment, tmp_path):
     shutil.copytree(world / "glue" / "SST-2", tmp_path / "world" / "glue" / "SST-2")
-    told = {"run_dir": str(tmp_path / "run"), "data.root": str(tmp_path / "world")}
-    told = sentiment | told | {"num_seeds": 2}
-    rr.finetune(overrides=told)
+    settings = {"run_dir": str(tmp_path / "run"), "data.root": str(tmp_path / "world")}
+    settings = sentiment | settings | {"num_seeds": 2}
+    rr.finetune(overrides=settings)
     path = tmp_path / "world" / "glue" / "SST-2" / "dev.tsv"
     path.write_text(path.read_text() + "\n")
     with pytest.raises(CheckpointError, match=str(path)):
-        rr.finetune(overrides=told)
+        rr.finetune(overrides=settings)
 
 
 def test_found_inputs_names_a_file_that_cannot_be_read(tmp_path):
     with pytest.raises(ResourceError, match=f"{tmp_path / 'gone'}: cannot be read: No such file"):
-        found_inputs(tmp_path, {"data": [tmp_path / "gone"]})
+        current_inputs(tmp_path, {"data": [tmp_path / "gone"]})

@@ -120,25 +120,29 @@ def test_damaged_weights_of_a_finished_run_are_not_taken(sentiment, teachers, tm
     place = tmp_path / "teacher"
     shutil.copytree(teachers.directory / "teacher-0", place)
     flip(place / "hf" / "model.safetensors")
-    told = {key: sentiment[key] for key in ("data.root", "console")}
+    settings = {key: sentiment[key] for key in ("data.root", "console")}
     shown = f"{place}/hf/model.safetensors has the right size but other content"
     for init in (place, place / "hf"):
         with pytest.raises(CheckpointError, match=shown):
-            rr.evaluate(overrides=told | {"init": str(init), "run_dir": str(tmp_path / "judged")})
-    named = {"distillation.teachers": [str(place)], "distillation.num_teachers": 1}
+            rr.evaluate(
+                overrides=settings | {"init": str(init), "run_dir": str(tmp_path / "judged")}
+            )
+    changes = {"distillation.teachers": [str(place)], "distillation.num_teachers": 1}
     with pytest.raises(CheckpointError, match=shown):
-        rr.distill(overrides=sentiment | named | {"run_dir": str(tmp_path / "student")})
+        rr.distill(overrides=sentiment | changes | {"run_dir": str(tmp_path / "student")})
 
 
 @pytest.mark.parametrize("content", ["", "null", "[]", "{}", '{"teachers": [3]}'])
 def test_damaged_record_of_teachers_is_named(sentiment, teachers, tmp_path, content):
-    named = {"distillation.teachers": [str(teachers.directory / "teacher-0")]}
-    told = sentiment | named | {"distillation.num_teachers": 1, "distillation.host": "process"}
-    told |= {"run_dir": str(tmp_path / "run")}
-    run = rr.distill(overrides=told)
+    changes = {"distillation.teachers": [str(teachers.directory / "teacher-0")]}
+    settings = (
+        sentiment | changes | {"distillation.num_teachers": 1, "distillation.host": "process"}
+    )
+    settings |= {"run_dir": str(tmp_path / "run")}
+    run = rr.distill(overrides=settings)
     path = tmp_path / "run" / "teachers.json"
     path.write_text(content)
     with pytest.raises(CheckpointError, match=f"{path}: "):
-        rr.distill(overrides=told)
+        rr.distill(overrides=settings)
     path.unlink()
-    assert rr.distill(overrides=told).metrics == run.metrics
+    assert rr.distill(overrides=settings).metrics == run.metrics

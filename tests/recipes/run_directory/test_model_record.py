@@ -25,31 +25,31 @@ from road_ray.recipes.run_directory.model_record import (
 from road_ray.training.worker import Worker
 
 
-def test_a_run_of_the_task_has_its_head_and_another_has_none(asked, pretrained):
-    assert trained_head(asked.hf_dir, TASKS["mrc"]) == asked.hf_dir
-    assert trained_head(asked.hf_dir, TASKS["sentiment"]) is None
+def test_a_run_of_the_task_has_its_head_and_another_has_none(span_run, pretrained):
+    assert trained_head(span_run.hf_dir, TASKS["mrc"]) == span_run.hf_dir
+    assert trained_head(span_run.hf_dir, TASKS["sentiment"]) is None
     assert trained_head(pretrained.hf_dir, TASKS["mrc"]) is None
 
 
-def test_a_head_for_another_task_is_told_of(asked, pretrained):
-    assert other_task(asked.hf_dir, TASKS["sentiment"], "sst2") == "mrc"
-    assert other_task(asked.hf_dir, TASKS["mrc"], "squad_v2") is None
+def test_a_head_for_another_task_is_told_of(span_run, pretrained):
+    assert other_task(span_run.hf_dir, TASKS["sentiment"], "sst2") == "mrc"
+    assert other_task(span_run.hf_dir, TASKS["mrc"], "squad_v2") is None
     assert other_task(pretrained.hf_dir, TASKS["sentiment"], "sst2") is None
 
 
-def test_the_threshold_is_that_of_the_file(asked, pretrained):
-    told = json.loads((asked.hf_dir / "road_ray.json").read_text())
-    assert stored_threshold(asked.hf_dir) == told["no_answer_threshold"]
+def test_the_threshold_is_that_of_the_file(span_run, pretrained):
+    output = json.loads((span_run.hf_dir / "road_ray.json").read_text())
+    assert stored_threshold(span_run.hf_dir) == output["no_answer_threshold"]
     assert stored_threshold(pretrained.hf_dir) is None
 
 
-def test_the_length_of_the_rows_is_kept_for_those_who_judge_it(asked, pretrained):
-    assert trained_length(asked.hf_dir) == 96
+def test_the_length_of_the_rows_is_kept_for_those_who_judge_it(span_run, pretrained):
+    assert trained_length(span_run.hf_dir) == 96
     assert trained_length(pretrained.hf_dir) is None
 
 
-def test_every_model_has_a_card_that_names_its_seed_and_data(asked, pretrained):
-    card = (asked.hf_dir / "README.md").read_text()
+def test_every_model_has_a_card_that_names_its_seed_and_data(span_run, pretrained):
+    card = (span_run.hf_dir / "README.md").read_text()
     assert "a head for the task `mrc`, trained on squad_v2" in card
     assert "- seed: `0`" in card
     assert "eval/newsqa/f1" in card
@@ -58,11 +58,11 @@ def test_every_model_has_a_card_that_names_its_seed_and_data(asked, pretrained):
 
 @pytest.mark.parametrize("at", ["hf", "checkpoints/step-00000006/hf"])
 def test_runs_and_checkpoints_record_the_files_that_decide_what_a_model_computes(
-    asked, tmp_path, at
+    span_run, tmp_path, at
 ):
-    model = shutil.copytree(asked.directory / at, tmp_path / "model")
-    told = json.loads((model / "road_ray.json").read_text())
-    assert {"model.safetensors", "tokenizer.json", "tokenizer_config.json"} == set(told["files"])
+    model = shutil.copytree(span_run.directory / at, tmp_path / "model")
+    output = json.loads((model / "road_ray.json").read_text())
+    assert {"model.safetensors", "tokenizer.json", "tokenizer_config.json"} == set(output["files"])
     (model / "tokenizer.json").write_text((model / "tokenizer.json").read_text() + " ")
     with pytest.raises(CheckpointError, match=r"tokenizer\.json: .*road_ray\.json records"):
         load_tokenizer(model)
@@ -79,15 +79,15 @@ def mixture(questions, tmp_path_factory):
 
 
 def test_fine_tuning_goes_on_with_the_head_that_the_mixture_trained(mixture, questions):
-    named = questions | {"init": str(mixture.directory)}
-    kept = prepare(load(FinetuneConfig, overrides=named), Worker())
-    fresh = prepare(load(FinetuneConfig, overrides=named | {"keep_head": False}), Worker())
+    settings = questions | {"init": str(mixture.directory)}
+    remaining = prepare(load(FinetuneConfig, overrides=settings), Worker())
+    fresh = prepare(load(FinetuneConfig, overrides=settings | {"keep_head": False}), Worker())
     stored = trained_head(mixture.hf_dir, TASKS["mrc"])
     assert stored == mixture.hf_dir / "heads" / "mrc"
     from transformers import AutoModelForQuestionAnswering
 
     head = AutoModelForQuestionAnswering.from_pretrained(stored).qa_outputs.weight
-    assert torch.equal(kept.model.heads["mrc"].qa_outputs.weight, head)
+    assert torch.equal(remaining.model.heads["mrc"].qa_outputs.weight, head)
     assert not torch.equal(fresh.model.heads["mrc"].qa_outputs.weight, head)
 
 

@@ -36,7 +36,7 @@ def _folds():
 
 def _tasks():
     config = FinetuningsConfig(**MIRRORED, pool={"rte": {}, "mnli": {}}, num_seeds=2)
-    return [one for wave in plan_runs(config) for one in wave]
+    return [item for wave in plan_runs(config) for item in wave]
 
 
 def _generations():
@@ -45,10 +45,10 @@ def _generations():
 
 
 def _arms():
-    told = {"training": MIRRORED["training"].model_copy(update={"steps": 1})}
-    scale = {"pretrain": PretrainConfig(**told), "probe": FinetuneConfig(**told)}
+    settings = {"training": MIRRORED["training"].model_copy(update={"steps": 1})}
+    scale = {"pretrain": PretrainConfig(**settings), "probe": FinetuneConfig(**settings)}
     arms = plan(ReproduceConfig(run_dir=OUTER, num_seeds=2, **scale))
-    return [one for arm in arms for one in (*arm.stages, *arm.probes)]
+    return [item for arm in arms for item in (*arm.stages, *arm.probes)]
 
 
 def _trials():
@@ -76,19 +76,19 @@ def test_runs_inside_a_run_have_copies_where_their_directories_are(inner):
 
 def test_without_a_mirror_there_is_none_below():
     assert mirrored_below(TrainingConfig(), Path("a")).mirror is None
-    told = mirrored_below(TrainingConfig(mirror="/disk/what?/"), Path("a/b"))
-    assert told.mirror == "/disk/what?/a/b"
+    below = mirrored_below(TrainingConfig(mirror="/disk/what?/"), Path("a/b"))
+    assert below.mirror == "/disk/what?/a/b"
 
 
 def test_a_run_is_told_by_what_decides_it():
     config = MultitaskConfig(seed=3, workers=2, mixing=MixingConfig(weights={"mnli": 2.0}))
-    found = resume_identity(config)
-    assert found["verb"] == "multitask"
-    assert found["seed"] == 3
-    assert found["mixing.weights"] == {"mnli": 2.0}
-    assert found["optimizer.peak_lr"] == config.optimizer.peak_lr
-    assert not {"run_dir", "workers", "training.mirror", "data.root"} & found.keys()
-    assert resume_identity(config.model_copy(update={"workers": 0})) == found
+    identity = resume_identity(config)
+    assert identity["verb"] == "multitask"
+    assert identity["seed"] == 3
+    assert identity["mixing.weights"] == {"mnli": 2.0}
+    assert identity["optimizer.peak_lr"] == config.optimizer.peak_lr
+    assert not {"run_dir", "workers", "training.mirror", "data.root"} & identity.keys()
+    assert resume_identity(config.model_copy(update={"workers": 0})) == identity
 
 
 @pytest.fixture
@@ -102,13 +102,13 @@ def weights(directory):
 
 
 def test_teachers_with_a_mirror_are_different_and_come_back_as_they_were(mirrored, tmp_path):
-    told = mirrored | {"num_teachers": 2, "judge_ensemble": False}
-    run = rr.teachers(overrides=told, run_dir=tmp_path / "run")
+    settings = mirrored | {"num_teachers": 2, "judge_ensemble": False}
+    run = rr.teachers(overrides=settings, run_dir=tmp_path / "run")
     places = [run.directory / f"teacher-{number}" for number in range(2)]
     before = [weights(place / "hf") for place in places]
     assert before[0] != before[1]
     shutil.rmtree(run.directory)
-    rr.teachers(overrides=told, run_dir=tmp_path / "run")
+    rr.teachers(overrides=settings, run_dir=tmp_path / "run")
     assert [weights(place / "hf") for place in places] == before
     for place in places:
         kinds = [event["kind"] for event in read_rows(place / "events.jsonl")]

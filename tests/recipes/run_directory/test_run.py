@@ -61,9 +61,9 @@ def test_a_second_process_is_refused(tmp_path):
 def test_a_finished_run_is_given_back_and_an_unfinished_one_is_not(tmp_path):
     assert load_finished_run(config(tmp_path)) is None
     finish(tmp_path)
-    found = load_finished_run(config(tmp_path))
-    assert found == Run(tmp_path, {"eval/a": 1.0})
-    assert found.hf_dir == tmp_path / "hf"
+    result = load_finished_run(config(tmp_path))
+    assert result == Run(tmp_path, {"eval/a": 1.0})
+    assert result.hf_dir == tmp_path / "hf"
 
 
 def test_figures_that_are_damaged_are_made_again(tmp_path):
@@ -123,11 +123,11 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path, blocked):
 def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
     run = config(tmp_path)
     with journal(run, RunContext(), leads=True, total_steps=None) as log:
-        kept = checkpoints(run, log, keep=2)
-        kept.save(1, lambda place: (place / "a").write_text("x"))
-        kept.save(2, lambda place: (place / "a").write_text("y"))
+        writer = checkpoints(run, log, keep=2)
+        writer.save(1, lambda place: (place / "a").write_text("x"))
+        writer.save(2, lambda place: (place / "a").write_text("y"))
         (tmp_path / "checkpoints" / "step-00000002" / "a").write_text("yy")
-        assert kept.newest() == tmp_path / "checkpoints" / "step-00000001"
+        assert writer.newest() == tmp_path / "checkpoints" / "step-00000001"
     event = json.loads((tmp_path / "events.jsonl").read_text())
     assert event["kind"] == "checkpoint_damaged"
     assert event["path"].endswith("step-00000002")

@@ -76,7 +76,7 @@ def test_the_verbs_own_keys_need_no_prefix(file):
 
 
 @pytest.mark.parametrize(
-    ("line", "wrong", "told"),
+    ("line", "wrong", "message"),
     [
         (5, "optimizer.peak_rl: {uniform: [0, 1]}", "did you mean 'optimizer.peak_lr'"),
         (5, "optimizer.peak_lr: {uniform: [0.1, 5]}", "0 < value <= 1"),
@@ -86,11 +86,11 @@ def test_the_verbs_own_keys_need_no_prefix(file):
         (5, "optimizer.peak_lr: {loguniform: [0, 1]}", "touches 0"),
     ],
 )
-def test_a_wrong_range_is_told_with_its_line(file, line, wrong, told):
+def test_a_wrong_range_is_told_with_its_line(file, line, wrong, message):
     file.write_text(FILE.replace("optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}", wrong))
     with pytest.raises(InvalidConfig) as error:
         load_sweep(file)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert f"{file}:{line}" in str(error.value)
 
 
@@ -114,9 +114,9 @@ def test_a_given_point_must_be_allowed(file):
 
 
 def test_a_population_needs_one_run_a_trial_that_any_child_can_go_on_from(file):
-    with pytest.raises(InvalidConfig) as told:
+    with pytest.raises(InvalidConfig) as caught:
         load_sweep(file, ["scheduler=pbt", "sampler=random", "seeds=2", "keep=best"])
-    text = str(told.value)
+    text = str(caught.value)
     assert "allowed: seeds: 1" in text
     assert "allowed: keep: all" in text
     assert "data.batch_size: with scheduler = pbt a child inherits its donor's" in text
@@ -130,8 +130,10 @@ def test_a_population_beside_a_searcher_is_refused(file):
 
 
 def test_overrides_of_a_sweep_take_lists_without_brackets_and_words_as_they_are():
-    told = ["init=hub/x", "overrides.distillation.teachers=a,b", "overrides.student.layers=3"]
-    config = load_sweep("temperature", [*told, "overrides.distillation.schedule=linear"])
-    kept = {key: config.overrides[f"{key}"] for key in ("distillation.schedule", "student.layers")}
-    assert kept == {"distillation.schedule": "linear", "student.layers": 3}
+    words = ["init=hub/x", "overrides.distillation.teachers=a,b", "overrides.student.layers=3"]
+    config = load_sweep("temperature", [*words, "overrides.distillation.schedule=linear"])
+    values = {
+        key: config.overrides[f"{key}"] for key in ("distillation.schedule", "student.layers")
+    }
+    assert values == {"distillation.schedule": "linear", "student.layers": 3}
     assert list(config.overrides["distillation.teachers"]) == ["a", "b"]

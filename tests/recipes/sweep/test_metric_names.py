@@ -8,17 +8,17 @@ import pytest
 
 from road_ray.config import load
 from road_ray.objectives.pretraining.registry import OBJECTIVES
-from road_ray.presets import named
+from road_ray.presets import get_preset
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.sweep.metric_names import final_metrics, periodic_metrics
 from road_ray.training.monitoring.journal import read_rows
 
 
-def test_spans_in_and_out_of_domain(asked):
-    said = final_metrics("finetune", named("squad_v2_small").make())
-    assert set(said) <= set(asked.metrics)
-    assert "eval/newsqa/at_threshold_f1" in said
+def test_spans_in_and_out_of_domain(span_run):
+    metrics = final_metrics("finetune", get_preset("squad_v2_small").make())
+    assert set(metrics) <= set(span_run.metrics)
+    assert "eval/newsqa/at_threshold_f1" in metrics
 
 
 def test_pretraining(pretrained):
@@ -36,7 +36,7 @@ def test_every_objective_has_metrics_for_a_sweep(objective):
 
 def test_during_a_run_only_what_is_evaluated():
     assert periodic_metrics("finetune", FinetuneConfig()) == []
-    multitask = named("road_base").make()
+    multitask = get_preset("road_base").make()
     assert "eval/mnli/accuracy" in final_metrics("multitask", multitask)
 
 

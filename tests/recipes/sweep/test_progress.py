@@ -58,5 +58,5 @@ def test_quiet_is_quiet_and_rich_ends_with_the_table(capsys):
         with show_progress(config(console=kind)) as watch:
             watch.changed(record(0, "complete", 0.5))
             watch.tick()
-        said = capsys.readouterr().err
-        assert ("complete" in said) == (kind == "rich")
+        output = capsys.readouterr().err
+        assert ("complete" in output) == (kind == "rich")

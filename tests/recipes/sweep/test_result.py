@@ -19,14 +19,14 @@ def trial(number, *values, state="complete"):
 def test_the_best_is_never_pruned_failed_or_not_finite():
     trials = [trial(0, 0.5), trial(1, 0.9, state="pruned"), trial(2, state="failed")]
     trials += [trial(3, float("inf")), trial(4, float("nan")), trial(5, 0.6), trial(6, 0.6)]
-    assert [one.number for one in best_of(trials, ["max"])] == [5]
-    assert [one.number for one in best_of(trials, ["min"])] == [0]
+    assert [item.number for item in best_of(trials, ["max"])] == [5]
+    assert [item.number for item in best_of(trials, ["min"])] == [0]
     assert best_of(trials[1:3], ["max"]) == []
 
 
 def test_of_several_figures_the_front_remains():
     trials = [trial(0, 0.9, 10.0), trial(1, 0.8, 5.0), trial(2, 0.7, 6.0), trial(3, 0.9, 10.0)]
-    assert [one.number for one in best_of(trials, ["max", "min"])] == [0, 1, 3]
+    assert [item.number for item in best_of(trials, ["max", "min"])] == [0, 1, 3]
 
 
 def test_the_result_is_written_with_every_trial(tmp_path):
@@ -36,7 +36,7 @@ def test_the_result_is_written_with_every_trial(tmp_path):
     write_result(sweep)
     written = json.loads((tmp_path / "sweep.json").read_text())
     assert written["best"] == [0]
-    assert [one["state"] for one in written["trials"]] == ["complete", "failed"]
+    assert [item["state"] for item in written["trials"]] == ["complete", "failed"]
     assert json.loads((tmp_path / "metrics.json").read_text()) == {"m": 0.5}
     row = row_of(sweep.trials[1], config)
     assert (row["m"], row["m +-"], row["x.y"]) == (None, None, 1)

@@ -22,14 +22,14 @@ STATES = {
 @pytest.fixture
 def trials(tmp_path):
     """One trial a state, each with two runs that left everything behind."""
-    found = [Record(number, {}, *told) for number, told in STATES.items()]
-    for trial in found:
+    records = [Record(number, {}, *state) for number, state in STATES.items()]
+    for trial in records:
         for run in ("seed-0/pretrain", "seed-0/finetune"):
             for name in ("checkpoints/step-00000001/model", "hf/model", "metrics.jsonl"):
                 path = trial_directory(tmp_path, trial.number) / run / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
-    return found
+    return records
 
 
 def left(directory, name):
@@ -38,8 +38,8 @@ def left(directory, name):
 
 def test_models_of_the_best_and_of_what_runs_stay(trials, tmp_path):
     config = load(SweepConfig, base=BASE | {"keep": "best"})
-    kept = remove_models(tmp_path, trials, config)
-    assert [trial.number for trial in kept] == [1, 4]
+    remaining = remove_models(tmp_path, trials, config)
+    assert [trial.number for trial in remaining] == [1, 4]
     assert left(tmp_path, "hf") == left(tmp_path, "checkpoints") == {1, 4}
     assert left(tmp_path, "metrics.jsonl") == set(STATES)
     remove_models(tmp_path, [*trials[:4], Record(4, {}, "complete", (0.8,))], config)
@@ -61,7 +61,7 @@ def test_the_whole_front_stays(trials, tmp_path):
 
 
 def test_the_model_is_that_of_the_last_run(tmp_path):
-    one = load(SweepConfig, base=BASE)
-    assert model_of(tmp_path, Record(7, {}), one) == tmp_path / "trials/0007/seed-0"
+    first = load(SweepConfig, base=BASE)
+    assert model_of(tmp_path, Record(7, {}), first) == tmp_path / "trials/0007/seed-0"
     two = load(SweepConfig, base=BASE | {"verb": "pretrain", "then": {"verb": "distill"}})
     assert model_of(tmp_path, Record(7, {}), two) == tmp_path / "trials/0007/seed-0/distill"

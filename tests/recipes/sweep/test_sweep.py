@@ -86,10 +86,10 @@ def test_a_diverged_trial_is_a_result(file):
 
 def test_a_sweep_knows_what_its_trials_start(file, teachers):
     listed = teachers.directory / "teachers.json"
-    one = teachers.directory / "teacher-0"
-    told = [f"init={one}", f"overrides.distillation.teachers=[{listed}]"]
-    assert check_sources(load_sweep("temperature", told)) is None  # in the trial's process
-    demand = check_sources(load_sweep("temperature", [*told, "distillation.host=actors"]))
+    first = teachers.directory / "teacher-0"
+    overrides = [f"init={first}", f"overrides.distillation.teachers=[{listed}]"]
+    assert check_sources(load_sweep("temperature", overrides)) is None  # in the trial's process
+    demand = check_sources(load_sweep("temperature", [*overrides, "distillation.host=actors"]))
     assert (demand.teachers, demand.workers) == (3, 0)
     assert check_sources(load_sweep(file)) is None
 

@@ -22,11 +22,11 @@ def sweep(overrides, **more):
 
 
 def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch):
-    told = []
+    reports = []
     overrides = sentiment | {"training.evaluate_every_steps": 2, "data.max_judged_rows": 20}
     trial = Trial(sweep(overrides, seeds=2))
-    outcome = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, told.append)
-    assert [(report.step, round(report.percent)) for report in told] == [(2, 33), (4, 67)]
+    outcome = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, reports.append)
+    assert [(report.step, round(report.percent)) for report in reports] == [(2, 33), (4, 67)]
     assert outcome.values == [outcome.figures[METRIC]]
     assert outcome.deviation[0] is not None
     assert outcome.figures["cost/parameters"] > 1000
@@ -71,5 +71,5 @@ def test_parameters_are_read_from_the_headers(pretrained, tmp_path):
     from safetensors.torch import load_file
 
     weights = load_file(pretrained.hf_dir / "model.safetensors")
-    assert parameters(pretrained.hf_dir) == sum(torch.numel(one) for one in weights.values())
+    assert parameters(pretrained.hf_dir) == sum(torch.numel(weight) for weight in weights.values())
     assert parameters(tmp_path) == 0

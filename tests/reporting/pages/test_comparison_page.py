@@ -115,9 +115,9 @@ def test_a_setting_in_which_all_agree_is_not_told(runs):
 
 
 def test_seeds_that_differ_are_not_paired(write_run, tmp_path):
-    one = write_run(tmp_path / "a", seed=1, f1=60.0)
+    first = write_run(tmp_path / "a", seed=1, f1=60.0)
     other = write_run(tmp_path / "b", seed=2, f1=61.0, init="elsewhere")
-    page = compare_page([read_run(one), read_run(other)], "f")
+    page = compare_page([read_run(first), read_run(other)], "f")
     table = next(block for block in page.sections[0].blocks if isinstance(block, Table))
     assert table.rows[1][2].remark == "+1.00, no two seeds in common"
 

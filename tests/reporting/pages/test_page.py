@@ -61,7 +61,7 @@ def test_tables_sort_by_value_and_link_to_figures():
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (None, "\N{EN DASH}"),
         (1234, "1,234"),
@@ -71,8 +71,8 @@ def test_tables_sort_by_value_and_link_to_figures():
         (True, "True"),
     ],
 )
-def test_values_are_written_for_people(value, said):
-    assert cell(value).text == said
+def test_values_are_written_for_people(value, message):
+    assert cell(value).text == message
 
 
 def test_the_file_is_whole(tmp_path):

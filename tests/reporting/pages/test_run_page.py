@@ -38,8 +38,8 @@ def test_faults_are_listed(run_directory):
     event = {"time": "2026-01-02T03:04:05.678+00:00", "kind": "teacher_replaced", "teacher": 2}
     (run_directory / "events.jsonl").write_text(json.dumps(event) + "\n")
     html = render(run_page(read_run(run_directory)))
-    for said in ("2026-01-02 03:04:05", "teacher_replaced", "teacher: 2"):
-        assert said in html
+    for text in ("2026-01-02 03:04:05", "teacher_replaced", "teacher: 2"):
+        assert text in html
 
 
 def test_a_loss_and_its_soft_counterpart_share_a_figure(run_directory):
@@ -62,9 +62,9 @@ def test_the_thresholded_figure_stands_for_the_plain_one():
     assert headline(metrics) == {"eval/s/at_threshold_f1": 2.0, "eval/t/f1": 4.0}
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(95, "95 s"), (720, "12 min"), (12240, "3.4 h")])
-def test_time_is_told_in_units_of_its_size(seconds, said):
-    assert clock(seconds) == said
+@pytest.mark.parametrize(("seconds", "message"), [(95, "95 s"), (720, "12 min"), (12240, "3.4 h")])
+def test_time_is_told_in_units_of_its_size(seconds, message):
+    assert clock(seconds) == message
 
 
 def test_every_verb_has_its_loss_and_main_figures_as_tiles(tmp_path):

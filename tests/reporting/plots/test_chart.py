@@ -8,12 +8,12 @@ from road_ray.reporting.plots.chart import Axis, Cell, Chart, Dot, Line, thinned
 def test_a_spike_survives_thinning():
     points = [(float(step), 1.0) for step in range(10_000)]
     points[4321] = (4321.0, 99.0)
-    kept = thinned(points, 100)
-    assert len(kept) <= 100
-    assert (4321.0, 99.0) in kept
-    assert kept[0] == points[0]
-    assert kept[-1] == points[-1]
-    assert kept == sorted(kept)
+    remaining = thinned(points, 100)
+    assert len(remaining) <= 100
+    assert (4321.0, 99.0) in remaining
+    assert remaining[0] == points[0]
+    assert remaining[-1] == points[-1]
+    assert remaining == sorted(remaining)
 
 
 def test_short_curves_stay_as_they_are():

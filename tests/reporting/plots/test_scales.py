@@ -33,11 +33,11 @@ def test_names_stand_at_whole_numbers():
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [(0.75, "0.75"), (1500, "1.5k"), (2e-4, "2e-4"), (1.5e7, "1.5e7"), (0, "0"), (-3, "-3")],
 )
-def test_numbers_are_short(value, said):
-    assert short(value) == said
+def test_numbers_are_short(value, message):
+    assert short(value) == message
 
 
 def test_shades_go_by_rank():

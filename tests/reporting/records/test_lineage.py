@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 
-from road_ray.reporting.records.lineage import ancestors, ancestry, describe_model
+from road_ray.reporting.records.lineage import ancestors, describe_model, lineage_table
 from road_ray.reporting.records.run_record import read_run
 
 
-def told(directory, **facts):
+def write_record(directory, **facts):
     (directory / "hf").mkdir(parents=True)
     (directory / "hf" / "road_ray.json").write_text(json.dumps(facts))
 
 
 def test_it_goes_back_to_the_corpus_and_names_teachers(run_directory, tmp_path):
     corpus = {"tokens": 1200, "source": "wiki.txt, 5 bytes"}
-    told(tmp_path / "pre", objective="electra", corpus=corpus, init="")
-    told(tmp_path / "mtl", datasets=["mnli", "qqp"], seed=0, init=str(tmp_path / "pre"))
+    write_record(tmp_path / "pre", objective="electra", corpus=corpus, init="")
+    write_record(tmp_path / "mtl", datasets=["mnli", "qqp"], seed=0, init=str(tmp_path / "pre"))
     teacher = {"directory": "gone/hf", "weights_sha256": "ab" * 32}
-    told(run_directory, datasets=["squad_v2"], init=str(tmp_path / "mtl"), teachers=[teacher])
+    write_record(
+        run_directory, datasets=["squad_v2"], init=str(tmp_path / "mtl"), teachers=[teacher]
+    )
     run = read_run(run_directory)
     assert [role for role, _, _ in ancestors(run)] == ["initialised from"] * 2 + ["teacher 0"]
-    (table,) = ancestry(run)
+    (table,) = lineage_table(run)
     assert [row[2] for row in table.rows] == [
         "distilled on squad_v2",
         "trained on mnli, qqp, seed 0",
@@ -32,8 +34,8 @@ def test_it_goes_back_to_the_corpus_and_names_teachers(run_directory, tmp_path):
 
 
 def test_a_circle_ends(run_directory, tmp_path):
-    told(tmp_path / "a", datasets=["x"], init=str(tmp_path / "a"))
-    told(run_directory, init=str(tmp_path / "a"))
+    write_record(tmp_path / "a", datasets=["x"], init=str(tmp_path / "a"))
+    write_record(run_directory, init=str(tmp_path / "a"))
     assert len(ancestors(read_run(run_directory))) == 8
 
 
@@ -43,7 +45,7 @@ def test_what_is_gone_is_said_to_be():
 
 
 def test_a_relative_name_counts_from_above_the_run_too(write_run, tmp_path, monkeypatch):
-    told(tmp_path / "runs" / "mtl", datasets=["mnli"], init="runs/plain")
+    write_record(tmp_path / "runs" / "mtl", datasets=["mnli"], init="runs/plain")
     (tmp_path / "runs" / "plain").mkdir()
     run = read_run(write_run(tmp_path / "runs" / "student", init="runs/mtl"))
     monkeypatch.chdir("/")

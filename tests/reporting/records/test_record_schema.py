@@ -6,20 +6,24 @@ from road_ray.reporting.records import record_schema as shapes
 
 
 def test_misfits_are_named_and_left_out():
-    told = {"command": ["road", 5], "packages": {}, "devices": None, "python": 3}
-    assert shapes.misfits(told, shapes.ENVIRONMENT) == ["command"]
-    assert shapes.fitted(told, shapes.ENVIRONMENT) == {"packages": {}, "devices": None, "python": 3}
+    settings = {"command": ["road", 5], "packages": {}, "devices": None, "python": 3}
+    assert shapes.misfits(settings, shapes.ENVIRONMENT) == ["command"]
+    assert shapes.fitted(settings, shapes.ENVIRONMENT) == {
+        "packages": {},
+        "devices": None,
+        "python": 3,
+    }
 
 
 def test_model_facts_fit_at_any_depth():
-    told = {
+    settings = {
         "task": "qa",
         "init": {},
         "corpus": {"tokens": True, "source": "a"},
         "teachers": [{"directory": 5, "weights_sha256": "ab"}],
         "seed": 1,
     }
-    assert shapes.model_facts(told) == {
+    assert shapes.model_facts(settings) == {
         "task": "qa",
         "corpus": {"source": "a"},
         "teachers": [{"weights_sha256": "ab"}],

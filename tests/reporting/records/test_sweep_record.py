@@ -61,8 +61,8 @@ def test_a_study_that_cannot_be_opened_is_told(tmp_path):
 
 def test_a_damaged_study_is_read_from_the_records_of_its_trials(tmp_path, caplog):
     (tmp_path / "study.journal").write_text("no study\nat all\n")
-    told = {"name": "s", "metric": ["m"], "mode": ["min"], "space": {}}
-    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(told))
+    settings = {"name": "s", "metric": ["m"], "mode": ["min"], "space": {}}
+    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(settings))
     for number, state in enumerate(("complete", "complete", "failed")):
         place = tmp_path / "trials" / f"{number:04d}"
         place.mkdir(parents=True)
@@ -82,8 +82,8 @@ def test_a_damaged_study_is_read_from_the_records_of_its_trials(tmp_path, caplog
 
 
 def test_secrets_of_a_storage_stay_out(tmp_path):
-    told = {"storage": "nosuch://me:very-secret@host/db", "space": {}}
-    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(told))
+    settings = {"storage": "nosuch://me:very-secret@host/db", "space": {}}
+    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(settings))
     with pytest.raises(DataError) as error:
         read_sweep(tmp_path)
     assert "very-secret" not in str(error.value)
@@ -91,8 +91,8 @@ def test_secrets_of_a_storage_stay_out(tmp_path):
 
 def test_a_database_is_opened_with_the_password_of_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "very-secret")
-    told = {"storage": "sqlite://me@/x.db", "space": {}}
-    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(told))
+    settings = {"storage": "sqlite://me@/x.db", "space": {}}
+    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(settings))
     with pytest.raises(DataError, match=r"cannot be opened: .*sqlite://\*\*\*@/x.db") as error:
         read_sweep(tmp_path)
     assert "very-secret" not in str(error.value)
@@ -109,8 +109,8 @@ def test_reading_a_sweep_neither_makes_nor_changes_a_database_that_it_names(tmp_
         (f"sqlite:///{tmp_path}/new.db", "no file"),
         ("mssql+pyodbc://me@h/d?driver=/tmp/x.so", "no URL"),
     ):
-        told = {"storage": url, "space": {}}
-        (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(told))
+        settings = {"storage": url, "space": {}}
+        (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(settings))
         with pytest.raises(DataError, match=why):
             read_sweep(tmp_path)
     assert foreign.read_bytes() == before

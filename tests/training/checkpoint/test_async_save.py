@@ -83,8 +83,8 @@ def test_the_loop_goes_on_and_the_checkpoint_stays_that_of_its_step(slow):
         saved = tensors_from_file(directory / "model.safetensors")
         assert set(saved) == set(before) == {"one.weight", "one.bias", "two.bias"}
         assert all(torch.equal(saved[name], before[name]) for name in before)
-        kept = tensors_from_file(directory / "optimizer.safetensors")
-        assert any(torch.equal(tensor, moments) for tensor in kept.values())
+        remaining = tensors_from_file(directory / "optimizer.safetensors")
+        assert any(torch.equal(tensor, moments) for tensor in remaining.values())
         assert float((directory / "hf" / "sum").read_text()) == float(before["one.weight"].sum())
 
 

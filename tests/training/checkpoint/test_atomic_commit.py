@@ -94,8 +94,8 @@ def test_a_truncated_file_is_seen_and_the_older_one_taken(
     os.truncate(path, cut)
     events = []
     with caplog.at_level(logging.WARNING):
-        found = Checkpoints(two.root, on_event=events.append).newest()
-    assert found == two.root / "step-00000010"
+        newest = Checkpoints(two.root, on_event=events.append).newest()
+    assert newest == two.root / "step-00000010"
     assert [event["kind"] for event in events] == ["checkpoint_damaged"]
     assert name in events[0]["problems"][0]
     assert "step-00000020" in caplog.text

@@ -28,9 +28,9 @@ def server():
     motoserver = pytest.importorskip("moto.server", reason="needs moto[s3], flask, flask-cors")
     before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
     os.environ |= dict.fromkeys(before, "testing")
-    one = motoserver.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    one.start()
-    host, port = one.get_host_and_port()
+    first = motoserver.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    first.start()
+    host, port = first.get_host_and_port()
     files = fs.S3FileSystem(
         endpoint_override=f"{host}:{port}",
         scheme="http",
@@ -39,7 +39,7 @@ def server():
     )
     files.create_dir("runs")
     yield f"{host}:{port}", files
-    one.stop()
+    first.stop()
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
 
@@ -100,9 +100,9 @@ def test_a_storage_that_fails_is_told_without_its_settings(tmp_path):
     mirror = RemoteCopy(f"file://{tmp_path}/a?x=1")
     (tmp_path / "a").write_text("in the way")
     (directory,) = committed(tmp_path / "one", (1,))
-    with pytest.raises(ResourceError, match="the storage fails") as told:
+    with pytest.raises(ResourceError, match="the storage fails") as caught:
         mirror.push(directory)
-    assert "kept:" in str(told.value)
+    assert "kept:" in str(caught.value)
     with pytest.raises(ConfigError, match="no storage of that address"):
         RemoteCopy("nope://bucket/run")
 
@@ -148,17 +148,17 @@ def pulled(tmp_path, state, run):
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "message"),
     [
         (RUN | {"configuration": {"verb": "finetune", "seed": 2}}, "seed: there 2, asked 1"),
         (RUN | {"configuration": {"verb": "distill", "seed": 1}}, "verb: there 'distill', asked"),
         (RUN | {"identity": {"rows": "cd"}}, "rows: there 'cd', asked 'ab'"),
         (RUN | {"identity": {}}, "rows: there None, asked 'ab'"),
-        ({"identity": RUN["identity"]}, "an earlier version made it"),
+        ({"identity": RUN["identity"]}, "an earlier version wrote it"),
     ],
 )
-def test_a_copy_of_another_run_is_refused_and_stays_where_it_is(tmp_path, state, told):
-    with pytest.raises(CheckpointError, match=told) as refused:
+def test_a_copy_of_another_run_is_refused_and_stays_where_it_is(tmp_path, state, message):
+    with pytest.raises(CheckpointError, match=message) as refused:
         pulled(tmp_path, state, RUN)
     assert str(refused.value).startswith(f"{tmp_path}/mirror/step-00000003: ")
     assert "training.mirror" in str(refused.value)

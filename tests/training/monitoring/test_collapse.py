@@ -30,26 +30,26 @@ def test_each_network_has_its_norm_and_one_network_has_none(tiny):
 
 
 def test_a_collapse_that_lasts_is_told_once_with_advice(tmp_path):
-    watch = CollapseMonitor(Journal(tmp_path, console="quiet"), 100)
+    monitor = CollapseMonitor(Journal(tmp_path, console="quiet"), 100)
     for step in range(10, 100, 10):
-        watch.look(step, ILL)
-    (told,) = events(tmp_path)
-    assert told["kind"] == "detector_collapse"
-    assert told["step"] == 70  # rows from a quarter of the run on: 30, 40, 50, 60, 70
-    assert "generator.init" in told["advice"]
+        monitor.check(step, ILL)
+    (event,) = events(tmp_path)
+    assert event["kind"] == "detector_collapse"
+    assert event["step"] == 70  # rows from a quarter of the run on: 30, 40, 50, 60, 70
+    assert "generator.init" in event["advice"]
 
 
 def test_short_or_early_illness_and_other_objectives_are_no_event(tmp_path):
-    watch = CollapseMonitor(Journal(tmp_path, console="quiet"), 1000)
+    monitor = CollapseMonitor(Journal(tmp_path, console="quiet"), 1000)
     for step in range(10, 250, 10):
-        watch.look(step, ILL)
+        monitor.check(step, ILL)
     for step in range(260, 1000, 10):
-        watch.look(step, ILL if step % 40 else {"train/mlm": 1.0})
+        monitor.check(step, ILL if step % 40 else {"train/mlm": 1.0})
     assert events(tmp_path) == []
 
 
 def test_a_generator_without_entropy_is_told(tmp_path):
-    watch = CollapseMonitor(Journal(tmp_path, console="quiet"), 10)
+    monitor = CollapseMonitor(Journal(tmp_path, console="quiet"), 10)
     for step in range(3, 9):
-        watch.look(step, {"train/generator_entropy": 0.001})
+        monitor.check(step, {"train/generator_entropy": 0.001})
     assert [event["kind"] for event in events(tmp_path)] == ["generator_collapse"]

@@ -13,12 +13,12 @@ from road_ray.training.monitoring.oom import oom_as_error, shapes
 def test_an_allocation_that_fails_names_what_was_worked_on():
     context = RunContext(step=12, batch="8 x 512 tokens")
     with (
-        pytest.raises(ResourceError, match="worker 3 ran out of memory after step 12") as told,
+        pytest.raises(ResourceError, match="worker 3 ran out of memory after step 12") as caught,
         oom_as_error(3, context),
     ):
         torch.empty(2**60)
-    assert "at work on 8 x 512 tokens" in str(told.value)
-    assert "training.passes" in str(told.value)
+    assert "at work on 8 x 512 tokens" in str(caught.value)
+    assert "training.passes" in str(caught.value)
 
 
 def test_other_errors_stay_as_they_are():

@@ -49,8 +49,8 @@ def test_the_time_left_goes_by_the_work_of_the_steps_left(capsys):
     lines = Lines(10, every_seconds=0, clock=lambda: next(times), work=work)
     for step in (0, 1, 9):
         lines.show(step, {})
-    told = capsys.readouterr().err.splitlines()
-    assert [line.rpartition("eta ")[2] for line in told[1:]] == ["0:00:15", "0:00:01"]
+    output_lines = capsys.readouterr().err.splitlines()
+    assert [line.rpartition("eta ")[2] for line in output_lines[1:]] == ["0:00:15", "0:00:01"]
 
 
 def test_an_evaluation_is_never_held_back(capsys):

@@ -70,10 +70,10 @@ def installed(kind):
 
 def started(kinds, root, seconds, **environment):
     checkout = str(Path(__file__).parents[3])
-    own = {"HOME": str(root), "PYTHONPATH": checkout, "HF_TOKEN": "CANARYenviron"}
+    settings = {"HOME": str(root), "PYTHONPATH": checkout, "HF_TOKEN": "CANARYenviron"}
     done = subprocess.run(
         [sys.executable, "-c", CHILD, kinds, str(root), seconds, "--hub.token=CANARYargument"],
-        env=os.environ | own | environment,
+        env=os.environ | settings | environment,
         cwd=root,
         capture_output=True,
         text=True,
@@ -122,8 +122,8 @@ def test_every_row_arrives_also_when_a_figure_is_no_number(reached, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", REACHED, indirect=True)
 def test_no_secret_is_in_what_it_leaves(reached, kind):
-    found = contents(reached / kind)
-    assert [str(path) for path, content in found.items() if b"CANARY" in content] == []
+    result = contents(reached / kind)
+    assert [str(path) for path, content in result.items() if b"CANARY" in content] == []
 
 
 @pytest.mark.slow

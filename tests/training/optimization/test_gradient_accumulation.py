@@ -26,8 +26,10 @@ def gradients(objective, passes, worker=ALONE, wrapped=None, step=0):
         step=step,
         autocast=None,
     )
-    found = {n: None if p.grad is None else p.grad.clone() for n, p in objective.named_parameters()}
-    return found, result
+    gradient_of = {
+        n: None if p.grad is None else p.grad.clone() for n, p in objective.named_parameters()
+    }
+    return gradient_of, result
 
 
 def test_the_gradient_is_that_of_the_weighted_means_averaged_over_passes(tiny):
@@ -134,18 +136,20 @@ def trained(tiny, kind, worker):
     wrapped = worker.wrap(objective, sparse=objective.sparse)
     rows = []
     for step, passes in enumerate(steps):
-        found, result = gradients(objective, passes, worker, wrapped, step)
+        gradient_of, result = gradients(objective, passes, worker, wrapped, step)
         tally = StepMetrics()
         tally.add(result, passes, data_seconds=0, step_seconds=1)
         row = tally.collect(worker)
-        rows.append((found, float(result.loss), row))
+        rows.append((gradient_of, float(result.loss), row))
     return rows
 
 
 def as_alone(worker, tiny, kind, expected):
     """What each process does: the same steps on its share, and the comparison."""
-    found = trained(tiny, kind, worker)
-    for (ours, loss, row), (theirs, whole_loss, whole_row) in zip(found, expected, strict=True):
+    gradient_of = trained(tiny, kind, worker)
+    for (ours, loss, row), (theirs, whole_loss, whole_row) in zip(
+        gradient_of, expected, strict=True
+    ):
         assert loss == pytest.approx(whole_loss, rel=1e-5)
         assert row.pop("time/communication_seconds") > 0  # alone there is none
         # An area is no sum over workers: each ranks its own tokens.

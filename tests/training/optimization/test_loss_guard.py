@@ -27,24 +27,24 @@ def falling(count, seed):
 def test_a_loss_a_thousand_times_as_large_is_seen_and_no_other(seed):
     losses = falling(300, seed)
     at = int(np.random.default_rng(seed).integers(10, 300))
-    assert not any(map(SpikeDetector().seen, losses))
+    assert not any(map(SpikeDetector().is_spike, losses))
     losses[at] *= 1e3
     spikes = SpikeDetector()
-    assert [step for step, loss in enumerate(losses) if spikes.seen(loss)] == [at]
+    assert [step for step, loss in enumerate(losses) if spikes.is_spike(loss)] == [at]
 
 
 def test_the_rare_hard_batch_of_a_mixture_is_usual():
     losses = [4.0 if step % 10 == 7 else 0.3 for step in range(200)]
-    assert not any(map(SpikeDetector().seen, losses))
+    assert not any(map(SpikeDetector().is_spike, losses))
 
 
 def test_a_new_level_is_a_spike_four_times_and_then_usual():
     spikes = SpikeDetector([1.0] * 10)
-    assert [spikes.seen(9.0) for _ in range(30)] == [True] * 4 + [False] * 26
+    assert [spikes.is_spike(9.0) for _ in range(30)] == [True] * 4 + [False] * 26
 
 
 def test_nobody_judges_before_ten_losses():
-    assert not any(map(SpikeDetector().seen, [1, 9, 90, 900, 9000, 9e4, 9e5, 9e6, 9e7, 9e8]))
+    assert not any(map(SpikeDetector().is_spike, [1, 9, 90, 900, 9000, 9e4, 9e5, 9e6, 9e7, 9e8]))
 
 
 def jumping(tiny, at=(AT,)):
@@ -160,8 +160,8 @@ def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(
 ):
     at_once, error = diverged(tiny, tmp_path / "at_once")
     request.getfixturevalue("deferred")
-    late, told = diverged(tiny, tmp_path / "late", log_every_steps=STEPS)
-    assert told.replace("late", "at_once") == error
+    late, late_result = diverged(tiny, tmp_path / "late", log_every_steps=STEPS)
+    assert late_result.replace("late", "at_once") == error
     assert f"step {AT}: gradient norm" in error
     assert same(late, at_once)
 
@@ -169,7 +169,7 @@ def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(
 def test_spikes_that_are_read_late_are_the_same_events(tiny, tmp_path, request):
     at_once, events = learned(tiny, tmp_path / "at_once")
     request.getfixturevalue("deferred")
-    late, told = learned(tiny, tmp_path / "late", log_every_steps=STEPS)
-    assert [event["step"] for event in told] == [AT]
-    assert [event["loss"] for event in told] == [event["loss"] for event in events]
+    late, late_result = learned(tiny, tmp_path / "late", log_every_steps=STEPS)
+    assert [event["step"] for event in late_result] == [AT]
+    assert [event["loss"] for event in late_result] == [event["loss"] for event in events]
     assert same(late, at_once)

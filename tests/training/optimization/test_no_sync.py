@@ -35,14 +35,14 @@ class _Copies(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.calls: list[str] = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         tensors = [x for x in (*args, *(kwargs or {}).values(), result) if torch.is_tensor(x)]
         # A number on the host may be an operand of a kernel on the device: it is an argument then.
         if len({x.device.type for x in tensors if x.dim()}) > 1:
-            self.found.append(str(func))
+            self.calls.append(str(func))
         return result
 
 
@@ -74,7 +74,7 @@ def test_a_step_reads_nothing_back_from_the_device(name, tmp_path):
         result = backward(objective, objective, passes, worker, seed=1, step=0, autocast=None)
         norm = clip(objective, 1.0)
         optimizer.step()
-    assert copies.found == []
+    assert copies.calls == []
     assert norm.device == result.loss.device == META
     assert any(p.grad is not None for p in objective.parameters())
 
@@ -84,7 +84,7 @@ def test_no_shape_depends_on_a_value(name, tmp_path):
     objective, batch = every.case_of(name, tmp_path)
     passes = [placed(batch, objective, torch.device("cpu"))]
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fake = [_fake(mode, one) for one in passes]
+        fake = [_fake(mode, item) for item in passes]
         result = backward(objective, objective, fake, Worker(), seed=1, step=0, autocast=None)
     assert result.loss.shape == ()
 
@@ -104,6 +104,6 @@ def test_the_proofs_find_what_waits(tmp_path):
         value[value > 0]
     with _Copies() as copies:
         torch.ones(3).to(META)
-    assert copies.found
+    assert copies.calls
     with FakeTensorMode() as mode, pytest.raises(DataDependentOutputException):
         float(mode.from_tensor(torch.ones(3)).sum())

@@ -37,12 +37,12 @@ def gradients(objective: Objective):
 def test_recomputed_layers_give_the_same_gradients_with_dropout_too():
     straight, saving = electra(), electra()
     recompute(saving)
-    assert any(getattr(one, "gradient_checkpointing", False) for one in saving.modules())
+    assert any(getattr(module, "gradient_checkpointing", False) for module in saving.modules())
     assert_close(gradients(saving), gradients(straight), rtol=0, atol=0)
 
 
 def test_recomputed_layers_keep_less_for_the_backward_pass():
-    def kept(objective):
+    def saved_elements(objective):
         sizes = []
         with torch.autograd.graph.saved_tensors_hooks(
             lambda x: sizes.append(x.numel()) or x, lambda x: x
@@ -53,7 +53,7 @@ def test_recomputed_layers_keep_less_for_the_backward_pass():
 
     straight, saving = electra(), electra()
     recompute(saving)
-    assert kept(saving) < 0.8 * kept(straight)
+    assert saved_elements(saving) < 0.8 * saved_elements(straight)
 
 
 @pytest.mark.slow
@@ -67,16 +67,16 @@ def test_compiled_encoders_give_the_same_gradients_under_the_same_names(kind):
 
 @pytest.mark.slow
 def test_what_cannot_be_compiled_runs_as_it_is():
-    asked = []
+    calls = []
 
     def broken(graph, inputs):
-        asked.append(graph)
+        calls.append(graph)
         raise RuntimeError("no compiler here")
 
     straight, fallen = electra(0.0), electra(0.0)
     compile_encoders(fallen, backend=broken)
     assert_close(gradients(fallen), gradients(straight), rtol=1e-5, atol=1e-6)
-    assert asked, "nothing was compiled"
+    assert calls, "nothing was compiled"
 
 
 def test_a_training_with_recomputed_layers_ends_with_the_same_weights(tmp_path, tiny):
@@ -85,7 +85,7 @@ def test_a_training_with_recomputed_layers_ends_with_the_same_weights(tmp_path, 
         passes = tiny.stream(tiny.rows())
         train(
             objective,
-            lambda start: ([one] for one in passes.since(start)),
+            lambda start: ([item] for item in passes.since(start)),
             tiny.training(tmp_path / name, steps=3, precision="fp32", **how),
             Worker.alone(),
         )
@@ -109,7 +109,7 @@ _SHORT = ("electra", "span each teacher")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(one, marks=[] if one in _SHORT else pytest.mark.long) for one in _TRACED],
+    [pytest.param(item, marks=[] if item in _SHORT else pytest.mark.long) for item in _TRACED],
 )
 def test_an_objective_is_one_graph(name, tmp_path):
     """``fullgraph`` makes a break of the graph an error; the backend gets one graph."""

@@ -66,14 +66,14 @@ def test_phases_are_measured_each_and_weighed_by_their_steps(tiny, tmp_path):
     short = tiny.stream(tiny.rows(count=8, length=8))
     long = tiny.stream(tiny.rows(count=4, length=16), batch_size=4)
     streams = {0: short, 9: long}
-    found = profile.measure(
+    result = profile.measure(
         tiny.electra(dropout=0.0),
         lambda start: accumulated(streams[start].since(0), 1),
         tiny.training(tmp_path, steps=10, phase_starts=(0, 9)),
         Worker(),
         None,
     )
-    assert found.rows_per_step == pytest.approx((9 * 8 + 4) / 10)
-    assert found.tokens_per_step == pytest.approx((9 * 8 * 8 + 4 * 16) / 10)
-    first, second = found.seconds_by_phase
-    assert found.seconds_per_step == pytest.approx(0.9 * first + 0.1 * second)
+    assert result.rows_per_step == pytest.approx((9 * 8 + 4) / 10)
+    assert result.tokens_per_step == pytest.approx((9 * 8 * 8 + 4 * 16) / 10)
+    first, second = result.seconds_by_phase
+    assert result.seconds_per_step == pytest.approx(0.9 * first + 0.1 * second)

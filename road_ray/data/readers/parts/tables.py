@@ -38,7 +38,7 @@ def parquet_rows(path: ReadableFile, only: list[str] | None = None) -> Iterator[
     """
     import pyarrow.parquet as pq
 
-    with _whole(path, "parquet"):
+    with _damage_as_data_error(path, "parquet"):
         source = path if isinstance(path, Path) else path.open("rb")
         file = pq.ParquetFile(source, buffer_size=_COLUMN_BYTES)
         _check_columns(path, file.schema_arrow.names, only)
@@ -50,7 +50,7 @@ def arrow_rows(path: ReadableFile, only: list[str] | None = None) -> Iterator[di
     """Yield the rows of an Arrow file (``Dataset.save_to_disk``), a batch in memory at a time."""
     import pyarrow as pa
 
-    with _whole(path, "Arrow"):
+    with _damage_as_data_error(path, "Arrow"):
         local = isinstance(path, Path)
         source = pa.memory_map(str(path)) if local else pa.PythonFile(path.open("rb"), "r")
         try:
@@ -64,7 +64,7 @@ def arrow_rows(path: ReadableFile, only: list[str] | None = None) -> Iterator[di
 
 
 @contextmanager
-def _whole(path: ReadableFile, kind: str) -> Iterator[None]:
+def _damage_as_data_error(path: ReadableFile, kind: str) -> Iterator[None]:
     """Raise ``DataError`` for a file that Arrow cannot read."""
     import pyarrow as pa
 
@@ -87,8 +87,8 @@ def table_files(folder: Path) -> list[Path]:
     for suffix in (".parquet", ".arrow"):
         if files := sorted(folder.glob(f"*{suffix}")):
             return files
-    found = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
-    raise DataError(f"{folder}: holds no parquet or Arrow file; found: {found}")
+    names = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
+    raise DataError(f"{folder}: holds no parquet or Arrow file; found: {names}")
 
 
 def suffix_of(path: Path) -> str:
@@ -128,7 +128,7 @@ def table_rows(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def json_shape(path: Path) -> Literal["lines", "array", "document"]:
-    """Return whether a JSON file has one object a line, one array, or one object in all."""
+    """Return the shape of a JSON file: one object a line, one array, or one object in all."""
     try:
         with open_bytes(path) as file:
             head = file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
@@ -140,8 +140,8 @@ def json_shape(path: Path) -> Literal["lines", "array", "document"]:
     try:
         first, end = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):  # a longer object, or a fault that a reader names
-        line, newline, more = text.partition("\n")
-        lines = bool(newline) and line.rstrip().endswith("}") and more.lstrip().startswith("{")
+        line, newline, rest = text.partition("\n")
+        lines = bool(newline) and line.rstrip().endswith("}") and rest.lstrip().startswith("{")
         return "lines" if lines else "document"
     one_line = "\n" not in text[:end] and not (isinstance(first, dict) and "data" in first)
     lines = bool(text[end:].strip()) or one_line
@@ -170,8 +170,8 @@ def _json_array(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def delimiter_of(path: Path) -> str:
-    """Return the delimiter of a ``.csv``: that of comma, semicolon and tab which cuts its first
-    line into most columns.
+    """Return the delimiter of a ``.csv``: comma, semicolon or tab, whichever gives its first line
+    the most columns.
     """
     first = next((line for _, line in numbered_lines(path)), "")
 

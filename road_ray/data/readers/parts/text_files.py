@@ -82,7 +82,7 @@ def parse_json(text: str, where: str) -> Any:
         if len(content) < len(pairs):
             names = repeated(name for name, _ in pairs)
             raise DataError(
-                f"{where}: the key {names[0]!r} stands twice in one object\n"
+                f"{where}: the key {names[0]!r} occurs twice in one object\n"
                 "  fix: remove one of the two, or give it another name"
             )
         return content
@@ -92,9 +92,11 @@ def parse_json(text: str, where: str) -> Any:
     except json.JSONDecodeError:
         raise
     except (ValueError, RecursionError) as error:
-        what = "brackets are nested too deep" if isinstance(error, RecursionError) else str(error)
+        problem = (
+            "brackets are nested too deep" if isinstance(error, RecursionError) else str(error)
+        )
         raise DataError(
-            f"{where}: unsupported JSON: {what.split(';')[0]}\n"
+            f"{where}: unsupported JSON: {problem.split(';')[0]}\n"
             "  allowed: integers of at most 4,300 digits, brackets at most some hundred deep\n"
             "  fix: write longer numbers as text, or remove that value"
         ) from error
@@ -130,25 +132,25 @@ def read_document(path: Path) -> Any:
 def repeated(names: Iterable[_Name]) -> list[_Name]:
     """Return the names that occur more than once, in the order of their second occurrence."""
     seen: set[_Name] = set()
-    copies: dict[_Name, None] = {}
+    duplicates: dict[_Name, None] = {}
     for name in names:
         if name in seen:
-            copies[name] = None
+            duplicates[name] = None
         seen.add(name)
-    return list(copies)
+    return list(duplicates)
 
 
 def refuse_repeated_ids(path: Path, examples: Iterable[Example]) -> None:
     """Raise ``DataError`` if several examples share an id."""
     first: dict[str, str] = {}
-    copies: list[str] = []
+    duplicates: list[str] = []
     for example in examples:
         if example.id in first:
-            copies.append(f"id {example.id!r} at {example.where}, first at {first[example.id]}")
+            duplicates.append(f"id {example.id!r} at {example.where}, first at {first[example.id]}")
         first.setdefault(example.id, example.where)
-    if copies:
+    if duplicates:
         raise DataError(
-            f"{path}: {len(copies)} examples repeat an id\n  {first_faults(copies)}\n"
+            f"{path}: {len(duplicates)} examples repeat an id\n  {first_faults(duplicates)}\n"
             "  fix: remove the copies; predictions are keyed by id"
         )
 
@@ -208,9 +210,9 @@ def missing_columns(where: str, missing: Sequence[str | int], existing: Sequence
 
 
 def first_faults(lines: Sequence[str]) -> str:
-    """Join the first five faults, one a line, and the number of the others."""
-    more = len(lines) - _LISTED
-    return "\n  ".join([*lines[:_LISTED], *([f"and {more} more"] if more > 0 else [])])
+    """Return the first five faults, one a line, and the number of the others."""
+    num_others = len(lines) - _LISTED
+    return "\n  ".join([*lines[:_LISTED], *([f"and {num_others} more"] if num_others > 0 else [])])
 
 
 def _decoded(raw: bytes, where: str) -> str:

@@ -16,18 +16,18 @@ def with_replacement(logits: Tensor, noise: Tensor) -> Tensor:
 def without_replacement(logits: Tensor, excluded: Tensor, noise: Tensor) -> Tensor:
     """Return distinct ids other than ``excluded``: ``[N, V], [N], [N, K] -> [N, K]``; no gradient.
 
-    Drawn one after the other from the rest, which has the distribution of Gumbel top-k. Source:
+    Each is drawn from the ids that remain, which has the distribution of Gumbel top-k. Source:
     TEAMS, official/projects/teams.
     """
-    left = torch.softmax(logits.detach().float(), -1)
+    remaining = torch.softmax(logits.detach().float(), -1)
     taken = [excluded]
     for number in noise.unbind(-1):
-        left.scatter_(1, taken[-1][:, None], 0.0)
-        # A certain generator leaves no probability: any other id then, as their logit penalty
-        # gives.
-        empty = left.sum(-1) <= 0
-        other = _any_other(torch.stack(taken, -1), number, left.shape[-1])
-        taken.append(torch.where(empty, other, invert(left, number)))
+        remaining.scatter_(1, taken[-1][:, None], 0.0)
+        # A generator that is certain leaves no probability. Then any other id is drawn, as with the
+        # logit penalty of TEAMS.
+        empty = remaining.sum(-1) <= 0
+        other = _any_other(torch.stack(taken, -1), number, remaining.shape[-1])
+        taken.append(torch.where(empty, other, invert(remaining, number)))
     return torch.stack(taken[1:], -1)
 
 

@@ -11,7 +11,7 @@ from road_ray.objectives.base import Metrics
 DETECTION_METRICS = tuple(
     f"detection_{name}" for name in ("auc", "accuracy", "recall", "precision", "specificity")
 )
-"""Names of what ``detection_metrics`` returns."""
+"""Names of the metrics that ``detection_metrics`` returns."""
 
 
 def detection_losses(scores: Tensor, replaced: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def area_under_curve(scores: Tensor, positive: Tensor, counted: Tensor) -> Tenso
     """Return the probability that a positive scores above a negative, among the ``counted``:
     ``[B, L], [B, L], [B, L] -> []``.
 
-    It is 0.5 where one class is missing. Computed by the rank sum; ties are ranked in order.
+    It is 0.5 if one class is missing. It is computed by the rank sum; ties are ranked in order.
     """
     # The others get the highest ranks, which are not read.
     order = scores.masked_fill(~counted, torch.inf).flatten().argsort(stable=True)

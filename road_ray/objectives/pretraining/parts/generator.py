@@ -30,7 +30,7 @@ Generator: TypeAlias = PreTrainedModel | Frequencies
 
 
 class GeneratorOutput(NamedTuple):
-    """Output at ``N`` chosen positions: samples, and loss and metrics of their distributions. Only
+    """Output at ``N`` chosen positions: samples, with loss and metrics of their distributions. Only
     the loss carries a gradient.
     """
 
@@ -97,7 +97,7 @@ def _from_frequencies(
 
 
 def is_frozen(generator: Generator) -> bool:
-    """Return whether no parameter is trained: frequencies, or the second of two stages."""
+    """Return whether no parameter is trained: frequencies, or the second stage of two."""
     return not any(parameter.requires_grad for parameter in generator.parameters())
 
 
@@ -144,13 +144,13 @@ def predict(logits: Tensor, labels: Tensor, noise: Tensor) -> GeneratorOutput:
     Samples are drawn by inversion at ``noise``. Computed in fp32 for ``logits`` of any dtype, which
     get their gradient through the loss only.
     """
-    if torch.compiler.is_compiling():  # which fuses the plain form, and cannot trace the other
+    if torch.compiler.is_compiling():  # a compiler fuses the plain form and cannot trace the other
         return _plain(logits, labels, noise)
     return GeneratorOutput(*_predict_and_sample(logits, labels, noise))
 
 
 def _plain(logits: Tensor, labels: Tensor, noise: Tensor) -> GeneratorOutput:
-    """Return the same by functions of PyTorch."""
+    """Return the result of ``predict`` by functions of PyTorch."""
     log_probabilities = logits.float().log_softmax(-1)
     loss = functional.nll_loss(log_probabilities, labels, reduction="sum")
     log_probabilities = log_probabilities.detach()

@@ -122,7 +122,7 @@ def test_a_csv_with_semicolons_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("x.csv", "text,label\na,b\n".encode("utf-16"), "it is UTF-16.*iconv -f utf-16 -t utf-8"),
         ("x.json", '[{"text": "a"}]'.encode("utf-16"), "it is UTF-16.*iconv -f utf-16 -t utf-8"),
@@ -133,21 +133,21 @@ def test_a_csv_with_semicolons_is_read(tmp_path):
         ("x.arrow", b"ARROW", "damaged or cut-off Arrow file"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, told):
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=f"(?s){told}"):
+    with pytest.raises(DataError, match=f"(?s){message}"):
         list(table_rows(tmp_path / name))
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [("x.csv", "a line of more than 64 MiB"), ("x.json", "one JSON value of more than 2 GiB")],
 )
-def test_a_line_of_two_gigabytes_is_refused_without_reading_it(tmp_path, name, told):
+def test_a_line_of_two_gigabytes_is_refused_without_reading_it(tmp_path, name, message):
     with (tmp_path / name).open("wb") as file:
         file.write(b'{"text": "')
         file.truncate((2 << 30) + 1)  # sparse: no disk is used
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         list(table_rows(tmp_path / name))
 
 

@@ -20,8 +20,8 @@ def test_the_label_is_1_where_a_token_is_replaced():
 
 
 def test_figures_count_what_is_counted():
-    found = detection_metrics(SCORES, REPLACED, torch.tensor([[True, True, True, True]]))
-    shares = {name: (float(total), int(count)) for name, (total, count) in found.items()}
+    result = detection_metrics(SCORES, REPLACED, torch.tensor([[True, True, True, True]]))
+    shares = {name: (float(total), int(count)) for name, (total, count) in result.items()}
     assert shares["detection_accuracy"] == (2, 4)
     assert shares["detection_recall"] == (1, 2)
     assert shares["detection_precision"] == (1, 2)

@@ -78,16 +78,16 @@ def test_loss_and_gradient_are_those_of_cross_entropy(dtype, spread):
 
 def test_only_the_loss_carries_a_gradient():
     logits = torch.randn(6, 11, requires_grad=True)
-    loss, *others = predict(logits, torch.zeros(6, dtype=torch.long), torch.rand(6))
+    loss, *rest = predict(logits, torch.zeros(6, dtype=torch.long), torch.rand(6))
     assert loss.requires_grad
-    assert not any(other.requires_grad for other in others)
+    assert not any(other.requires_grad for other in rest)
 
 
 def test_samples_are_those_of_the_sampler():
     torch.manual_seed(0)
     logits, noise = torch.randn(50, 31), torch.rand(50)
-    found = predict(logits, torch.zeros(50, dtype=torch.long), noise)
-    assert torch.equal(found.sampled, sample(logits, noise))
+    result = predict(logits, torch.zeros(50, dtype=torch.long), noise)
+    assert torch.equal(result.sampled, sample(logits, noise))
 
 
 def test_no_positions_make_no_loss_and_no_samples():

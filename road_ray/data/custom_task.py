@@ -1,6 +1,6 @@
-"""Task of a user's own data set: one of the catalogue, one that several own sets share, or its own.
+"""Task of a custom data set: one of the catalogue, one that custom sets share, or a new one.
 
-Labels that the entry does not name are listed from its file.
+If an entry has no labels, the error lists those of its file.
 """
 
 from __future__ import annotations
@@ -19,53 +19,54 @@ from road_ray.errors import ConfigError, DataError, nearest, shorten
 _MOST_LABELS = 200  # more different values are numbers, ids or texts
 
 
-def own_task(name: str, sets: Mapping[str, CustomDataset]) -> Task:
-    """Return the task of the own data set ``name``; one without labels is empty.
+def custom_task(name: str, sets: Mapping[str, CustomDataset]) -> Task:
+    """Return the task of the custom data set ``name``; its labels may be empty.
 
     Sets with one ``task`` share its head. Labels are matched by name, in the order of the
     catalogue, or of the first set that has labels. Raises ``ConfigError`` for sets that do not fit
     together.
     """
-    own = sets[name]
-    shared = own.task_name(name)
+    custom = sets[name]
+    shared = custom.task_name(name)
     if shared in catalog.TASKS:
         task = catalog.TASKS[shared]
-        _check_fit(name, own, task, f"task {shared}")
+        _check_fit(name, custom, task, f"task {shared}")
         return task
-    peers = {other: one for other, one in sets.items() if one.task_name(other) == shared}
-    if len(peers) == 1 and own.task is not None and nearest(shared, catalog.TASKS, 0.8):
+    peers = {other: peer for other, peer in sets.items() if peer.task_name(other) == shared}
+    if len(peers) == 1 and custom.task is not None and nearest(shared, catalog.TASKS, 0.8):
         catalog.task(shared)  # raises, with the nearest name
-    first = next((other for other, one in peers.items() if one.labels), next(iter(peers)))
-    task = peers[first].own_task(shared)
+    first = next((other for other, peer in peers.items() if peer.labels), next(iter(peers)))
+    task = peers[first].new_task(shared)
     if first != name:
-        _check_fit(name, own, task, f"data.sets.{first} of the same task {shared}")
+        _check_fit(name, custom, task, f"data.sets.{first} of the same task {shared}")
     return task
 
 
-def _check_fit(name: str, own: CustomDataset, task: Task, other: str) -> None:
+def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None:
     """Raise ``ConfigError`` unless a data set has the kind and the labels of a task."""
-    mine, kind = own.own_task(task.name).kind, task.kind
-    if not isinstance(kind, type(mine)):
+    custom_kind, kind = custom.new_task(task.name).kind, task.kind
+    if not isinstance(kind, type(custom_kind)):
         raise ConfigError(
-            f"data.sets.{name}: kind is {own.kind}, {other} is of kind {type(kind).__name__}\n"
+            f"data.sets.{name}: kind is {custom.kind}, {other} is of kind {type(kind).__name__}\n"
             "  fix: set kind, or name another task"
         )
-    if isinstance(mine, Classify | Tag) and isinstance(kind, Classify | Tag):
+    if isinstance(custom_kind, Classify | Tag) and isinstance(kind, Classify | Tag):
         labels = sorted(map(plain_label, kind.labels))
-        if own.labels and sorted(map(plain_label, own.labels)) != labels:
+        if custom.labels and sorted(map(plain_label, custom.labels)) != labels:
             raise ConfigError(
-                f"data.sets.{name}: labels = {list(own.labels)}, those of {other} are "
+                f"data.sets.{name}: labels = {list(custom.labels)}, those of {other} are "
                 f"{list(kind.labels)}\n  allowed: the same labels, in any order\n"
-                "  fix: correct them, or map what the file says by label_map"
+                "  fix: correct them, or map the values of the file by label_map"
             )
-        if odd := sorted(set(own.label_map.values()) - {*kind.labels}):
+        if unknown := sorted(set(custom.label_map.values()) - {*kind.labels}):
             raise ConfigError(
-                f"data.sets.{name}: label_map names {', '.join(map(repr, odd))}, labels of {other} "
-                f"are {list(kind.labels)}"
+                f"data.sets.{name}: label_map names {', '.join(map(repr, unknown))}, labels of "
+                f"{other} are {list(kind.labels)}"
             )
-    elif task.name not in catalog.TASKS and mine != kind:
+    elif task.name not in catalog.TASKS and custom_kind != kind:
         raise ConfigError(
-            f"data.sets.{name}: {mine}, {other} has {kind}\n  allowed: the same, for one head"
+            f"data.sets.{name}: {custom_kind}, {other} has {kind}\n"
+            "  allowed: the same, for one head"
         )
 
 
@@ -74,30 +75,30 @@ def labels_missing(
 ) -> ConfigError:
     """Return the error of a data set without labels, with those of its file ready to paste."""
     split = next(s for s in ("train", "dev", "test") if getattr(dataset.splits, s))
-    what = f"data.sets.{dataset.name}: labels are not given"
+    problem = f"data.sets.{dataset.name}: labels are not given"
     try:
         examples = read(replace(dataset, dev_fraction=None), split)
     except DataError as error:
-        why = str(error).splitlines()[0]
-        return ConfigError(f"{what}: {TOO_FEW_LABELS}\n  they cannot be listed: {why}")
+        reason = str(error).splitlines()[0]
+        return ConfigError(f"{problem}: {TOO_FEW_LABELS}\n  they cannot be listed: {reason}")
     counts = label_counts(examples)
     where = f"{getattr(dataset.splits, split)} has"
     if len(counts) > _MOST_LABELS:
         few = ", ".join(map(repr, list(counts)[:3]))
         return ConfigError(
-            f"{what}; {where} {len(counts):,} different values in column "
+            f"{problem}; {where} {len(counts):,} different values in column "
             f"{dataset.columns.label!r}: {few}, ...\n  fix: for numbers kind: regress; or name "
             "another column as label"
         )
     if len(counts) < 2:
         return ConfigError(
-            f"{what}: {TOO_FEW_LABELS}\n  {where} {len(counts)} in column "
+            f"{problem}: {TOO_FEW_LABELS}\n  {where} {len(counts)} in column "
             f"{dataset.columns.label!r}: {', '.join(counts)}\n  fix: name the column of the label"
         )
     listed = ", ".join(f"{label} ({count:,})" for label, count in counts.most_common())
     labels = list(counts) if kind == "classify" else tag_labels(counts)
     return ConfigError(
-        f"{what}\n  {where}: {shorten(listed, 300)}\n"
+        f"{problem}\n  {where}: {shorten(listed, 300)}\n"
         f"  fix: below data.sets.{dataset.name} write\n    labels: {flow_list(labels)}"
     )
 
