@@ -13,7 +13,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from road_ray.distributed.auth import accepts_anonymous, token_path
+from road_ray.distributed.cluster_token import accepts_anonymous, token_path
 from road_ray.errors import RoadError
 
 _TASK_SECONDS = 60.0

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from road_ray.distributed.auth import refuse_open_cluster, require_token
+from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
 from road_ray.errors import ClusterError
 
 _READ_AT_IMPORT = {  # by Ray

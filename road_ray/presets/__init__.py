@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from road_ray.config import Config
 from road_ray.errors import ConfigError, did_you_mean
-from road_ray.presets import electra, glue, road, robustness, tiny
+from road_ray.presets import electra, glue, multitask_baselines, road, robustness, tiny
 from road_ray.presets.preset import Preset
 
-_FAMILIES = (electra, glue, road, robustness, tiny)
+_FAMILIES = (electra, glue, road, multitask_baselines, robustness, tiny)
 PRESETS: Mapping[str, Preset[Config]] = {
     name: value
     for family in _FAMILIES

@@ -1,4 +1,4 @@
-"""ROaD: SQuAD 2.0 students and teachers, multi-task mixtures and their baselines."""
+"""ROaD: SQuAD 2.0 students and teachers, multi-task mixtures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from road_ray.recipes.finetuning.config import (
     TeachersConfig,
 )
 from road_ray.recipes.multitask.config import (
-    MixingConfig,
     MixTeachingConfig,
     MultitaskConfig,
     MultitaskDataConfig,
@@ -19,7 +18,7 @@ from road_ray.recipes.multitask.config import (
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 # Source: ROaD part 1, figure 2; triviaqa and natural_questions as MRQA 2019 has them.
-_ROAD_SETS = (
+ROAD_SETS = (
     "triviaqa", "natural_questions", "quac", "qasrl", "qazre", "mnli", "snli", "amazon", "qqp",
 )  # fmt: skip
 
@@ -39,7 +38,7 @@ def road_large() -> MultitaskConfig:
     """ROaD-Large multi-task pre-training, its nine data sets. Source: ROaD part 1, section 3.5.
     Questions of QuAC are read without the turns before them, of which the paper says nothing.
     """
-    return MultitaskConfig(data=MultitaskDataConfig(datasets=_ROAD_SETS))
+    return MultitaskConfig(data=MultitaskDataConfig(datasets=ROAD_SETS))
 
 
 @preset("multitask")
@@ -79,29 +78,6 @@ def road_small_mix() -> MultitaskConfig:
         ),
         training=TrainingConfig(steps=1000, log_every_steps=50),
     )  # fmt: skip
-
-
-@preset("multitask")
-def mt_dnn() -> MultitaskConfig:
-    """The baseline of ROaD's comparison: one data set a step and a head for each, all else as
-    road_large. Source: Liu et al. 2019; ROaD part 1, section 3.4.
-    """
-    data = MultitaskDataConfig(datasets=_ROAD_SETS, batch_size=512)
-    return MultitaskConfig(data=data, mixing=MixingConfig(passes=1, heads="dataset"))
-
-
-@preset("multitask")
-def bam() -> MultitaskConfig:
-    """BAM's mixing on GLUE, without teachers: data sets drawn by their size to the power of 0.75,
-    six epochs of 949,000 rows. Source: Clark et al. 2019; four passes for its mixed batches.
-    """
-    sets = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
-    return MultitaskConfig(
-        data=MultitaskDataConfig(datasets=sets, batch_size=32, max_length_tokens=128),
-        mixing=MixingConfig(passes=4, sampler="size_power", power=0.75, heads="dataset"),
-        optimizer=OptimizerConfig(peak_lr=1e-4, layer_decay=0.9, schedule="warmup_then_decay"),
-        training=TrainingConfig(steps=44_500),
-    )
 
 
 @preset("teachers")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from road_ray.config.addresses import masked
-from road_ray.distributed.auth import refuse_open_cluster, require_token
+from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
 from road_ray.distributed.jobs.working_dir import (
     files_of_line,

@@ -1,14 +1,11 @@
-"""Layer-wise learning-rate decay: groups of parameters, each with its share of the peak rate."""
+"""Layer-wise learning-rate decay: the depth of each parameter, and its share of the peak rate."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from transformers import PreTrainedModel
 
 from road_ray.models.encoder_layers import parameter_depths
 from road_ray.objectives.base import Objective
-from road_ray.training.config import OptimizerConfig
 
 
 def layer_multiplier(depth: int, layers: int, decay: float, mode: str) -> float:
@@ -23,33 +20,7 @@ def layer_multiplier(depth: int, layers: int, decay: float, mode: str) -> float:
     return float(decay ** (layers + 1 - depth + extra))
 
 
-def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Return parameter groups by depth, weight decay and, for heads, task: a head without a pass in
-    a step is not updated.
-    """
-    depths = _depths(objective)
-    groups: dict[tuple[tuple[int, int], bool, str], dict[str, Any]] = {}
-    for name, parameter in objective.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        depth, layers = depths.get(id(parameter), (1, 0))  # of a head
-        decays = parameter.ndim > 1
-        head = name.split("heads.")[1].split(".")[0] if "heads." in name else ""
-        key = ((depth, layers), decays, head)
-        if key not in groups:
-            share = layer_multiplier(depth, layers, config.layer_decay, config.layer_decay_mode)
-            groups[key] = {
-                "params": [],
-                "peak_lr": config.peak_lr * share,
-                "peak_weight_decay": config.weight_decay if decays else 0.0,
-                "peak_eps": config.epsilon,
-                "updates": 0,
-            }
-        groups[key]["params"].append(parameter)
-    return list(groups.values())
-
-
-def _depths(objective: Objective) -> dict[int, tuple[int, int]]:
+def parameter_depths_of(objective: Objective) -> dict[int, tuple[int, int]]:
     """Return depth and number of layers for each parameter of the encoders of an objective."""
     depths: dict[int, tuple[int, int]] = {}
     for module in objective.modules():

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from road_ray.objectives.base import Objective
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor
-from road_ray.training.optimization.layer_decay import parameter_groups
+from road_ray.training.optimization.layer_decay import layer_multiplier, parameter_depths_of
 
 
 class ElectraAdamW(torch.optim.AdamW):
@@ -120,6 +120,32 @@ def _trust(parameter: Tensor, direction: Tensor) -> Tensor:
     weights, step = full_tensor(parameter.norm()), full_tensor(direction.norm())
     usable = (weights > 0) & (step > 0)
     return torch.where(usable, weights / step, torch.ones_like(weights))
+
+
+def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict[str, Any]]:
+    """Return parameter groups by depth, weight decay and, for heads, task: a head without a pass in
+    a step is not updated.
+    """
+    depths = parameter_depths_of(objective)
+    groups: dict[tuple[tuple[int, int], bool, str], dict[str, Any]] = {}
+    for name, parameter in objective.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        depth, layers = depths.get(id(parameter), (1, 0))  # of a head
+        decays = parameter.ndim > 1
+        head = name.split("heads.")[1].split(".")[0] if "heads." in name else ""
+        key = ((depth, layers), decays, head)
+        if key not in groups:
+            share = layer_multiplier(depth, layers, config.layer_decay, config.layer_decay_mode)
+            groups[key] = {
+                "params": [],
+                "peak_lr": config.peak_lr * share,
+                "peak_weight_decay": config.weight_decay if decays else 0.0,
+                "peak_eps": config.epsilon,
+                "updates": 0,
+            }
+        groups[key]["params"].append(parameter)
+    return list(groups.values())
 
 
 def build_optimizer(objective: Objective, config: OptimizerConfig) -> ElectraAdamW:

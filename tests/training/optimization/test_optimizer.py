@@ -13,9 +13,14 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.checkpoint.serialization import load_optimizer, optimizer_tensors
 from road_ray.training.config import OptimizerConfig
-from road_ray.training.optimization.layer_decay import layer_multiplier, parameter_groups
+from road_ray.training.optimization.layer_decay import layer_multiplier
 from road_ray.training.optimization.learning_rate import rate
-from road_ray.training.optimization.optimizer import ElectraAdamW, build_optimizer, clip
+from road_ray.training.optimization.optimizer import (
+    ElectraAdamW,
+    build_optimizer,
+    clip,
+    parameter_groups,
+)
 
 TASKS = [Task("nli", Classify(("a", "b", "c"))), Task("mrc", Span())]
 

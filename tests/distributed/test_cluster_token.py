@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from road_ray.distributed import auth
+from road_ray.distributed import cluster_token
 from road_ray.errors import ClusterError
 from tests.distributed.web_service import Service, serving
 
@@ -16,7 +16,7 @@ from tests.distributed.web_service import Service, serving
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", auth.ACCEPT):
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", cluster_token.ACCEPT):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delitem(sys.modules, "ray", raising=False)  # as in a fresh process
     return tmp_path
@@ -39,35 +39,35 @@ def dashboard():
 def test_a_new_token_is_its_owners_alone(home):
     old = os.umask(0)
     try:
-        auth.require_token(create=True)
+        cluster_token.require_token(create=True)
     finally:
         os.umask(old)
-    path = auth.token_path()
+    path = cluster_token.token_path()
     assert path == home / ".ray" / "auth_token"
     assert path.stat().st_mode & 0o777 == 0o600
     first = path.read_text()
     assert len(first) == 64
     assert os.environ.pop("RAY_AUTH_MODE") == "token"
-    auth.require_token(create=True)
+    cluster_token.require_token(create=True)
     assert path.read_text() == first
     os.environ.pop("RAY_AUTH_MODE")
 
 
 def test_of_two_first_commands_at_once_one_makes_the_token(home, monkeypatch):
-    first = auth.secrets.token_hex
+    first = cluster_token.secrets.token_hex
 
     def overtaken(size):
-        monkeypatch.setattr(auth.secrets, "token_hex", first)
-        auth.require_token(create=True)
-        made.append(auth.token_path().read_text())
+        monkeypatch.setattr(cluster_token.secrets, "token_hex", first)
+        cluster_token.require_token(create=True)
+        made.append(cluster_token.token_path().read_text())
         return "f" * 64
 
     made = []
-    monkeypatch.setattr(auth.secrets, "token_hex", overtaken)
-    auth.require_token(create=True)
+    monkeypatch.setattr(cluster_token.secrets, "token_hex", overtaken)
+    cluster_token.require_token(create=True)
     os.environ.pop("RAY_AUTH_MODE")
     assert len(made[0]) == 64
-    assert auth.token_path().read_text() == made[0]
+    assert cluster_token.token_path().read_text() == made[0]
     assert [path.name for path in (home / ".ray").iterdir()] == ["auth_token"]
 
 
@@ -76,8 +76,8 @@ def test_a_home_without_hard_links_has_a_token_too(home, monkeypatch):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refused)
-    auth.require_token(create=True)
-    path = auth.token_path()
+    cluster_token.require_token(create=True)
+    path = cluster_token.token_path()
     assert len(path.read_text()) == 64
     assert path.stat().st_mode & 0o777 == 0o600
     assert [item.name for item in path.parent.iterdir()] == [path.name]
@@ -89,7 +89,7 @@ def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, recor
     path.chmod(0o644)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(path))
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    auth.require_token()
+    cluster_token.require_token()
     assert path.stat().st_mode & 0o777 == 0o600
     assert "mode 644" in caplog.text
     assert "x" * 32 not in caplog.text
@@ -98,16 +98,16 @@ def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, recor
 
 def test_who_switched_tokens_off_is_left_alone(home, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    auth.require_token(create=True)
-    assert not auth.token_path().exists()
+    cluster_token.require_token(create=True)
+    assert not cluster_token.token_path().exists()
 
 
 @pytest.mark.parametrize(("code", "open_"), [(200, True), (401, False), (403, False), (500, True)])
 def test_an_open_cluster_is_known_by_its_answer(dashboard, code, open_):
     status, address = dashboard
     status[0] = code
-    assert auth.accepts_anonymous(address) is open_
-    assert auth.accepts_anonymous(f"http://{address}/") is open_
+    assert cluster_token.accepts_anonymous(address) is open_
+    assert cluster_token.accepts_anonymous(f"http://{address}/") is open_
 
 
 def test_an_open_cluster_is_refused_unless_that_is_meant(
@@ -115,19 +115,19 @@ def test_an_open_cluster_is_refused_unless_that_is_meant(
 ):
     status, address = dashboard
     with pytest.raises(ClusterError, match="lets everybody in"):
-        auth.refuse_open_cluster(address)
-    auth.refuse_open_cluster(address, accepted=True)
-    monkeypatch.setenv(auth.ACCEPT, "1")
-    auth.refuse_open_cluster(address)
-    monkeypatch.delenv(auth.ACCEPT)
+        cluster_token.refuse_open_cluster(address)
+    cluster_token.refuse_open_cluster(address, accepted=True)
+    monkeypatch.setenv(cluster_token.ACCEPT, "1")
+    cluster_token.refuse_open_cluster(address)
+    monkeypatch.delenv(cluster_token.ACCEPT)
     status[0] = 401
-    auth.refuse_open_cluster(address)
+    cluster_token.refuse_open_cluster(address)
     record_property("cluster without a token", "refused, unless a flag says that it is meant")
 
 
 def test_silence_is_not_openness(home):
-    assert auth.accepts_anonymous("127.0.0.1:9", timeout_seconds=1.0) is None
-    auth.refuse_open_cluster("127.0.0.1:9")
+    assert cluster_token.accepts_anonymous("127.0.0.1:9", timeout_seconds=1.0) is None
+    cluster_token.refuse_open_cluster("127.0.0.1:9")
 
 
 @pytest.mark.ray
