@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from road_ray.errors import DataError
-from road_ray.evaluation.spans.squad import token_f1
+from road_ray.evaluation.squad import token_f1
 
 # Suffixes that paraphrased and adversarial sets append to the id of the original question.
 _MARKS = ("_paraphrase", "-para", "-high-conf-turk", "-turk")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.features.types import SpanExample
-from road_ray.evaluation.spans import squad
+from road_ray.evaluation import squad
 from road_ray.evaluation.spans.span_answers import SpanPrediction
 
 _BINS = 10

@@ -3,6 +3,6 @@
 ``base.py`` declares ``Objective``, ``Losses`` and ``Term``. ``supervised.py`` learns from labels,
 ``distilled.py`` from labels and teachers, ``intermediate.py`` from hidden states too;
 ``pretraining/`` has the objectives of pre-training, ``masking.py`` the pure functions that choose,
-mask and sample tokens for them. An objective returns sums and counts; only
+mask, sample and corrupt tokens for them. An objective returns sums and counts; only
 ``training/optimization/gradient_accumulation.py`` divides.
 """

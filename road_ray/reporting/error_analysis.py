@@ -13,7 +13,7 @@ from road_ray.data.features.types import Example as Row
 from road_ray.data.loading import find_dataset, read_examples, root_of
 from road_ray.data.schema import Dataset, Kind, Regress
 from road_ray.errors import RoadError
-from road_ray.evaluation.spans.squad import token_f1
+from road_ray.evaluation.squad import token_f1
 from road_ray.reporting.pages.page import Block, Example, Examples, Prose
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.json_file import read_json

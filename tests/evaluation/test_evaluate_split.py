@@ -18,6 +18,7 @@ from road_ray.data.schema import JointSpan
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DivergedError, ResourceError
 from road_ray.evaluation import evaluate_split as predict
+from road_ray.evaluation import squad
 from road_ray.evaluation.evaluate_split import (
     Evaluation,
     batched_logits,
@@ -25,7 +26,6 @@ from road_ray.evaluation.evaluate_split import (
     evaluate_split,
     logits_of,
 )
-from road_ray.evaluation.spans import squad
 from road_ray.models.multitask import MultitaskModel
 
 CPU = torch.device("cpu")

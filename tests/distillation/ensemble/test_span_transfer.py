@@ -12,7 +12,7 @@ from road_ray.data.features.types import Answer, SpanExample
 from road_ray.data.readers.layouts import read_split
 from road_ray.distillation.ensemble.base import PAD_LOGIT
 from road_ray.distillation.ensemble.span_transfer import transfer_spans
-from road_ray.evaluation.spans.squad import normalize
+from road_ray.evaluation.squad import normalize
 from tests.published import tokenizer_of
 
 # The text "ab cd": the teacher reads `ab`, `cd`; the student `a`, `b`, `cd`. Both rows are

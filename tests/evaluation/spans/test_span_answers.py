@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from road_ray.data.features.types import Answer, Features, SpanExample
 from road_ray.errors import DataError
-from road_ray.evaluation.spans import squad
+from road_ray.evaluation import squad
 from road_ray.evaluation.spans.no_answer_threshold import (
     answerability,
     apply_threshold,

@@ -18,7 +18,7 @@ import torch
 import road_ray as rr
 from road_ray.data.readers.squad import read_squad
 from road_ray.errors import DivergedError
-from road_ray.evaluation.spans import squad
+from road_ray.evaluation import squad
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.finetuning.finetune import _warn_of_rates, prepare

@@ -13,7 +13,7 @@ import pytest
 
 from road_ray.data.features.types import Answer, SpanExample
 from road_ray.errors import DataError
-from road_ray.evaluation.spans.squad import evaluate, normalize, raw_scores, token_f1
+from road_ray.evaluation.squad import evaluate, normalize, raw_scores, token_f1
 
 
 def example(id_: str, *golds: str) -> SpanExample:
