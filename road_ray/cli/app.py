@@ -62,7 +62,7 @@ _Arguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[CONFIG.yaml] [key=value]...",
-        help="a YAML file, then overrides",
+        help="a YAML file, then overrides such as data.epochs=2",
         autocompletion=complete_words,
     ),
 ]
@@ -117,7 +117,11 @@ def _register(name: str, about: str) -> None:
         act(name, line.config(name), as_json)
 
     command.__doc__ = about[0].upper() + about[1:] + "."
-    app.command(name, context_settings=KEYS_AS_WORDS)(command)
+    epilog = (
+        f"`road presets` lists presets, `road schema {name}` all keys, `road explain KEY` one. "
+        "To resume, run the same command."
+    )
+    app.command(name, context_settings=KEYS_AS_WORDS, epilog=epilog)(command)
 
 
 for _verb in VERBS.values():

@@ -182,14 +182,15 @@ def _plain(value: object) -> Any:
 
 def _unknown(key: str, verb: str | None) -> ConfigError:
     from road_ray.config.fields import known_keys
+    from road_ray.config.messages import NAMES_ELSEWHERE
     from road_ray.verbs import CONFIGURABLE, configuration_class
 
     names = (verb,) if verb else CONFIGURABLE
     known = Counter(k for name in names for k in known_keys(configuration_class(name)))
-    last = key.rpartition(".")[2]
+    last = NAMES_ELSEWHERE.get(name := key.rpartition(".")[2], name)
     lasts = difflib.get_close_matches(last, {k.rpartition(".")[2] for k in known}, 1, 0.7)
     same_last = [k for k in known if k.rpartition(".")[2] in lasts]
-    if last == key:  # without its section: the key that most verbs have
+    if name == key:  # without its section: the key that most verbs have
         same_last.sort(key=lambda k: -known[k])
     else:
         same_last.sort(key=lambda k: -difflib.SequenceMatcher(None, k, key).ratio())

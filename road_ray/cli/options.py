@@ -14,8 +14,6 @@ import typer
 from road_ray.cli.completion import complete_preset
 from road_ray.errors import ConfigError, nearest
 
-# Names in other programs of keys of this one.
-_USUAL = {"learning_rate": "peak_lr", "lr": "peak_lr", "num_train_epochs": "epochs"}
 _logger = logging.getLogger("road_ray")
 
 
@@ -23,6 +21,12 @@ def _set_verbose(is_set: bool) -> None:
     if is_set:
         logging.getLogger().setLevel(logging.INFO)  # libraries too
         _logger.setLevel(logging.DEBUG)
+
+
+def _set_quiet(is_set: bool) -> bool:
+    if is_set:
+        _logger.setLevel(logging.WARNING)
+    return is_set
 
 
 def is_verbose() -> bool:
@@ -37,7 +41,7 @@ PresetOption = Annotated[
     str | None,
     typer.Option("--preset", help="start from a named preset", autocompletion=complete_preset),
 ]
-QuietOption = Annotated[bool, typer.Option("-q", help="no progress output")]
+QuietOption = Annotated[bool, typer.Option("-q", callback=_set_quiet, help="no progress output")]
 VerboseOption = Annotated[
     bool,
     typer.Option("-v", callback=_set_verbose, help="show library logs and tracebacks"),
@@ -62,13 +66,16 @@ def refuse_options(words: Sequence[str], verb: str) -> None:
     if word is None:
         return
     from road_ray.config.fields import known_keys
+    from road_ray.config.messages import NAMES_ELSEWHERE
     from road_ray.verbs import CONFIGURABLE, configuration_class
 
     name = word.partition("=")[0].lstrip("-").replace("-", "_")
     verbs = CONFIGURABLE if verb == "sweep" else (verb,)  # a sweep takes keys of its verb too
     keys = [key for owner in verbs for key in known_keys(configuration_class(owner))]
     by_last = {key.rpartition(".")[2]: key for key in reversed(keys)}
-    near = nearest(name, keys) or by_last.get(nearest(_USUAL.get(name, name), by_last) or "")
+    near = nearest(name, keys) or by_last.get(
+        nearest(NAMES_ELSEWHERE.get(name, name), by_last) or ""
+    )
     meant = f"{near}=VALUE" if near else "optimizer.peak_lr=1e-4"
     raise ConfigError(
         f"No such option: {word}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -26,10 +27,16 @@ if TYPE_CHECKING:
 
 
 def plan(
-    verb: Annotated[str, typer.Argument(help="pretrain, multitask, finetune, teachers, distill")],
+    verb: Annotated[
+        str, typer.Argument(help="pretrain, multitask, finetune, teachers, distill, reproduce")
+    ],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CONFIG.yaml] [key=value]...", autocompletion=complete_words),
+        typer.Argument(
+            metavar="[CONFIG.yaml] [key=value]...",
+            help="a YAML file, then overrides",
+            autocompletion=complete_words,
+        ),
     ] = None,
     preset: PresetOption = None,
     workers: WorkersOption = None,
@@ -46,12 +53,20 @@ def plan(
 
     Measures three steps; reports an infeasible configuration within seconds.
     """
-    from road_ray.errors import ConfigError
+    from road_ray.errors import ConfigError, nearest
     from road_ray.recipes.config import PLANNED
     from road_ray.verbs import VERBS
 
-    if verb not in (*PLANNED, "reproduce"):
-        raise ConfigError(f"road plan {verb}: not planned\n  allowed: {', '.join(PLANNED)}")
+    if verb not in (known := (*PLANNED, "reproduce")):
+        if verb in VERBS:
+            raise ConfigError(f"road {verb} has no plan\n  allowed: {', '.join(known)}")
+        words = [verb, *(arguments or [])] if Path(verb).suffix else arguments or []
+        near = nearest(verb, known) or "finetune"
+        raise ConfigError(
+            f"road plan {verb}: the first word is the verb to plan\n"
+            f"  allowed: {', '.join(known)}\n"
+            f"  fix: {shlex.join(['road', 'plan', near, *words])}"
+        )
     line = CommandLine.read(
         arguments or [],
         preset=preset,
@@ -99,8 +114,9 @@ def format_comparison(estimate: Mapping[str, Any]) -> str:
     ]
     side = estimate["max_concurrent"] or 1
     total = (
-        f"{estimate['runs']} lines to run: {estimate['core_hours']:.2f} core-hours, about "
-        f"{estimate['hours']:.2f} h with {side} at a time, by a few steps timed on this machine"
+        f"{estimate['runs']} of these are left to run: {estimate['core_hours']:.2f} core-hours, "
+        f"about {estimate['hours']:.2f} h with {side} at a time, by a few steps timed on this "
+        "machine"
     )
     return f"{aligned(rows)}\n\n{total}"
 

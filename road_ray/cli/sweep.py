@@ -13,6 +13,7 @@ from road_ray.cli.options import JsonOption, QuietOption, VerboseOption, refuse_
 
 if TYPE_CHECKING:
     from road_ray.recipes.sweep.config import SweepConfig
+    from road_ray.recipes.sweep.result import Sweep
 
 
 _Arguments = Annotated[
@@ -59,10 +60,7 @@ def sweep(
     from dataclasses import asdict
 
     from road_ray.cli.interrupt import run_interruptible
-    from road_ray.recipes.sweep.result import row_of
-    from road_ray.recipes.sweep.retention import model_of
     from road_ray.recipes.sweep.sweep import run
-    from road_ray.reporting.tables import aligned
 
     if dry_run:
         _show_plan(config, as_json)
@@ -74,15 +72,28 @@ def sweep(
         typer.echo(json.dumps(summary | {"trials": [asdict(trial) for trial in done.trials]}))
         done.check_complete()
         return
+    _show_result(done, config)
+    done.check_complete()
+
+
+def _show_result(done: Sweep, config: SweepConfig) -> None:
+    """Print the trials, the best of them, and whether they differ."""
+    from road_ray.recipes.sweep.result import row_of
+    from road_ray.recipes.sweep.retention import model_of
+    from road_ray.reporting.records.sweep_record import read_sweep
+    from road_ray.reporting.sweep_noise import tie
+    from road_ray.reporting.tables import aligned
+
     typer.echo(aligned([row_of(trial, config) for trial in done.trials]))
     for trial in done.best:
         values = ", ".join(f"{m} {v:.5g}" for m, v in zip(config.metric, trial.values, strict=True))
         drawn = " ".join(f"{key}={value}" for key, value in trial.params.items())
         typer.echo(f"best: trial {trial.number}: {values}  {drawn}")
         typer.echo(f"  model: {model_of(done.directory, trial, config)}")
+    if len(config.metric) == 1 and (tied := tie(read_sweep(done.directory))):
+        typer.echo(tied)
     page, study = done.directory / "report.html", done.directory / "study.journal"
     typer.echo(f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}")
-    done.check_complete()
 
 
 def _show_plan(config: SweepConfig, as_json: bool) -> None:

@@ -22,6 +22,20 @@ from road_ray.errors import Problem
 T = TypeVar("T", bound=BaseModel)
 
 
+def locate_beside(
+    kind: type[BaseModel], path: Path, section: dict[str, Any], above: Key = ()
+) -> None:
+    """Replace paths of files beside a YAML file by absolute ones; keys may be dotted."""
+    for name, value in section.items():
+        key = (*above, *str(name).split("."))
+        field = field_at(kind, key)
+        marks = [m for m in (field.metadata if field else ()) if isinstance(m, BesideFile)]
+        if isinstance(value, dict) and not marks:
+            locate_beside(kind, path, value, key)
+        for mark in marks:
+            section[name] = mark.located(value, path, section)
+
+
 class Layers:
     """Values merged from several sources, with the origin of each value."""
 
@@ -61,20 +75,8 @@ class Layers:
         self.problems += written.problems
         self.refused |= written.refused
         origins = {key: f"{path}:{line}" for key, line in written.lines.items()}
-        self._locate(path, written.values)
+        locate_beside(self.kind, path, written.values)
         self.put((), written.values, origins)
-
-    def _locate(self, path: Path, section: dict[str, Any], above: Key = ()) -> None:
-        """Make the paths of files beside a YAML file absolute."""
-        for name, value in section.items():
-            key = (*above, name)
-            if isinstance(value, dict):
-                self._locate(path, value, key)
-                continue
-            field = field_at(self.kind, key)
-            for mark in field.metadata if field else ():
-                if isinstance(mark, BesideFile):
-                    section[name] = mark.located(value, path, section)
 
     def put_overrides(self, overrides: Sequence[str] | Mapping[str, Any]) -> None:
         """Merge overrides: texts ``key=value``, or values by dotted key."""

@@ -26,6 +26,21 @@ from road_ray.config.key_info import UNSET, KeyInfo, key_info
 from road_ray.errors import ConfigError, Problem, nearest
 
 _MOST_SHOWN = 20  # mistakes; a file with more is probably not a configuration
+# Keys of transformers' Trainer and of PyTorch, and the last part of the key that they are here.
+NAMES_ELSEWHERE = {
+    "learning_rate": "peak_lr",
+    "lr": "peak_lr",
+    "num_train_epochs": "epochs",
+    "num_epochs": "epochs",
+    "max_steps": "steps",
+    "per_device_train_batch_size": "batch_size",
+    "gradient_accumulation_steps": "passes",
+    "max_seq_length": "max_length_tokens",
+    "max_length": "max_length_tokens",
+    "warmup_ratio": "warmup_fraction",
+    "model_name_or_path": "init",
+    "output_dir": "run_dir",
+}
 _NOTHING_HAPPENED = "nothing was started; no file was changed"
 
 
@@ -146,7 +161,7 @@ def _nearest(kind: type[BaseModel], key: Key, parent: Key, siblings: Sequence[st
     """Return the key that was probably meant: the same name elsewhere, a similar sibling, or a
     similar key anywhere.
     """
-    name, last = format_key(key), str(key[-1])
+    name, last = format_key(key), NAMES_ELSEWHERE.get(str(key[-1]), str(key[-1]))
     everywhere = [k for k in known_keys(kind) if k != name]
     same_name = [k for k in everywhere if k.rpartition(".")[2] == last]
     if same_name:

@@ -25,6 +25,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
     """Start a cluster and join it; try again if it is not up within Ray's 30 s, which cannot be
     changed. Raises ``ClusterError`` if the last attempt fails too.
     """
+    _log.info("starting Ray on this machine")
     for attempts_left in reversed(range(_ATTEMPTS)):
         mark, process = _cleanup_process()
         try:

@@ -62,12 +62,20 @@ class InputRow(NamedTuple):
     copied: Row
 
 
-def input_rows(source: str, columns: ColumnChoice, fields: tuple[str, ...]) -> Iterator[InputRow]:
+def input_rows(
+    source: str,
+    columns: ColumnChoice,
+    fields: tuple[str, ...],
+    trained: Mapping[str, str] | None = None,
+) -> Iterator[InputRow]:
     """Yield the rows of a file, or of standard input for ``-``.
 
-    A row without ``id`` gets its number from 0. Raises ``ConfigError`` for a file that does not
-    exist and for a suffix that is not supported, ``DataError`` for a row that lacks a column, for a
-    column that is neither read, copied nor ignored, and for a file without rows.
+    ``trained`` has the columns of the training data by field: then a row needs all fields, and
+    messages name these columns. A row without ``id`` gets its number from 0.
+
+    Raises ``ConfigError`` for a file that does not exist and for a suffix that is not supported,
+    ``DataError`` for a row that lacks a column, for a column that is neither read, copied nor
+    ignored, and for a file without rows.
     """
     if unknown := sorted(set(columns.fields) - {*fields, "id"}):
         raise ConfigError(
@@ -78,7 +86,7 @@ def input_rows(source: str, columns: ColumnChoice, fields: tuple[str, ...]) -> I
     for number, (where, row) in enumerate(_rows(source)):
         if row.keys() != seen:  # in a table: the first row
             read = {name: name for name in ("id", *fields) if name in row} | dict(columns.fields)
-            _check_columns(where, row, read, columns, fields)
+            _check_columns(where, row, read, columns, fields, trained or {})
             seen = row.keys()
         values = {name: row[column] for name, column in read.items()}
         copied = {name: row[column] for name, column in columns.keep.items()}
@@ -90,7 +98,12 @@ def input_rows(source: str, columns: ColumnChoice, fields: tuple[str, ...]) -> I
 
 
 def _check_columns(
-    where: str, row: Row, read: Mapping[str, str], columns: ColumnChoice, fields: tuple[str, ...]
+    where: str,
+    row: Row,
+    read: Mapping[str, str],
+    columns: ColumnChoice,
+    fields: tuple[str, ...],
+    trained: Mapping[str, str],
 ) -> None:
     """Raise ``DataError`` for a missing column, and for a column that is not used."""
     chosen = [*columns.fields.values(), *columns.keep.values()]
@@ -99,16 +112,30 @@ def _check_columns(
             missing_columns(where, missing, list(row)).split("\n")[0]
             + "\n  fix: name the columns of this file by --column FIELD=NAME and --keep NAME"
         )
-    if not any(name in read for name in fields):
-        raise DataError(
-            f"{where}: none of the fields {', '.join(fields)}; found: {', '.join(row)}\n"
-            f"  fix: name the column by --column {fields[0]}=NAME"
-        )
+    lacking = [name for name in fields if name not in read]
+    if (trained and lacking) or lacking == list(fields):
+        raise DataError(_without_fields(where, row, lacking, trained))
     useful = {*read.values(), *columns.keep.values(), *columns.ignore}
     if "context" in fields:
         useful.update(_ANSWERS)
     if unused := [name for name in row if name not in useful]:
         raise DataError(_without_use(where, unused, [name for name in fields if name not in read]))
+
+
+def _without_fields(
+    where: str, row: Row, lacking: Sequence[str], trained: Mapping[str, str]
+) -> str:
+    """Return the message for fields that no column is read for."""
+    what = f"no column {lacking[0]!r}" if len(lacking) == 1 else f"no columns {', '.join(lacking)}"
+    if not trained:  # one of them would do
+        what, lacking = f"none of the fields {', '.join(lacking)}", lacking[:1]
+    known = trained or dict.fromkeys(lacking, "NAME")
+    options = " ".join(
+        f"--column {name}={shlex.quote(column) if column in row else 'NAME'}"
+        for name, column in known.items()
+    )
+    origin = f"\n  trained on: {', '.join(trained.values())}" if trained else ""
+    return f"{where}: {what}; found: {', '.join(row)}{origin}\n  fix: name the column by {options}"
 
 
 def _without_use(where: str, unused: Sequence[str], free: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.model_files import locate_model, model_hashes
+from road_ray.evaluation.evaluate_split import OnRows
 from road_ray.inference.input_rows import ColumnChoice, InputRow, input_rows
 from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor, Row
@@ -42,13 +43,14 @@ def predict_file(
     columns = columns or ColumnChoice()
     identity = _identity(predictor, source, model, columns)
     file = PredictionFile(output, identity)
-    rows = input_rows(source, columns, predictor.fields)
+    rows = input_rows(source, columns, predictor.fields, predictor.columns)
     done = file.rows
     if done:
         _log.info("%s: resuming after %d rows", output, done)
     progress = _Progress(done)
     try:
-        for predictions in predict_chunks(predictor, islice(rows, done, None), chunks):
+        on_rows = progress.report_part if report_progress else None
+        for predictions in predict_chunks(predictor, islice(rows, done, None), chunks, on_rows):
             file.append(predictions)
             if report_progress:
                 progress.report(file.rows)
@@ -59,10 +61,17 @@ def predict_file(
 
 
 def predict_chunks(
-    predictor: Predictor, rows: Iterable[InputRow], chunks: Chunks | None = None
+    predictor: Predictor,
+    rows: Iterable[InputRow],
+    chunks: Chunks | None = None,
+    on_rows: OnRows | None = None,
 ) -> Iterator[list[Prediction]]:
-    """Yield the predictions of each chunk of rows, in order, with the copied cells."""
-    predict = chunks or (lambda waiting: (predictor.predict_rows(chunk) for chunk in waiting))
+    """Yield the predictions of each chunk of rows, in order, with the copied cells. ``on_rows`` is
+    called with the number of rows of a chunk while this process predicts it.
+    """
+    predict = chunks or (
+        lambda waiting: (predictor.predict_rows(chunk, on_rows) for chunk in waiting)
+    )
     copied: deque[list[Row]] = deque()  # of the chunks that are being predicted
 
     def inputs() -> Iterator[list[tuple[str, Row]]]:
@@ -98,11 +107,23 @@ class _Progress:
 
     def __init__(self, done: int) -> None:
         self._first, self._began = done, time.monotonic()
-        self._reported = self._began
+        self._rows, self._reported = done, self._began
 
     def report(self, rows: int) -> None:
+        """Report the rows that are written."""
+        self._rows = rows
+        if self._is_due():
+            speed = (rows - self._first) / (self._reported - self._began)
+            _log.info("%s rows predicted, %.3g rows/s", f"{rows:,}", speed)
+
+    def report_part(self, done: int, total: int) -> None:
+        """Report the share of the next chunk that is predicted."""
+        if self._is_due():
+            share = done / total
+            _log.info("%s rows predicted, %.0f%% of the next chunk", f"{self._rows:,}", 100 * share)
+
+    def _is_due(self) -> bool:
         now = time.monotonic()
-        if now - self._reported >= _SECONDS_BETWEEN_REPORTS:
-            self._reported = now
-            speed = (rows - self._first) / (now - self._began)
-            _log.info("%s rows predicted, %.0f rows/s", f"{rows:,}", speed)
+        due = now - self._reported >= _SECONDS_BETWEEN_REPORTS
+        self._reported = now if due else self._reported
+        return due

@@ -22,7 +22,6 @@ from road_ray.data.features.types import (
     Example,
     Features,
     SpanExample,
-    TagExample,
     TextExample,
 )
 from road_ray.data.model_files import MODEL_RECORD, locate_model, read_config
@@ -43,10 +42,10 @@ from road_ray.data.schema import (
 from road_ray.data.special_heads import special_head
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, DataError
-from road_ray.evaluation.evaluate_split import batched_logits
+from road_ray.evaluation.evaluate_split import OnRows, batched_logits
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
 from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
-from road_ray.evaluation.tags import OUTSIDE, predicted_tags
+from road_ray.inference.entities import Sentence, entities, softmax
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, model_directory
@@ -114,12 +113,18 @@ def load(
         runtime = _load_torch(place, task, device, precision)
     check_vocabulary(runtime.vocab_size, len(tokenizer), str(place))
     longest = min(runtime.positions, int(tokenizer.model_max_length))
-    limit = max_length_tokens or record.get("max_length_tokens")
-    default = 384 if isinstance(task.kind, Span) else 128
-    if limit is not None and limit > longest:
+    if max_length_tokens is not None and max_length_tokens > longest:
         raise ConfigError(
-            f"max_length_tokens = {limit}: the model has {longest} positions\n"
+            f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
             f"  allowed: at most {longest}"
+        )
+    default = 384 if isinstance(task.kind, Span) else 128
+    limit = max_length_tokens or record.get("max_length_tokens") or default
+    if not isinstance(task.kind, Span) and (threshold is not None or n_best > 1):
+        name, value = ("n_best", n_best) if n_best > 1 else ("threshold", threshold)
+        raise ConfigError(
+            f"{name} = {value}: the task {task.name} has no answers in a context\n"
+            f"  fix: leave {name} out"
         )
     if threshold is None:
         threshold = record.get("no_answer_threshold")
@@ -129,7 +134,7 @@ def load(
         task=task,
         device=runtime.device,
         dtype=runtime.dtype,
-        max_length_tokens=limit or min(default, longest),
+        max_length_tokens=min(limit, longest),
         longest_row_tokens=longest,
         threshold=threshold,
         n_best=n_best,
@@ -146,8 +151,9 @@ class Predictor:
         model(question="Who wrote it?", context="Ada wrote it.")
         model(["a fine film", {"text": "a dull film", "id": "7"}])
 
-    Fields: ``text`` and perhaps ``text_pair`` of classes and numbers; ``question`` and ``context``
-    of answers; ``text`` or ``words`` of tags; ``question`` and ``choices`` of choices.
+    Fields: ``text`` of classes and numbers, ``text_pair`` too where the model reads pairs;
+    ``question`` and ``context`` of answers; ``text`` or ``words`` of tags; ``question`` and
+    ``choices`` of choices.
     """
 
     model: Callable[[Batch], Tensor]  # logits, of PyTorch or of ONNX Runtime
@@ -162,8 +168,15 @@ class Predictor:
     record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
 
     @property
+    def columns(self) -> Mapping[str, str]:
+        """Columns of the training data that the fields were read from; empty if not recorded."""
+        return self.record.get("columns") or {}
+
+    @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the input fields."""
+        """Names of the input fields: those of the training, if they are recorded."""
+        if self.columns:
+            return tuple(self.columns)
         return next(names for kind, names in _FIELDS.items() if isinstance(self.task.kind, kind))
 
     def __call__(
@@ -188,7 +201,9 @@ class Predictor:
         while chunk := list(islice(waiting, chunk_rows)):
             yield from self.predict_rows(chunk)
 
-    def predict_rows(self, rows: Sequence[tuple[str, Row]]) -> list[Prediction]:
+    def predict_rows(
+        self, rows: Sequence[tuple[str, Row]], on_rows: OnRows | None = None
+    ) -> list[Prediction]:
         """Return the predictions of a chunk of rows; rows of similar length share a batch."""
         examples = [self._example(row, where) for where, row in rows]
         predictions: list[Prediction] = [{}] * len(rows)
@@ -196,12 +211,14 @@ class Predictor:
         for number, example in enumerate(examples):
             groups.setdefault(_width(example), []).append(number)
         for width, numbers in groups.items():
-            answers = self._predict_group([examples[number] for number in numbers], width)
+            answers = self._predict_group([examples[n] for n in numbers], width, on_rows)
             for number, answer in zip(numbers, answers, strict=True):
                 predictions[number] = {"id": examples[number].id} | answer
         return predictions
 
-    def _predict_group(self, examples: Sequence[Example], width: int) -> list[Prediction]:
+    def _predict_group(
+        self, examples: Sequence[Example], width: int, on_rows: OnRows | None
+    ) -> list[Prediction]:
         """Return predictions of rows with the same number of texts."""
         kind = self.task.kind
         columns = Columns(tuple(range(width)))
@@ -212,13 +229,17 @@ class Predictor:
         reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
         with torch.inference_mode(), reduced:
             logits = batched_logits(
-                lambda batch: self.model(to_device(batch, self.device)), features, kind, pad_id
+                lambda batch: self.model(to_device(batch, self.device)),
+                features,
+                kind,
+                pad_id,
+                on_rows,
             )
         match kind:
             case Span():
                 return self._answers(examples, features, logits)
             case Tag():
-                return _entities(kind, examples, features, logits)
+                return entities(kind, examples, features, logits)
             case Regress():
                 return [{"value": float(row[0])} for row in logits]
             case Choose():
@@ -256,9 +277,11 @@ class Predictor:
                 texts = tuple(_string(choice, "choices", where) for choice in choices)
                 return ChoiceExample(name, self._text(row, "question", where), texts, None, where)
             case _:
-                texts = (self._text(row, "text", where),)
-                if row.get("text_pair") is not None:
-                    texts = (*texts, _string(row["text_pair"], "text_pair", where))
+                pair = row.get("text_pair") is not None
+                if pair and "text_pair" not in self.fields:
+                    raise DataError(f"{where}: text_pair: the model was trained on single texts")
+                fields = self.columns or (("text", "text_pair") if pair else ("text",))
+                texts = tuple(self._text(row, field, where) for field in fields)
                 return TextExample(name, texts, None, where)
 
     def _text(self, row: Row, field: str, where: str) -> str:
@@ -276,14 +299,7 @@ def _string(value: object, field: str, where: str) -> str:
     return value
 
 
-@dataclass(frozen=True)
-class _Sentence(TagExample):
-    """Words to tag, and the text to which the character offsets refer."""
-
-    text: str
-
-
-def _sentence(name: str, row: Row, where: str) -> _Sentence:
+def _sentence(name: str, row: Row, where: str) -> Sentence:
     """Return the words of a row; a text is split into words and punctuation marks."""
     words_field = row.get("words")
     if isinstance(words_field, list | tuple):
@@ -294,7 +310,7 @@ def _sentence(name: str, row: Row, where: str) -> _Sentence:
         words = tuple(_WORD.findall(text))
     if not words:
         raise DataError(f"{where}: text = {text[:80]!r} has no word")
-    return _Sentence(name, words, None, where, text)
+    return Sentence(name, words, None, where, text)
 
 
 def _width(example: Example) -> int:
@@ -303,14 +319,14 @@ def _width(example: Example) -> int:
 
 
 def _class(labels: Sequence[str], logits: Floats) -> Prediction:
-    shares = _softmax(logits)
+    shares = softmax(logits)
     best = int(logits.argmax())
     scores = dict(zip(labels, shares.tolist(), strict=True))
     return {"label": labels[best], "score": float(shares[best]), "scores": scores}
 
 
 def _choice(logits: Floats) -> Prediction:
-    shares = _softmax(logits)
+    shares = softmax(logits)
     best = int(logits.argmax())
     return {"choice": best, "score": float(shares[best]), "scores": shares.tolist()}
 
@@ -345,66 +361,6 @@ def _null_share(span: SpanPrediction) -> float:
 
 def _sigmoid(odds: float) -> float:
     return float(1 / (1 + np.exp(-np.clip(odds, -700, 700))))
-
-
-def _softmax(logits: Floats) -> NDArray[np.float64]:
-    shares = np.exp(logits.astype(np.float64) - float(logits.max()))
-    return np.asarray(shares / shares.sum())
-
-
-def _entities(
-    kind: Tag, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
-) -> list[Prediction]:
-    """Return the tags of each sentence's words, and its entities with character offsets."""
-    tags = predicted_tags(features, examples, kind.labels, logits)
-    scores = _tag_scores(features, examples, logits)
-    return [
-        {
-            "tags": sentence_tags,
-            "words": list(example.words),
-            "entities": _grouped(example, sentence_tags, sentence_scores),
-        }
-        for example, sentence_tags, sentence_scores in zip(examples, tags, scores, strict=True)
-    ]
-
-
-def _tag_scores(
-    features: Features, examples: Sequence[Any], logits: Sequence[Floats]
-) -> list[list[float]]:
-    """Return the probability of the likeliest tag of every word."""
-    assert features.words is not None
-    scores = [[0.0] * len(example.words) for example in examples]
-    for row, values in enumerate(logits):
-        words = features.words[features.bounds[row] : features.bounds[row + 1]]
-        for place in np.flatnonzero(words >= 0):
-            scores[features.example[row]][words[place]] = float(_softmax(values[place]).max())
-    return scores
-
-
-def _grouped(example: _Sentence, tags: Sequence[str], scores: Sequence[float]) -> list[Prediction]:
-    """Return the entities of IOB2 tags; an ``I-`` after another type begins an entity. Tags
-    without a prefix are entities of one word each.
-    """
-    entities: list[Prediction] = []
-    open_type: str | None = None
-    end = 0
-    for word, tag, score in zip(example.words, tags, scores, strict=True):
-        start = example.text.index(word, end)
-        end = start + len(word)
-        if tag == OUTSIDE:
-            open_type = None
-            continue
-        prefix, _, name = tag.partition("-") if tag[:2] in ("B-", "I-") else ("B", "", tag)
-        if prefix == "I" and name == open_type:
-            entities[-1]["end"] = end
-            entities[-1]["scores"].append(score)
-        else:
-            entities.append({"type": name, "start": start, "end": end, "scores": [score]})
-        open_type = name
-    for entity in entities:
-        entity["score"] = float(np.mean(entity.pop("scores")))
-        entity["text"] = example.text[entity["start"] : entity["end"]]
-    return entities
 
 
 def head_directory(place: Path, head: str | None) -> Path:

@@ -52,7 +52,7 @@ def plan(
     Raises ``ClusterError``, ``ConfigError`` or ``ResourceError`` for a run that does not fit.
     """
     if verb not in PLANNED:
-        raise ConfigError(f"road {verb} is not planned\n  allowed: {', '.join(PLANNED)}")
+        raise ConfigError(f"road {verb} has no plan\n  allowed: {', '.join(PLANNED)}")
     settings = to_dict(config)
     workers, gpus = int(settings["workers"]), float(settings["gpus_per_worker"])
     teachers, gpus_per_teacher = _teachers_in_actors(config)

@@ -66,11 +66,12 @@ def train(
     trained = shard(objective, worker) if config.fsdp else objective.to(worker.device)
     configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
     autocast = autocast_dtype(config.precision, worker.device, objective.encoder.config.hidden_size)
+    warmup = training.optimizer.warmup(total)
+    _warn_of_warmup(warmup, total if worker.leads else 0)
     if context.plan_only:
         context.measured = measure(objective, steps, training, worker, autocast)
         return {}
     optimizer = build_optimizer(trained, training.optimizer)
-    warmup = training.optimizer.warmup(total)
     start, state = _resume(trained, optimizer, training, worker)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
     report = _Report(trained, training, worker, autocast, state.get("row", {}))
@@ -173,6 +174,18 @@ def _interrupted(done: int, training: Training) -> InterruptedRunError:
 
 def _due(done: int, every_steps: int | None) -> bool:
     return every_steps is not None and done % every_steps == 0
+
+
+def _warn_of_warmup(warmup: int, total: int) -> None:
+    """Warn where the training ends within its warm-up."""
+    if 1 < total <= warmup:
+        _log.warning(
+            "optimizer.warmup_steps = %d of %d steps: the learning rate never reaches "
+            "optimizer.peak_lr; a tenth of the steps is usual: optimizer.warmup_steps=%d",
+            warmup,
+            total,
+            max(total // 10, 1),
+        )
 
 
 def _resume(

@@ -113,8 +113,8 @@ def test_a_section_that_is_changed_keeps_what_its_owner_has_by_default():
         one: Middle = Middle(inner=Inner(width=5, depth=6))
         two: Middle = Middle(other=3)
 
-    changed = load(Outer, overrides=["one.inner.depth=7", "two.inner.width=8"])
-    assert changed.one.inner == Inner(width=5, depth=7)
+    changed = load(Outer, overrides=["first.inner.depth=7", "two.inner.width=8"])
+    assert changed.first.inner == Inner(width=5, depth=7)
     assert changed.two == Middle(inner=Inner(width=8), other=3)
 
 

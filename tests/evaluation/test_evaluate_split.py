@@ -137,6 +137,24 @@ def test_a_stored_threshold_is_used_as_it_is(model, split):
     assert other.figures["f1"] == tuned.figures["f1"]
 
 
+def test_rows_are_asked_longest_first_then_mixed_and_returned_in_order(split, monkeypatch):
+    monkeypatch.setattr(predict, "_ROWS_AT_ONCE", 3)
+    features, kind = split("sst2").features, split("sst2").task.kind
+    asked, done = [], []
+
+    def ask(batch):
+        asked.append(batch["input_ids"].shape[1])
+        return batch["attention_mask"].sum(1, keepdim=True).repeat(1, 2).float()
+
+    on_rows = lambda rows, total: done.append((rows, total))  # noqa: E731
+    logits = batched_logits(ask, features, kind, 0, on_rows)
+    assert [int(row[0]) for row in logits] == list(features.lengths)
+    assert asked[0] == max(features.lengths)
+    assert len(asked) > 3
+    assert asked not in (sorted(asked), sorted(asked, reverse=True))
+    assert (done[-1], done == sorted(done)) == ((len(features), len(features)), True)
+
+
 def test_predictions_file_and_figures_agree_with_and_without_a_threshold(model, split, tmp_path):
     chosen = split("squad_v2")
     golds = {e.id: e for e in chosen.examples}

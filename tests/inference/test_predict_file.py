@@ -130,6 +130,21 @@ def test_columns_are_renamed_and_unknown_ones_refused(rows_file):
         list(input_rows(path, EACH, ("text",)))
 
 
+def test_columns_of_the_training_are_required_and_named(rows_file):
+    path = rows_file(".csv", [{"title": "fine", "body": "a fine film"}])
+    with pytest.raises(DataError) as error:
+        list(input_rows(path, EACH, ("text",), {"text": "body"}))
+    assert str(error.value).splitlines() == [
+        f"{path}:2: no column 'text'; found: title, body",
+        "  trained on: body",
+        "  fix: name the column by --column text=body",
+    ]
+    pair = {"text": "title", "text_pair": "review"}
+    half = ColumnChoice({"text": "title"})
+    with pytest.raises(DataError, match="--column text=title --column text_pair=NAME"):
+        list(input_rows(path, half, tuple(pair), pair))
+
+
 def test_a_column_without_a_use_is_refused_with_the_options_to_paste(rows_file):
     path = rows_file(".csv", [{"text": "fine", "my stars": "3", "textpair": "b"}])
     with pytest.raises(DataError) as error:
@@ -219,6 +234,20 @@ def test_kept_columns_stand_beside_their_predictions(
     assert [item["label"] for item in read] == [item["label"] for item in alone]
     refused = road("predict", directory, tmp_path / "rows.parquet")
     assert (refused.code, "--ignore label --ignore day" in refused.err) == (3, True)
+
+
+def test_progress_is_reported_within_a_chunk_too(directory, rows_file, tmp_path, caplog):
+    caplog.set_level("INFO", "road_ray")
+    rows = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(100)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predicting, "_SECONDS_BETWEEN_REPORTS", 0.0)
+        predict_file(load(directory), rows, tmp_path / "o.csv", model=str(directory))
+    assert caplog.messages[0].startswith("0 rows predicted, ")
+    assert caplog.messages[0].endswith("% of the next chunk")
+    assert re.fullmatch(r"100 rows predicted, [\d.e+]+ rows/s", caplog.messages[-1])
+    caplog.clear()
+    predict_file(load(directory), rows, tmp_path / "q.csv", model=str(directory))
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])

@@ -19,7 +19,8 @@ from road_ray.data.schema import Choose
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import evaluate_split
-from road_ray.inference.predictor import Predictor, _grouped, _Sentence, load
+from road_ray.inference.entities import Sentence, grouped
+from road_ray.inference.predictor import Predictor, load
 from road_ray.models.multitask import MultitaskModel
 
 CPU = torch.device("cpu")
@@ -130,9 +131,9 @@ def test_tags_equal_those_of_the_evaluation(exported, judged, tmp_path):
 
 def test_grouped_entities_have_offsets_in_the_text():
     text = "Ada Lovelace met Babbage in London ."
-    sentence = _Sentence("", tuple(text.split()), None, "", text)
+    sentence = Sentence("", tuple(text.split()), None, "", text)
     tags = ["B-PER", "I-PER", "O", "I-PER", "O", "B-LOC", "I-PER"]
-    entities = _grouped(sentence, tags, [0.5, 1.0, 0.9, 0.8, 0.9, 0.7, 0.6])
+    entities = grouped(sentence, tags, [0.5, 1.0, 0.9, 0.8, 0.9, 0.7, 0.6])
     assert [(e["type"], e["text"], e["start"], e["end"]) for e in entities] == [
         ("PER", "Ada Lovelace", 0, 12),
         ("PER", "Babbage", 17, 24),
@@ -183,6 +184,27 @@ def test_a_row_without_the_fields_of_the_model_is_refused(exported, row, message
         load(exported("sentiment"))([row])
 
 
+def test_a_model_reads_as_many_texts_as_it_was_trained_on(exported):
+    directory = exported("sentiment")
+    columns = {"text": "title", "text_pair": "body"}
+    (directory / "road_ray.json").write_text(json.dumps({"columns": columns}))
+    model = load(directory)
+    assert (model.fields, model.columns) == (("text", "text_pair"), columns)
+    assert model(text="fine", text_pair="a film")["label"]
+    with pytest.raises(DataError, match="no field 'text_pair'; found: text"):
+        model("fine")
+    (directory / "road_ray.json").write_text(json.dumps({"columns": {"text": "title"}}))
+    assert load(directory).fields == ("text",)
+    with pytest.raises(DataError, match="text_pair: the model was trained on single texts"):
+        load(directory)(text="fine", text_pair="a film")
+
+
+@pytest.mark.parametrize("option", [{"n_best": 2}, {"threshold": 0.5}])
+def test_options_of_answers_are_refused_for_a_model_of_classes(exported, option):
+    with pytest.raises(ConfigError, match="has no answers in a context"):
+        load(exported("sentiment"), **option)
+
+
 def test_an_encoder_without_a_head_is_refused(model, tokenizer, tmp_path):
     model.encoder.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
@@ -213,6 +235,8 @@ def test_the_stored_length_and_threshold_are_used(exported):
     (directory / "road_ray.json").write_text(json.dumps(record))
     model = load(directory)
     assert (model.max_length_tokens, model.threshold) == (64, -1.5)
+    (directory / "road_ray.json").write_text(json.dumps({"max_length_tokens": 9999}))
+    assert load(directory).max_length_tokens == 512  # the positions of the model
 
 
 def test_the_task_is_that_of_the_training_else_the_name_of_the_model(exported, tmp_path):

@@ -12,7 +12,7 @@ import torch
 
 from road_ray.data.mixing import accumulated, mixed
 from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
-from road_ray.training.loop import identity_of, train
+from road_ray.training.loop import _warn_of_warmup, identity_of, train
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.worker import Worker
 
@@ -225,3 +225,10 @@ def test_identities_tell_contents_apart():
     assert first["rows"] != identity_of(rows=np.arange(4), batch=8)["rows"]
     assert first["batch"] != identity_of(rows=np.arange(3), batch=9)["batch"]
     assert all(len(value) == 16 for value in first.values())
+
+
+@pytest.mark.parametrize(("warmup", "total", "warns"), [(10, 10, True), (9, 10, False)])
+def test_a_training_within_its_warmup_is_warned_of(warmup, total, warns, caplog):
+    _warn_of_warmup(warmup, total)
+    assert ("never reaches optimizer.peak_lr" in caplog.text) is warns
+    assert ("optimizer.warmup_steps=1" in caplog.text) is warns

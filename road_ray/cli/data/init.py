@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shlex
 import tempfile
@@ -40,7 +41,7 @@ def init(
     kind: Annotated[str | None, typer.Option(help="classify or regress")] = None,
     model: Annotated[
         str | None,
-        typer.Option("--init", help=f"model to start from; default: {_INIT}, for text none"),
+        typer.Option("--init", help=f"model to start from; default: {_INIT}, or none for text"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -117,8 +118,15 @@ def _checked_rows(source: SourceConfig, task_guess: Guess) -> str:
     (name,) = source.sets
     entry, task = find_dataset(name, source)
     counts = []
-    for split in ("train", "dev"):
-        examples = read_examples(entry, split, root_of(name, source))
-        check_labels(examples, entry, task)
-        counts.append(f"{len(examples):,}")
+    readers = logging.getLogger("road_ray.data.readers")
+    level = readers.level
+    if task_guess.source.layout == "squad_json":  # read whole for the guess, with the same warnings
+        readers.setLevel(logging.ERROR)
+    try:
+        for split in ("train", "dev"):
+            examples = read_examples(entry, split, root_of(name, source))
+            check_labels(examples, entry, task)
+            counts.append(f"{len(examples):,}")
+    finally:
+        readers.setLevel(level)
     return f"{counts[0]} to train on, {counts[1]} to evaluate on"

@@ -68,7 +68,7 @@ def predict(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Predict the rows of a file, in their order.
+    """Predict every row of a file, in order.
 
     To resume after an interruption, run the same command.
     """
@@ -117,7 +117,7 @@ def _print(
     from road_ray.inference.predictor import load
 
     predictor = load(model, **options)
-    rows = input_rows(source, columns, predictor.fields)
+    rows = input_rows(source, columns, predictor.fields, predictor.columns)
     for predictions in predict_chunks(predictor, rows):
         for prediction in predictions:
             typer.echo(json_line(prediction))

@@ -14,7 +14,7 @@ def push(
     model: Annotated[str, typer.Argument(metavar="RUN", help="run or model directory")],
     repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="repository of the hub")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="list files and sizes and send nothing")
+        bool, typer.Option("--dry-run", help="list files and sizes; upload nothing")
     ] = False,
     public: Annotated[
         bool, typer.Option("--public", help="a repository that everybody can read")

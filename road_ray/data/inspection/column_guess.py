@@ -227,6 +227,18 @@ def check_classes(column: Column, where: str) -> None:
         )
 
 
+def check_header(label: Column, texts: Sequence[str], where: str) -> None:
+    """Raise ``DataError`` where the names of the columns are the cells of a row: a text, and a
+    label that other rows have too.
+    """
+    if label.name in label.values and any(name.count(" ") >= _SHORT_WORDS for name in texts):
+        raise DataError(
+            f"{where}:1: the first line is a row, where names of columns belong: {label.name!r} is "
+            f"a label of {label.values[label.name]:,} other rows\n"
+            "  fix: put a line with names above it, such as text,label"
+        )
+
+
 def check_complete(column: Column, where: str) -> None:
     """Raise ``DataError`` for empty values, which the training would refuse."""
     if column.num_missing:

@@ -84,7 +84,8 @@ def find_source(place: str) -> Source:
 def layout_of(path: Path) -> Layout:
     """Return the layout of a file. Raises ``ConfigError`` for one of another format."""
     suffix = suffix_of(path)
-    if suffix in _CONLL and _is_conll(path):
+    misfit = _conll_misfit(path) if suffix in _CONLL else ""
+    if misfit is None:
         return "conll"
     if suffix == ".json" and json_shape(path) == "document":
         data = read_document(path)
@@ -95,6 +96,11 @@ def layout_of(path: Path) -> Layout:
         return "table"
     if path.name.endswith(_TEXT):
         return "text"
+    if suffix in _CONLL and suffix:
+        raise DataError(
+            f"{misfit}\n  allowed: WORD TAG with tags such as O, B-PER and I-PER, an empty line "
+            "between sentences\n  fix: correct the line"
+        )
     raise ConfigError(
         f"{path}: {suffix or 'no suffix'} is not read\n"
         f"  allowed: {', '.join(TABLES)} (SQuAD's JSON too), text of words and tags in columns "
@@ -179,8 +185,10 @@ def _folder(path: Path) -> Source:
         return Source(name, "text", {"train": str(path)}, notes=notes)
     if (path / "data").is_dir():
         return _folder(path / "data")
-    listed = ", ".join(file.name for file in files[:8]) or "no files"
-    raise ConfigError(f"{path}: no data in it; found: {listed}\n  fix: name the file of the data")
+    folders = [f"{entry.name}/" for entry in sorted(path.iterdir()) if entry.is_dir()]
+    listed = ", ".join([*(file.name for file in files), *folders][:12]) or "nothing"
+    what = "the file of the data" if files or not folders else "the folder of one data set"
+    raise ConfigError(f"{path}: no data in it; found: {listed}\n  fix: name {what}")
 
 
 def _read(layout: Layout, path: Path) -> Rows:
@@ -194,17 +202,19 @@ def _read(layout: Layout, path: Path) -> Rows:
     return rows
 
 
-def _is_conll(path: Path) -> bool:
-    """Return True if the lines are words with columns, of which the last is a tag."""
+def _conll_misfit(path: Path) -> str | None:
+    """Return None if the lines are words with columns, of which the last is a tag; else say which
+    line is not.
+    """
     seen = 0
-    for _, line in islice(numbered_lines(path), _SNIFFED_LINES):
+    for number, line in islice(numbered_lines(path), _SNIFFED_LINES):
         cells = line.split()
         if not cells or cells[0] == "-DOCSTART-":
             continue
         if len(cells) < 2 or not TAG.fullmatch(cells[-1]):
-            return False
+            return f"{path}:{number}: {line.strip()[:80]!r} is no word with a tag"
         seen += 1
-    return seen > 0
+    return None if seen else f"{path}: has no line with a word"
 
 
 def _class_names(path: Path) -> dict[str, Sequence[str]]:

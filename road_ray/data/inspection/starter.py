@@ -83,13 +83,7 @@ def _finetune(guess: Guess, output: Path, init: str, name: str) -> Iterator[str]
 
 def _rates(init: str) -> tuple[str, str, str]:
     """Return learning rate, layer decay and their source, by family and width of ``init``."""
-    place = Path(init).expanduser()
-    config: dict[str, Any] = {}
-    for path in (place / "hf" / "config.json", place / "config.json"):
-        if path.is_file():
-            config = read_json(path)
-            break
-    family = str(config.get("model_type") or init).lower()
+    config, family = _model_config(init), _model_type(init)
     if "electra" not in family:
         return "5e-5", "1.0", "BERT's rate, for 2 to 4 epochs: 2e-5 to 5e-5 (Devlin et al. 2019)."
     sizes = {"small": 256, "base": 768, "large": 1024}
@@ -100,6 +94,20 @@ def _rates(init: str) -> tuple[str, str, str]:
     return ("1e-4", "0.8", why) if width < sizes["large"] else ("5e-5", "0.9", why)
 
 
+def _model_config(init: str) -> dict[str, Any]:
+    """Return the ``config.json`` of a run or model directory; empty for a name of the hub."""
+    place = Path(init).expanduser()
+    for path in (place / "hf" / "config.json", place / "config.json"):
+        if path.is_file():
+            return read_json(path)
+    return {}
+
+
+def _model_type(init: str) -> str:
+    """Return the family of a model in lower case, or its name where nothing tells the family."""
+    return str(_model_config(init).get("model_type") or init).lower()
+
+
 def _corpus(guess: Guess, output: Path, init: str, name: str) -> Iterator[str]:
     if init:
         yield "# Goes on from this model: its tokenizer, family and sizes."
@@ -108,6 +116,11 @@ def _corpus(guess: Guess, output: Path, init: str, name: str) -> Iterator[str]:
         yield "  family: init"
         yield "objective:"
         yield "  name: mlm"
+        electra = "electra" in _model_type(init)
+        yield "optimizer:"
+        yield "  # Further training has a smaller rate than new weights, and a short warm-up."
+        yield f"  peak_lr: {'1e-4' if electra else '5e-5'}"
+        yield "  warmup_steps: 1000"
         yield "training:"
         yield "  steps: 10000"
     else:

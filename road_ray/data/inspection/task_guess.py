@@ -14,6 +14,7 @@ from road_ray.data.inspection.column_guess import (
     Column,
     check_classes,
     check_complete,
+    check_header,
     count_columns,
     id_column,
     is_regression,
@@ -139,6 +140,7 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
     texts, why_texts = text_columns(columns, wishes.text, label.name, place)
     if len(texts) > 2:
         raise ConfigError(f"--text names {len(texts)} columns\n  allowed: one, or two of a pair")
+    check_header(label, texts, place)
     for text in texts:
         check_complete(columns[text], place)
     pair = " and ".join(texts)
@@ -152,7 +154,7 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
     if kind == "regress":
         low, high = _range_of(source, label, place)
         entry = {"kind": "regress", **entry, "low": low, "high": high}
-        reasons.insert(0, f"task: a number for {unit} (regress), as {label.shown()}")
+        reasons.insert(0, f"task: a number for {unit} (regress); the label has {label.shown()}")
         reasons.append(f"range: {low:g} to {high:g}, around the numbers of the file")
     else:
         labels, label_map, lines = _classes(source, label, place)

@@ -96,6 +96,12 @@ def is_there(dataset: Dataset, root: Path, split: str) -> bool:
     )
 
 
+def require_files(dataset: Dataset, root: Path, split: str) -> None:
+    """Raise ``DataError`` if a file of a split is missing or empty."""
+    for name in file_names(dataset, split):
+        _existing(dataset, root, name)
+
+
 def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
     """Return the files of a split. Raises ``ConfigError`` if the entry has no such split."""
     if split not in SPLITS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -18,8 +19,24 @@ class _Row(_Body):
     """Name of the row in the answer; by default its number in the request."""
 
 
+class OneTextRow(_Row):
+    """Text to classify or to score, of a model that was trained on single texts."""
+
+    text: str
+    """The text."""
+
+
+class PairRow(_Row):
+    """Pair of texts to classify or to score."""
+
+    text: str
+    """The first text of the pair."""
+    text_pair: str
+    """The second text of the pair."""
+
+
 class TextRow(_Row):
-    """Text to classify or to score."""
+    """Text or pair to classify or to score, of a model that does not record which it reads."""
 
     text: str
     """The text, or the first of a pair."""
@@ -153,11 +170,23 @@ class Status(BaseModel):
     task: str | None = None
 
 
-RowType: TypeAlias = type[TextRow] | type[QuestionRow] | type[SentenceRow] | type[ChoiceRow]
+RowType: TypeAlias = (
+    type[OneTextRow]
+    | type[PairRow]
+    | type[TextRow]
+    | type[QuestionRow]
+    | type[SentenceRow]
+    | type[ChoiceRow]
+)
 
 
-def body_types(kind: Kind) -> tuple[RowType, type[BaseModel]]:
-    """Return the types of a row and of its prediction."""
+def body_types(kind: Kind, trained: Collection[str] = ()) -> tuple[RowType, type[BaseModel]]:
+    """Return the types of a row and of its prediction; ``trained`` are the fields of the training
+    rows, if the model records them.
+    """
+    text: RowType = TextRow
+    if trained:
+        text = PairRow if "text_pair" in trained else OneTextRow
     match kind:
         case Span():
             return QuestionRow, AnswerPrediction
@@ -166,7 +195,7 @@ def body_types(kind: Kind) -> tuple[RowType, type[BaseModel]]:
         case Choose():
             return ChoiceRow, ChoicePrediction
         case Regress():
-            return TextRow, NumberPrediction
+            return text, NumberPrediction
         case Classify():
-            return TextRow, ClassPrediction
+            return text, ClassPrediction
     raise AssertionError(kind)

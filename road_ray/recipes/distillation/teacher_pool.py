@@ -89,10 +89,11 @@ def locate_teachers(
     names, folds = resolve_teachers(teachers, key)
     if count is not None and len(names) != count * folds:
         raise ConfigError(
-            f"{key} names {len(names)}: {', '.join(names) or 'none'}\n"
+            f"{key} names {len(names)} teachers{': ' if names else ''}{', '.join(names)}\n"
             f"  allowed: exactly distillation.num_teachers = {count}"
             f"{f' for each of {folds} folds' if folds > 1 else ''}\n"
-            "  fix: name them all (or one teachers.json), or change num_teachers\n"
+            f"  fix: {key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes, or "
+            "another distillation.num_teachers\n"
             "  nothing was started"
         )
     for name in names:

@@ -14,6 +14,7 @@ import torch
 
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
 from road_ray.data.features.encode import count_shared
+from road_ray.data.features.types import TextExample
 from road_ray.data.loading import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
 from road_ray.data.model_files import locate_model, read_config
@@ -183,11 +184,30 @@ def _warn_of_rates(optimizer: OptimizerConfig, family: str) -> None:
     usual = (ELECTRA_SMALL.peak_lr, ELECTRA_SMALL.layer_decay)
     if family != "electra" and (optimizer.peak_lr, optimizer.layer_decay) == usual:
         _log.warning(
-            "optimizer.peak_lr=%g and layer_decay=%g are ELECTRA-Small's; for init, a %s, try "
-            "optimizer.peak_lr=5e-5 optimizer.layer_decay=1 (Devlin et al. 2019)",
+            "optimizer.peak_lr=%g and layer_decay=%g are the rates of ELECTRA-Small, but the "
+            "family of init is %s: try optimizer.peak_lr=5e-5 optimizer.layer_decay=1 (Devlin et "
+            "al. 2019)",
             *usual,
             family,
         )
+
+
+def _columns(prepared: Prepared) -> dict[str, str]:
+    """Return the columns that the texts of a row come from, by the fields of `road predict`: one
+    text or two. Empty for other kinds of rows.
+    """
+    example = prepared.split.examples[0]
+    if not isinstance(example, TextExample):
+        return {}
+    fields = ("text", "text_pair")[: len(example.texts)]
+    columns = prepared.split.dataset.columns.text
+    if len(columns) != len(fields):
+        return dict(zip(fields, fields, strict=True))
+    named = (
+        c if isinstance(c, str) and "|" not in c else f
+        for f, c in zip(fields, columns, strict=True)
+    )
+    return dict(zip(fields, named, strict=True))
 
 
 def _kept_layers(config: FinetuneConfig) -> list[int] | None:
@@ -344,6 +364,7 @@ def export(
                 max_length_tokens=config.data.max_length_tokens,
                 no_answer_threshold=threshold if task == main_task else None,
                 layers_of_init=_kept_layers(config),
+                columns=_columns(prepared) if task == main_task else {},
                 parameters=sum(x.numel() for x in prepared.model.parameters()),
                 metrics=figures,
                 **prepared.lineage,

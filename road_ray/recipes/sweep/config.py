@@ -15,11 +15,25 @@ from pydantic import AfterValidator, Field, field_validator
 
 from road_ray.config import Config, flatten
 from road_ray.config.addresses import check_address
+from road_ray.config.merge import locate_beside
+from road_ray.config.types import BesideFile
 from road_ray.distributed.tune.config import SearchConfig
 from road_ray.errors import ConfigError, nearest
+from road_ray.verbs import VERBS
 
 SHIPPED = Path(__file__).parents[2] / "search_spaces"
 Runnable = Literal["pretrain", "multitask", "finetune", "teachers", "distill"]
+
+
+class OverridesBesideFile(BesideFile):
+    """Mark of overrides in a YAML file: paths in them are those of the verb's configuration."""
+
+    def located(self, value: object, file: Path, section: Mapping[str, object]) -> Any:
+        """Locate the files of the overrides beside ``file``, in place."""
+        verb = section.get("verb")
+        if isinstance(value, dict) and verb in VERBS:
+            locate_beside(VERBS[str(verb)].config, file, value)
+        return value
 
 
 class StageConfig(Config):
@@ -30,9 +44,9 @@ class StageConfig(Config):
     ``distill``."""
     preset: str | None = None
     """Preset of the verb that the overrides change. None: the defaults of the verb."""
-    overrides: dict[str, Any] = Field(default_factory=dict)
+    overrides: Annotated[dict[str, Any], OverridesBesideFile()] = Field(default_factory=dict)
     """Values of the verb's configuration by dotted key, such as ``{data.root: miniature}``. Drawn
-    values replace them."""
+    values replace them. Files of own data sets may lie beside the sweep's file."""
 
     @field_validator("overrides", mode="before")
     @classmethod

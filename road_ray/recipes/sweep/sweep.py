@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import to_dict, to_yaml
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import find_dataset, root_of
+from road_ray.data.readers.layouts import require_files
 from road_ray.distributed.connection import connected, prepare_address
 from road_ray.distributed.tune.demand import Demand
 from road_ray.distributed.tune.driver import SweepObserver, search
@@ -32,6 +35,7 @@ from road_ray.recipes.validation import require_init
 from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_text_atomic
 
+_DATA = ("data.root", "data.dataset", "data.sets")  # keys that name files
 _RECORD = "sweep.resolved.yaml"
 # Keys that affect the figures of a trial; all trials of a sweep share them.
 _DECIDING = ("verb", "preset", "overrides", "then", "seeds", "metric", "mode", "space")
@@ -111,7 +115,8 @@ def _with_retention(observer: SweepObserver, config: SweepConfig) -> SweepObserv
 def check_sources(config: SweepConfig) -> Demand | None:
     """Return the resources that trials request for other processes, or None if they start none.
 
-    Raises ``ConfigError`` if the initial model or a teacher is missing.
+    Raises ``ConfigError`` if the initial model or a teacher is missing, ``DataError`` if a training
+    file is.
     """
     demands = []
     missing: list[ConfigError] = []
@@ -130,8 +135,24 @@ def check_sources(config: SweepConfig) -> Demand | None:
             demands += _demand(base, 0)
     if missing:
         raise ConfigError("\n".join(map(str, missing)))
+    if not any(key.removeprefix("then.").startswith(_DATA) for key in config.space):
+        for stage in config.stages:
+            _check_files(base_config(stage))
     # The stages of a trial run one after another: the largest one has to fit.
     return max(demands, key=lambda demand: (demand.teachers, demand.workers), default=None)
+
+
+def _check_files(base: Any) -> None:
+    """Raise ``DataError`` if a training file of the data sets is missing."""
+    if isinstance(base, MultitaskConfig):
+        names: Sequence[str] = base.data.datasets
+    elif isinstance(base.data, SourceConfig):
+        names = [base.data.dataset]  # type: ignore[attr-defined]
+    else:
+        return  # pre-training
+    for name in names:
+        if (root := root_of(name, base.data)) is not None:
+            require_files(find_dataset(name, base.data)[0], root, "train")
 
 
 @contextmanager

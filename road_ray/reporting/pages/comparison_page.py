@@ -138,7 +138,7 @@ def _results(
     blocks: list[Block] = [
         Verdict([line for line in verdicts if line is not None]),
         Figures([figure for metric in shown if (figure := intervals(groups, metric)) is not None]),
-        Table(["", "seeds", *titles], rows, note=note),
+        Table(["", "seeds", *titles], rows, note=note if len(rows) > 1 else ""),
     ]
     limits = dict.fromkeys(limit for group in groups for run in group.runs for limit in run.limits)
     printed = _printed(dataset, shown)

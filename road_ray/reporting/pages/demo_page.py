@@ -83,7 +83,7 @@ def demo_page(directory: Path, place: Path | None = None) -> Page:
     runs = {path.name: read_run(path) for path in runs_below(directory, deepest=1)}
     groups = _groups(runs)
     charts = [
-        Chart(title, Axis("step"), Axis(), lines=[Line(thinned(points))])
+        Chart(title, Axis("step", whole=True), Axis(), lines=[Line(thinned(points))])
         for stage, name, title in _CURVES
         if stage in runs and len(points := runs[stage].series(name)) > 1
     ]

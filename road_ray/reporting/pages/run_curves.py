@@ -9,7 +9,7 @@ from road_ray.reporting.plots.chart import Axis, Chart, Dot, Line, thinned
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.reporting.tables import is_principal, metric_title
 
-_STEP = Axis("step")
+_STEP = Axis("step", whole=True)
 _TITLES = {
     "train/grad_norm": "Gradient norm",
     "train/lr": "Learning rate",

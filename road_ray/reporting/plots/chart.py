@@ -13,11 +13,14 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Axis:
-    """A label and a scale. With ``names``, position ``i`` stands for the i-th name."""
+    """A label and a scale. With ``names``, position ``i`` stands for the i-th name; ``whole`` marks
+    whole numbers only.
+    """
 
     label: str = ""
     log: bool = False
     names: tuple[str, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True)

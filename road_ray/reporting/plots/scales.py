@@ -32,10 +32,18 @@ class Scale:
         """Return positions and labels of the ticks."""
         if self.axis.names:
             every = ceil(len(self.axis.names) / 12)
-            labels = list(enumerate(self.axis.names))[::every]
-            return [(self.at(float(place)), name) for place, name in labels]
+            named = list(enumerate(self.axis.names))[::every]
+            return [(self.at(float(place)), name) for place, name in named]
         values = log_ticks(self.low, self.high) if self.axis.log else ticks(self.low, self.high)
-        return [(self.at(value), short(value)) for value in values[: 2 * most]]
+        if self.axis.whole:
+            values = [value for value in values if float(value).is_integer()] or values
+        values = values[: 2 * most]
+        labels = [short(value) for value in values]
+        for digits in range(4, 10):
+            if len(set(labels)) == len(labels):
+                break
+            labels = [short(value, digits) for value in values]
+        return [(self.at(value), label) for value, label in zip(values, labels, strict=True)]
 
 
 def scale(axis: Axis, values: Iterable[float], start: float, end: float) -> Scale:
@@ -73,17 +81,17 @@ def log_ticks(low: float, high: float) -> list[float]:
     return marks or [low, high]
 
 
-def short(value: float) -> str:
+def short(value: float, digits: int = 3) -> str:
     """Return a number in few characters: ``1.5k``, ``2e-4``, ``0.75``."""
     size = abs(value)
     if not isfinite(size):
         return str(value)
     if size >= 1e6 or (0 < size < 1e-3):
-        digits, _, power = f"{value:.1e}".partition("e")
-        return f"{digits.removesuffix('.0')}e{int(power)}"
+        mantissa, _, power = f"{value:.{digits - 2}e}".partition("e")
+        return f"{mantissa.removesuffix('.' + '0' * (digits - 2))}e{int(power)}"
     if size >= 1000:
-        return f"{value / 1000:.3g}k"
-    return f"{value:.3g}"
+        return f"{value / 1000:.{digits}g}k"
+    return f"{value:.{digits}g}"
 
 
 def shades(values: Sequence[float | None], *, larger_is_better: bool) -> list[float | None]:

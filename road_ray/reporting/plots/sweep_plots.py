@@ -75,7 +75,7 @@ class SweepFigures:
         steps = [p for a, b in pairwise(best) for p in (a, (b[0], a[1]))]
         return Chart(
             f"History: {self.metric}",
-            Axis("trial"),
+            Axis("trial", whole=True),
             Axis(),
             lines=[Line([*steps, *best[-1:]], "best so far", 1)],
             dots=[self._dot(t, t.number, t.values[self.which]) for t in self.sweep.judged],
@@ -153,7 +153,11 @@ class SweepFigures:
         note = f"{len(drawn)} trials; stopped trials end early."
         note += "" if self.tied else " The best one is bold."
         return Chart(
-            f"During the trials: {self.metric}", Axis("step"), Axis(), lines=lines, note=note
+            f"During the trials: {self.metric}",
+            Axis("step", whole=True),
+            Axis(),
+            lines=lines,
+            note=note,
         )
 
     def surfaces(self) -> list[Chart]:

@@ -122,6 +122,11 @@ def test_two_columns_of_text_are_a_pair_unless_one_is_named(tmp_path, columns):
             "no column 'txt'; found: .*nearest: 'txt' -> 'text'",
         ),
         ({"q": ["a", "b"] * 20}, {"text": ["text"] * 3}, "--text names 3 columns"),
+        (
+            {"the film was a bore": texts(40), "bad": ["bad", "good"] * 20},
+            {"text": ["the film was a bore"]},
+            r"t.csv:1: the first line is a row(.|\n)*'bad' is a label of 20 other rows",
+        ),
     ],
 )
 def test_what_is_not_clear_is_asked(tmp_path, columns, wishes, message):
@@ -184,6 +189,17 @@ def test_folders_of_tables(tmp_path):
         guess(folder(tmp_path / "two", a__csv=rows, b__csv=rows))
     with pytest.raises(ConfigError, match=r"no data in it; found: x.pdf"):
         guess(folder(tmp_path / "none", x__pdf=""))
+    (tmp_path / "many" / "b").mkdir(parents=True)
+    (tmp_path / "many" / "a").mkdir()
+    with pytest.raises(ConfigError, match=r"found: a/, b/\n  fix: name the folder of one data set"):
+        guess(str(tmp_path / "many"))
+
+
+def test_a_line_that_is_no_word_with_a_tag_is_named(tmp_path):
+    place = tmp_path / "parts.conll"
+    place.write_text("The O\nred\nbolt B-PART\n")
+    with pytest.raises(DataError, match=r"parts.conll:2: 'red' is no word with a tag"):
+        guess(str(place))
 
 
 def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch):

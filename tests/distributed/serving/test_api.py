@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from starlette.testclient import TestClient
 
+from road_ray.data.schema import Classify
 from road_ray.distributed.serving.api import build_api
 from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.distributed.serving.row_queue import RowQueue
@@ -69,6 +70,20 @@ def test_answers_are_those_of_the_predictor_and_have_the_declared_type(client, p
     assert many == predictor([row | {"id": name} for name in ("0", "7", "2")])
     declared = TypeAdapter(list[body_types(predictor.task.kind)[1]])
     assert declared.dump_python(declared.validate_python(many), exclude_unset=True) == many
+
+
+@pytest.mark.parametrize(
+    ("trained", "row", "refused"),
+    [
+        (("text",), {"text": "a"}, {"text": "a", "text_pair": "b"}),
+        (("text", "text_pair"), {"text": "a", "text_pair": "b"}, {"text": "a"}),
+    ],
+)
+def test_a_row_has_the_fields_of_the_training(trained, row, refused):
+    reader = TypeAdapter(body_types(Classify(("no", "yes")), trained)[0])
+    assert set(reader.validate_python(row).model_fields_set) == set(row)
+    with pytest.raises(ValidationError):
+        reader.validate_python(refused)
 
 
 @pytest.mark.slow

@@ -191,7 +191,7 @@ class TestMistakes:
         assert "num_teachers = 3" in result.err
 
     def test_none(self, attempt):
-        assert "names 0: none" in attempt().err
+        assert "names 0 teachers" in attempt().err
 
     def test_a_list_that_is_not_there_or_no_list(self, attempt, tmp_path):
         result = attempt(tmp_path / "teachers.json")

@@ -102,6 +102,9 @@ def test_a_pool_is_one_run_with_one_table(pool):
     assert run.metrics["eval/sst2/accuracy_best"] == max(values)
     output = json.loads((run.directory / "sst2" / "seed-1" / "hf" / "road_ray.json").read_text())
     assert output["init"] == str(run.directory / "mnli" / "seed-1")
+    assert output["columns"] == {"text": "sentence"}
+    output = json.loads((run.directory / "mnli" / "seed-1" / "hf" / "road_ray.json").read_text())
+    assert list(output["columns"]) == ["text", "text_pair"]
 
 
 def test_an_interrupted_pool_goes_on_where_it_was(pool, road, flags, monkeypatch):

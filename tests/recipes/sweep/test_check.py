@@ -47,6 +47,20 @@ def test_shipped_spaces_build_their_base_and_all_their_draws(name):
             override(base_config(stage), values)
 
 
+def test_files_of_own_data_sets_lie_beside_the_sweep(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "r.csv").write_text("t,l\nred,a\n")
+    file = tmp_path / "project" / "mine.yaml"
+    own = "{mine: {train: r.csv, dev: elsewhere.csv, text: [t], label: l, labels: [a, b]}}"
+    for written in (f"data.sets: {own}", f"data: {{sets: {own}}}"):
+        text = FILE.replace("data.dataset: sst2", f"data.dataset: mine, {written}")
+        file.write_text(text.replace("eval/sst2", "eval/mine"))
+        base = base_config(load_sweep(file, ["init=x"]).stages[0])
+        assert base.data.sets["mine"].train == str(tmp_path / "project" / "r.csv")
+        assert base.data.sets["mine"].dev == "elsewhere.csv"
+
+
 def test_the_verbs_own_keys_need_no_prefix(file):
     sweep = load_sweep(file, ["init=runs/x", "trials=3", "data.root=miniature"])
     assert sweep.overrides["init"] == "runs/x"

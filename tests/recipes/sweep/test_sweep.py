@@ -10,7 +10,7 @@ import pytest
 import road_ray as rr
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.lock import sweep_lock
-from road_ray.errors import ConfigError, DivergedError, ResourceError
+from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.sweep import check_sources, run
 
@@ -119,6 +119,11 @@ def test_what_every_trial_would_miss_is_told_max_concurrent():
         check_sources(load_sweep("temperature", ["init=hub/name"]))
     with pytest.raises(ConfigError, match=r"init is not given(.|\n)*teachers names 0"):
         check_sources(load_sweep("temperature"))
+
+
+def test_a_missing_training_file_is_told_before_the_first_trial(file, tmp_path):
+    with pytest.raises(DataError, match=r"data set 'sst2': no file .*train.tsv"):
+        check_sources(load_sweep(file, [f"data.root={tmp_path}"]))
 
 
 @pytest.mark.ray

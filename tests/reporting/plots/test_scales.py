@@ -50,3 +50,13 @@ def test_shades_go_by_rank():
 def test_one_value_or_none_still_has_a_scale():
     assert scale(Axis(), [5.0], 0.0, 10.0).at(5.0) == pytest.approx(5.0)
     assert scale(Axis(log=True), [], 0.0, 10.0).ticks()
+
+
+def test_ticks_of_a_narrow_range_have_labels_that_differ():
+    labels = [label for _, label in scale(Axis(), [0.69361, 0.69398], 0, 100).ticks()]
+    assert labels == ["0.6936", "0.6937", "0.6938", "0.6939"]
+
+
+def test_an_axis_of_whole_numbers_has_no_others():
+    labels = [label for _, label in scale(Axis("trial", whole=True), [0, 2], 0, 100).ticks()]
+    assert labels == ["0", "1", "2"]
