@@ -8,18 +8,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import torch.distributed as dist
-import torch.distributed.fsdp  # noqa: F401 - takes a second: here, not in each process
 
 from road_ray.training.worker import Worker
+
+# Forks of a process that has imported, but runs no threads: a fork of this one may crash in torch,
+# and a fresh interpreter would import for seconds.
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tests.pair", "torch.distributed.fsdp", "road_ray.training.loop"])
 
 
 def both(work: Callable[..., None], directory: Path, *given: Any, timeout_seconds: float) -> None:
     """``work(worker, *given)`` in each of the two; what either raises is told."""
-    context = multiprocessing.get_context("fork")  # a fresh interpreter would import for seconds
+    task = cloudpickle.dumps((work, given))  # fixtures bring functions within functions
     workers = [
-        context.Process(target=_one, args=(rank, directory, work, given), daemon=True)
-        for rank in (0, 1)
+        _CONTEXT.Process(target=_run, args=(rank, directory, task), daemon=True) for rank in (0, 1)
     ]
     for process in workers:
         process.start()
@@ -30,8 +34,9 @@ def both(work: Callable[..., None], directory: Path, *given: Any, timeout_second
     assert [process.exitcode for process in workers] == [0, 0]
 
 
-def _one(rank: int, directory: Path, work: Callable[..., None], given: tuple[Any, ...]) -> None:
+def _run(rank: int, directory: Path, task: bytes) -> None:
     try:
+        work, given = cloudpickle.loads(task)
         store = f"file://{directory}/store"
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
         work(Worker(rank=rank, size=2), *given)

@@ -110,7 +110,7 @@ def test_a_section_that_is_changed_keeps_what_its_owner_has_by_default():
         other: int = 0
 
     class Outer(Config):
-        one: Middle = Middle(inner=Inner(width=5, depth=6))
+        first: Middle = Middle(inner=Inner(width=5, depth=6))
         two: Middle = Middle(other=3)
 
     changed = load(Outer, overrides=["first.inner.depth=7", "two.inner.width=8"])

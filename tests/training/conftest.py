@@ -49,9 +49,9 @@ def rows(task=NLI, count=23, *, seed=0, length=None, unlabelled=0.0):
     ends = np.cumsum(lengths)
     tokens[ends - lengths], tokens[ends - 1] = 2, 3
     unknown = rng.random(count) < unlabelled
-    if task is NLI:
+    if task == NLI:
         gold = {"labels": np.where(unknown, -100, rng.integers(0, 3, count))}
-    elif task is SIMILARITY:
+    elif task == SIMILARITY:
         labels = np.where(unknown, -100, rng.random(count) * 5)
         gold = {"labels": labels.astype(np.float32)}
     else:
