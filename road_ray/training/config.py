@@ -130,9 +130,10 @@ class TrainingConfig(Config):
     """Number of newest checkpoints to keep; older ones are deleted. With 2, a run survives damage
     to the newest one. Our choice."""
     on_spike: OnSpike = "warn"
-    """Action on a loss more than twice the largest of the last 50 steps. ``warn``: log it and make
-    the update. ``skip``: leave the update out. ``stop``: end the run with exit code 5. After five
-    spikes in a row the new level counts as normal. Our choice."""
+    """Action on a loss more than twice the largest of the last 50 steps. ``warn``: log the first
+    three of them and make the update. ``skip``: leave the update out. ``stop``: end the run with
+    exit code 5. After five spikes in a row the new level counts as normal. All are events in
+    ``events.jsonl``. Our choice."""
     mirror: Annotated[str, AfterValidator(check_address)] | None = None
     """Address of a second copy of the checkpoints: ``s3://bucket/run``, ``gs://bucket/run`` or a
     path. A run directory without checkpoints is restored from it. Nested runs use sub-directories.

@@ -22,6 +22,7 @@ _WINDOW_STEPS = 50  # long enough to hold a hard batch of every data set of a mi
 _LEAST_STEPS = 10  # needed to know the usual level
 _FACTOR = 2.0  # times the largest loss of the window; our choice
 _NEW_LEVEL_STEPS = 5  # spikes in a row mean that the level has changed
+_MOST_WARNINGS = 3  # the loss of rows that a model knows by heart jumps often, and harmlessly
 
 
 class SpikeDetector:
@@ -71,6 +72,7 @@ class LossGuard:
         self._training, self._saver, self._deferred = training, saver, deferred
         self._unread: list[tuple[int, StepResult, Tensor]] = []
         self._blocked: Tensor | None = None
+        self._num_warnings = 0
         # Checkpoints of older versions lack both entries.
         self._spikes = SpikeDetector(state.get("losses", ()), state.get("spikes_in_a_row", 0))
 
@@ -132,8 +134,16 @@ class LossGuard:
                 f"  kept: {self._newest_checkpoint()}; the update was not made"
             )
         if training.journal.enabled:
-            _log.warning("%s%s", message, "\n  the update was left out" if policy == "skip" else "")
+            self._warn(message + ("\n  the update was left out" if policy == "skip" else ""))
         return policy == "warn"
+
+    def _warn(self, message: str) -> None:
+        """Log the first spikes; all of them are events of the journal."""
+        self._num_warnings += 1
+        if self._num_warnings == _MOST_WARNINGS:
+            message += "\n  further jumps are only recorded: loss_spike in events.jsonl"
+        if self._num_warnings <= _MOST_WARNINGS:
+            _log.warning("%s", message)
 
     def _not_finite(self, step: int, result: StepResult, norm: Tensor) -> DivergedError:
         bad = [name for name, (total, _) in result.sums.items() if not torch.isfinite(total).all()]

@@ -84,6 +84,16 @@ def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tiny, tmp_pa
     assert event["loss"] > 1e3 * event["largest_before"]
 
 
+def test_three_spikes_are_warned_of_and_all_are_events(tiny, tmp_path, caplog):
+    at = (AT - 1, AT, AT + 1, AT + 2)
+    _, events = learned(tiny, tmp_path, at=at, on_spike="skip")
+    assert [event["step"] for event in events] == list(at)
+    warnings = [one.getMessage() for one in caplog.records if "jumped" in one.getMessage()]
+    assert len(warnings) == 3
+    assert "events.jsonl" in warnings[2]
+    assert "events.jsonl" not in warnings[1]
+
+
 def stopped_and_resumed(tiny, place, at):
     """As ``learned``, of a run that leaves out spikes, is stopped before ``AT`` and goes on."""
 
