@@ -58,7 +58,7 @@ def grouped(
     """Return the entities of IOB2 tags; an ``I-`` after another type begins an entity. Tags
     without a prefix are entities of one word each.
     """
-    found: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
     open_type: str | None = None
     end = 0
     for word, tag, score in zip(example.words, tags, scores, strict=True):
@@ -69,15 +69,15 @@ def grouped(
             continue
         prefix, _, name = tag.partition("-") if tag[:2] in ("B-", "I-") else ("B", "", tag)
         if prefix == "I" and name == open_type:
-            found[-1]["end"] = end
-            found[-1]["scores"].append(score)
+            groups[-1]["end"] = end
+            groups[-1]["scores"].append(score)
         else:
-            found.append({"type": name, "start": start, "end": end, "scores": [score]})
+            groups.append({"type": name, "start": start, "end": end, "scores": [score]})
         open_type = name
-    for entity in found:
+    for entity in groups:
         entity["score"] = float(np.mean(entity.pop("scores")))
         entity["text"] = example.text[entity["start"] : entity["end"]]
-    return found
+    return groups
 
 
 def softmax(logits: Floats) -> NDArray[np.float64]:
