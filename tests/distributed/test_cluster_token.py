@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -127,3 +128,19 @@ def test_an_open_cluster_is_refused_unless_that_is_meant(
 def test_silence_is_not_openness(home):
     assert cluster_token.accepts_anonymous("127.0.0.1:9", timeout_seconds=1.0) is None
     cluster_token.refuse_open_cluster("127.0.0.1:9")
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_script_that_imported_ray_first_gets_a_cluster_of_the_cores_it_asked_for():
+    code = (
+        "import ray\n"
+        "from road_ray.distributed.train.launch import connected\n"
+        "with connected(num_cpus=1):\n"
+        "    print('cores', ray.cluster_resources()['CPU'])\n"
+    )
+    unset = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=180, env=unset
+    )
+    assert "cores 1.0" in done.stdout, done.stderr
