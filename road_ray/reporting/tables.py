@@ -100,7 +100,10 @@ def comparison_text(table: Mapping[str, Any]) -> str:
         for test in table["tests"]
     ]
     printed = [aligned(rows), *([aligned(tests)] if tests else [])]
-    failed = [f"failed: {run['arm']}, seed {run['seed']}" for run in table["failed"]]
+    failed = [
+        f"failed: {run['arm']}, seed {run['seed']}: {run['error'].splitlines()[0]}"
+        for run in table["failed"]
+    ]
     return "\n\n".join([*printed, *(["\n".join(failed)] if failed else [])])
 
 

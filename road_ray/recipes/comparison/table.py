@@ -129,8 +129,11 @@ def _figure(values: Mapping[int, float]) -> dict[str, Any]:
 
 
 def _ensemble(config: Any, metrics: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the figures of an ensemble and the mean and deviation of its teachers."""
-    recorded = read_json(config.run_dir / "metrics.json")
+    """Return the figures of an ensemble and the mean and deviation of its teachers; an ensemble
+    that failed has none.
+    """
+    path = config.run_dir / "metrics.json"
+    recorded = read_json(path) if path.is_file() else {}
     figures = {}
     for dataset, names in metrics.items():
         for metric in names:
