@@ -272,6 +272,7 @@ def _measured(config: FinetuneConfig, place: Path) -> Speed:
             "training.steps": 1 + _STEPS,
             "training.log_every_steps": 1,
             "training.evaluate_every_steps": None,
+            "training.keep_checkpoints_at_end": 1,  # says nothing; its directory is removed
             "data.max_judged_rows": min(_JUDGED, config.data.max_judged_rows or _JUDGED),
         },
     )
