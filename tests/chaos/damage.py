@@ -32,7 +32,7 @@ FREE = {
     "events.jsonl": "what happened on the way, with times of day",
     "environment.json": "the machine of the last start, written anew by each",
     "run.lock": "which process has the directory",
-    ".*.tmp-*": "what a killed process was about to rename",
+    "*.tmp-*": "what a killed process was about to rename",
     ".report.html.partial": "a report that a killed process was about to rename",
     "inputs.json": "what a run read; compared by the command itself",
     "MANIFEST.json": "hashes of what a run left; compared by the command itself",

@@ -27,7 +27,8 @@ def seal(run_dir: Path, record: str) -> None:
     paths = [run_dir / name for name in _FILES if (run_dir / name).is_file()]
     for folder in _FOLDERS:
         below = (path for path in (run_dir / folder).rglob("*") if path.is_file())
-        paths += sorted(path for path in below if path.suffix != ".md")  # people edit those
+        # Without those that people edit, and those that a killed process was about to rename.
+        paths += sorted(p for p in below if p.suffix != ".md" and not p.name.startswith("."))
     trained = (run_dir / "metrics.jsonl").is_file()
     inner = [] if trained else sorted(path.parent for path in run_dir.glob(f"[!.]*/**/{record}"))
     body = {

@@ -8,7 +8,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError
-from road_ray.recipes.run_directory.manifest import damage
+from road_ray.recipes.run_directory.manifest import damage, seal
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,14 @@ def test_damaged_teacher_of_a_finished_list_is_made_again(sentiment, teachers, t
         == (teachers.directory / "teacher-1" / "hf" / "model.safetensors").read_bytes()
     )
     assert damage(place) == []
+
+
+def test_a_leftover_of_a_killed_process_is_not_part_of_a_run(sentiment, copied):
+    leftover = copied / "predictions" / "sst2" / ".diagnostics.json.tmp-17"
+    leftover.write_text("{")
+    seal(copied, "config.resolved.yaml")
+    leftover.unlink()
+    assert damage(copied) == []
 
 
 def test_missing_report_of_a_finished_run_is_made(sentiment, copied):
