@@ -72,6 +72,17 @@ def test_every_comparison_runs_and_fills_its_table(tiny, name):
     assert "<svg" in (run.directory / "report.html").read_text()
 
 
+@pytest.mark.slow
+def test_models_of_one_size_are_shown_with_one_speed(tiny):
+    """The encoder has one layer, so a third of its layers and all of them are one."""
+    given = tiny("compression", **(SIZES["compression"] | {"arms": ["kd_third"], "num_seeds": 1}))
+    rows = table_of(rr.reproduce(overrides=given).directory)["arms"]
+    assert len(rows) > 2
+    assert len({row["parameters"] for row in rows}) == 1
+    (speed,) = {row["rows_per_second"] for row in rows}
+    assert speed > 0
+
+
 @pytest.mark.long
 def test_teachers_answer_once_and_the_same_command_trains_nothing_anew(tiny):
     given = tiny("low_resource", **(SIZES["low_resource"] | {"arms": ["mean", "correctness"]}))
