@@ -40,7 +40,7 @@ from road_ray.data.schema import (
     Task,
 )
 from road_ray.data.special_heads import special_head
-from road_ray.data.tokenizer import load_tokenizer
+from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import OnRows, batched_logits
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
@@ -48,7 +48,7 @@ from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
 from road_ray.inference.entities import Sentence, entities, softmax
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.models.architectures import longest_row
-from road_ray.models.encoder import check_vocabulary, model_directory
+from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import load_trained
 from road_ray.models.performance.precision import autocast_dtype, default_device
 from road_ray.system.json_file import read_json
