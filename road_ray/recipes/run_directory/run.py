@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from road_ray.config import to_dict, to_yaml
 from road_ray.distributed.connection import check_machine
@@ -25,6 +25,7 @@ from road_ray.recipes.run_directory.input_files import (
 )
 from road_ray.recipes.run_directory.manifest import damage, require_source, seal
 from road_ray.recipes.run_directory.recorded_config import RECORD, allowed_inputs, require_same
+from road_ray.recipes.run_directory.unused import LOCK, missing_above, removed_if_unused
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.file_lock import lock_exclusively
@@ -131,25 +132,16 @@ def _complete(directory: Path, *, rewrite: bool) -> None:
 @contextmanager
 def open_run_directory(config: RunConfig) -> Iterator[Path]:
     """Lock the run directory for this process and record configuration and environment; on exit,
-    write the inputs and, once the run has finished or diverged, ``report.html``.
+    write the inputs and, once the run has finished or diverged, ``report.html``. A directory that
+    it created is removed again if the block fails before anything else is written there.
 
     Raises ``ConfigError`` when it holds a run of another configuration, ``ResourceError`` when
     another process uses it, ``ClusterError`` for more workers than this machine has cores.
     """
     check_machine(config.workers, config.address)
     directory = config.run_dir
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / "run.lock").open("a+", encoding="utf-8")
-        holder = lock_exclusively(lock)
-    except OSError as error:
-        raise _write_error(directory, error) from error
-    with lock:
-        if holder:
-            raise ResourceError(
-                f"run_dir = {directory} is in use by {holder}\n"
-                "  fix: wait for it, stop it, or choose another directory; nothing was changed"
-            )
+    created = missing_above(directory)
+    with _locked(directory), removed_if_unused(directory, created):
         _check_recorded(config)
         try:
             inputs = _record(config)
@@ -165,6 +157,25 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
                 raise
             raise _write_error(directory, error) from error
         _complete(directory, rewrite=True)
+
+
+def _locked(directory: Path) -> TextIO:
+    """Create a run directory and return its lock, which this process holds until it is closed."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / LOCK).open("a+", encoding="utf-8")
+        holder = lock_exclusively(lock)
+    except OSError as error:
+        raise _write_error(directory, error) from error
+    if not holder and not os.fstat(lock.fileno()).st_nlink:
+        holder = "a process that removed it, because it failed before it began"
+    if holder:
+        lock.close()
+        raise ResourceError(
+            f"run_dir = {directory} is in use by {holder}\n"
+            "  fix: wait for it, stop it, or choose another directory; nothing was changed"
+        )
+    return lock
 
 
 def _write_error(directory: Path, error: Exception) -> ResourceError:
