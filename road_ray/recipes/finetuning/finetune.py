@@ -94,7 +94,7 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
 
 def _run(config: FinetuneConfig, context: RunContext | None) -> Run:
     check_student(config)
-    with open_run_directory(config) as directory:
+    with open_run_directory(config, keep_checkpoints=config.training.kept_at_end()) as directory:
         metrics = launch_run(main, config, context=context, directory=directory)
     return Run(directory, metrics)
 

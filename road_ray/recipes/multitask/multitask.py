@@ -82,7 +82,7 @@ def _run(config: MultitaskConfig, context: RunContext | None) -> Run:
         )
     check_mixing(config)
     sources = teacher_sources(config)
-    with open_run_directory(config) as directory:
+    with open_run_directory(config, keep_checkpoints=config.training.kept_at_end()) as directory:
         if sources:
             manifests = {name: dict(source.manifest) for name, source in sources.items()}
             manifest = {"datasets": manifests}

@@ -14,6 +14,7 @@ from road_ray.recipes.run_directory.resume_identity import FREE_ON_RESUME
 
 C = TypeVar("C", bound=Config)
 RECORD = "config.resolved.yaml"  # of every run directory
+_LENGTH = {"training.steps", "data.epochs"}
 
 
 def load_recorded(kind: type[C], path: Path) -> C:
@@ -51,9 +52,15 @@ def require_same(config: Config, run_dir: Path) -> None:
         lines = "".join(
             f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
         )
+        fix = "name another run_dir, or repeat the command that began this one"
+        if set(changed) <= _LENGTH and (run_dir / "metrics.json").is_file():
+            fix = (
+                "the run is finished, and a finished run is not continued; to train its model "
+                f"further: init={run_dir} and another run_dir"
+            )
         raise ConfigError(
             f"run_dir = {run_dir} holds a run of another configuration, by its {RECORD}:{lines}\n"
-            "  fix: name another run_dir, or repeat the command that began this one\n"
+            f"  fix: {fix}\n"
             "  kept: that run, as it is"
         )
 

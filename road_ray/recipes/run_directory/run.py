@@ -30,7 +30,12 @@ from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.json_file import read_json, write_json_atomic
-from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, disk_error
+from road_ray.training.checkpoint.atomic_commit import (
+    MANIFEST,
+    Checkpoints,
+    disk_error,
+    has_checkpoints,
+)
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import Journal
 from road_ray.training.monitoring.progress import Work
@@ -114,9 +119,9 @@ def _other_inputs(directory: Path, changed: list[str]) -> CheckpointError:
     )
 
 
-def _complete(directory: Path, *, rewrite: bool) -> None:
-    """Write manifest and report of a finished run, or those of them that are missing. A failure to
-    write them is logged and does not fail the run.
+def _complete(directory: Path, *, rewrite: bool, keep: int | None = None) -> None:
+    """Write manifest and report of a finished run, or those of them that are missing, and remove
+    its checkpoints but the newest ``keep``. A failure is logged and does not fail the run.
     """
     if not (directory / "metrics.json").is_file():
         return  # a plan
@@ -125,15 +130,34 @@ def _complete(directory: Path, *, rewrite: bool) -> None:
             seal(directory, RECORD)
         except (OSError, RoadError) as error:
             _log.warning("no %s, so damage cannot be detected: %s", directory / MANIFEST, error)
+        else:
+            if keep is not None:
+                _retire_checkpoints(directory, keep)
     if rewrite or not (directory / REPORT).is_file():
         write_report(directory)
 
 
+def _retire_checkpoints(directory: Path, keep: int) -> None:
+    """Remove checkpoints that nothing needs after the end of a run, and record it."""
+    try:
+        freed = Checkpoints(directory / "checkpoints").retire(keep)
+        if not freed:
+            return
+        with Journal(directory, console="quiet") as log:
+            log.event("checkpoints_removed", bytes=freed, kept=keep)
+    except (OSError, RoadError) as error:
+        _log.warning("%s: the checkpoints are kept: %s", directory, error)
+        return
+    text = "%s is finished: removed %.1f MB of its checkpoints (training.keep_checkpoints_at_end)"
+    _log.info(text, directory, freed / 1e6)
+
+
 @contextmanager
-def open_run_directory(config: RunConfig) -> Iterator[Path]:
+def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None) -> Iterator[Path]:
     """Lock the run directory for this process and record configuration and environment; on exit,
     write the inputs and, once the run has finished or diverged, ``report.html``. A directory that
     it created is removed again if the block fails before anything else is written there.
+    ``keep_checkpoints`` is the number of checkpoints to keep once the run has finished. None: all.
 
     Raises ``ConfigError`` when it holds a run of another configuration, ``ResourceError`` when
     another process uses it, ``ClusterError`` for more workers than this machine has cores.
@@ -156,7 +180,7 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
             if isinstance(error, RoadError) or disk_error(error) is None:
                 raise
             raise _write_error(directory, error) from error
-        _complete(directory, rewrite=True)
+        _complete(directory, rewrite=True, keep=keep_checkpoints)
 
 
 def _locked(directory: Path) -> TextIO:
@@ -203,7 +227,7 @@ def _check_recorded(config: RunConfig) -> None:
 
 def _has_progress(directory: Path) -> bool:
     """Return True if there is a run that another configuration must not resume."""
-    done = (directory / "metrics.json").is_file() or any(directory.glob("checkpoints/step-*"))
+    done = (directory / "metrics.json").is_file() or has_checkpoints(directory / "checkpoints")
     return done and (directory / RECORD).is_file()
 
 
@@ -282,7 +306,7 @@ def record_heads(
     """Write the event ``initialized`` with the heads that are ``kept`` from ``init`` and those that
     are ``new``, unless it is a plan or the run directory has checkpoints.
     """
-    begins = not any((config.run_dir / "checkpoints").glob("step-*"))
+    begins = not has_checkpoints(config.run_dir / "checkpoints")
     if heads and begins and not context.plan_only:
         log.event("initialized", init=init, **heads)
 

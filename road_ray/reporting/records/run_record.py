@@ -36,6 +36,7 @@ _VERB_OF_KEY = {
 # Kinds of events of every undisturbed run.
 _ROUTINE = (
     *("initialized", "phase", "stopped_early", "best_checkpoint"),
+    "checkpoints_removed",
     *("teachers_started", "teachers_proven", "store_complete"),
 )
 # Keys in which the seeds of one experiment may differ.
