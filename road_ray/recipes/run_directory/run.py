@@ -81,8 +81,7 @@ def load_finished_run(config: RunConfig) -> Run | None:
             f"{directory / RECORD} is missing, so the configuration of these metrics is unknown\n"
             "  fix: restore it, or name another run_dir\n  kept: the run, as it is"
         )
-    require_same(config, directory)
-    if _outdated(config):
+    if not require_same(config, directory) or _outdated(config):
         return None
     try:
         figures = read_json(directory / "metrics.json")
@@ -219,7 +218,9 @@ def _check_recorded(config: RunConfig) -> None:
     directory = config.run_dir
     if not _has_progress(directory):
         return
-    require_same(config, directory)
+    if not require_same(config, directory):
+        _log.info("%s: runs what is missing of %s", directory, ", ".join(sorted(config.extensible)))
+        (directory / "metrics.json").unlink(missing_ok=True)  # no longer finished
     changed = changed_inputs(directory, allow={TEACHERS})  # teachers.json is checked instead
     if changed and not config.repeatable:
         raise _other_inputs(directory, changed)
