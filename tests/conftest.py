@@ -4,6 +4,7 @@ runs to start from, the real data when it is at hand.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -134,6 +135,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not _is_shared(item) and any(map(item.get_closest_marker, ("ray", "slow")))
     }
     items.sort(key=lambda item: 0 if _is_shared(item) else 1 if item.path in slow else 2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage among what is imported: it stays, and looking takes seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
