@@ -81,6 +81,9 @@ def shared_cluster(pytestconfig: pytest.Config) -> Iterator[Any]:
     from tests.forked_workers import forked_workers
 
     with ExitStack() as stack:
+        if not os.environ.get("ROAD_COLD_WORKERS"):  # our 1 s is most of what a tiny run takes
+            given = stack.enter_context(pytest.MonkeyPatch.context())
+            given.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
         stack.enter_context(forked_workers(stack.enter_context(short_directory())))
         ray = stack.enter_context(own_cluster(4))
         pytestconfig.stash[CLUSTER] = stack.pop_all()
