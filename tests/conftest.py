@@ -282,7 +282,8 @@ def span_run(questions: dict[str, object], tmp_path_factory: pytest.TempPathFact
     import road_ray as rr
 
     directory = tmp_path_factory.mktemp("runs") / "asked"
-    return rr.finetune(overrides=questions | {"run_dir": str(directory)})
+    kept = {"training.keep_checkpoints_at_end": 1}  # tests look at its checkpoint
+    return rr.finetune(overrides=questions | kept | {"run_dir": str(directory)})
 
 
 @pytest.fixture(scope="session")
@@ -291,7 +292,10 @@ def teachers(sentiment: dict[str, object], tmp_path_factory: pytest.TempPathFact
     import road_ray as rr
 
     directory = tmp_path_factory.mktemp("runs") / "teachers"
-    return rr.teachers(overrides=sentiment | {"run_dir": str(directory)})
+    kept = {
+        "training.keep_checkpoints_at_end": 1
+    }  # tests damage copies of them, which are made again
+    return rr.teachers(overrides=sentiment | kept | {"run_dir": str(directory)})
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ FREE = {
     "metrics.jsonl": "the curve, with seconds in each row; figures are in metrics.json",
     "config.resolved.yaml": "compared with the configuration that is asked for",
     "sweep.resolved.yaml": "compared with the configuration that is asked for",
-    "checkpoints/*": "the state of unfinished runs; verified by its own manifest when it is used",
+    "checkpoints/*": "what a run resumes from; verified by its own manifest when it is used",
     "*README.md": "the model card, for people",
     "trials/*/seed-*": "the runs of a trial; their figures are in trial.json",
     "trials/*/reports.jsonl": "figures on the way, for the scheduler",

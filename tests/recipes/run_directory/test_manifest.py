@@ -14,7 +14,8 @@ from road_ray.recipes.run_directory.manifest import damage
 @pytest.fixture(scope="module")
 def whole(sentiment, tmp_path_factory):
     """A finished fine-tuning, to be copied."""
-    return rr.finetune(overrides=sentiment, run_dir=tmp_path_factory.mktemp("outputs") / "run")
+    place = tmp_path_factory.mktemp("outputs") / "run"
+    return rr.finetune(overrides=sentiment | {"training.keep_checkpoints_at_end": 1}, run_dir=place)
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_damaged_record_of_teachers_is_named(sentiment, teachers, tmp_path, cont
     settings = (
         sentiment | changes | {"distillation.num_teachers": 1, "distillation.host": "process"}
     )
-    settings |= {"run_dir": str(tmp_path / "run")}
+    settings |= {"training.keep_checkpoints_at_end": 1, "run_dir": str(tmp_path / "run")}
     run = rr.distill(overrides=settings)
     path = tmp_path / "run" / "teachers.json"
     path.write_text(content)
