@@ -148,6 +148,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000, 10, 10)  # Python's 700 is for small heaps
         gc.enable()
 
 
