@@ -6,6 +6,8 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export RAY_USAGE_STATS_ENABLED ?= 0
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+# Container images set it; then pytest rewrites 450 test files again in every process.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test fast long coverage chaos real lint bench reference docs wheel install clean
 

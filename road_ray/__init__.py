@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from road_ray.distillation.custom_loop import student_loss as student_loss
     from road_ray.distillation.hf_trainer import DistillationTrainer as DistillationTrainer
     from road_ray.distributed.teachers.public_ensemble import Ensemble as Ensemble
-    from road_ray.inference.predictor import load as load
+    from road_ray.inference.loading import load as load
     from road_ray.recipes.run_directory.run import Run as Run
     from road_ray.recipes.sweep.sweep import sweep as sweep
     from road_ray.verbs import VerbFunction
@@ -43,7 +43,7 @@ _ELSEWHERE = {
     "DistillationTrainer": "road_ray.distillation.hf_trainer",
     "Ensemble": "road_ray.distributed.teachers.public_ensemble",
     "Run": "road_ray.recipes.run_directory.run",
-    "load": "road_ray.inference.predictor",
+    "load": "road_ray.inference.loading",
     "model_inputs": "road_ray.distillation.custom_loop",
     "student_loss": "road_ray.distillation.custom_loop",
     "sweep": "road_ray.recipes.sweep.sweep",

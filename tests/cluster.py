@@ -95,16 +95,19 @@ def new_occupants(before: Counter[str], seconds: float) -> Counter[str]:
 
 
 class OneClusterScheduling(LoadFileScheduling):
-    """Scheduler of pytest-xdist that gives a file's tests to one process, and all files whose tests
-    take the fixture ``cluster`` or ``shared_cluster`` to the same one.
+    """Scheduler of pytest-xdist that gives a file's tests to one process; to the same one go all
+    files whose tests take the fixture ``cluster`` or ``shared_cluster``, and all that train in
+    pairs: the server that forks these has imported torch.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        path = Path(nodeid.split("::", 1)[0])
-        return "cluster" if _takes_cluster(path) else str(path)
+        return _scope(Path(nodeid.split("::", 1)[0]))
 
 
 @cache
-def _takes_cluster(path: Path) -> bool:
+def _scope(path: Path) -> str:
     words = re.compile(r"def \w+\([^)]*\b(shared_)?cluster\b(?!:)|usefixtures\([^)]*cluster")
-    return words.search(path.read_text(encoding="utf-8")) is not None
+    text = path.read_text(encoding="utf-8")
+    if words.search(text):
+        return "cluster"
+    return "pairs" if "from tests.pair import" in text else str(path)

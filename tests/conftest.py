@@ -4,6 +4,7 @@ runs to start from, the real data when it is at hand.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -80,6 +81,9 @@ def shared_cluster(pytestconfig: pytest.Config) -> Iterator[Any]:
     from tests.forked_workers import forked_workers
 
     with ExitStack() as stack:
+        if not os.environ.get("ROAD_COLD_WORKERS"):  # our 1 s is most of what a tiny run takes
+            given = stack.enter_context(pytest.MonkeyPatch.context())
+            given.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
         stack.enter_context(forked_workers(stack.enter_context(short_directory())))
         ray = stack.enter_context(own_cluster(4))
         pytestconfig.stash[CLUSTER] = stack.pop_all()
@@ -134,6 +138,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not _is_shared(item) and any(map(item.get_closest_marker, ("ray", "slow")))
     }
     items.sort(key=lambda item: 0 if _is_shared(item) else 1 if item.path in slow else 2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage among what is imported: it stays, and looking takes seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(10_000, 10, 10)  # Python's 700 is for small heaps
+        gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -267,7 +283,8 @@ def span_run(questions: dict[str, object], tmp_path_factory: pytest.TempPathFact
     import road_ray as rr
 
     directory = tmp_path_factory.mktemp("runs") / "asked"
-    return rr.finetune(overrides=questions | {"run_dir": str(directory)})
+    kept = {"training.keep_checkpoints_at_end": 1}  # tests look at its checkpoint
+    return rr.finetune(overrides=questions | kept | {"run_dir": str(directory)})
 
 
 @pytest.fixture(scope="session")
@@ -276,7 +293,10 @@ def teachers(sentiment: dict[str, object], tmp_path_factory: pytest.TempPathFact
     import road_ray as rr
 
     directory = tmp_path_factory.mktemp("runs") / "teachers"
-    return rr.teachers(overrides=sentiment | {"run_dir": str(directory)})
+    kept = {
+        "training.keep_checkpoints_at_end": 1
+    }  # tests damage copies of them, which are made again
+    return rr.teachers(overrides=sentiment | kept | {"run_dir": str(directory)})
 
 
 @pytest.fixture(scope="session")

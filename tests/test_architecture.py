@@ -68,10 +68,27 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def _walked(module: ast.Module) -> list[ast.AST]:
+    return list(ast.walk(module))
+
+
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a file: eight laws look at them."""
+    return _walked(tree(path))
+
+
+def dotted(node: ast.AST) -> str:
+    """The name of an expression as it is written, ``""`` in the place of what has none."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def imports(path: Path) -> list[tuple[str, int]]:
     """Every module that a file imports, at the top or inside a function, with the line."""
     modules = []
-    for node in ast.walk(tree(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             modules += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -84,7 +101,7 @@ def imports(path: Path) -> list[tuple[str, int]]:
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     kinds = ast.FunctionDef | ast.AsyncFunctionDef
-    return [node for node in ast.walk(tree(path)) if isinstance(node, kinds)]
+    return [node for node in nodes_of(path) if isinstance(node, kinds)]
 
 
 def upward_imports(path: Path) -> list[str]:
@@ -118,11 +135,11 @@ def private_ray(path: Path) -> list[str]:
         for name, line in imports(path)
         if name.split(".")[0] == "ray" and any(part.startswith("_") for part in name.split("."))
     ]
-    for node in ast.walk(tree(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "ray":
             names = [alias.name for alias in node.names if alias.name.startswith("_")]
             wrong += [f"{named(path)}:{node.lineno}: {name}" for name in names]
-        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("ray._"):
+        if isinstance(node, ast.Attribute) and dotted(node).startswith("ray._"):
             wrong.append(f"{named(path)}:{node.lineno}: {ast.unparse(node)}")
     return wrong
 
@@ -144,7 +161,7 @@ def foreign_code(path: Path) -> list[str]:
         for name, line in imports(path)
         if name.split(".")[0] in FORBIDDEN_MODULES
     ]
-    for node in ast.walk(tree(path)):
+    for node in nodes_of(path):
         if not isinstance(node, ast.Call):
             continue
         words = {
@@ -152,7 +169,7 @@ def foreign_code(path: Path) -> list[str]:
             for word in node.keywords
             if isinstance(word.value, ast.Constant) and isinstance(word.value.value, bool)
         }
-        if ast.unparse(node.func) in FORBIDDEN_CALLS or words & FORBIDDEN_WORDS:
+        if dotted(node.func) in FORBIDDEN_CALLS or words & FORBIDDEN_WORDS:
             wrong.append(f"{named(path)}:{node.lineno}: {ast.unparse(node)[:80]}")
     return wrong
 
@@ -160,8 +177,8 @@ def foreign_code(path: Path) -> list[str]:
 def foreign_loaders(path: Path) -> list[str]:
     """Loaders of transformers outside the two modules that check what they load."""
     wrong = []
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".from_pretrained"):
+    for node in nodes_of(path):
+        if isinstance(node, ast.Call) and dotted(node.func).endswith(".from_pretrained"):
             words = {word.arg: ast.unparse(word.value) for word in node.keywords}
             safe = words.get("trust_remote_code"), words.get("local_files_only")
             if named(path) not in LOADERS or safe != ("False", "True"):
@@ -170,7 +187,7 @@ def foreign_loaders(path: Path) -> list[str]:
 
 
 def classes() -> dict[str, ast.ClassDef]:
-    nodes = (node for path in sources() for node in ast.walk(tree(path)))
+    nodes = (node for path in sources() for node in nodes_of(path))
     return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
 
 
@@ -196,7 +213,7 @@ def ambient_state(path: Path) -> list[str]:
     ``global`` statements, context variables, module-level objects that can change, and assignments
     to attributes of imported modules.
     """
-    nodes, wrong = list(ast.walk(tree(path))), []
+    nodes, wrong = nodes_of(path), []
     aliases = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     modules = {alias.asname or alias.name.split(".")[0] for alias in aliases}
     for node in nodes:
@@ -206,12 +223,12 @@ def ambient_state(path: Path) -> list[str]:
             ast.unparse(place) for place in targets if isinstance(place, ast.Attribute)
         } - SWITCHES
         foreign = {place for place in places if place.split(".")[0] in modules and "(" not in place}
-        variable = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("ContextVar")
+        variable = isinstance(node, ast.Call) and dotted(node.func).endswith("ContextVar")
         if isinstance(node, ast.Global) or variable or foreign:
             wrong.append(node)
     for node in tree(path).body:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if isinstance(value, ast.Call) and ast.unparse(value.func) in mutable_classes():
+        if isinstance(value, ast.Call) and dotted(value.func) in mutable_classes():
             wrong.append(node)
     return [f"{named(path)}:{node.lineno}: {ast.unparse(node)[:80]}" for node in wrong]
 
@@ -219,7 +236,7 @@ def ambient_state(path: Path) -> list[str]:
 def vague_docstrings(path: Path) -> list[str]:
     """Docstrings that do not open with what a thing does or is."""
     wrong = []
-    for node in ast.walk(tree(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node) or ""
             if text.split(" ")[0] in VAGUE_OPENERS:
@@ -292,7 +309,7 @@ def module_at(name: str) -> Path | None:
 def needed_by(path: Path) -> set[Path]:
     """The modules of the package that a file imports, type checking apart."""
     skipped, needed = type_checked(path), set()
-    for node in ast.walk(tree(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.comparison.estimate import estimate_comparison
+from road_ray.recipes.comparison.pretraining_estimate import estimate_pretraining
 from road_ray.recipes.comparison.reproduce import reproduce
 from road_ray.verbs import configure
 
@@ -23,7 +24,8 @@ def main(run: Path, name: str, keys: list[str]) -> None:
     config = configure("reproduce", overrides=[*given, *keys])
     assert isinstance(config, ReproduceConfig)
     began = time.process_time()
-    found = estimate_comparison(config)
+    estimate = estimate_pretraining if config.of_pretraining else estimate_comparison
+    found = estimate(config)
     estimated, costs = 3600 * found["core_hours"], time.process_time() - began
     began = time.process_time()
     reproduce(config)

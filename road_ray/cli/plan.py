@@ -89,8 +89,11 @@ def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = No
 
     if verb == "reproduce":
         from road_ray.recipes.comparison.estimate import estimate_comparison
+        from road_ray.recipes.comparison.pretraining_estimate import estimate_pretraining
 
-        estimate = estimate_comparison(cast("ReproduceConfig", config))
+        comparison = cast("ReproduceConfig", config)
+        of_pretraining = comparison.of_pretraining
+        estimate = (estimate_pretraining if of_pretraining else estimate_comparison)(comparison)
         typer.echo(json.dumps(estimate) if as_json else format_comparison(estimate))
         return
     table = load(Prices, path=prices) if prices else None

@@ -93,8 +93,15 @@ def _text(path: Path) -> str:
         raise InvalidConfig([Problem(f"{path}:{line}", message, "save it as UTF-8 text")]) from None
 
 
+class _Parser(YAML):
+    """Parser without plug-ins, whose search in the file system takes as long as a small file."""
+
+    def official_plug_ins(self) -> list[str]:
+        return []
+
+
 def _compose(text: str, name: str) -> Node | None:
-    parser = YAML(typ="safe", pure=True)
+    parser = _Parser(typ="safe", pure=True)
     parser.composer.warn_double_anchors = False  # YAML allows an anchor to be redefined
     try:
         node: Node | None = parser.compose(text)
@@ -125,7 +132,7 @@ class _Builder:
         self.with_lines = with_lines
         self.written = YamlDocument()
         self.remaining = _MOST_VALUES
-        self.constructor = YAML(typ="safe", pure=True).constructor
+        self.constructor = _Parser(typ="safe", pure=True).constructor
 
     def build(self, node: Node, key: Key) -> Any:
         self.remaining -= 1

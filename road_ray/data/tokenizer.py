@@ -217,6 +217,16 @@ def special_ids(tokenizer: PreTrainedTokenizerFast) -> tuple[int, ...]:
     return tuple(int(getattr(tokenizer, f"{name}_id")) for name in names)
 
 
+def check_vocabulary(vocab_size: int, tokenizer_size: int, where: str) -> None:
+    """Raise ``CheckpointError`` if token ids would be outside the embedding table."""
+    if tokenizer_size > vocab_size:
+        raise CheckpointError(
+            f"{where}: the tokenizer has {tokenizer_size} entries, "
+            f"the embedding table {vocab_size}\n"
+            "  fix: use the tokenizer that the model was trained with"
+        )
+
+
 def _read_vocabulary(path: Path) -> dict[str, int]:
     vocabulary: dict[str, int] = {}
     with path.open(encoding="utf-8", errors="replace") as lines:

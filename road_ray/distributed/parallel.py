@@ -35,13 +35,20 @@ def run_all(
     configs: Sequence[object],
     settings: ParallelSettings,
     context: RunContext | None = None,
+    *,
+    return_errors: bool = False,
 ) -> list[Any]:
     """Return ``function(config, context=...)`` for every config: one after the other for
     ``max_concurrent = 0``, else in parallel on the cluster at ``address``, or on a new one with
     ``max_concurrent`` CPUs. Raises like ``run_parallel``.
+
+    With ``return_errors`` a run that fails does not end the others: its ``RoadError`` stands in the
+    place of its result. A stop is raised.
     """
-    if not settings.max_concurrent:
+    if not settings.max_concurrent and not return_errors:
         return [function(config, context=context) for config in configs]
+    if not settings.max_concurrent:
+        return [_attempt(function, config, context) for config in configs]
     cpus = settings.max_concurrent if settings.address is None else None
     with connected(settings.address, num_cpus=cpus):
         return run_parallel(
@@ -50,7 +57,17 @@ def run_all(
             num_gpus=settings.gpus_per_worker,
             timeout_seconds=settings.timeout_seconds,
             context=context,
+            return_errors=return_errors,
         )
+
+
+def _attempt(function: Callable[..., object], config: object, context: RunContext | None) -> Any:
+    try:
+        return function(config, context=context)
+    except InterruptedRunError:
+        raise
+    except RoadError as error:
+        return error
 
 
 def run_parallel(
@@ -61,13 +78,14 @@ def run_parallel(
     num_gpus: float = 0.0,
     timeout_seconds: float,
     context: RunContext | None = None,
+    return_errors: bool = False,
 ) -> list[Any]:
     """Return ``function(config, *extra, context=...)`` for every config, in order; as many run at
     once as the connected cluster has room for. Each gets a ``RunContext`` of its own, which stop
     requests to this process and to ``context`` reach.
 
-    Raises the first ``RoadError`` of a run, and ``ClusterError`` when no node has room for one or
-    the runs take longer than ``timeout_seconds``.
+    Raises the first ``RoadError`` of a run, with ``return_errors`` of a stopped one only, and
+    ``ClusterError`` when no node has room for one or the runs take longer than ``timeout_seconds``.
     """
     import ray
 
@@ -104,8 +122,9 @@ def run_parallel(
         for ref in refs:
             ray.cancel(ref, force=True)
         coordinator.close()
+    raised = InterruptedRunError if return_errors else RoadError
     for result in results:
-        if isinstance(result, RoadError):
+        if isinstance(result, raised):
             raise result
     return list(results)
 
@@ -119,4 +138,19 @@ def _gathered(refs: Sequence[object], timeout_seconds: float) -> list[Any]:
         raise ClusterError(
             f"{len(unfinished)} of {len(refs)} runs did not end within {timeout_seconds:g} s"
         )
-    return [ray.get(ref, timeout=60) for ref in refs]
+    return [_result_of(ref) for ref in refs]
+
+
+def _result_of(ref: object) -> Any:
+    """Return the result of a finished task, or a ``ClusterError`` if its process died."""
+    import ray
+    from ray.exceptions import NodeDiedError, OutOfMemoryError, WorkerCrashedError
+
+    try:
+        return ray.get(ref, timeout=60)
+    except (NodeDiedError, OutOfMemoryError, WorkerCrashedError) as error:
+        return ClusterError(
+            f"the process of a run died: {str(error).strip().splitlines()[0]}\n"
+            "  fix: if its machine was out of memory, lower max_concurrent; the same command "
+            "resumes\n  kept: the checkpoints"
+        )

@@ -19,8 +19,9 @@ from typing import Any
 from road_ray.data.corpus.parallel import submit_in_order
 from road_ray.distributed.connection import connected
 from road_ray.errors import ClusterError, RoadError
+from road_ray.inference.loading import load
 from road_ray.inference.predict_file import Chunks
-from road_ray.inference.predictor import Prediction, Row, load
+from road_ray.inference.predictor import Prediction, Row
 
 _CHUNK_SECONDS = 3600.0  # 4,096 long contexts take minutes; the rest is waiting for a new actor
 _START_SECONDS = 300.0

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.data.model_files import locate_model, read_config
+from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.architectures import FAMILIES, detector_output, family_of
 from road_ray.models.config import EncoderConfig
@@ -316,13 +317,3 @@ def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) 
             "  fix: encoder.family=init takes the sizes from init and generator.init; or change "
             "encoder.*, generator.scale and generator.depth"
         ) from error
-
-
-def check_vocabulary(vocab_size: int, tokenizer_size: int, where: str) -> None:
-    """Raise ``CheckpointError`` if token ids would be outside the embedding table."""
-    if tokenizer_size > vocab_size:
-        raise CheckpointError(
-            f"{where}: the tokenizer has {tokenizer_size} entries, "
-            f"the embedding table {vocab_size}\n"
-            "  fix: use the tokenizer that the model was trained with"
-        )

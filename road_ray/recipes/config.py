@@ -73,6 +73,8 @@ class RunConfig(Config):
     repeatable: ClassVar[bool] = False
     """True where a finished run is repeated when a file that it read has changed; else the changed
     file is an error."""
+    extensible: ClassVar[frozenset[str]] = frozenset()
+    """Keys that may change in a finished run, which then runs what is missing."""
 
     def inputs(self) -> Inputs:
         """Return the local files that the result follows from, by kind; those of runs inside this
@@ -148,6 +150,9 @@ class DemoConfig(RunConfig):
     num_seeds: int = Field(5, ge=1)
     """Number of students of each kind (no, plain and weighted distillation, all labels), each with
     its own seed."""
+
+    extensible: ClassVar[frozenset[str]] = frozenset({"num_seeds"})
+    """As in ``RunConfig``."""
     max_concurrent: int = Field(2, ge=1)
     """Number of students that train at the same time beside their teachers, one core each. A local
     cluster gets twice as many cores."""

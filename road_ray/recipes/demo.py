@@ -25,13 +25,13 @@ from road_ray.recipes.distillation.config import (
     WeightingConfig,
 )
 from road_ray.recipes.distillation.distill import distill
+from road_ray.recipes.distillation.teacher_list import teachers_json
 from road_ray.recipes.finetuning.config import (
     FinetuneConfig,
     FinetuneDataConfig,
     StudentConfig,
 )
 from road_ray.recipes.finetuning.finetune import finetune
-from road_ray.recipes.finetuning.teachers import teachers_json
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, MultitaskDataConfig
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig

@@ -13,13 +13,13 @@ from typing import Any
 from road_ray.data.loading import Split, find_dataset, load_split, tasks_of
 from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
-from road_ray.data.tokenizer import load_tokenizer
+from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.evaluation.consistency import consistency
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.evaluation.glue import predictions_of
 from road_ray.models.architectures import longest_row
-from road_ray.models.encoder import check_vocabulary, model_directory
+from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble

@@ -178,7 +178,7 @@ def store_bytes(config: Config) -> int:
     return need
 
 
-def _sampled(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float | None]:
+def sampled_corpus(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float | None]:
     """Return the changed keys that replace a corpus without shards by its first documents, because
     building it takes minutes or hours, and the rows of a step of the full text. Both are empty if
     the shards exist, or if the sample holds all documents.
@@ -206,7 +206,7 @@ def _measured(config: Config, recipe: Callable[..., object], hosted: bool) -> Me
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
         changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
         if isinstance(config, PretrainConfig):
-            sampled, rows_per_step = _sampled(config, Path(place))
+            sampled, rows_per_step = sampled_corpus(config, Path(place))
             changes |= sampled
         if hosted:
             changes["distillation.host"] = "process"

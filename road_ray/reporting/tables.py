@@ -92,15 +92,18 @@ def comparison_text(table: Mapping[str, Any]) -> str:
             "against": test["against"],
             "difference": f"{test['difference']:+.2f}",
             "95% interval": f"{test['low']:+.2f} to {test['high']:+.2f}",
-            "p": f"{test['p_value']:.3f}",
-            "p (Holm)": f"{test['p_holm']:.3f}",
+            "p": probability(test["p_value"]),
+            "p (Holm)": probability(test["p_holm"]),
             "effect size": _number(test["effect_size"]),
             "seeds for 80% power": _number(test["needed_pairs"], "d"),
         }
         for test in table["tests"]
     ]
     printed = [aligned(rows), *([aligned(tests)] if tests else [])]
-    failed = [f"failed: {run['arm']}, seed {run['seed']}" for run in table["failed"]]
+    failed = [
+        f"failed: {run['arm']}, seed {run['seed']}: {run['error'].splitlines()[0]}"
+        for run in table["failed"]
+    ]
     return "\n\n".join([*printed, *(["\n".join(failed)] if failed else [])])
 
 
@@ -114,6 +117,11 @@ def _figure(figure: Mapping[str, Any] | None) -> str:
     if figure.get("low") is not None:
         text += f" [{figure['low']:.1f}, {figure['high']:.1f}]"
     return text + (f" ({figure['published']:g})" if figure.get("published") else "")
+
+
+def probability(value: float) -> str:
+    """Return a p value with four decimals: three would show 0.0495 as 0.050."""
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def _number(value: float | None, form: str = ".2f") -> str:

@@ -129,6 +129,11 @@ class TrainingConfig(Config):
     keep_checkpoints: int = Field(2, ge=1)
     """Number of newest checkpoints to keep; older ones are deleted. With 2, a run survives damage
     to the newest one. Our choice."""
+    keep_checkpoints_at_end: int | None = Field(None, ge=0)
+    """Number of newest checkpoints to keep once the run has finished and its model is in ``hf/``.
+    They hold the optimizer too and take about four times the space of the model. None: 1 for ``road
+    pretrain``, which ``road data peek`` reads and which took longest to compute, else 0. A run that
+    was stopped or failed keeps all. With one, damaged files of a finished run are made again."""
     on_spike: OnSpike = "warn"
     """Action on a loss more than twice the largest of the last 50 steps. ``warn``: log the first
     three of them and make the update. ``skip``: leave the update out. ``stop``: end the run with
@@ -138,3 +143,12 @@ class TrainingConfig(Config):
     """Address of a second copy of the checkpoints: ``s3://bucket/run``, ``gs://bucket/run`` or a
     path. A run directory without checkpoints is restored from it. Nested runs use sub-directories.
     None: no copy. Credentials belong in the environment."""
+
+    def kept_at_end(self, default: int = 0) -> int:
+        """Return the number of checkpoints that a finished run keeps, by default that of its verb.
+
+        A finished run is not continued: its length is part of its configuration, and every later
+        stage starts from ``hf/``. Only the previews of a pre-training read its last checkpoint.
+        """
+        given = self.keep_checkpoints_at_end
+        return default if given is None else given

@@ -12,7 +12,8 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from road_ray.inference.predictor import Prediction, load
+from road_ray.inference.loading import load
+from road_ray.inference.predictor import Prediction
 
 
 class Text(BaseModel):

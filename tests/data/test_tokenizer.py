@@ -9,12 +9,13 @@ from transformers import AutoTokenizer
 
 from road_ray.data.tokenizer import (
     SPECIAL_TOKENS,
+    check_vocabulary,
     load_tokenizer,
     special_ids,
     train_tokenizer,
     train_wordpiece,
 )
-from road_ray.errors import DataError
+from road_ray.errors import CheckpointError, DataError
 
 TEXT = ["The cat sat on the mat.", "A dog sat on the log.", "Cats and dogs sit."] * 5
 
@@ -152,3 +153,10 @@ def test_other_kinds_are_trained_saved_and_loaded_by_plain_transformers(tmp_path
         assert again.get_vocab() == trained.get_vocab()
     with pytest.raises(DataError, match="no words"):
         train_tokenizer([], "unigram", vocab_size=50)
+
+
+def test_a_tokenizer_larger_than_the_table_is_refused():
+    check_vocabulary(100, 100, "here")
+    check_vocabulary(104, 100, "here")
+    with pytest.raises(CheckpointError, match=r"here: .* 101 entries, the embedding table 100"):
+        check_vocabulary(100, 101, "here")

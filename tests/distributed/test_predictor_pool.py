@@ -12,8 +12,8 @@ import pytest
 from road_ray.distributed.predictor_pool import predictor_pool
 from road_ray.errors import CheckpointError, ClusterError, DataError
 from road_ray.inference import predict_file as predicting
+from road_ray.inference.loading import load
 from road_ray.inference.predict_file import predict_file
-from road_ray.inference.predictor import load
 from tests.published import TEXTS, publish
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]

@@ -20,7 +20,8 @@ from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.inference.entities import Sentence, grouped
-from road_ray.inference.predictor import Predictor, load
+from road_ray.inference.loading import load
+from road_ray.inference.predictor import Predictor
 from road_ray.models.multitask import MultitaskModel
 
 CPU = torch.device("cpu")

@@ -32,7 +32,8 @@ def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
     assert estimate["hours"] == pytest.approx(6 * estimate["step_seconds"] / 3600)
     import road_ray as rr
 
-    run = rr.finetune(overrides=sentiment | {"run_dir": str(tmp_path / "run")})
+    kept = {"run_dir": str(tmp_path / "run"), "training.keep_checkpoints_at_end": 1}
+    run = rr.finetune(overrides=sentiment | kept)
     (checkpoint,) = (run.directory / "checkpoints").glob("step-*")
     size = sum(path.stat().st_size for path in checkpoint.rglob("*.safetensors"))
     assert estimate["disk_bytes"]["checkpoint"] == pytest.approx(size, rel=0.05)

@@ -94,6 +94,7 @@ def pages(sweep_directory, write_run, tmp_path_factory) -> dict[str, Path]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("kind", ["run", "sweep", "comparison"])
 def test_the_page_fits_its_window_in_a_browser(opened, pages, kind, width):
@@ -108,10 +109,12 @@ def test_the_page_fits_its_window_in_a_browser(opened, pages, kind, width):
     assert len(shot) > 20_000  # blank paper is smaller
 
 
+@pytest.mark.slow
 def test_a_task_called_like_a_script_stays_text(opened, pages):
     assert EVIL in opened(pages["run"], 1280).inner_text("body")
 
 
+@pytest.mark.slow
 def test_trials_sort_and_filter_here_and_in_the_figures(opened, pages):
     page = opened(pages["sweep"], 1280)
 
@@ -135,6 +138,7 @@ def test_trials_sort_and_filter_here_and_in_the_figures(opened, pages):
     assert {mark.get_attribute("data-t") for mark in visible.all()} == {"3", "7"}
 
 
+@pytest.mark.slow
 def test_a_trial_lights_up_everywhere(opened, pages):
     page = opened(pages["sweep"], 1280)
     page.locator("circle[data-t='3']").first.hover(force=True)
@@ -143,6 +147,7 @@ def test_a_trial_lights_up_everywhere(opened, pages):
     assert "trial: 3" in page.inner_text("#hint")
 
 
+@pytest.mark.slow
 def test_a_thousand_trials_are_there_in_time(browser, opened, thousand_trials, tmp_path):
     path = write(sweep_page(thousand_trials), tmp_path / "report.html")
     assert path.stat().st_size < 8e6

@@ -231,6 +231,7 @@ def held(worker, tiny):
             assert tensor is None or tensor.to_local().shape == mine.shape
 
 
+@pytest.mark.slow
 def test_each_worker_holds_half_of_parameters_gradients_and_moments(tiny, tmp_path):
     both(held, tmp_path, tiny, timeout_seconds=100)
 

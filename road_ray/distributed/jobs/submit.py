@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from road_ray.config.addresses import masked
 from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
+from road_ray.distributed.jobs.runtime_environment import STOP_SECONDS, runtime_environment
 from road_ray.distributed.jobs.working_dir import (
     files_of_line,
     pack_working_dir,
@@ -34,7 +35,6 @@ from road_ray.training.monitoring.secrets import redact
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-_STOP_SECONDS = "120"  # to save after SIGTERM; Ray's default of 3 s is less than a step
 _RUN, _LINE = "road_run", "road_line"
 _STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 180.0, 1.0
 _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -172,7 +172,7 @@ class Jobs:
         Raises ``ClusterError`` if it does not end within the time for saving.
         """
         stopped = bool(self._call(lambda: self._client.stop_job(self.get(name).name)))
-        deadline = time.monotonic() + 1.25 * float(_STOP_SECONDS)
+        deadline = time.monotonic() + 1.25 * STOP_SECONDS
         while not self.get(name).done:
             if time.monotonic() > deadline:
                 raise ClusterError(
@@ -230,34 +230,6 @@ def refuse_secrets(words: Sequence[str]) -> None:
                 f"{masked(key)}: looks like a secret, which all who can list jobs could read\n"
                 "  fix: set it in the environment of the cluster's machines\n  nothing was sent"
             )
-
-
-def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
-    """Return Ray's runtime environment of a job: the working directory and, if configured, pinned
-    packages.
-    """
-    environment: dict[str, object] = {
-        "working_dir": place,
-        "env_vars": {
-            "RAY_JOB_STOP_WAIT_TIME_S": _STOP_SECONDS,
-            "TOKENIZERS_PARALLELISM": "false",
-            "PYTHONUNBUFFERED": "1",
-        },
-    }
-    if profile.environment != "none":
-        environment[profile.environment] = {"packages": pinned_requirements()}
-    return environment
-
-
-def pinned_requirements() -> list[str]:
-    """Return the dependencies of road_ray, pinned to the installed versions; the cluster provides
-    Ray.
-    """
-    from importlib.metadata import requires, version
-
-    needed = [text for text in requires("road-ray") or () if "extra ==" not in text]
-    names = {re.split(r"[\s<>=!\[;]", text)[0] for text in needed} - {"ray"}
-    return [f"{name}=={version(name)}" for name in sorted(names)]
 
 
 def run_directory_of(words: Sequence[str]) -> str:

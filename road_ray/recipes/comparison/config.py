@@ -7,7 +7,7 @@ others.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -85,6 +85,9 @@ class ReproduceConfig(RunConfig):
     run_dir: Path = Path("runs/reproduce")
     """Directory of all arms, of ``table.json`` (pre-training: ``comparison.md``), of the report and
     of the metrics."""
+    extensible: ClassVar[frozenset[str]] = frozenset({"num_seeds", "arms"})
+    """As in ``RunConfig``."""
+
     comparison: str = Field("table5", json_schema_extra={"enum": list(_ALL)})
     """Comparison to repeat. Of pre-training: ``table5``, ``generator_size``, ``tying``,
     ``algorithms``, ``fractions`` (Clark et al. 2020) and ``successors``. From any ``init``:

@@ -137,7 +137,7 @@ def _compression() -> Comparison:
         base = () if name == "full" else ("none_full",)
         arms += [
             Arm(without, f"{about}, no KD", {}, layers=layers, against=base),
-            Arm(longer, f"{about}, no KD, as many updates as with unlabelled rows", {},
+            Arm(longer, f"{about}, no KD, as many updates", {},
                 equal_steps=True, layers=layers, against=(without,)),
             Arm(f"kd_{name}", f"{about}, KD", {}, "teachers", layers=layers,
                 against=(without, *base)),

@@ -8,9 +8,11 @@ from typing import Any
 
 from road_ray.config import override
 from road_ray.distributed.parallel import run_all
+from road_ray.errors import RoadError
 from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.metrics import means, paired_test, summary
 from road_ray.recipes.comparison.config import ArmConfig, ReproduceConfig
+from road_ray.recipes.comparison.failures import failure, reason_of
 from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS, Arm, Comparison
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.pretraining.config import PretrainConfig
@@ -21,11 +23,15 @@ from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.context import RunContext
 
+Scores = dict[int, Mapping[str, float]]
+"""Figures of one arm by seed."""
+
 
 def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run:
     """Train and probe all arms; write ``comparison.md`` with published and measured scores.
 
-    Figures are ``eval/<arm>/score`` with its ``_deviation``, and those of each data set.
+    Figures are ``eval/<arm>/score`` with its ``_deviation``, and those of each data set. An arm
+    that fails leaves the others as they are; the error comes after the table of the rest.
     """
     return load_finished_run(config) or _run(config, context)
 
@@ -34,15 +40,23 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
     comparison = COMPARISONS[config.comparison]
     planned = plan(config)
     with open_run_directory(config) as directory:
-        runs = run_all(train_arm, planned, config, context)
-        seeds = config.num_seeds
-        scores: dict[str, list[Mapping[str, float]]] = {
-            arm.name: [run.metrics for run in runs[number * seeds : (number + 1) * seeds]]
-            for number, arm in enumerate(comparison.arms)
-        }
-        figures = _figures(scores)
-        table = comparison_table(comparison, scores, config.probe_on)
+        runs: list[Run | RoadError] = run_all(
+            train_arm, planned, config, context, return_errors=True
+        )
+        scores: dict[str, Scores] = {arm.name: {} for arm in comparison.arms}
+        failed: list[tuple[str, RoadError]] = []
+        for arm, run in zip(planned, runs, strict=True):
+            name = arm.run_dir.parent.name
+            if isinstance(run, RoadError):
+                failed.append((f"{name}, seed {arm.seed}", run))
+            else:
+                scores[name][arm.seed] = run.metrics
+        lines = [f"{name}: {reason_of(error)}" for name, error in failed]
+        table = comparison_table(comparison, scores, config.probe_on, lines)
         (directory / "comparison.md").write_text(table, encoding="utf-8")
+        if failed:
+            raise failure(directory, len(runs), failed, "comparison.md")
+        figures = _figures(scores)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
 
@@ -128,21 +142,22 @@ def train_arm(config: ArmConfig, context: RunContext | None = None) -> Run:
     return Run(config.run_dir, figures)
 
 
-def _figures(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, float]:
+def _figures(scores: Mapping[str, Scores]) -> dict[str, float]:
     return {
         f"eval/{arm}/{name}": value
         for arm, runs in scores.items()
-        for name, value in means(runs).items()
+        for name, value in means([*runs.values()]).items()
     }
 
 
 def comparison_table(
     comparison: Comparison,
-    scores: Mapping[str, Sequence[Mapping[str, float]]],
+    scores: Mapping[str, Scores],
     probe_on: Sequence[str],
+    failed: Sequence[str] = (),
 ) -> str:
     """Return the table of published and measured scores in Markdown: means and standard deviations
-    over seeds, and a test of each arm against the first, paired by seed.
+    over seeds, a test of each arm against the first, paired by seed, and the runs that failed.
     """
     head = ["method", "published", "score", "against the first", *probe_on]
     lines = [
@@ -153,24 +168,31 @@ def comparison_table(
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
     ]
-    first = [run["score"] for run in scores[comparison.arms[0].name]]
+    first = scores[comparison.arms[0].name]
     for arm in comparison.arms:
         runs = scores[arm.name]
-        arm_scores = [run["score"] for run in runs]
         cells = [arm.about, "-" if arm.published is None else f"{arm.published:.1f}"]
-        cells.append(_spread(arm_scores))
-        cells.append(_difference(arm_scores, first) if arm is not comparison.arms[0] else "-")
-        cells += [_spread([run[name] for run in runs]) for name in probe_on]
+        cells.append(_spread([run["score"] for run in runs.values()]))
+        cells.append(_difference(runs, first) if arm is not comparison.arms[0] else "-")
+        cells += [_spread([run[name] for run in runs.values()]) for name in probe_on]
         lines.append(f"| {' | '.join(cells)} |")
+    if failed:
+        lines += ["", "Failed:", "", *(f"- {line}" for line in failed)]
     return "\n".join(lines) + "\n"
 
 
 def _spread(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
     spread = summary(values)
     return f"{spread.mean:.2f}" + ("" if spread.deviation is None else f" ± {spread.deviation:.2f}")
 
 
-def _difference(arm_scores: Sequence[float], first: Sequence[float]) -> str:
+def _difference(runs: Scores, baseline: Scores) -> str:
+    seeds = sorted(runs.keys() & baseline.keys())
+    if not seeds:
+        return "-"
+    arm_scores, first = ([by[seed]["score"] for seed in seeds] for by in (runs, baseline))
     mean = sum(arm_scores) / len(arm_scores) - sum(first) / len(first)
     if len(arm_scores) < 2:
         return f"{mean:+.2f}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,9 +12,10 @@ from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel import run_all
 from road_ray.errors import InterruptedRunError, RoadError
 from road_ray.recipes.comparison.config import ReproduceConfig
+from road_ray.recipes.comparison.failures import failure, same_kind
 from road_ray.recipes.comparison.pretraining_comparison import reproduce as reproduce_pretraining
 from road_ray.recipes.comparison.table import Outcome, comparison_figures, comparison_table
-from road_ray.recipes.comparison.units import Unit, make_plan
+from road_ray.recipes.comparison.units import Plan, Unit, make_plan
 from road_ray.recipes.distillation.distill import distill, fill_store
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.finetuning.teachers import teachers
@@ -39,7 +40,8 @@ def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run
     """Run a comparison; ``table.json`` and ``report.html`` compare the arms, the metrics are
     ``eval/<arm>/<data set>/<metric>``, means over seeds.
 
-    An arm that fails leaves the others as they are; the error comes after the table of the rest.
+    An arm or an ensemble of teachers that fails leaves the arms that do not need it as they are;
+    the error comes after the table of the rest.
     """
     if config.of_pretraining:
         return reproduce_pretraining(config, context)
@@ -52,20 +54,72 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
         cpus = config.max_concurrent if config.address is None else None
         cluster = connected(config.address, num_cpus=cpus)
         with cluster if config.max_concurrent else nullcontext():
-            for ensemble in plan.ensembles:
-                teachers(ensemble, context)
-            for distillation in plan.distillations:
-                fill_store(distillation)
-            outcomes: list[Outcome] = run_all(run_unit, plan.units, config, context)
+            broken = _prepare_teachers(plan, context)
+            outcomes = _run_units(config, plan, broken, context)
         table = comparison_table(config, plan, outcomes)
         write_json_atomic(directory / "table.json", table)
         figures = comparison_figures(table)
         failed = [outcome for outcome in outcomes if outcome.error is not None]
         if failed:
             write_report(directory)
-            raise _failure(directory, len(outcomes), failed)
+            names = [(f"{o.unit.arm}, seed {o.unit.seed}", o.error) for o in failed if o.error]
+            raise failure(directory, len(outcomes), names, "table.json")
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
+
+
+def _prepare_teachers(plan: Plan, context: RunContext | None) -> dict[Path, RoadError]:
+    """Train all teachers and fill the store with their answers. Return the error of each ensemble
+    that failed, by its directory.
+    """
+    broken: dict[Path, RoadError] = {}
+    for ensemble in plan.ensembles:
+        if error := _error_of(f"teachers {ensemble.run_dir.name}", teachers, ensemble, context):
+            broken[ensemble.run_dir] = error
+    for distillation in plan.distillations:
+        needed = [ensemble.run_dir for ensemble in plan.ensembles_of(distillation)]
+        if broken.keys().isdisjoint(needed):
+            title = f"answers of {', '.join(place.name for place in needed)}"
+            if error := _error_of(title, fill_store, distillation):
+                broken |= dict.fromkeys(needed, error)
+    return broken
+
+
+def _error_of(title: str, function: Callable[..., object], *values: object) -> RoadError | None:
+    """Call a function; return the error with which it failed, or None. A stop is raised."""
+    try:
+        function(*values)
+    except InterruptedRunError:
+        raise
+    except RoadError as error:
+        _log.error("%s failed; arms without them go on: %s", title, error)
+        return same_kind(error, f"{title} failed: {error}")
+    except Exception as error:
+        _log.error("%s failed; arms without them go on: %s", title, traceback.format_exc())
+        return RoadError(f"{title} failed: {type(error).__name__}: {error}")
+    return None
+
+
+def _run_units(
+    config: ReproduceConfig,
+    plan: Plan,
+    broken: Mapping[Path, RoadError],
+    context: RunContext | None,
+) -> list[Outcome]:
+    """Return the outcomes of all units, in order; those whose teachers failed are not run."""
+    reasons = [
+        next((broken[e.run_dir] for e in plan.needed_by(unit) if e.run_dir in broken), None)
+        for unit in plan.units
+    ]
+    able = [unit for unit, reason in zip(plan.units, reasons, strict=True) if reason is None]
+    results = iter(run_all(run_unit, able, config, context, return_errors=True))
+    outcomes: list[Outcome] = []
+    for unit, reason in zip(plan.units, reasons, strict=True):
+        result = next(results) if reason is None else reason
+        if isinstance(result, RoadError):  # also of a run whose process died
+            result = Outcome(unit, error=result)
+        outcomes.append(result)
+    return outcomes
 
 
 def run_unit(unit: Unit, context: RunContext | None = None) -> Outcome:
@@ -88,20 +142,3 @@ def run_unit(unit: Unit, context: RunContext | None = None) -> Outcome:
         if job.scored:
             metrics |= run.metrics
     return Outcome(unit, metrics)
-
-
-def _failure(directory: Path, count: int, failed: Sequence[Outcome]) -> RoadError:
-    """Return the error of a comparison with failed runs, of the kind of the first."""
-    first = failed[0].error
-    assert first is not None
-    lines = [
-        f"{outcome.unit.arm}, seed {outcome.unit.seed}: {str(outcome.error).splitlines()[0]}"
-        for outcome in failed
-    ]
-    listed = "\n    ".join(lines)
-    return type(first)(
-        f"{len(failed)} of {count} runs of {directory} failed:\n    {listed}\n"
-        f"  the first: {first}\n"
-        f"  kept: the others, and their table in {directory / 'table.json'}\n"
-        "  fix: remove the cause; to run the failed ones again, run the same command"
-    )

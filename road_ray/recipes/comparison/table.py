@@ -42,12 +42,13 @@ def comparison_table(
     by_arm: dict[str, dict[int, Outcome]] = {arm.name: {} for arm in plan.arms}
     for outcome in done:
         by_arm[outcome.unit.arm][outcome.unit.seed] = outcome
+    speeds = _speeds(done)
     return {
         "comparison": config.comparison,
         "about": plan.comparison.about,
         "source": plan.comparison.source,
         "data_sets": metrics,
-        "arms": [_arm(arm, by_arm[arm.name], metrics) for arm in plan.arms],
+        "arms": [_arm(arm, by_arm[arm.name], metrics, speeds) for arm in plan.arms],
         "ensembles": [_ensemble(ensemble, metrics) for ensemble in plan.ensembles],
         "tests": [
             test
@@ -93,7 +94,10 @@ def _metrics(config: ReproduceConfig, done: Iterable[Outcome]) -> dict[str, list
 
 
 def _arm(
-    arm: Arm, by_seed: Mapping[int, Outcome], metrics: Mapping[str, Sequence[str]]
+    arm: Arm,
+    by_seed: Mapping[int, Outcome],
+    metrics: Mapping[str, Sequence[str]],
+    speeds: Mapping[int, float],
 ) -> dict[str, Any]:
     figures = {}
     for dataset, names in metrics.items():
@@ -103,9 +107,17 @@ def _arm(
                 figure = _figure(values)
                 figure["published"] = arm.published.get(f"{dataset}/{metric}")
                 figures[f"{dataset}/{metric}"] = figure
-    row = {"name": arm.name, "about": arm.about, "seeds": sorted(by_seed), "figures": figures}
     units = [by_seed[seed].unit for seed in sorted(by_seed)]
-    return row | _cost(units) | _right(units)
+    parameters = next((record.get("parameters") for record in _records(units)), None)
+    return {
+        "name": arm.name,
+        "about": arm.about,
+        "seeds": sorted(by_seed),
+        "figures": figures,
+        "parameters": parameters,
+        "rows_per_second": speeds.get(parameters or 0),
+        "teachers_right": _right(units),
+    }
 
 
 def _values(by_seed: Mapping[int, Outcome], dataset: str, metric: str) -> dict[int, float]:
@@ -129,8 +141,11 @@ def _figure(values: Mapping[int, float]) -> dict[str, Any]:
 
 
 def _ensemble(config: Any, metrics: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the figures of an ensemble and the mean and deviation of its teachers."""
-    recorded = read_json(config.run_dir / "metrics.json")
+    """Return the figures of an ensemble and the mean and deviation of its teachers; an ensemble
+    that failed has none.
+    """
+    path = config.run_dir / "metrics.json"
+    recorded = read_json(path) if path.is_file() else {}
     figures = {}
     for dataset, names in metrics.items():
         for metric in names:
@@ -166,21 +181,25 @@ def _tests(
     return [row | {"p_holm": value} for row, value in zip(rows, corrected, strict=True)]
 
 
-def _cost(units: Sequence[Unit]) -> dict[str, Any]:
-    """Return parameters, and rows a second where they were measured, of the first trained model."""
-    for unit in units:
-        path = unit.jobs[-1].config.run_dir / "hf" / MODEL_RECORD
-        if path.is_file():
-            record = read_json(path)
-            cost = record.get("cost") or {}
-            return {
-                "parameters": record.get("parameters"),
-                "rows_per_second": cost.get("rows_per_second"),
-            }
-    return {"parameters": None, "rows_per_second": None}
+def _records(units: Iterable[Unit]) -> list[dict[str, Any]]:
+    """Return the model records of the trained models."""
+    paths = [unit.jobs[-1].config.run_dir / "hf" / MODEL_RECORD for unit in units]
+    return [read_json(path) for path in paths if path.is_file()]
 
 
-def _right(units: Sequence[Unit]) -> dict[str, Any]:
+def _speeds(outcomes: Iterable[Outcome]) -> dict[int, float]:
+    """Return rows a second for each number of parameters: the most that was measured, because
+    models of one size share an architecture and other work only makes a measurement slower.
+    """
+    speeds: dict[int, float] = {}
+    for record in _records(outcome.unit for outcome in outcomes):
+        for cost in filter(None, (record.get("cost_of_init"), record.get("cost"))):
+            size = cost["parameters"]
+            speeds[size] = max(cost["rows_per_second"], speeds.get(size, 0.0))
+    return speeds
+
+
+def _right(units: Sequence[Unit]) -> list[float] | None:
     """Return the shares of labelled training rows on which 0, 1, ... teachers were right."""
     counts = [
         right_counts(read_run(job.config.run_dir))
@@ -189,4 +208,4 @@ def _right(units: Sequence[Unit]) -> dict[str, Any]:
         if job.scored and job.verb == "distill"
     ]
     sums = [sum(column) for column in zip(*filter(None, counts), strict=False)]
-    return {"teachers_right": [count / sum(sums) for count in sums] if sums else None}
+    return [count / sum(sums) for count in sums] if sums else None

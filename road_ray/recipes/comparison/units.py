@@ -24,6 +24,7 @@ from road_ray.recipes.comparison.finetuning_catalog import COMPARISONS, Arm, Com
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import DistillConfig, DistillDataConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, TeachersConfig
+from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.validation import require_init
@@ -59,6 +60,21 @@ class Plan:
     targets: Mapping[str, Keys]
     ensembles: tuple[TeachersConfig, ...]
     units: tuple[Unit, ...]
+
+    def ensembles_of(self, config: RunConfig) -> list[TeachersConfig]:
+        """Return the ensembles that teach in a training."""
+        if isinstance(config, DistillConfig):
+            named = [*config.distillation.teachers]
+        elif isinstance(config, MultitaskConfig):
+            lists = config.distillation.teachers.values()
+            named = [t for ts in lists for t in ([ts] if isinstance(ts, str) else ts)]
+        else:
+            return []
+        return [e for e in self.ensembles if any(_is_inside(e.run_dir, name) for name in named)]
+
+    def needed_by(self, unit: Unit) -> list[TeachersConfig]:
+        """Return the ensembles that teach in any training of an arm with one seed."""
+        return [ensemble for job in unit.jobs for ensemble in self.ensembles_of(job.config)]
 
     @property
     def distillations(self) -> list[DistillConfig]:
@@ -332,6 +348,10 @@ def _teacher_keys(ensemble: TeachersConfig, members: int | None) -> dict[str, An
         return {"distillation.teachers": [str(place / "teachers.json")]}
     chosen = [str(place / f"teacher-{number}" / "hf") for number in range(members)]
     return {"distillation.teachers": chosen, "distillation.num_teachers": members}
+
+
+def _is_inside(directory: Path, teacher: str) -> bool:
+    return Path(teacher).is_relative_to(directory)
 
 
 def _is_there(name: str, split: str, source: SourceConfig) -> bool:

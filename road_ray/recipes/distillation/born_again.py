@@ -11,7 +11,8 @@ from typing import Any
 from road_ray.config import override
 from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.finetuning.teachers import ensemble_figures, list_entry
+from road_ray.recipes.distillation.teacher_list import teacher_entry
+from road_ray.recipes.finetuning.teachers import ensemble_figures
 from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, open_run_directory
@@ -44,7 +45,7 @@ def born_again(
             for number in range(count):
                 single = generation(config, number, runs[-1] if runs else None)
                 runs.append(distill(single, None if runs else ensemble, context))
-        entries = [list_entry(directory, run, config.seed + n) for n, run in enumerate(runs)]
+        entries = [teacher_entry(directory, run, config.seed + n) for n, run in enumerate(runs)]
         write_json_atomic(directory / "teachers.json", {"teachers": entries})
         with atomic_directory(directory / "hf") as staged:
             shutil.copytree(runs[-1].hf_dir, staged, dirs_exist_ok=True)

@@ -120,7 +120,8 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
         tokenizer = load_tokenizer(model_directory(config.init))
         split = training_split(config.data, tokenizer)
         check_truncation(teacher_source, split, tokenizer, config.data)
-    with open_run_directory(config) as run_dir, ExitStack() as stack:
+    keep = config.training.kept_at_end()
+    with open_run_directory(config, keep_checkpoints=keep) as run_dir, ExitStack() as stack:
         record_teachers(run_dir, teacher_source.manifest, teacher_source.settings)
         if ensemble is None and _needs_pool(config, teacher_source):
             stack.enter_context(connected(config.address))

@@ -1,13 +1,21 @@
-"""Teachers named by their directories, or by a ``teachers.json``, which may have folds."""
+"""Lists of teachers: directories, or a ``teachers.json``, which may have folds; written by `road
+teachers`, read by `road distill`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from road_ray.errors import ConfigError, RoadError
 from road_ray.recipes.run_directory.input_files import model_files
 from road_ray.system.json_file import read_json
+
+if TYPE_CHECKING:
+    from road_ray.recipes.finetuning.config import FinetuneConfig
+    from road_ray.recipes.run_directory.run import Run
 
 _NO_LIST = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
@@ -79,3 +87,26 @@ def num_folds(teachers: Sequence[str]) -> int:
 def teacher_files(teachers: Sequence[str]) -> list[Path]:
     """Return the local files that determine the answers of the teachers."""
     return [path for name in resolve_teachers(teachers)[0] for path in model_files(name)]
+
+
+def teachers_json(
+    place: Path, single: Sequence[FinetuneConfig], runs: Sequence[Run]
+) -> dict[str, Any]:
+    """Return the content of a ``teachers.json`` in ``place``: the entry of each teacher, with the
+    fold that it did not see.
+    """
+    entries = [teacher_entry(place, run, cfg.seed) for run, cfg in zip(runs, single, strict=True)]
+    num_folds = single[0].data.num_folds
+    if num_folds == 1:
+        return {"teachers": entries}
+    for entry, config in zip(entries, single, strict=True):
+        entry["fold"] = config.data.held_out_fold
+    return {"num_folds": num_folds, "teachers": entries}
+
+
+def teacher_entry(place: Path, run: Run, seed: int) -> dict[str, Any]:
+    """Return the entry of a teacher in the ``teachers.json`` of ``place``: seed, figures, and its
+    directory relative to ``place``, so that both may move together.
+    """
+    directory = os.path.relpath(run.hf_dir, place)
+    return {"directory": directory, "seed": seed, "metrics": dict(run.metrics)}

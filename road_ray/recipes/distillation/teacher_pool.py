@@ -17,6 +17,7 @@ from road_ray.recipes.distillation.config import DistillationConfig, TeachingCon
 from road_ray.recipes.distillation.teacher_list import resolve_teachers
 from road_ray.recipes.run_directory.manifest import require_whole_weights
 from road_ray.system.json_file import read_json, write_json_atomic
+from road_ray.training.checkpoint.atomic_commit import has_checkpoints
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
@@ -112,7 +113,7 @@ def record_teachers(
     resumed run has other teachers and ``allow_other_teachers`` is not set.
     """
     path, now, earlier = run_dir / "teachers.json", dict(manifest), []
-    if path.is_file() and any((run_dir / "checkpoints").glob("step-*")):
+    if path.is_file() and has_checkpoints(run_dir / "checkpoints"):
         recorded = _manifest_in(path)
         earlier = recorded.pop("before", [])
         if identity_only(recorded) != identity_only(now):

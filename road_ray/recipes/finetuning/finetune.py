@@ -19,14 +19,13 @@ from road_ray.data.loading import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.schema import Task
-from road_ray.data.tokenizer import load_tokenizer
+from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.evaluate_split import Evaluation, evaluate_split
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import (
     build_encoder,
-    check_vocabulary,
     load_encoder,
     log_heads,
     model_directory,
@@ -95,7 +94,7 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
 
 def _run(config: FinetuneConfig, context: RunContext | None) -> Run:
     check_student(config)
-    with open_run_directory(config) as directory:
+    with open_run_directory(config, keep_checkpoints=config.training.kept_at_end()) as directory:
         metrics = launch_run(main, config, context=context, directory=directory)
     return Run(directory, metrics)
 

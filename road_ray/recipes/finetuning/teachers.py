@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from road_ray.distributed.parallel import run_all
 from road_ray.evaluation.metrics import means
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
+from road_ray.recipes.distillation.teacher_list import teachers_json
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, TeachersConfig
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
@@ -64,29 +63,6 @@ def single_teachers(config: TeachersConfig) -> list[FinetuneConfig]:
         for fold in range(config.num_folds)
         for number in range(config.num_teachers)
     ]
-
-
-def teachers_json(
-    place: Path, single: Sequence[FinetuneConfig], runs: Sequence[Run]
-) -> dict[str, Any]:
-    """Return the content of a ``teachers.json`` in ``place``: the entry of each teacher, with the
-    fold that it did not see.
-    """
-    entries = [list_entry(place, run, cfg.seed) for run, cfg in zip(runs, single, strict=True)]
-    num_folds = single[0].data.num_folds
-    if num_folds == 1:
-        return {"teachers": entries}
-    for entry, config in zip(entries, single, strict=True):
-        entry["fold"] = config.data.held_out_fold
-    return {"num_folds": num_folds, "teachers": entries}
-
-
-def list_entry(place: Path, run: Run, seed: int) -> dict[str, Any]:
-    """Return the entry of a teacher in the ``teachers.json`` of ``place``: seed, figures, and its
-    directory relative to ``place``, so that both may move together.
-    """
-    directory = os.path.relpath(run.hf_dir, place)
-    return {"directory": directory, "seed": seed, "metrics": dict(run.metrics)}
 
 
 def _single(config: TeachersConfig, number: int, fold: int) -> FinetuneConfig:

@@ -14,13 +14,13 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.data.loading import Split, tasks_of
 from road_ray.data.schema import Task
-from road_ray.data.tokenizer import load_tokenizer
+from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.distillation.schedule import schedule
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.architectures import longest_row
-from road_ray.models.encoder import check_vocabulary, load_encoder, log_heads, model_directory
+from road_ray.models.encoder import load_encoder, log_heads, model_directory
 from road_ray.models.multitask import MultitaskModel, keep_pooler
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
@@ -82,7 +82,7 @@ def _run(config: MultitaskConfig, context: RunContext | None) -> Run:
         )
     check_mixing(config)
     sources = teacher_sources(config)
-    with open_run_directory(config) as directory:
+    with open_run_directory(config, keep_checkpoints=config.training.kept_at_end()) as directory:
         if sources:
             manifests = {name: dict(source.manifest) for name, source in sources.items()}
             manifest = {"datasets": manifests}

@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.data.corpus.dataset import Corpus, tokenizer_digest
 from road_ray.data.model_files import locate_model, read_config
-from road_ray.data.tokenizer import load_tokenizer, special_ids
+from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, special_ids
 from road_ray.errors import ConfigError, DataError
 from road_ray.models.architectures import detector_output, family_of
 from road_ray.models.config import EncoderConfig
@@ -23,7 +23,6 @@ from road_ray.models.corpus_init import (
     start_from_corpus,
 )
 from road_ray.models.encoder import (
-    check_vocabulary,
     load_encoder,
     load_heads,
     load_language_model,

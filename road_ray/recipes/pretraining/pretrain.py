@@ -51,7 +51,8 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
 
 def _run(config: PretrainConfig, context: RunContext | None) -> Run:
     _check(config)
-    with open_run_directory(config) as directory:
+    keep = config.training.kept_at_end(default=1)
+    with open_run_directory(config, keep_checkpoints=keep) as directory:
         for phase in phases(config):  # once, before there are several workers
             encoding = encoding_at(config.address)
             prepare_corpus(phase.corpus(corpus_settings(config)), encoding=encoding)

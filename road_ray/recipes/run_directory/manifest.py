@@ -11,11 +11,12 @@ from road_ray.errors import CheckpointError
 from road_ray.recipes.run_directory.input_files import changed_inputs
 from road_ray.system.file_hashes import hashes_of, problems_of
 from road_ray.system.json_file import read_json, write_json_atomic
-from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints
+from road_ray.training.checkpoint.atomic_commit import MANIFEST, REMOVED, Checkpoints
 
 _FORMAT = 1
 _FILES = ("metrics.json", "teachers.json", "tasks.json", "table.json", "comparison.md")
 _FOLDERS = ("hf", "predictions")
+_REMOVED_BY = " (training.keep_checkpoints_at_end=1 keeps one of later runs)"
 _REMEDY = "delete it, and the files of the run are no longer verified"
 
 
@@ -26,7 +27,8 @@ def seal(run_dir: Path, record: str) -> None:
     paths = [run_dir / name for name in _FILES if (run_dir / name).is_file()]
     for folder in _FOLDERS:
         below = (path for path in (run_dir / folder).rglob("*") if path.is_file())
-        paths += sorted(path for path in below if path.suffix != ".md")  # people edit those
+        # Without those that people edit, and those that a killed process was about to rename.
+        paths += sorted(p for p in below if p.suffix != ".md" and not p.name.startswith("."))
     trained = (run_dir / "metrics.jsonl").is_file()
     inner = [] if trained else sorted(path.parent for path in run_dir.glob(f"[!.]*/**/{record}"))
     body = {
@@ -58,12 +60,14 @@ def require_source(run_dir: Path, problems: list[str]) -> None:
     """Raise ``CheckpointError`` if a trained model is damaged and there is no checkpoint to export
     it from again.
     """
-    if _manifest(run_dir).get("trained") and Checkpoints(run_dir / "checkpoints").newest() is None:
+    place = run_dir / "checkpoints"
+    removed = (place / REMOVED).is_file() and not any(place.glob("step-*"))
+    if _manifest(run_dir).get("trained") and (removed or Checkpoints(place).newest() is None):
         lines = "".join(f"\n    {run_dir}/{problem}" for problem in problems)
         raise CheckpointError(
             f"{run_dir} is finished, and its files are damaged:{lines}\n"
             "  fix: restore them, or give another run_dir to train again; there is no checkpoint "
-            "to make them from\n  kept: that run, as it is"
+            f"to make them from{_REMOVED_BY if removed else ''}\n  kept: that run, as it is"
         )
 
 
@@ -80,7 +84,8 @@ def require_whole_weights(model: str) -> None:
     if problems := problems_of(run_dir, weights):
         raise CheckpointError(
             f"{run_dir / problems[0]}\n"
-            "  fix: repeat the command that trained it, which makes them again from its checkpoint"
+            "  fix: repeat the command that trained it, which makes them again from its checkpoint "
+            "if it kept one"
         )
 
 

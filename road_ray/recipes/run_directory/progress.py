@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from road_ray.errors import RoadError
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.journal import last_row
 from road_ray.training.monitoring.progress import Console
 
 _POLL_SECONDS = 2.0
@@ -43,8 +42,5 @@ def steps_done(directory: Path, total: int) -> int:
     """Return the last step in a run's journal, at most ``total``."""
     if (directory / "metrics.json").is_file():
         return total
-    try:
-        rows = read_rows(directory / "metrics.jsonl")
-    except RoadError:  # not begun, or a line is half written
-        return 0
-    return min(int(rows[-1].get("step", 0)), total) if rows else 0
+    row = last_row(directory / "metrics.jsonl")
+    return 0 if row is None else min(int(row["step"]), total)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
 from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import TEACHERS
 from road_ray.recipes.run_directory.resume_identity import FREE_ON_RESUME
 
+if TYPE_CHECKING:
+    from road_ray.recipes.config import RunConfig
+
 C = TypeVar("C", bound=Config)
 RECORD = "config.resolved.yaml"  # of every run directory
+_LENGTH = {"training.steps", "data.epochs"}
 
 
 def load_recorded(kind: type[C], path: Path) -> C:
@@ -32,13 +36,15 @@ def load_recorded(kind: type[C], path: Path) -> C:
         ) from None
 
 
-def require_same(config: Config, run_dir: Path) -> None:
-    """Raise ``ConfigError`` with every key that differs if ``run_dir`` holds a run of another
-    configuration.
+def require_same(config: RunConfig, run_dir: Path) -> bool:
+    """Return False if ``run_dir`` holds a smaller or larger run of the same configuration: another
+    value of a key that is ``extensible``. Else return True.
+
+    Raises ``ConfigError`` with every other key that differs.
     """
     recorded = flatten(to_dict(load_recorded(type(config), run_dir / RECORD)))
     now = flatten(to_dict(config))
-    free = set(FREE_ON_RESUME)
+    free = FREE_ON_RESUME | config.extensible
     by_dataset = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
     if now.get("distillation.allow_other_teachers"):
         free |= {"distillation.teachers", "distillation.num_teachers", *by_dataset}
@@ -51,11 +57,18 @@ def require_same(config: Config, run_dir: Path) -> None:
         lines = "".join(
             f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
         )
+        fix = "name another run_dir, or repeat the command that began this one"
+        if set(changed) <= _LENGTH and (run_dir / "metrics.json").is_file():
+            fix = (
+                "the run is finished, and a finished run is not continued; to train its model "
+                f"further: init={run_dir} and another run_dir"
+            )
         raise ConfigError(
             f"run_dir = {run_dir} holds a run of another configuration, by its {RECORD}:{lines}\n"
-            "  fix: name another run_dir, or repeat the command that began this one\n"
+            f"  fix: {fix}\n"
             "  kept: that run, as it is"
         )
+    return all(recorded.get(key) == now.get(key) for key in config.extensible)
 
 
 def allowed_inputs(config: Config) -> set[str]:

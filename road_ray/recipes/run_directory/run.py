@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from road_ray.config import to_dict, to_yaml
 from road_ray.distributed.connection import check_machine
@@ -25,11 +25,17 @@ from road_ray.recipes.run_directory.input_files import (
 )
 from road_ray.recipes.run_directory.manifest import damage, require_source, seal
 from road_ray.recipes.run_directory.recorded_config import RECORD, allowed_inputs, require_same
+from road_ray.recipes.run_directory.unused import LOCK, missing_above, removed_if_unused
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.json_file import read_json, write_json_atomic
-from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, disk_error
+from road_ray.training.checkpoint.atomic_commit import (
+    MANIFEST,
+    Checkpoints,
+    disk_error,
+    has_checkpoints,
+)
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import Journal
 from road_ray.training.monitoring.progress import Work
@@ -75,8 +81,7 @@ def load_finished_run(config: RunConfig) -> Run | None:
             f"{directory / RECORD} is missing, so the configuration of these metrics is unknown\n"
             "  fix: restore it, or name another run_dir\n  kept: the run, as it is"
         )
-    require_same(config, directory)
-    if _outdated(config):
+    if not require_same(config, directory) or _outdated(config):
         return None
     try:
         figures = read_json(directory / "metrics.json")
@@ -113,9 +118,9 @@ def _other_inputs(directory: Path, changed: list[str]) -> CheckpointError:
     )
 
 
-def _complete(directory: Path, *, rewrite: bool) -> None:
-    """Write manifest and report of a finished run, or those of them that are missing. A failure to
-    write them is logged and does not fail the run.
+def _complete(directory: Path, *, rewrite: bool, keep: int | None = None) -> None:
+    """Write manifest and report of a finished run, or those of them that are missing, and remove
+    its checkpoints but the newest ``keep``. A failure is logged and does not fail the run.
     """
     if not (directory / "metrics.json").is_file():
         return  # a plan
@@ -124,32 +129,42 @@ def _complete(directory: Path, *, rewrite: bool) -> None:
             seal(directory, RECORD)
         except (OSError, RoadError) as error:
             _log.warning("no %s, so damage cannot be detected: %s", directory / MANIFEST, error)
+        else:
+            if keep is not None:
+                _retire_checkpoints(directory, keep)
     if rewrite or not (directory / REPORT).is_file():
         write_report(directory)
 
 
+def _retire_checkpoints(directory: Path, keep: int) -> None:
+    """Remove checkpoints that nothing needs after the end of a run, and record it."""
+    try:
+        freed = Checkpoints(directory / "checkpoints").retire(keep)
+        if not freed:
+            return
+        with Journal(directory, console="quiet") as log:
+            log.event("checkpoints_removed", bytes=freed, kept=keep)
+    except (OSError, RoadError) as error:
+        _log.warning("%s: the checkpoints are kept: %s", directory, error)
+        return
+    text = "%s is finished: removed %.1f MB of its checkpoints (training.keep_checkpoints_at_end)"
+    _log.info(text, directory, freed / 1e6)
+
+
 @contextmanager
-def open_run_directory(config: RunConfig) -> Iterator[Path]:
+def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None) -> Iterator[Path]:
     """Lock the run directory for this process and record configuration and environment; on exit,
-    write the inputs and, once the run has finished or diverged, ``report.html``.
+    write the inputs and, once the run has finished or diverged, ``report.html``. A directory that
+    it created is removed again if the block fails before anything else is written there.
+    ``keep_checkpoints`` is the number of checkpoints to keep once the run has finished. None: all.
 
     Raises ``ConfigError`` when it holds a run of another configuration, ``ResourceError`` when
     another process uses it, ``ClusterError`` for more workers than this machine has cores.
     """
     check_machine(config.workers, config.address)
     directory = config.run_dir
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / "run.lock").open("a+", encoding="utf-8")
-        holder = lock_exclusively(lock)
-    except OSError as error:
-        raise _write_error(directory, error) from error
-    with lock:
-        if holder:
-            raise ResourceError(
-                f"run_dir = {directory} is in use by {holder}\n"
-                "  fix: wait for it, stop it, or choose another directory; nothing was changed"
-            )
+    created = missing_above(directory)
+    with _locked(directory), removed_if_unused(directory, created):
         _check_recorded(config)
         try:
             inputs = _record(config)
@@ -164,7 +179,26 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
             if isinstance(error, RoadError) or disk_error(error) is None:
                 raise
             raise _write_error(directory, error) from error
-        _complete(directory, rewrite=True)
+        _complete(directory, rewrite=True, keep=keep_checkpoints)
+
+
+def _locked(directory: Path) -> TextIO:
+    """Create a run directory and return its lock, which this process holds until it is closed."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / LOCK).open("a+", encoding="utf-8")
+        holder = lock_exclusively(lock)
+    except OSError as error:
+        raise _write_error(directory, error) from error
+    if not holder and not os.fstat(lock.fileno()).st_nlink:
+        holder = "a process that removed it, because it failed before it began"
+    if holder:
+        lock.close()
+        raise ResourceError(
+            f"run_dir = {directory} is in use by {holder}\n"
+            "  fix: wait for it, stop it, or choose another directory; nothing was changed"
+        )
+    return lock
 
 
 def _write_error(directory: Path, error: Exception) -> ResourceError:
@@ -184,7 +218,9 @@ def _check_recorded(config: RunConfig) -> None:
     directory = config.run_dir
     if not _has_progress(directory):
         return
-    require_same(config, directory)
+    if not require_same(config, directory):
+        _log.info("%s: runs what is missing of %s", directory, ", ".join(sorted(config.extensible)))
+        (directory / "metrics.json").unlink(missing_ok=True)  # no longer finished
     changed = changed_inputs(directory, allow={TEACHERS})  # teachers.json is checked instead
     if changed and not config.repeatable:
         raise _other_inputs(directory, changed)
@@ -192,7 +228,7 @@ def _check_recorded(config: RunConfig) -> None:
 
 def _has_progress(directory: Path) -> bool:
     """Return True if there is a run that another configuration must not resume."""
-    done = (directory / "metrics.json").is_file() or any(directory.glob("checkpoints/step-*"))
+    done = (directory / "metrics.json").is_file() or has_checkpoints(directory / "checkpoints")
     return done and (directory / RECORD).is_file()
 
 
@@ -271,7 +307,7 @@ def record_heads(
     """Write the event ``initialized`` with the heads that are ``kept`` from ``init`` and those that
     are ``new``, unless it is a plan or the run directory has checkpoints.
     """
-    begins = not any((config.run_dir / "checkpoints").glob("step-*"))
+    begins = not has_checkpoints(config.run_dir / "checkpoints")
     if heads and begins and not context.plan_only:
         log.event("initialized", init=init, **heads)
 

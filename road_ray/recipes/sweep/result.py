@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.distributed.tune.trial_record import DIVERGED, Record
-from road_ray.errors import ResourceError
+from road_ray.errors import DivergedError, ResourceError
 from road_ray.evaluation.metrics import pareto_front
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.system.json_file import write_json_atomic
@@ -41,6 +41,23 @@ class Sweep:
             and trial.number not in retried
             and not trial.reason.startswith(DIVERGED)
         ]
+
+    def check_usable(self) -> None:
+        """Raise an error if trials failed and none is complete: ``DivergedError`` if all of them
+        diverged, which is a result of their values, else ``ResourceError`` with the first failure.
+        """
+        ended = [trial for trial in self.trials if trial.state == "failed"]
+        if self.best or not ended:
+            return
+        first, kind = (self.failed or ended)[0], ResourceError if self.failed else DivergedError
+        fix = "remove the cause, then run the same command with retry_failed=true"
+        if not self.failed:
+            fix = "name=ANOTHER with a space of lower rates (optimizer.peak_lr), or other overrides"
+        raise kind(
+            f"no trial of {self.config.name} is complete; {len(ended)} failed, the first is "
+            f"{first.number}:\n  {first.reason}\n  fix: {fix}\n"
+            f"  kept: {self.directory}, with each failed trial's error.txt"
+        )
 
     def check_complete(self) -> None:
         """Raise ``ResourceError`` if trials failed; all results are written."""

@@ -61,6 +61,7 @@ def runs_of(
             every: Any = base
             sweep_keys["training.save_every_steps"] = every.training.evaluate_every_steps
             sweep_keys["training.keep_checkpoints"] = _ALL
+            sweep_keys["training.keep_checkpoints_at_end"] = _ALL
         if sweep.tracking != type(sweep.tracking)():
             sweep_keys |= _tracking(sweep)
         runs.append((stage.verb, override(base, {**drawn, **sweep_keys})))

@@ -18,7 +18,7 @@ from road_ray.distributed.tune.demand import Demand
 from road_ray.distributed.tune.driver import SweepObserver, search
 from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.distributed.tune.trial_record import Record
-from road_ray.errors import ConfigError, DivergedError
+from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.teacher_pool import teacher_directories
 from road_ray.recipes.multitask.config import MultitaskConfig
@@ -62,8 +62,8 @@ def sweep(
 def run(config: SweepConfig) -> Sweep:
     """Run the sweep of a configuration.
 
-    Mistakes that can be detected are raised before the first trial; ``DivergedError`` if no trial
-    is complete.
+    Mistakes that can be detected are raised before the first trial. If no trial is complete,
+    ``DivergedError`` is raised where all of them diverged, else ``ResourceError``.
     """
     demand = check_sources(config)
     prepare_address(config.address)
@@ -84,12 +84,7 @@ def run(config: SweepConfig) -> Sweep:
         done = Sweep(directory, config, trials)
         write_result(done)
         write_report(directory)
-    failed = [trial for trial in trials if trial.state == "failed"]
-    if failed and not done.best:
-        raise DivergedError(
-            f"no trial of {config.name} is complete; {len(failed)} failed, the first:\n"
-            f"  {failed[0].reason}\n  kept: {directory}, with each trial's error.txt"
-        )
+    done.check_usable()
     return done
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from road_ray.evaluation.metrics import PairedTest, paired_test, summary
+from road_ray.evaluation.metrics import PairedTest, Summary, paired_test, summary
 from road_ray.reporting.health import loss_names
 from road_ray.reporting.pages.page import (
     NOTHING,
@@ -156,11 +156,17 @@ def intervals(groups: Sequence[Group], metric: str, title: str = "") -> Interval
     for group in groups[:_MOST_GROUPS]:
         if values := list(group.scores(metric).values()):
             spread = summary(values)
-            rows.append((group.name, spread.mean, spread.deviation, values))
+            rows.append((group.name, spread.mean, _ends(spread), values))
     _, dataset, name = metric.split("/", 2)
     note = "Mean with one standard deviation over seeds; circles are single runs."
     title = title or f"{dataset}: {metric_title(name)}"
     return Intervals(title, rows, note) if len(rows) > 1 else None
+
+
+def _ends(spread: Summary) -> tuple[float, float] | None:
+    if spread.deviation is None:
+        return None
+    return spread.mean - spread.deviation, spread.mean + spread.deviation
 
 
 def verdict(group: Group, base: Group, metric: str) -> tuple[str, State] | None:

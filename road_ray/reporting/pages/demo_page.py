@@ -50,7 +50,7 @@ _CURVES = (
     ("teacher-0", f"train/{TASK}", "Teacher 0: loss on reviews (nats)"),
 )
 _NEXT = (
-    ("More seeds, which reveal smaller differences:", "road demo num_seeds=8 --run-dir {dir}-8"),
+    ("More seeds, which reveal smaller differences:", "road demo num_seeds=8 --run-dir {dir}"),
     (
         "A review for a student:",
         "echo 'although the plot is dull , the ending is charming .' "

@@ -8,8 +8,8 @@ from typing import Any
 
 from road_ray.errors import CheckpointError
 from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Prose, Section, Table
-from road_ray.reporting.plots.chart import Axis, Chart, Dot, Line
-from road_ray.reporting.tables import metric_title
+from road_ray.reporting.plots.chart import Axis, Chart, Dot, Figure, Intervals
+from road_ray.reporting.tables import metric_title, probability
 from road_ray.system.json_file import read_json
 
 TABLE = "table.json"
@@ -48,10 +48,11 @@ def _page(table: Entry) -> Page:
         if metrics
     ]
     if table["tests"]:
-        charts = [*_differences(table), *_sizes(table)]
+        titles = {arm["name"]: arm["about"] for arm in table["arms"]}
+        charts: list[Figure] = [*_differences(table, titles), *_sizes(table)]
         sections += [
-            Section("Tests", [_tests(table["tests"])], _ABOUT_TESTS),
-            Section("Differences", [Figures(charts)], "Lines are 95% intervals."),
+            Section("Differences", [Figures(charts)], "Bars are 95% intervals."),
+            Section("Tests", [_tests(table["tests"], titles)], _ABOUT_TESTS),
         ]
     if right := _right(table["arms"]):
         about = "Share of labelled training rows on which so many teachers were right."
@@ -128,7 +129,7 @@ def _teachers(
         yield row
 
 
-def _tests(tests: Sequence[Entry]) -> Table:
+def _tests(tests: Sequence[Entry], titles: Mapping[str, str]) -> Table:
     names = ["data set", "arm", "against", "difference", "95% interval", "p", "p (Holm)"]
     names += ["effect size", "pairs", "seeds for 80% power"]
     rows = []
@@ -137,12 +138,12 @@ def _tests(tests: Sequence[Entry]) -> Table:
         rows.append(
             [
                 Cell(test["data_set"]),
-                Cell(test["arm"], strong=sure),
-                Cell(test["against"]),
+                Cell(titles[test["arm"]], strong=sure),
+                Cell(titles[test["against"]]),
                 Cell(f"{test['difference']:+.2f}", test["difference"], strong=sure),
                 Cell(f"{test['low']:+.2f} to {test['high']:+.2f}"),
-                _cell(test["p_value"], ".3f"),
-                _cell(test["p_holm"], ".3f"),
+                Cell(probability(test["p_value"]), test["p_value"]),
+                Cell(probability(test["p_holm"]), test["p_holm"]),
                 _cell(test["effect_size"], "+.2f"),
                 _cell(test["pairs"], "d"),
                 _cell(test["needed_pairs"], ",d"),
@@ -151,24 +152,23 @@ def _tests(tests: Sequence[Entry]) -> Table:
     return Table(names, rows)
 
 
-def _differences(table: Entry) -> list[Chart]:
+def _differences(table: Entry, titles: Mapping[str, str]) -> list[Intervals]:
     charts = []
     for name in table["data_sets"]:
         tests = [test for test in table["tests"] if test["data_set"] == name]
         if not tests:
             continue
-        tests.reverse()  # the first one at the top
-        names = tuple(f"{test['arm']} - {test['against']}" for test in tests)
-        lines = [
-            Line([(test["low"], float(n)), (test["high"], float(n))])
-            for n, test in enumerate(tests)
+        rows = [
+            (
+                f"{titles[test['arm']]} against {titles[test['against']]}",
+                test["difference"],
+                (test["low"], test["high"]),
+                (),
+            )
+            for test in tests
         ]
-        dots = [Dot(test["difference"], float(n)) for n, test in enumerate(tests)]
-        zero = Line([(0.0, -0.5), (0.0, len(tests) - 0.5)], color=1)
-        title = f"{name}: difference in {metric_title(tests[0]['metric'])}"
-        charts.append(
-            Chart(title, Axis("points"), Axis(names=names), lines=[zero, *lines], dots=dots)
-        )
+        title = f"{name}: difference in {metric_title(tests[0]['metric'])}, points"
+        charts.append(Intervals(title, rows, wide=True, zero=True))
     return charts
 
 
@@ -181,10 +181,14 @@ def _sizes(table: Entry) -> list[Chart]:
     for name, metrics in table["data_sets"].items():
         key = f"{name}/{metrics[0]}" if metrics else ""
         shown = [arm for arm in arms if key in arm["figures"]]
-        dots = [Dot(arm["parameters"] / 1e6, arm["figures"][key]["mean"]) for arm in shown]
+        dots = [
+            Dot(arm["parameters"] / 1e6, arm["figures"][key]["mean"], name=arm["about"])
+            for arm in shown
+        ]
         title = f"{name}: {metric_title(metrics[0])} by size" if metrics else ""
         if dots:
-            charts.append(Chart(title, Axis("million parameters"), Axis("%"), dots=dots))
+            across = Axis("million parameters")
+            charts.append(Chart(title, across, Axis("%"), dots=dots, wide=True))
     return charts
 
 

@@ -40,7 +40,7 @@ class Line:
 @dataclass(frozen=True)
 class Dot:
     """One point. ``shade`` from 0 (worst) to 1 (best) sets its colour; None is the default. A
-    ``mark`` stands out.
+    ``mark`` stands out; a ``name`` is written beside it where there is room.
     """
 
     x: float
@@ -49,6 +49,7 @@ class Dot:
     trial: int | None = None
     hollow: bool = False
     mark: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines, dots and cells over two axes; later layers cover earlier ones."""
+    """Lines, dots and cells over two axes; later layers cover earlier ones. ``wide`` figures take
+    the width of the page.
+    """
 
     title: str
     x: Axis
@@ -72,6 +75,7 @@ class Chart:
     lines: Sequence[Line] = ()
     dots: Sequence[Dot] = ()
     note: str = ""
+    wide: bool = False
 
     def points(self) -> list[Point]:
         """Return every point that must be inside the frame."""
@@ -89,17 +93,20 @@ class Bars:
     rows: Sequence[tuple[str, float]]
     unit: str = ""
     note: str = ""
+    wide: bool = False
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """A dot per name at the mean of its values, with an error bar of one standard deviation; the
-    values themselves are small circles.
+    """A dot with an error bar for each row ``(name, value, (low, high), single values)``; single
+    values are small circles. ``zero`` draws a line at zero.
     """
 
     title: str
-    rows: Sequence[tuple[str, float, float | None, Sequence[float]]]
+    rows: Sequence[tuple[str, float, tuple[float, float] | None, Sequence[float]]]
     note: str = ""
+    wide: bool = False
+    zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,7 @@ class Parallel:
     axes: Sequence[Axis]
     rows: Sequence[tuple[int, float | None, Sequence[float | None]]]
     note: str = ""
+    wide: bool = True
 
 
 Figure = Chart | Bars | Intervals | Parallel

@@ -59,8 +59,7 @@ def save_figures(figures: Sequence[Figure], directory: Path, kind: Format) -> li
     paths = []
     with matplotlib.rc_context(_STYLE):
         for number, figure in enumerate(figures, start=1):
-            wide = isinstance(figure, Parallel)
-            canvas = Canvas(figsize=(7.0, 2.6) if wide else (3.3, 2.2))
+            canvas = Canvas(figsize=(7.0, 2.6) if figure.wide else (3.3, 2.2))
             axes = canvas.add_subplot()
             _DRAW[type(figure)](figure, axes)
             name = re.sub(r"\W+", "-", figure.title.lower()).strip("-")[:60]
@@ -92,6 +91,9 @@ def _chart(chart: Chart, axes: Axes) -> None:
         shades = [_COLORS[0] if dot.shade is None else colors(dot.shade) for dot in dots]
         style_of_dots: dict[str, Any] = {"s": 8, "facecolors": "none" if hollow else shades}
         axes.scatter([d.x for d in dots], [d.y for d in dots], edgecolors=shades, **style_of_dots)
+    for dot in chart.dots:
+        if dot.name:
+            axes.annotate(_plain(dot.name), (dot.x, dot.y), (3, 2), textcoords="offset points")
     if sum(bool(line.name) for line in chart.lines) > 1:
         axes.legend()
 
@@ -136,12 +138,14 @@ def _bars(bars: Bars, axes: Axes) -> None:
 
 
 def _intervals(figure: Intervals, axes: Axes) -> None:
-    for number, (_, mean, deviation, values) in enumerate(figure.rows):
-        axes.errorbar(
-            mean, number, xerr=deviation or 0.0, fmt="o", color=_COLORS[0], capsize=2, markersize=4
-        )
+    for number, (_, value, ends, values) in enumerate(figure.rows):
+        low, high = ends or (value, value)
+        error = [[value - low], [high - value]]
+        axes.errorbar(value, number, xerr=error, fmt="o", color=_COLORS[0], capsize=2, markersize=4)
         if len(values) > 1:
             axes.scatter(values, [number] * len(values), s=8, facecolors="none", edgecolors="grey")
+    if figure.zero:
+        axes.axvline(0.0, color=_COLORS[1], linewidth=1.1)
     axes.set_yticks(range(len(figure.rows)), [_plain(name) for name, *_ in figure.rows])
     axes.invert_yaxis()
     axes.set_title(_plain(figure.title))

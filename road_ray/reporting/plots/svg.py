@@ -10,6 +10,7 @@ from road_ray.reporting.plots.chart import (
     Axis,
     Bars,
     Chart,
+    Dot,
     Figure,
     Intervals,
     Line,
@@ -21,7 +22,8 @@ WIDTH, HEIGHT = 400, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 8, 34
 _ROW = 26  # height of a bar
 _CROWD = 150  # lines from which on the worse half is drawn pale
-_WIDE, _TALL = 1140, 380  # size of parallel coordinates
+_WIDE, _TALL = 1140, 380  # a figure as wide as the page; height of parallel coordinates
+_NAME = 12  # height of a name beside a dot
 
 
 def draw(figure: Figure) -> Markup:
@@ -48,7 +50,8 @@ def _svg(
 def _chart(chart: Chart) -> Markup:
     points = chart.points()
     left = _LEFT + min(60, max((6 * len(n) - 40 for n in chart.y.names), default=0))
-    x = scale(chart.x, (p[0] for p in points), left, WIDTH - _RIGHT)
+    width = _WIDE if chart.wide else WIDTH
+    x = scale(chart.x, (p[0] for p in points), left, width - _RIGHT)
     top = _TOP + (14 if chart.y.label else 0)
     y = scale(chart.y, (p[1] for p in points), HEIGHT - _BOTTOM, top)
     parts = [*_frame(x, y)]
@@ -68,7 +71,23 @@ def _chart(chart: Chart) -> Markup:
         place = f'cx="{x.at(dot.x):.1f}" cy="{y.at(dot.y):.1f}"'
         radius = 2.4 if dot.hollow else 4.2 if dot.mark else 3.2
         parts.append(f'<circle class="{name}"{_trial(dot.trial)} {place} r="{radius}"/>')
-    return _svg(WIDTH, HEIGHT, chart.title, parts)
+    parts += _names_of_dots(chart.dots, x, y)
+    return _svg(width, HEIGHT, chart.title, parts)
+
+
+def _names_of_dots(dots: Iterable[Dot], x: Scale, y: Scale) -> Iterable[str]:
+    """Yield the name of each dot from the top down, moved down where it would cover another."""
+    middle, below = (x.start + x.end) / 2, dict[str, float]()
+    for dot in sorted((dot for dot in dots if dot.name), key=lambda dot: -dot.y):
+        to_the_left = x.at(dot.x) > middle
+        side = "end" if to_the_left else ""
+        column = f"{side} {x.at(dot.x) // 60}"
+        place = max(y.at(dot.y) + 4, below.get(column, 0.0) + _NAME)
+        below[column] = place
+        edge = x.at(dot.x) + (-8 if to_the_left else 8)
+        yield (
+            f'<text class="tick {side}" x="{edge:.1f}" y="{place:.1f}">{_cut(dot.name, 60)}</text>'
+        )
 
 
 def _frame(x: Scale, y: Scale) -> Iterable[str]:
@@ -119,20 +138,22 @@ def _bars(bars: Bars) -> Markup:
 
 
 def _intervals(figure: Intervals) -> Markup:
-    left = min(190, 20 + 7 * max((len(name) for name, *_ in figure.rows), default=0))
-    ends = [m + s * (d or 0.0) for _, m, d, _ in figure.rows for s in (-1, 1)]
-    known = [*ends, *(value for *_, values in figure.rows for value in values)]
+    width, most, share = (_WIDE, 90, 600) if figure.wide else (WIDTH, 27, 190)
+    left = min(share, 20 + 7 * max((len(name) for name, *_ in figure.rows), default=0))
+    known = [0.0] * figure.zero
+    for _, value, ends, values in figure.rows:
+        known += [value, *(ends or ()), *values]
     foot = 8 + _ROW * len(figure.rows)
-    x = scale(Axis(), known, left, WIDTH - 56)
-    parts = []
+    x = scale(Axis(), known, left, width - 56)
+    parts = [f'<path class="line s1" d="M{x.at(0.0):.1f} 4V{foot}"/>'] * figure.zero
     for place, label in x.ticks():
         parts.append(f'<path class="grid" d="M{place:.1f} 4V{foot}"/>')
         parts.append(f'<text class="tick mid" x="{place:.1f}" y="{foot + 14}">{_cut(label)}</text>')
-    for number, (name, mean, deviation, values) in enumerate(figure.rows):
+    for number, (name, mean, ends, values) in enumerate(figure.rows):
         y = 8 + _ROW * number + _ROW / 2
-        parts.append(f'<text class="tick end" x="{left - 8}" y="{y + 4}">{_cut(name, 27)}</text>')
-        if deviation:
-            low, high = x.at(mean - deviation), x.at(mean + deviation)
+        parts.append(f'<text class="tick end" x="{left - 8}" y="{y + 4}">{_cut(name, most)}</text>')
+        if ends:
+            low, high = x.at(ends[0]), x.at(ends[1])
             parts.append(
                 f'<path class="bar-error" d="M{low:.1f} {y}H{high:.1f}'
                 f'M{low:.1f} {y - 4}V{y + 4}M{high:.1f} {y - 4}V{y + 4}"/>'
@@ -140,8 +161,8 @@ def _intervals(figure: Intervals) -> Markup:
         for value in values if len(values) > 1 else ():
             parts.append(f'<circle class="dot hollow s1" cx="{x.at(value):.1f}" cy="{y}" r="2.4"/>')
         parts.append(f'<circle class="dot s0" cx="{x.at(mean):.1f}" cy="{y}" r="4"/>')
-        parts.append(f'<text class="tick" x="{WIDTH - 50}" y="{y + 4}">{short(mean)}</text>')
-    return _svg(WIDTH, foot + 20, figure.title, parts)
+        parts.append(f'<text class="tick" x="{width - 50}" y="{y + 4}">{short(mean)}</text>')
+    return _svg(width, foot + 20, figure.title, parts)
 
 
 def _from_zero(values: list[float], start: float, end: float) -> Scale:

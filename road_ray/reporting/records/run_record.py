@@ -15,7 +15,7 @@ from road_ray.errors import RoadError
 from road_ray.reporting.plots.chart import Point
 from road_ray.reporting.records import record_schema as shapes
 from road_ray.system.json_file import read_json
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.journal import last_row, read_rows
 from road_ray.training.monitoring.secrets import redact
 
 _log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ _VERB_OF_KEY = {
 # Kinds of events of every undisturbed run.
 _ROUTINE = (
     *("initialized", "phase", "stopped_early", "best_checkpoint"),
+    "checkpoints_removed",
     *("teachers_started", "teachers_proven", "store_complete"),
 )
 # Keys in which the seeds of one experiment may differ.
@@ -151,8 +152,12 @@ def runs_below(directory: Path, *, deepest: int = 3) -> list[Path]:
     return runs
 
 
-def read_run(directory: Path) -> RunRecord:
-    """Return the run in ``directory``. Files that cannot be read are listed in ``problems``."""
+def read_run(directory: Path, *, summary: bool = False) -> RunRecord:
+    """Return the run in ``directory``. Files that cannot be read are listed in ``problems``.
+
+    A ``summary``, for lists of thousands of runs, has the last row of the journal only, no model,
+    and the environment only if the verb is not in the configuration.
+    """
     problems: list[str] = []
 
     def of(name: str, read: Callable[[Path], Any], without: object) -> Any:
@@ -184,15 +189,22 @@ def read_run(directory: Path) -> RunRecord:
             problems.append(f"{name}: {len(lines) - len(valid)} rows without a step are left out")
         return valid
 
+    def row_at_end() -> list[dict[str, Any]]:
+        row = last_row(directory / "metrics.jsonl")
+        return [] if row is None else [row]
+
+    config = shaped(CONFIG, lambda path: yaml_lines.read_yaml(path).values, shapes.CONFIGURATION)
+    model = {} if summary else shaped("hf/road_ray.json", read_json, shapes.MODEL)
+    named = summary and any(key in config for key in _VERB_OF_KEY)
     events = [event for event in of("events.jsonl", read_rows, []) if isinstance(event, dict)]
     return RunRecord(
         directory,
-        config=shaped(CONFIG, lambda path: yaml_lines.read_yaml(path).values, shapes.CONFIGURATION),
-        environment=shaped("environment.json", read_json, shapes.ENVIRONMENT),
-        rows=rows("metrics.jsonl"),
+        config=config,
+        environment={} if named else shaped("environment.json", read_json, shapes.ENVIRONMENT),
+        rows=row_at_end() if summary else rows("metrics.jsonl"),
         metrics=shapes.numbers(of("metrics.json", _figures, {})),
         events=[redact(shapes.fitted(event, shapes.EVENT)) for event in events],
-        model=shapes.model_facts(shaped("hf/road_ray.json", read_json, shapes.MODEL)),
+        model=shapes.model_facts(model),
         problems=tuple(problems),
     )
 

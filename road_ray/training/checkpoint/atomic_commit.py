@@ -20,11 +20,13 @@ from typing import Any
 
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.system.file_hashes import hashes_of, problems_of
+from road_ray.system.json_file import write_json_atomic
 from road_ray.system.operating_system import process_exists, sync
 
 OnEvent = Callable[[dict[str, Any]], None]
 FORMAT = 1
 MANIFEST = "MANIFEST.json"
+REMOVED = "removed.json"  # instead of the checkpoints of a finished run
 _COMMITTED = re.compile(r"step-(\d{8,})")
 _STAGED = re.compile(r"\.step-\d{8,}\.(?:tmp|old)-(\d+)")
 _REMEDIES = {
@@ -99,10 +101,29 @@ class Checkpoints:
         self._prune(final)
         return final
 
+    def retire(self, keep: int) -> int:
+        """Remove all but the newest ``keep`` checkpoints of a finished run, and with the last one
+        everything else in the directory; return the bytes freed. ``removed.json`` then records the
+        last step, so that the run never restarts silently.
+        """
+        committed = self._committed()
+        if not committed:
+            return 0
+        before = _bytes_below(self.root)
+        if not keep:  # first: a kill in between leaves checkpoints, and they are found
+            write_json_atomic(self.root / REMOVED, {"step": step_of(committed[0])})
+        for path in committed[keep:]:
+            _discard(path)
+        if not keep:
+            for path in self.root.glob("best*"):
+                path.unlink(missing_ok=True)
+        self._sweep()
+        return before - _bytes_below(self.root)
+
     def newest(self) -> Path | None:
         """Return the newest valid checkpoint, or None when none was ever committed.
 
-        Raises ``CheckpointError`` when all are damaged.
+        Raises ``CheckpointError`` when all are damaged, or were removed when the run had finished.
         """
         damage: list[str] = []
         for path in self._committed():
@@ -120,6 +141,14 @@ class Checkpoints:
                 + "".join(f"\n    {line}" for line in damage)
                 + "\n    fix: restore one of them, or name another run directory to start again"
                 + "\n    kept: all files, unchanged"
+            )
+        if (self.root / REMOVED).is_file():
+            raise CheckpointError(
+                f"{self.root}: the run had finished, and its checkpoints were removed "
+                "(training.keep_checkpoints_at_end), so it can be neither resumed nor exported\n"
+                "    fix: restore the file that is missing, such as metrics.json; or name another "
+                f"run directory, or delete {self.root.parent}, to train again\n"
+                "    kept: all files, unchanged"
             )
         return None
 
@@ -240,6 +269,15 @@ def disk_error(error: BaseException) -> int | None:
     match = re.search(r"os error (\d+)", str(error))
     number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
     return number if number in _REMEDIES else None
+
+
+def has_checkpoints(root: Path) -> bool:
+    """Return True if a run has checkpoints, or had them until it finished."""
+    return (root / REMOVED).is_file() or any(root.glob("step-*"))
+
+
+def _bytes_below(root: Path) -> int:
+    return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
 
 
 def step_of(path: Path) -> int:

@@ -364,6 +364,24 @@ class TestCluster:
         with pytest.raises(DataError, match="row 2"):
             run_parallel(one, [1, 2, 3], timeout_seconds=60)
 
+    def test_a_run_that_fails_or_dies_may_leave_the_results_of_the_others(self):
+        def one(config, context):
+            if config == 2:
+                raise DataError("row 2")
+            if config == 3:
+                os._exit(1)
+            if config == "stop":
+                raise InterruptedRunError("stopped")
+            return config
+
+        runs = run_parallel(one, [1, 2, 3], timeout_seconds=120, return_errors=True)
+        assert runs[0] == 1
+        assert isinstance(runs[1], DataError)
+        assert isinstance(runs[2], ClusterError)
+        assert "the process of a run died" in str(runs[2])
+        with pytest.raises(InterruptedRunError):
+            run_parallel(one, [1, "stop"], timeout_seconds=120, return_errors=True)
+
     def test_runs_that_do_not_end_are_given_up(self):
         with pytest.raises(ClusterError, match="1 of 1 runs did not end"):
             run_parallel(lambda config, context: time.sleep(60), [1], timeout_seconds=0.5)

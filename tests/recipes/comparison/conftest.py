@@ -26,3 +26,21 @@ def tiny(world, pretrained, tmp_path):
         return TINY | settings | changes
 
     return overrides
+
+
+@pytest.fixture
+def small(world, pretraining, tmp_path):
+    """Overrides of a comparison of three arms of a second."""
+    small = {f"pretrain.{key}": value for key, value in pretraining.items() if key != "console"}
+    del small["pretrain.optimizer.warmup_steps"]
+    return small | {
+        "comparison": "algorithms",
+        "run_dir": str(tmp_path / "run"),
+        "root": str(world),
+        "flops": 2e9,
+        "num_seeds": 1,
+        "probe_on": ["sst2"],
+        "probe.training.steps": 1,
+        "probe.data.max_judged_rows": 20,
+        "console": "quiet",
+    }

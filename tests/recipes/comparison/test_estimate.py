@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
 import road_ray as rr
-from road_ray.errors import ConfigError
 from road_ray.recipes.comparison.estimate import estimate_comparison
+from road_ray.recipes.comparison.pretraining_comparison import plan
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.verbs import configure
 
@@ -58,6 +59,35 @@ def test_the_command_lists_arms_and_seeds(given, road, flags):
     assert json.loads(result.out)["comparison"] == "low_resource"
 
 
-def test_a_comparison_of_pre_training_has_its_budget_in_its_keys():
-    with pytest.raises(ConfigError, match="its budget is `flops`"):
-        estimated({"comparison": "table5"})
+@pytest.mark.parametrize("comparison", ["algorithms", "successors"])
+def test_every_arm_of_a_comparison_of_pre_training_is_estimated(
+    small, road, flags, tmp_path, comparison
+):
+    settings = small | {"comparison": comparison, "num_seeds": 2}
+    planned = plan(configure("reproduce", overrides=settings))
+    del settings["comparison"]
+    result = road("reproduce", comparison, *flags(settings), "--dry-run", "--json")
+    assert result.code == 0, result.err
+    assert not (tmp_path / "run").exists()
+    estimate = json.loads(result.out)
+    assert [(r["arm"], r["seed"]) for r in estimate["rows"]] == [
+        (arm.run_dir.parent.name, arm.seed) for arm in planned
+    ]
+    for row, arm in zip(estimate["rows"], planned, strict=True):
+        probed = len(arm.probes) * arm.probes[0].training.steps
+        assert row["steps"] == sum(stage.training.steps for stage in arm.stages) + probed
+        assert row["tokens"] > 0
+        assert row["seconds"] > 0
+    assert estimate["runs"] == len(planned)
+    assert estimate["hours"] == pytest.approx(sum(r["seconds"] for r in estimate["rows"]) / 3600)
+
+
+def test_finished_arms_of_a_comparison_of_pre_training_are_left_out(small, tmp_path, road, flags):
+    rr.reproduce(overrides=small)
+    (tmp_path / "run" / "metrics.json").unlink()
+    shutil.rmtree(tmp_path / "run" / "electra" / "seed-0")
+    settings = {key: value for key, value in small.items() if key != "comparison"}
+    result = road("reproduce", "algorithms", *flags(settings), "--dry-run")
+    assert result.code == 0
+    assert "1 of these are left to run" in result.out
+    assert result.out.count("finished") == 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 import road_ray as rr
-from road_ray.errors import ConfigError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS
 from road_ray.recipes.comparison.pretraining_comparison import comparison_table, plan
@@ -43,35 +45,45 @@ def test_two_stages_share_the_budget_and_the_second_goes_on_from_the_first():
 
 def test_the_table_shows_published_beside_measured_with_the_noise():
     scores = {
-        arm.name: [{"score": base + n, "sst2": base} for n in (0.0, 1.0, 2.0)]
+        arm.name: {n: {"score": base + n, "sst2": base} for n in (0, 1, 2)}
         for arm, base in zip(COMPARISONS["table5"].arms, (70, 69, 68, 68, 67), strict=True)
     }
     table = comparison_table(COMPARISONS["table5"], scores, ["sst2"])
     assert "| ELECTRA | 85.0 | 71.00 ± 1.00 | - | 70.00 ± 0.00 |" in table
     assert "| BERT | 82.2 | 68.00 ± 1.00 | -3.00 (p = 0.00) | 67.00 ± 0.00 |" in table
+    assert "Failed" not in table
+    del scores["electra"][0]
+    scores["mlm"] = {}
+    table = comparison_table(COMPARISONS["table5"], scores, ["sst2"], ["mlm, seed 0: no data"])
+    assert "| Replace MLM | 82.4 | 69.00 ± 1.00 | -2.00" in table  # on the seeds of both
+    assert "| BERT | 82.2 | - | - | - |" in table
+    assert table.endswith("\nFailed:\n\n- mlm, seed 0: no data\n")
 
 
-def test_a_comparison_runs_and_is_gone_on_with(world, pretraining, tmp_path):
-    small = {f"pretrain.{key}": value for key, value in pretraining.items() if key != "console"}
-    del small["pretrain.optimizer.warmup_steps"]
-    settings = small | {
-        "comparison": "algorithms",
-        "run_dir": str(tmp_path / "run"),
-        "root": str(world),
-        "flops": 2e9,
-        "num_seeds": 1,
-        "probe_on": ["sst2"],
-        "probe.training.steps": 1,
-        "probe.data.max_judged_rows": 20,
-        "console": "quiet",
-    }
-    run = rr.reproduce(overrides=settings)
+def test_a_comparison_runs_and_is_gone_on_with(small):
+    run = rr.reproduce(overrides=small)
     assert {f"eval/{arm}/score" for arm in ("electra", "two_stage", "adversarial")} <= set(
         run.metrics
     )
     assert all(0 <= run.metrics[f"eval/{arm}/sst2"] <= 100 for arm in ("electra", "two_stage"))
     assert "two stages" in (run.directory / "comparison.md").read_text()
-    assert rr.reproduce(overrides=settings).metrics == run.metrics
+    assert rr.reproduce(overrides=small).metrics == run.metrics
+
+
+def test_an_arm_that_fails_leaves_the_others_and_is_run_again(small, tmp_path):
+    broken = tmp_path / "run" / "two_stage" / "seed-0" / "stage-0"
+    broken.mkdir(parents=True)
+    (broken / "MANIFEST.json").write_text("{}")
+    (broken / "metrics.json").write_text("{}")  # a run whose configuration is unknown
+    with pytest.raises(CheckpointError, match=r"1 of 3 runs of .* failed:\n    two_stage, seed 0"):
+        rr.reproduce(overrides=small)
+    table = (tmp_path / "run" / "comparison.md").read_text()
+    assert "| two stages | - | - | - | - |" in table
+    assert "Failed:\n\n- two_stage, seed 0: " in table
+    assert "| adversarial | - | -" not in table
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    shutil.rmtree(broken)
+    assert "eval/two_stage/score" in rr.reproduce(overrides=small).metrics
 
 
 def test_an_unknown_comparison_gets_the_nearest():

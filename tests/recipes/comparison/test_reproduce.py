@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from pathlib import Path
 import pytest
 
 import road_ray as rr
-from road_ray.errors import CheckpointError, InterruptedRunError
+from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError
 from road_ray.recipes.comparison.finetuning_catalog import COMPARISONS
+from road_ray.recipes.comparison.units import make_plan
+from road_ray.reporting.tables import comparison_text
 from road_ray.training.context import RunContext
+from road_ray.verbs import configure
 
 SIZES: dict[str, dict[str, object]] = {
     "road_distillation": {"data.max_rows": 20, "data.max_length_tokens": 96}
@@ -70,6 +74,17 @@ def test_every_comparison_runs_and_fills_its_table(tiny, name):
     tests = [test for test in table["tests"] if test["data_set"] == next(iter(table["data_sets"]))]
     assert len(tests) == sum(len(arm.against) or 1 for arm in arms[1:])
     assert "<svg" in (run.directory / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_models_of_one_size_are_shown_with_one_speed(tiny):
+    """The encoder has one layer, so a third of its layers and all of them are one."""
+    given = tiny("compression", **(SIZES["compression"] | {"arms": ["kd_third"], "num_seeds": 1}))
+    rows = table_of(rr.reproduce(overrides=given).directory)["arms"]
+    assert len(rows) > 2
+    assert len({row["parameters"] for row in rows}) == 1
+    (speed,) = {row["rows_per_second"] for row in rows}
+    assert speed > 0
 
 
 @pytest.mark.long
@@ -154,6 +169,52 @@ def test_an_arm_that_fails_leaves_the_others_and_is_run_again(tiny, tmp_path):
         [0, 1],
         [0, 1],
     ]
+
+
+def test_teachers_that_fail_stop_the_arms_that_need_them_alone(tiny, tmp_path, road, flags):
+    keys = {"arms": ["correctness"], "distillation.num_teachers": 2}
+    given = tiny("low_resource", **(SIZES["low_resource"] | keys))
+    run = tmp_path / "run"
+    (ensemble,) = make_plan(configure("reproduce", overrides=given)).ensembles
+    broken = ensemble.run_dir / "teacher-1"
+    broken.mkdir(parents=True)
+    (broken / "MANIFEST.json").write_text("{}")
+    (broken / "metrics.json").write_text("{}")  # a run whose configuration is unknown
+    name = given.pop("comparison")
+    result = road("reproduce", name, *flags(given))
+    assert result.code == CheckpointError.exit_code
+    assert f"teachers {ensemble.run_dir.name} failed" in result.err
+    assert not (run / "metrics.json").exists()
+    table = table_of(run)
+    taught = [arm["name"] for arm in table["arms"] if COMPARISONS[name].arm(arm["name"]).teachers]
+    failed = [(item["arm"], item["seed"]) for item in table["failed"]]
+    assert failed == [(arm, seed) for arm in taught for seed in (0, 1)]
+    assert all("config.resolved.yaml is missing" in item["error"] for item in table["failed"])
+    for arm in table["arms"]:
+        assert arm["seeds"] == ([] if arm["name"] in taught else [0, 1])
+    assert "Failed runs" in (run / "report.html").read_text()
+    assert (
+        f"failed: correctness, seed 0: teachers {ensemble.run_dir.name} failed"
+        in comparison_text(table)
+    )
+    shutil.rmtree(broken)
+    again = road("reproduce", name, *flags(given))
+    assert again.code == 0
+    assert table_of(run)["failed"] == []
+
+
+@pytest.mark.slow
+def test_a_finished_comparison_gets_more_seeds_and_arms_and_keeps_what_it_has(tiny):
+    given = tiny("noisy_labels", **(SIZES["noisy_labels"] | {"arms": ["none_10"], "num_seeds": 1}))
+    directory = rr.reproduce(overrides=given).directory
+    before = {path: path.stat().st_mtime_ns for path in directory.rglob("model.safetensors")}
+    given |= {"arms": ["none_10", "none_20"], "num_seeds": 2}
+    table = table_of(rr.reproduce(overrides=given).directory)
+    assert [arm["seeds"] for arm in table["arms"]] == [[0, 1]] * 3
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert len([*directory.rglob("model.safetensors")]) == 6
+    with pytest.raises(ConfigError, match=r"data\.max_rows: there 40, asked 60"):
+        rr.reproduce(overrides=given | {"data.max_rows": 60})
 
 
 @pytest.mark.long

@@ -77,7 +77,11 @@ def test_annealing_goes_from_the_teachers_to_gold_also_after_a_stop(students):
     rows = [r for r in read_rows(whole.directory / "metrics.jsonl") if "train/sst2" in r]
     expected = [1 - step / 6 for step in range(6)]
     assert [row["train/kd_weight"] for row in rows] == pytest.approx(expected)
-    two = {"training.save_every_steps": 2, "training.keep_checkpoints": 9}
+    two = {
+        "training.save_every_steps": 2,
+        "training.keep_checkpoints": 9,
+        "training.keep_checkpoints_at_end": 9,
+    }
     stopped = students("stopped", schedule="linear", **two)
     for name in ("step-00000004", "step-00000006"):
         shutil.rmtree(stopped.directory / "checkpoints" / name)
@@ -97,7 +101,11 @@ def test_points_and_the_average_loss_are_other_ways(students):
 
 
 def test_matching_a_teachers_states_is_another_way_and_goes_on_after_a_stop(students):
-    two = {"training.save_every_steps": 2, "training.keep_checkpoints": 9}
+    two = {
+        "training.save_every_steps": 2,
+        "training.keep_checkpoints": 9,
+        "training.keep_checkpoints_at_end": 9,
+    }
     matching = {
         "distillation.matching.hidden_weight": 0.5,
         "distillation.matching.attention_weight": 0.5,

@@ -141,7 +141,7 @@ def test_a_store_of_other_runs_serves_a_subset_in_another_order(student, teacher
 def test_every_checkpoint_names_the_teachers_and_other_ones_must_be_asked_for(
     student, teachers, tmp_path
 ):
-    run = student("run", **{"training.save_every_steps": 4})
+    run = student("run", **{"training.save_every_steps": 4, "training.keep_checkpoints_at_end": 2})
     state = json.loads(next(run.directory.glob("checkpoints/*/state.json")).read_text())
     values = state["record"]["teachers"]
     assert [len(value["weights_sha256"]) for value in values] == [64] * 3

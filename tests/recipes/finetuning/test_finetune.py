@@ -100,7 +100,7 @@ def test_sigterm_outside_the_loop_is_an_interruption_too(
 
 
 def test_a_damaged_checkpoint_is_passed_over(road, flags, sentiment, tmp_path, caplog):
-    saving = sentiment | {"training.save_every_steps": 3}
+    saving = sentiment | {"training.save_every_steps": 3, "training.keep_checkpoints_at_end": 2}
     command = ["finetune", *flags(saving), "--run-dir", tmp_path]
     assert road(*command).code == 0
     expected = weights(tmp_path)
@@ -113,7 +113,7 @@ def test_a_damaged_checkpoint_is_passed_over(road, flags, sentiment, tmp_path, c
     assert "step-00000006" in caplog.text
     assert f"resuming from {tmp_path}/checkpoints/step-00000003" not in caplog.text, "quiet"
     (tmp_path / "metrics.json").unlink()
-    loud = sentiment | {"training.save_every_steps": 3, "console": "plain"}
+    loud = saving | {"console": "plain"}
     road("finetune", *flags(loud), "--run-dir", tmp_path)
     road("finetune", *flags(loud), "--run-dir", tmp_path)
     assert f"resuming from {tmp_path}/checkpoints/step-00000006" in caplog.text

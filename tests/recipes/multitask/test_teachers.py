@@ -40,7 +40,9 @@ def weights(run: rr.Run) -> bytes:
 
 @pytest.fixture(scope="session")
 def mixture(with_teachers, tmp_path_factory):
-    return rr.multitask(overrides=with_teachers, run_dir=tmp_path_factory.mktemp("runs") / "taught")
+    kept = {"training.keep_checkpoints_at_end": 1}
+    place = tmp_path_factory.mktemp("runs") / "taught"
+    return rr.multitask(overrides=with_teachers | kept, run_dir=place)
 
 
 def test_the_journal_tells_of_each_data_set_who_was_right(mixture):
@@ -101,6 +103,7 @@ def test_a_stopped_mixture_goes_on_to_the_very_same_weights(mixture, with_teache
         "distillation.store": str(tmp_path / "store"),
         "training.save_every_steps": 2,
         "training.keep_checkpoints": 9,
+        "training.keep_checkpoints_at_end": 9,
     }
     whole = rr.multitask(overrides=with_teachers | ways, run_dir=tmp_path / "run")
     before = weights(whole)

@@ -82,7 +82,8 @@ def trained(world, sentiment, tmp_path):
     shutil.copytree(world / "glue" / "SST-2", tmp_path / "world" / "glue" / "SST-2")
     shutil.copytree(f"{sentiment['init']}/hf", tmp_path / "model")
     settings = {"init": str(tmp_path / "model"), "data.root": str(tmp_path / "world")}
-    overrides = sentiment | settings | {"run_dir": str(tmp_path / "run")}
+    settings |= {"run_dir": str(tmp_path / "run"), "training.keep_checkpoints_at_end": 1}
+    overrides = sentiment | settings
     rr.finetune(overrides=overrides)
     return overrides
 

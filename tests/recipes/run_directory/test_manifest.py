@@ -8,13 +8,14 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError
-from road_ray.recipes.run_directory.manifest import damage
+from road_ray.recipes.run_directory.manifest import damage, seal
 
 
 @pytest.fixture(scope="module")
 def whole(sentiment, tmp_path_factory):
     """A finished fine-tuning, to be copied."""
-    return rr.finetune(overrides=sentiment, run_dir=tmp_path_factory.mktemp("outputs") / "run")
+    place = tmp_path_factory.mktemp("outputs") / "run"
+    return rr.finetune(overrides=sentiment | {"training.keep_checkpoints_at_end": 1}, run_dir=place)
 
 
 @pytest.fixture
@@ -110,6 +111,14 @@ def test_damaged_teacher_of_a_finished_list_is_made_again(sentiment, teachers, t
     assert damage(place) == []
 
 
+def test_a_leftover_of_a_killed_process_is_not_part_of_a_run(sentiment, copied):
+    leftover = copied / "predictions" / "sst2" / ".diagnostics.json.tmp-17"
+    leftover.write_text("{")
+    seal(copied, "config.resolved.yaml")
+    leftover.unlink()
+    assert damage(copied) == []
+
+
 def test_missing_report_of_a_finished_run_is_made(sentiment, copied):
     (copied / "report.html").unlink()
     rr.finetune(overrides=sentiment, run_dir=copied)
@@ -138,7 +147,7 @@ def test_damaged_record_of_teachers_is_named(sentiment, teachers, tmp_path, cont
     settings = (
         sentiment | changes | {"distillation.num_teachers": 1, "distillation.host": "process"}
     )
-    settings |= {"run_dir": str(tmp_path / "run")}
+    settings |= {"training.keep_checkpoints_at_end": 1, "run_dir": str(tmp_path / "run")}
     run = rr.distill(overrides=settings)
     path = tmp_path / "run" / "teachers.json"
     path.write_text(content)

@@ -41,9 +41,11 @@ def test_require_same_names_the_file_that_holds_another_configuration(tmp_path, 
         require_same(FinetuneConfig(init="one"), tmp_path)
 
 
-@pytest.mark.parametrize("key", sorted(FREE_ON_RESUME))
-def test_every_key_that_is_free_on_resume_is_a_key_of_some_verb(key):
-    assert any(field_at(verb.config, tuple(key.split("."))) for verb in VERBS.values())
+def test_every_key_that_is_free_on_resume_is_a_key_of_some_verb():
+    def known(key):
+        return any(field_at(verb.config, tuple(key.split("."))) for verb in VERBS.values())
+
+    assert [key for key in sorted(FREE_ON_RESUME) if not known(key)] == []
 
 
 def test_load_recorded_names_the_keys_of_another_version_and_advises_no_edit(tmp_path):

@@ -112,7 +112,7 @@ def test_teachers_with_a_mirror_are_different_and_come_back_as_they_were(mirrore
     assert [weights(place / "hf") for place in places] == before
     for place in places:
         kinds = [event["kind"] for event in read_rows(place / "events.jsonl")]
-        assert kinds == ["initialized", "fetched_from_mirror", "resumed"]
+        assert kinds == ["initialized", "fetched_from_mirror", "resumed", "checkpoints_removed"]
 
 
 def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(mirrored, tmp_path):
@@ -129,4 +129,4 @@ def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(mirrored, 
     again = rr.finetune(overrides=mirrored | moved, run_dir=tmp_path / "second")
     assert weights(again.hf_dir) == weights(first.hf_dir)
     kinds = [event["kind"] for event in read_rows(again.directory / "events.jsonl")]
-    assert kinds == ["initialized"] * 2 + ["fetched_from_mirror", "resumed"]
+    assert kinds == ["initialized"] * 2 + ["fetched_from_mirror", "resumed", "checkpoints_removed"]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.errors import CheckpointError, ConfigError, ResourceError
+from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
 from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.run_directory import run as run_module
 from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,
@@ -96,6 +97,46 @@ def test_a_start_that_failed_may_be_corrected(tmp_path):
     with open_run_directory(config(tmp_path, seed=2)):
         pass
     assert "seed: 2" in (tmp_path / "config.resolved.yaml").read_text()
+
+
+def test_a_directory_in_which_nothing_began_is_removed_with_the_parents_it_made(tmp_path):
+    with pytest.raises(DataError), open_run_directory(config(tmp_path / "runs" / "mine")):
+        raise DataError("data.root = nowhere")
+    assert [*tmp_path.iterdir()] == []
+    (tmp_path / "runs" / "other").mkdir(parents=True)
+    with pytest.raises(DataError), open_run_directory(config(tmp_path / "runs" / "mine")):
+        raise DataError("data.root = nowhere")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "runs", tmp_path / "runs" / "other"]
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "checkpoints/step-00000001/x", "wandb/x"])
+def test_a_directory_in_which_a_run_began_stays_with_its_record(tmp_path, name):
+    opened = open_run_directory(config(tmp_path / "run"))
+    opened.__enter__()
+    (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "run" / name).write_text("{}")
+    assert not opened.__exit__(RuntimeError, RuntimeError(), None)
+    assert (tmp_path / "run" / name).is_file()
+    assert (tmp_path / "run" / "config.resolved.yaml").is_file()
+
+
+def test_a_directory_that_was_there_stays(tmp_path):
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(DataError), open_run_directory(config(tmp_path / "mine")):
+        raise DataError("data.root = nowhere")
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_a_lock_whose_directory_was_removed_is_not_held(tmp_path, monkeypatch):
+    lock = run_module.lock_exclusively
+
+    def removed(file):
+        os.unlink(file.name)
+        return lock(file)
+
+    monkeypatch.setattr(run_module, "lock_exclusively", removed)
+    with pytest.raises(ResourceError, match="a process that removed it"):
+        open_run_directory(config(tmp_path / "run")).__enter__()
 
 
 def test_a_committed_checkpoint_binds_to_its_configuration(tmp_path):

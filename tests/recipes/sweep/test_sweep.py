@@ -49,11 +49,28 @@ def test_a_finished_sweep_starts_nothing(file, tmp_path):
     assert (done.directory / "sweep.resolved.yaml").is_file()
 
 
-def test_a_sweep_without_any_end_is_told(file):
+def failed(directory, *reasons):
+    for number, reason in enumerate(reasons):
+        record = trial_record.Record(number, {"optimizer.peak_lr": 1e-3}, "failed", reason=reason)
+        trial_record.write(directory, record)
+
+
+def test_a_sweep_whose_trials_all_fail_names_the_first_failure_and_the_retry(file):
     config = load_sweep(file)
-    finished(config.directory, config, ["failed"] * 3)
-    with pytest.raises(DivergedError, match="no trial of mine is complete; 3 failed"):
+    failed(config.directory, "diverged: step 3: loss nan", "the disk is full", "another")
+    with pytest.raises(ResourceError, match="no trial of mine is complete; 3 failed") as raised:
         run(config)
+    assert raised.value.exit_code == 4
+    assert "the first is 1:\n  the disk is full" in str(raised.value)
+    assert "retry_failed=true" in str(raised.value)
+
+
+def test_a_sweep_whose_trials_all_diverge_has_diverged(file):
+    config = load_sweep(file)
+    failed(config.directory, *["diverged: step 3: loss nan"] * 3)
+    with pytest.raises(DivergedError, match="the first is 0:\n  diverged: step 3") as raised:
+        run(config)
+    assert "optimizer.peak_lr" in str(raised.value)
 
 
 @pytest.mark.ray

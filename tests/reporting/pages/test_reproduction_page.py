@@ -88,8 +88,9 @@ def test_a_difference_that_survives_the_correction_is_bold(directory):
     (row,) = tests.cells
     assert [cell.text for cell in row][3:] == [
         "+2.00", "+1.00 to +3.00",
-        "0.010", "0.020", "+4.00", "2", "3",
+        "0.0100", "0.0200", "+4.00", "2", "3",
     ]  # fmt: skip
+    assert [cell.text for cell in row][1:3] == ["arm mean", "arm none"]
     assert row[1].strong
     assert row[3].strong
 
@@ -98,8 +99,9 @@ def test_charts_show_differences_and_score_by_size(directory):
     (figures,) = blocks(reproduction_page(directory), "Differences")
     assert isinstance(figures, Figures)
     differences, sizes = figures.figures
-    assert differences.y.names == ("mean - none",)
-    assert [(dot.x, dot.y) for dot in sizes.dots] == [(1.0, 70.0), (0.5, 72.0)]
+    assert differences.rows == [("arm mean against arm none", 2.0, (1.0, 3.0), ())]
+    dots = [(dot.x, dot.y, dot.name) for dot in sizes.dots]
+    assert dots == [(1.0, 70.0, "arm none"), (0.5, 72.0, "arm mean")]
 
 
 def test_right_teachers_and_failed_runs_are_told(directory):

@@ -28,7 +28,7 @@ FIGURES = [
         dots=[Dot(1, 1, 0.5), Dot(2, 0, hollow=True)],
     ),
     Bars("Importance", [("wrong", 70.0), ("rule", 30.0)], "%"),
-    Intervals("F1", [("none", 62.0, 1.0, [61.0, 62.0, 63.0]), ("kd", 64.0, None, [64.0])]),
+    Intervals("F1", [("none", 62.0, (61.0, 63.0), [61.0, 62.0, 63.0]), ("kd", 64.0, None, [64.0])]),
     Parallel("All", [Axis("a"), Axis("b")], [(0, 0.5, [1.0, 2.0]), (1, None, [2.0, None])]),
 ]
 

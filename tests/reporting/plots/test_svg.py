@@ -30,7 +30,7 @@ FIGURES = [
         dots=[Dot(0.5, 0.5, 0.3, trial=3), Dot(1.0, 0.0, hollow=True)],
     ),
     Bars(EVIL, [(EVIL, 2.0), ("b", 0.0)], "%"),
-    Intervals(EVIL, [(EVIL, 62.0, 1.0, [61.0, 63.0]), ("b", 64.0, None, [64.0])]),
+    Intervals(EVIL, [(EVIL, 62.0, (61.0, 63.0), [61.0, 63.0]), ("b", 64.0, None, [64.0])]),
     Parallel(
         EVIL, [Axis(EVIL), Axis(names=(EVIL,))], [(3, 0.5, [1.0, 0.0]), (4, None, [2.0, None])]
     ),
@@ -66,8 +66,25 @@ def test_little_to_draw_is_no_trouble(points):
     ElementTree.fromstring(draw(Chart("t", Axis(), Axis(log=True), lines=[Line(points)])))
 
 
-def test_an_error_bar_is_one_deviation_to_each_side_on_the_scale_of_the_dots():
-    rows = [("a", 50.0, 10.0, [40.0, 60.0]), ("b", 50.0, None, [50.0])]
+def test_names_of_dots_do_not_cover_each_other_and_stay_inside_the_figure():
+    dots = [Dot(1.0, 50.0, name="a"), Dot(1.0, 50.1, name="b"), Dot(9.0, 60.0, name="c")]
+    drawn = str(draw(Chart("t", Axis(), Axis(), dots=dots)))
+    names = re.findall(r'class="tick (\w*)" x="([\d.]+)" y="([\d.]+)">([abc])<', drawn)
+    assert [name for *_, name in names] == ["c", "b", "a"]
+    (side, x, _, _), (_, _, upper, _), (_, _, lower, _) = names
+    assert (side, float(lower) - float(upper)) == ("end", pytest.approx(12.0))
+    assert float(x) < 388
+
+
+def test_a_line_at_zero_is_drawn_where_a_difference_may_have_either_sign():
+    drawn = str(draw(Intervals("t", [("a against b", 2.0, (1.0, 3.0), ())], zero=True, wide=True)))
+    (zero,) = re.findall(r'class="line s1" d="M([\d.]+) ', drawn)
+    (value,) = re.findall(r'class="dot s0" cx="([\d.]+)"', drawn)
+    assert float(zero) < float(value)
+
+
+def test_an_error_bar_is_on_the_scale_of_the_dots():
+    rows = [("a", 50.0, (40.0, 60.0), [40.0, 60.0]), ("b", 50.0, None, [50.0])]
     drawn = str(draw(Intervals("t", rows)))
     (bar,) = re.findall(r'class="bar-error" d="M([\d.]+) [\d.]+H([\d.]+)M', drawn)
     circles = [float(x) for x in re.findall(r'hollow s1" cx="([\d.]+)"', drawn)]

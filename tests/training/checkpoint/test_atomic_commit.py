@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from road_ray.errors import CheckpointError, ResourceError
-from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, verify
+from road_ray.training.checkpoint.atomic_commit import MANIFEST, REMOVED, Checkpoints, verify
 from road_ray.training.checkpoint.serialization import tensors_from_file, tensors_to_file
 
 FILES = ["model.safetensors", "state.json", "encoder/config.json"]
@@ -53,6 +53,29 @@ def test_a_saved_step_verifies_and_reads_back(tmp_path):
     assert checkpoints.newest() == path
     assert sorted(json.loads((path / MANIFEST).read_text())["files"]) == sorted(FILES)
     assert tensors_from_file(path / "model.safetensors")["w"][0] == 7
+
+
+def test_a_finished_run_keeps_the_newest_alone(two, tmp_path):
+    assert two.retire(1) > 0
+    assert names(tmp_path) == ["step-00000020"]
+    assert two.newest() == tmp_path / "step-00000020"
+    assert two.retire(1) == 0
+
+
+def test_a_finished_run_without_checkpoints_is_never_begun_again(two, tmp_path):
+    (tmp_path / "best-00000010.safetensors").write_bytes(b"x")
+    assert two.retire(0) > 0
+    assert names(tmp_path) == [REMOVED]
+    with pytest.raises(CheckpointError, match="had finished, and its checkpoints were removed"):
+        two.newest()
+    assert two.retire(0) == 0
+    two.save(20, writer(20))  # such as a copy from elsewhere
+    assert two.newest() == tmp_path / "step-00000020"
+
+
+def test_a_run_that_had_no_checkpoint_has_none_to_remove(tmp_path):
+    assert Checkpoints(tmp_path / "none").retire(0) == 0
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_only_the_newest_good_ones_are_kept(tmp_path):

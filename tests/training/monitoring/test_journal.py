@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from road_ray.errors import ResourceError
-from road_ray.training.monitoring.journal import Journal, read_rows
+from road_ray.training.monitoring.journal import Journal, last_row, read_rows
 
 
 def quiet(directory, **options):
@@ -199,3 +199,33 @@ def test_an_event_holds_no_secret(tmp_path, monkeypatch):
         )
     (event,) = read_rows(tmp_path / "events.jsonl")
     assert event["error"] == "no answer of http://x/?token=*** ***"
+
+
+def test_the_last_row_is_found_whatever_stands_around_it(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    long_row = json.dumps({"step": 8, "train/x": 1.5, "note": "x" * 100_000})
+    few = "".join(f'{{"step": {number}}}\n' for number in range(5))
+    for content, step in (
+        (few, 4),
+        (few + '{"step": 9, "tra', 4),
+        (few + '[1]\n{"step": null}\n\n', 4),
+        (few + long_row + "\n", 8),
+        (long_row, 8),
+    ):
+        path.write_text(content)
+        row = last_row(path)
+        assert row is not None
+        assert row["step"] == step
+    for content in ("", "\n", "{", "9" * 5000):
+        path.write_text(content)
+        assert last_row(path) is None
+    assert last_row(tmp_path / "none") is None
+
+
+def test_the_last_row_is_read_without_those_before_it(tmp_path, monkeypatch):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(f'{{"step": {number}}}\n' for number in range(50_000)))
+    parsed, loads = [], json.loads
+    monkeypatch.setattr(json, "loads", lambda line: parsed.append(line) or loads(line))
+    assert last_row(path) == {"step": 49_999}
+    assert len(parsed) <= 2

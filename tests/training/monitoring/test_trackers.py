@@ -184,6 +184,7 @@ def test_a_callback_may_end_the_run(tmp_path):
     assert len(read_rows(tmp_path / "metrics.jsonl")) == 1
 
 
+@pytest.mark.slow
 def test_wandb_writes_no_secret_and_nothing_of_the_process_beside_its_configuration(
     tmp_path, monkeypatch
 ):

@@ -164,6 +164,7 @@ def as_alone(worker, tiny, kind, expected):
         assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["electra", "supervised"])
 def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(tiny, kind, tmp_path):
     expected = trained(tiny, kind, ALONE)
@@ -186,6 +187,7 @@ def figures_of_their_own(worker, tiny):
     assert worker.union(["é" * worker.rank]) == ["é"]
 
 
+@pytest.mark.slow
 def test_figures_may_differ_by_worker(tiny, tmp_path):
     both(figures_of_their_own, tmp_path, tiny, timeout_seconds=60)
 

@@ -1,0 +1,121 @@
+"""Checkpoints after the end of a run: removed unless something needs them, and never missed
+silently.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+import road_ray as rr
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.recipes.pretraining.preview import peek
+from road_ray.reporting.records.run_record import read_run
+from road_ray.training.context import RunContext
+from road_ray.training.monitoring.journal import read_rows
+
+
+def steps(run_dir):
+    return sorted(path.name for path in (run_dir / "checkpoints").glob("step-*"))
+
+
+def events(run_dir):
+    return [row["kind"] for row in read_rows(run_dir / "events.jsonl")]
+
+
+EARLY = {
+    "training.evaluate_every_steps": 2,
+    "training.early_stopping.patience": 5,
+    "data.max_judged_rows": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def tuned(sentiment, tmp_path_factory):
+    return rr.finetune(
+        overrides=sentiment | EARLY | {"training.save_every_steps": 2},
+        run_dir=tmp_path_factory.mktemp("ended") / "run",
+    )
+
+
+def test_a_finished_fine_tuning_keeps_its_model_and_no_checkpoint(tuned):
+    place = tuned.directory
+    assert [path.name for path in (place / "checkpoints").iterdir()] == ["removed.json"]
+    assert json.loads((place / "checkpoints" / "removed.json").read_text()) == {"step": 6}
+    (row,) = [r for r in read_rows(place / "events.jsonl") if r["kind"] == "checkpoints_removed"]
+    model = (place / "hf" / "model.safetensors").stat().st_size
+    assert row["bytes"] > 3 * model  # weights, two moments, and the model of two steps
+    assert rr.load(place)(["a good film"])
+    assert read_run(place).faults == []
+
+
+def test_the_removal_is_one_line_and_the_same_command_still_finds_a_finished_run(
+    sentiment, tmp_path, caplog
+):
+    caplog.set_level(logging.INFO, "road_ray")
+    plain = sentiment | {"console": "plain"}
+    run = rr.finetune(overrides=plain, run_dir=tmp_path / "run")
+    lines = [line for line in caplog.messages if "of its checkpoints" in line]
+    assert len(lines) == 1
+    assert "training.keep_checkpoints_at_end" in lines[0]
+    assert rr.finetune(overrides=plain, run_dir=tmp_path / "run").metrics == run.metrics
+
+
+def test_the_key_keeps_the_newest(sentiment, tmp_path):
+    keys = {"training.save_every_steps": 2, "training.keep_checkpoints": 3}
+    kept = sentiment | EARLY | keys | {"training.keep_checkpoints_at_end": 2}
+    run = rr.finetune(overrides=kept, run_dir=tmp_path / "run")
+    assert steps(run.directory) == ["step-00000004", "step-00000006"]
+    assert [*(run.directory / "checkpoints").glob("best-*")]  # a new export reads it
+    assert "checkpoints_removed" in events(run.directory)
+    before = (run.hf_dir / "model.safetensors").read_bytes()
+    (run.hf_dir / "model.safetensors").write_bytes(b"")
+    rr.finetune(overrides=kept, run_dir=tmp_path / "run")
+    assert (run.hf_dir / "model.safetensors").read_bytes() == before
+
+
+def test_a_pre_training_keeps_its_newest_checkpoint_which_previews_read(pretraining, tmp_path):
+    run = rr.pretrain(
+        overrides=pretraining | {"training.save_every_steps": 2}, run_dir=tmp_path / "run"
+    )
+    assert steps(run.directory) == ["step-00000006"]
+    assert "the batch after step 6" in peek(str(run.directory), 1)
+
+
+def test_a_stopped_run_keeps_everything_and_resumes(sentiment, tuned, tmp_path):
+    settings = sentiment | EARLY | {"training.save_every_steps": 2}
+    context = RunContext()
+    context.on_row = lambda step, total, row: context.stop.set() if step == 4 else None
+    with pytest.raises(rr.errors.InterruptedRunError):
+        rr.finetune(overrides=settings, run_dir=tmp_path / "run", context=context)
+    assert len(steps(tmp_path / "run")) == 2
+    assert "checkpoints_removed" not in events(tmp_path / "run")
+    assert rr.finetune(overrides=settings, run_dir=tmp_path / "run").metrics == tuned.metrics
+
+
+def test_a_finished_run_whose_figures_are_gone_never_starts_again(sentiment, tmp_path):
+    run = rr.finetune(overrides=sentiment, run_dir=tmp_path / "run")
+    rows = (run.directory / "metrics.jsonl").read_bytes()
+    (run.directory / "metrics.json").unlink()
+    with pytest.raises(CheckpointError, match=r"had finished.*\n.*restore") as refused:
+        rr.finetune(overrides=sentiment, run_dir=tmp_path / "run")
+    assert "training.keep_checkpoints_at_end" in str(refused.value)
+    assert (run.directory / "metrics.jsonl").read_bytes() == rows
+    with pytest.raises(ConfigError, match="seed: there 0, asked 1"):
+        rr.finetune(overrides=sentiment, run_dir=tmp_path / "run", seed=1)
+
+
+def test_damage_without_a_checkpoint_names_the_key(sentiment, tmp_path):
+    run = rr.finetune(overrides=sentiment, run_dir=tmp_path / "run")
+    (run.hf_dir / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"fix: restore them.*keep_checkpoints_at_end=1"):
+        rr.finetune(overrides=sentiment, run_dir=tmp_path / "run")
+
+
+def test_a_longer_run_is_refused_with_the_way_to_continue(sentiment, tuned):
+    settings = sentiment | EARLY | {"training.steps": 8}
+    with pytest.raises(ConfigError, match=r"training\.steps: there 6, asked 8") as refused:
+        rr.finetune(overrides=settings, run_dir=tuned.directory)
+    assert f"init={tuned.directory} and another run_dir" in str(refused.value)
