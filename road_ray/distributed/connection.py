@@ -22,7 +22,8 @@ _READ_AT_IMPORT = {  # by Ray
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # default 15: starves workers where the driver works too
     # Messages that Ray's helpers repeat every second:
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "Failed to query Ray Train|arguments in the object store",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "Failed to query Ray Train|arguments in the object store"
+    "|connections from HAProxy on other nodes",  # there are none
 }
 
 
@@ -31,14 +32,18 @@ def check_machine(workers: int, address: str | None) -> None:
     Called before the data are read and the cluster starts, which takes half a minute.
     """
     cores = os.cpu_count() or workers
-    joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
-    if workers <= cores or address_of(address) or joined:
+    if workers <= cores or address_of(address) or is_joined():
         return
     raise ClusterError(
         f"workers = {workers} do not fit on this machine: each needs a core, and it has {cores}"
         f"\n  fix: --workers {cores} or fewer, or the address of a larger cluster (--address)\n"
         "  kept: nothing was started"
     )
+
+
+def is_joined() -> bool:
+    """Return True if this process uses a cluster already."""
+    return "ray" in sys.modules and bool(sys.modules["ray"].is_initialized())
 
 
 def address_of(address: str | None) -> str | None:

@@ -116,8 +116,11 @@ async def load(port: int, clients: int, seconds: float, seed: int) -> Load:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while time.monotonic() < until:
             began = time.monotonic()
-            await _post(reader, writer, draw.choice(bodies))
+            is_open = await _post(reader, writer, draw.choice(bodies))
             taken.append(time.monotonic() - began)
+            if not is_open:
+                writer.close()
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()
 
     for length, taken in ((_WARM_SECONDS, []), (seconds, times)):
@@ -129,8 +132,10 @@ async def load(port: int, clients: int, seconds: float, seed: int) -> Load:
     return Load(len(times) / spent, p50, p99)
 
 
-async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> None:
-    """Send a row and read the answer; a client library would take more time than the servers."""
+async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> bool:
+    """Send a row, read the answer and return True if the server keeps the connection; a client
+    library would take more time than the servers.
+    """
     head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
     writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
     answer = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -138,10 +143,11 @@ async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body
     if b"content-length:" in answer:
         length = answer.partition(b"content-length:")[2].partition(b"\r\n")[0]
         await reader.readexactly(int(length))
-        return
+        return b"connection: close" not in answer
     while size := int(await reader.readline(), 16):
         await reader.readexactly(size + 2)
     await reader.readline()
+    return b"connection: close" not in answer
 
 
 @contextmanager

