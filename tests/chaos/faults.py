@@ -236,7 +236,7 @@ FAULTS = (
     ),
     _f(
         *("F37", "more tokens than embeddings", "an error at load"),
-        "models/test_encoder.py::test_a_tokenizer_larger_than_the_table_is_refused",
+        "data/test_tokenizer.py::test_a_tokenizer_larger_than_the_table_is_refused",
         "distillation/test_teacher_identity.py::test_more_token_ids_than_embeddings_are_refused",
     ),
     _f(
