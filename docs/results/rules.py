@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.evaluation.significance import holm
+from road_ray.reporting.tables import probability
 
 METRIC = "sst2/accuracy"
 TITLES = {"noisy": "1,000 labels", "few": "300 labels", "folds": "1,000 labels"}
@@ -68,7 +69,7 @@ def tests(found: dict[str, dict[str, Any]]) -> list[str]:
             *(TITLES[name], about[test["arm"]], about[test["against"]]),
             f"{test['difference']:+.2f}",
             f"{test['low']:+.2f} to {test['high']:+.2f}",
-            *(f"{test['p_value']:.3f}", f"{p_holm:.3f}"),
+            *(probability(test["p_value"]), probability(p_holm)),
             "over 100,000" if needed is None else f"{needed:,}",
         ]
         lines.append("| " + " | ".join(cells) + " |")
