@@ -13,7 +13,8 @@ import road_ray as rr
 def chain(sentiment, teachers, tmp_path):
     def run(**changes: object) -> rr.Run:
         settings = {"teachers": teachers.directory / "teachers.json", "host": "process"}
-        return rr.distill(overrides=sentiment, run_dir=tmp_path / "chain", **(settings | changes))
+        keys = sentiment | {"training.keep_checkpoints_at_end": 1}
+        return rr.distill(overrides=keys, run_dir=tmp_path / "chain", **(settings | changes))
 
     return run
 
