@@ -1,6 +1,6 @@
-"""``python -m tests.chaos [F08 chaos/test_nodes ...]`` runs the tests of these faults or names, all
-of them without any, and writes docs/reliability.md from what became of them. ``page`` writes it
-from the last runs; ``soak MINUTES`` trains under random faults.
+"""``python -m tests.chaos [F08 chaos/test_nodes ...]`` runs the tests of these faults or names (all
+without arguments) and writes docs/reliability.md from the results. ``page`` writes it from the last
+results; ``soak MINUTES`` trains under random faults.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ STOCK = {
     "worker 1 killed: steps done again, a checkpoint every 4": "7 (every 5)",
     "worker 0 killed: steps done again, a checkpoint every 4": "8 (every 5)",
     "worker stopped (SIGSTOP): noticed after": "600 s",
-    "worker stopped while it started: running again after": "waited for without end",
+    "worker stopped while it started: running again after": "waits without limit",
     "driver killed: processes left after": "11 s",
     "driver of a sweep killed: finished trials lost": "up to all; 13 starts for 8 trials",
     "node lost: longest gap between steps": "63 to 70 s; 27 s with a shorter time-out",
     "node drained: steps done again": "2",
     "network cut: noticed after": "66.3 s; 10.4 s with settings",
-    "newest checkpoint truncated": "tried again until it gives up, `[Errno 22]`, no path",
-    "disk full": "half a checkpoint stays; resuming dies on it",
-    "loss not finite": "trained on, `train_loss: 0`, exit code 0",
-    "teacher hangs": "waited for without end",
-    "64 cores asked of 2": "waited for without end",
-    "cluster without a token": "runs whatever is sent",
-    "token file": "readable by everybody (0644)",
+    "newest checkpoint truncated": "retries, then fails with `[Errno 22]` and no path",
+    "disk full": "half a checkpoint stays, and resuming fails on it",
+    "loss not finite": "continues, `train_loss: 0`, exit code 0",
+    "teacher hangs": "waits without limit",
+    "64 cores asked of 2": "waits without limit",
+    "cluster without a token": "runs any job",
+    "token file": "readable by every user (0644)",
     "secrets found in what runs, jobs and reports leave": "configuration values in W&B's files, "
     "arguments in job listings",
     "faults at random: goodput": "not measured",
@@ -51,7 +51,7 @@ STOCK = {
 
 
 def lacking(fault: Fault, ran: record.Ran) -> str:
-    """Why a fault is not passed; empty when it is."""
+    """Return the reason why a fault does not count as survived; empty if it does."""
     if fault.lacks or not fault.tests:
         return fault.lacks or "no test yet"
     odd = {test: ran.get(test, {}).get("outcome", "not run") for test in fault.tests}
@@ -63,7 +63,7 @@ def lacking(fault: Fault, ran: record.Ran) -> str:
 
 
 def page(ran: record.Ran, machine: str) -> str:
-    """The page, Markdown."""
+    """Return the page in Markdown."""
     why = {fault.name: lacking(fault, ran) for fault in FAULTS}
     rows = [
         f"| {fault.name} | {fault.what} | {fault.expected} | "
@@ -94,7 +94,7 @@ def page(ran: record.Ran, machine: str) -> str:
 
 
 def mutations(ran: record.Ran) -> str:
-    """The table of what became of damaged files: a row an object, a column a damage."""
+    """Return the table of damaged files: a row for each object, a column for each damage."""
     figures = ran.get(MUTATIONS, {}).get("figures", {})
     damages = list(dict.fromkeys(name.split(": ")[1] for name in figures))
     lines = [
@@ -116,7 +116,7 @@ def _days(ran: record.Ran) -> str:
 
 
 def main(*words: str) -> None:
-    """Run what was asked for, then write the page."""
+    """Run the chosen tests, then write the page."""
     if words[:1] == ("soak",):
         from tests.chaos.soak import main as soak
 

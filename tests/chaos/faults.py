@@ -34,12 +34,20 @@ _NODES = "chaos/test_nodes.py::"
 
 FAULTS = (
     _f(
-        *("F01", "resume against a straight run", "bit-equal weights, moments, rate, order"),
+        *(
+            "F01",
+            "resume compared with a straight run",
+            "weights, optimizer state, learning rate and order are bit-equal",
+        ),
         f"{_LOOP}test_a_resumed_run_equals_the_straight_one_bit_for_bit",
         f"{_FINE}test_sigterm_then_the_same_command_gives_the_very_same_weights",
     ),
     _f(
-        *("F02", "the same in every stage", "bit-equal in pre-training, mixture, KD"),
+        *(
+            "F02",
+            "the same in every stage",
+            "bit-equal in pre-training, multi-task training and distillation",
+        ),
         "recipes/pretraining/test_pretrain.py::test_a_run_goes_on_from_its_checkpoint",
         f"{_STUDENT}test_a_stopped_run_goes_on_only_with_its_teachers",
         f"{_STUDENT}test_annealing_goes_from_the_teachers_to_gold_also_after_a_stop",
@@ -50,29 +58,41 @@ FAULTS = (
         "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
     ),
     _f(
-        *("F04", "another number of workers", "the same samples, weights equal up to float noise"),
+        *(
+            "F04",
+            "another number of workers on resuming",
+            "the same samples; weights equal up to rounding",
+        ),
         "data/test_batching.py::test_the_workers_tile_the_global_batch_with_its_noise",
         "journeys/test_on_ray.py::test_two_workers_learn_as_one_process_does",
         "chaos/test_survival.py::test_a_stopped_group_goes_on_alone",
     ),
     _f(
-        *("F05", "the draw of a mixture, cut anywhere", "the same draws go on"),
+        *(
+            "F05",
+            "a multi-task mixture stopped anywhere",
+            "the draws of data sets continue unchanged",
+        ),
         "data/test_mixing.py::test_resuming_in_the_middle_equals_going_straight",
         "data/test_mixing.py::test_draws_depend_on_seed_and_step_alone",
     ),
     _f(
-        *("F06", "resumed at the very end of an epoch", "the next epoch is whole"),
+        *("F06", "a stop at the very end of an epoch", "the next epoch is complete"),
         "data/test_batching.py::test_a_stream_goes_through_all_rows_epoch_after_epoch",
         "data/test_batching.py::test_a_batch_is_a_function_of_its_number",
     ),
     _f(
-        *("F07", "data changed since the checkpoint", "refused, old and new named"),
+        *("F07", "data changed since the checkpoint", "refused with the old and the new value"),
         f"{_LOOP}test_a_changed_identity_is_refused_and_nothing_is_lost",
         "data/features/test_types.py::test_the_fingerprint_sees_tokens_bounds_segments_and_gold",
         "recipes/pretraining/test_pretrain.py::test_another_text_of_the_same_name_and_size_is_another_corpus",
     ),
     _f(
-        *("F08", "SIGKILL of worker 1", "the group starts again and ends as if nothing had been"),
+        *(
+            "F08",
+            "SIGKILL of worker 1",
+            "the group restarts; the result is that of an undisturbed run",
+        ),
         f"{_GROUP}TestCluster::test_a_worker_that_dies_is_told_and_replaced_with_its_group",
         "distributed/train/test_worker_group.py::test_deaths_are_no_end_as_long_as_the_run_gets_further",
         "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
@@ -82,17 +102,25 @@ FAULTS = (
         "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
     ),
     _f(
-        *("F10", "SIGKILL while a checkpoint is written", "the one before is used, no leftovers"),
+        *(
+            "F10",
+            "SIGKILL while a checkpoint is written",
+            "the previous one is used; no file is left over",
+        ),
         f"{_SAVED}test_a_kill_in_the_midst_of_writing_costs_nothing",
         f"{_SAVED}test_the_fault_hook_kills_after_so_many_bytes",
     ),
     _f(
-        *("F11", "a worker that hangs (SIGSTOP)", "named by its rank, ended, started again"),
+        *("F11", "a worker that hangs (SIGSTOP)", "the message names its rank; the group restarts"),
         f"{_GROUP}TestCluster::test_a_worker_that_hangs_is_named_and_ended",
         f"{_GROUP}TestCluster::test_a_worker_that_hangs_while_it_starts_is_not_waited_for",
     ),
     _f(
-        *("F12", "SIGTERM and Ctrl-C to the driver, once and twice", "saved, code 6, the command"),
+        *(
+            "F12",
+            "SIGTERM and Ctrl-C to the driver, once and twice",
+            "saves, exits with code 6 and prints the command that resumes",
+        ),
         f"{_GROUP}TestCluster::test_a_signal_to_the_driver_reaches_the_loops_of_all_workers",
         f"{_GROUP}TestCluster::test_a_signal_stops_runs_side_by_side_also_those_not_begun",
         f"{_LOOP}test_sigterm_saves_and_tells_the_way_on",
@@ -100,35 +128,43 @@ FAULTS = (
         "cli/test_app.py::test_a_stop_outside_the_loop_is_resumable",
     ),
     _f(
-        *("F13", "SIGKILL of the driver", "resumed by the same command, no orphans after 15 s"),
+        *(
+            "F13",
+            "SIGKILL of the driver",
+            "the same command resumes; no process is left after 15 s",
+        ),
         "chaos/test_survival.py::test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with",
     ),
     _f(
-        *("F14", "a node is lost", "goes on with fewer workers"),
+        *("F14", "loss of a node", "continues with fewer workers"),
         f"{_NODES}test_a_lost_node_is_done_without_and_a_new_one_taken",
     ),
     _f(
-        *("F15", "a node joins", "grows at the next look"),
+        *("F15", "a node joins", "grows at the next check"),
         f"{_NODES}test_a_lost_node_is_done_without_and_a_new_one_taken",
     ),
     _f(
-        *("F16", "notice of preemption", "a checkpoint just in time, then a restart"),
+        *("F16", "notice of preemption", "saves a checkpoint in time, then restarts"),
         "training/test_signals.py::test_a_notice_saves_at_once_and_then_every_few_seconds",
         "distributed/train/test_preemption.py::test_the_notice_is_passed_on_once_as_a_preemption",
         f"{_NODES}test_a_drained_node_costs_seconds_and_counts_as_no_failure",
     ),
     _f(
-        *("F17", "network partition", "detected in 15 s, goes on without"),
+        *("F17", "network partition", "detected in 15 s; continues without the lost node"),
         "chaos/test_hosts.py::test_a_host_that_is_cut_off_is_done_without",
     ),
     _f(
-        *("F18", "killed for memory", "the message names rank, batch and length"),
+        *("F18", "a worker killed for memory", "the message names rank, batch and length"),
         f"{_GROUP}TestCluster::test_a_worker_that_dies_is_told_and_replaced_with_its_group",
         "distributed/train/test_coordinator.py::test_a_death_is_told_once_and_silences_the_whole_group",
         "training/monitoring/test_oom.py::test_an_allocation_that_fails_names_what_was_worked_on",
     ),
     _f(
-        *("F19", "a teacher dies while asked", "asked again, logits identical, weights bit-equal"),
+        *(
+            "F19",
+            "a teacher dies during a request",
+            "the request is repeated; logits are identical, weights bit-equal",
+        ),
         f"{_ACTORS}test_a_teacher_killed_in_mid_stream_changes_nothing",
         "journeys/test_on_ray.py::test_a_killed_teacher_costs_time_and_changes_nothing",
     ),
@@ -137,38 +173,54 @@ FAULTS = (
         f"{_ACTORS}test_a_frozen_teacher_is_replaced_and_costs_the_others_no_time",
     ),
     _f(
-        *("F21", "a teacher is gone for good", "the run stops and names it; never two of three"),
+        *(
+            "F21",
+            "a teacher cannot be restarted",
+            "the run stops and names it; it never continues with two of three",
+        ),
         f"{_ACTORS}test_a_teacher_that_cannot_come_back_stops_the_run",
         "distributed/teachers/test_pool.py::test_a_teacher_that_does_not_load_is_named_at_the_start",
     ),
     _f(
-        *("F22", "resources that are not there", "an error in 10 s, asked beside available"),
+        *(
+            "F22",
+            "missing resources",
+            "an error within 10 s with the requested and the available amounts",
+        ),
         f"{_GROUP}TestCluster::test_more_workers_than_room_is_said_at_once",
         "distributed/teachers/test_pool.py::test_teachers_without_a_place_fail_at_once",
         "distributed/test_estimate.py::test_what_does_not_fit_is_told_with_asked_and_available",
     ),
     _f(
-        *("F23", "SIGKILL of a sweep's driver", "no finished trial lost or run again, no orphans"),
+        *(
+            "F23",
+            "SIGKILL of a sweep's driver",
+            "no finished trial is lost or repeated; no process is left",
+        ),
         f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
         "distributed/tune/test_lock.py::test_a_trial_ends_with_the_process_that_started_it",
         "distributed/tune/test_storage.py::test_two_sweeps_of_one_name_in_one_database_are_refused",
         "recipes/sweep/test_sweep.py::test_a_second_start_of_the_same_sweep_is_refused",
     ),
     _f(
-        *("F24", "a trial crashes, is NaN, hangs", "failed with its reason"),
+        *("F24", "a trial that crashes, is NaN or hangs", "fails with its reason"),
         f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
         "distributed/tune/test_trial.py::test_an_error_is_a_failed_trial_with_its_reason",
         "distributed/tune/test_trial.py::test_a_figure_that_is_no_number_never_wins",
         "distributed/tune/test_trial.py::test_a_trial_that_hung_is_not_tried_again",
     ),
     _f(
-        *("F25", "a sweep's state is truncated", "rebuilt, or named"),
+        *("F25", "truncated state of a sweep", "rebuilt, or named"),
         f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
         "distributed/tune/test_study.py::test_a_damaged_study_is_made_again_from_the_trials",
         "distributed/tune/test_study.py::test_a_damaged_record_is_made_again_from_the_study",
     ),
     _f(
-        *("F26", "disk full, file size limit", "path, need and free; the old checkpoint loads"),
+        *(
+            "F26",
+            "full disk, file size limit",
+            "an error with path, needed and free space; the old checkpoint loads",
+        ),
         f"{_SAVED}test_a_full_disk_keeps_the_old_checkpoint",
         f"{_SAVED}test_a_file_size_limit_keeps_the_old_checkpoint",
         f"{_SAVED}test_too_little_space_is_told_before_anything_is_written",
@@ -180,7 +232,11 @@ FAULTS = (
         "recipes/run_directory/test_run.py::test_a_directory_that_cannot_be_written_is_named",
     ),
     _f(
-        *("F28", "the newest checkpoint is damaged", "seen and passed over; never from scratch"),
+        *(
+            "F28",
+            "the newest checkpoint is damaged",
+            "an older one is used; training never restarts from scratch",
+        ),
         f"{_SAVED}test_a_truncated_file_is_seen_and_the_older_one_taken",
         f"{_SAVED}test_every_flipped_bit_is_seen",
         f"{_SAVED}test_a_deleted_file_is_seen",
@@ -188,24 +244,36 @@ FAULTS = (
         f"{_FINE}test_a_damaged_checkpoint_is_passed_over",
     ),
     _f(
-        *("F29", "the run's own records are damaged", "made again, or named by their line"),
+        *("F29", "damaged records of a run", "restored, or named with the line"),
         "recipes/run_directory/test_run.py::test_figures_that_are_damaged_are_made_again",
         "training/monitoring/test_journal.py::test_a_torn_last_line_is_forgotten",
         "training/monitoring/test_journal.py::test_a_damaged_earlier_line_is_named",
     ),
     _f(
-        *("F30", "an older format", "loads, or says which version reads it"),
+        *(
+            "F30",
+            "a checkpoint of an older format",
+            "loads, or the message names the version that reads it",
+        ),
         f"{_SAVED}test_a_newer_format_is_named",
         "training/checkpoint/test_serialization.py::test_a_checkpoint_of_format_1_still_loads",
     ),
     _f(
-        *("F31", "a loss that is not finite", "stops before the update, rows named, code 5"),
+        *(
+            "F31",
+            "a loss that is not finite",
+            "stops before the update with code 5 and names the rows",
+        ),
         f"{_LOOP}test_a_loss_that_is_not_finite_stops_before_the_update",
         f"{_LOOP}test_an_infinite_loss_with_a_finite_gradient_stops_too",
         f"{_FINE}test_a_loss_that_is_not_finite_ends_the_run_and_names_what_is_kept",
     ),
     _f(
-        *("F32", "a spike of the loss", "an event with its rows; warn, skip or stop"),
+        *(
+            "F32",
+            "a spike of the loss",
+            "recorded with its rows; warns, skips or stops as configured",
+        ),
         "training/optimization/test_loss_guard.py::test_a_loss_a_thousand_times_as_large_is_seen_and_no_other",
         "training/optimization/test_loss_guard.py::test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none",
         "training/optimization/test_loss_guard.py::"
@@ -213,24 +281,28 @@ FAULTS = (
         "training/optimization/test_loss_guard.py::test_a_run_may_be_stopped_by_one_and_keeps_what_was_before",
     ),
     _f(
-        *("F33", "no rows", "an error that counts what was dropped"),
+        *("F33", "no rows", "an error that counts the dropped rows"),
         f"{_TEXT}test_a_file_without_rows_is_an_error",
         f"{_TEXT}test_a_file_of_nothing_but_dropped_rows_is_an_error",
         f"{_SQUAD}test_a_file_without_questions_is_an_error",
         "data/corpus/test_build.py::test_an_empty_corpus_is_an_error_and_leaves_nothing",
     ),
     _f(
-        *("F34", "missing columns", "wanted, found and the nearest name"),
+        *("F34", "missing columns", "an error with the expected, the found and the nearest name"),
         f"{_TEXT}test_a_missing_column_names_the_nearest",
         "data/corpus/test_documents.py::test_a_missing_column_is_named",
     ),
     _f(
-        *("F35", "a label outside the set", "file:line, value and what is allowed"),
+        *("F35", "a label outside the set", "an error with file, line, value and allowed values"),
         "data/features/test_encode.py::test_a_label_outside_the_set_is_named_with_its_line",
         "data/features/test_encode.py::test_a_number_outside_the_range_is_named_with_its_line",
     ),
     _f(
-        *("F36", "rows that are too long", "cut and counted; beyond the table an error at load"),
+        *(
+            "F36",
+            "rows that are too long",
+            "truncated and counted; beyond the position table an error at load",
+        ),
         "data/features/test_encode.py::test_truncation_is_counted",
         "recipes/pretraining/test_pretrain.py::TestCorpora::test_cut_longer_than_the_position_table",
     ),
@@ -245,60 +317,60 @@ FAULTS = (
         f"{_STUDENT}TestMistakes::test_states_of_a_teacher_with_another_tokenizer",
     ),
     _f(
-        *("F39", "labels in another order", "aligned by name; unknown names are refused"),
+        *("F39", "labels in another order", "matched by name; unknown names are refused"),
         "distillation/test_teacher_identity.py::test_labels_are_aligned_by_name_whatever_their_order_and_case",
         "distillation/test_teacher_identity.py::test_labels_of_other_names_are_refused_with_the_way_out",
         "distillation/ensemble/test_base.py::test_a_teacher_with_permuted_labels_is_aligned_by_name",
     ),
     _f(
-        *("F40", "too few teachers, odd shapes", "refused, never broadcast"),
+        *("F40", "too few teachers, unexpected shapes", "refused, never broadcast"),
         f"{_STUDENT}TestMistakes::test_two_teachers_of_three",
         "distillation/test_losses.py::test_logits_are_never_broadcast",
         "distillation/ensemble/test_base.py::test_answers_of_different_shapes_are_never_mixed",
     ),
     _f(
-        *("F41", "W, T and weights beyond their range", "an error with the range; laws hold"),
+        *("F41", "W, T and weights out of range", "an error with the allowed range"),
         "distillation/test_losses.py::test_a_temperature_without_signal_is_refused",
         "config/test_base.py::test_only_weights_between_0_and_1_are_taken",
         "distillation/test_weighting.py::test_weights_sum_to_the_number_of_teachers",
         "distillation/test_weighting.py::test_when_every_teacher_errs_the_named_choice_holds",
     ),
     _f(
-        *("F42", "repeated ids, train and dev overlap", "listed; counted"),
+        *("F42", "repeated ids, overlap of train and dev", "listed and counted"),
         f"{_TEXT}test_repeated_ids_are_listed_up_to_five",
         f"{_SQUAD}test_repeated_ids_are_listed",
         "data/features/test_encode.py::"
         "test_overlap_counts_dev_examples_with_the_texts_of_a_training_example",
     ),
     _f(
-        *("F43", "other encodings", "file:line and byte; BOM and CRLF do no harm"),
+        *("F43", "other encodings", "an error with file, line and byte; BOM and CRLF are accepted"),
         f"{_TEXT}test_bytes_that_are_not_utf8_are_named_with_line_and_byte",
         f"{_TEXT}test_nul_bytes_are_named_with_their_line",
         f"{_TEXT}test_bom_crlf_and_unusual_line_separators_do_no_harm",
         f"{_TEXT}test_long_lines_are_read_whole",
     ),
     _f(
-        *("F44", "damaged files", "file and line"),
+        *("F44", "damaged data files", "an error with file and line"),
         f"{_TEXT}test_damaged_gz_is_named",
         f"{_TEXT}test_a_cut_off_parquet_file_is_named",
         f"{_TEXT}test_a_broken_json_line_is_named",
         f"{_TEXT}test_ragged_and_broken_csv_is_named",
     ),
     _f(
-        *("F45", "answers that are not where they are said to be", "moved and counted, or listed"),
+        *("F45", "answers at another place than stated", "moved and counted, or listed"),
         f"{_SQUAD}test_a_misplaced_answer_moves_to_the_nearest_place_and_is_counted",
         f"{_SQUAD}test_answers_that_stand_nowhere_are_listed_up_to_five",
         f"{_SQUAD}test_answers_of_an_impossible_question_are_dropped_and_counted",
         f"{_SQUAD}test_senseless_answers_are_named",
     ),
     _f(
-        *("F46", "weights that are not the encoder's", "refused: never a random model"),
+        *("F46", "weights of another model", "refused; never a randomly initialised model"),
         "models/test_encoder.py::test_missing_encoder_weights_are_refused",
         "models/test_encoder.py::test_weights_of_another_shape_are_refused",
         f"{_LOOP}test_another_model_is_refused_with_its_first_odd_weight",
     ),
     _f(
-        *("F47", "mistakes in a configuration", "all at once, each with its line"),
+        *("F47", "mistakes in a configuration", "all reported at once, each with its line"),
         "config/test_base.py::test_all_mistakes_are_told_together_from_top_to_bottom",
         "config/test_yaml.py::test_a_key_written_twice_is_told_with_both_lines",
         "config/test_yaml.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
@@ -310,18 +382,22 @@ FAULTS = (
         f"{_FINE}test_a_run_in_use_is_refused",
     ),
     _f(
-        *("F49", "the tracker is down", "training unaffected, no row lost"),
+        *("F49", "the tracker cannot be reached", "training continues and no row is lost"),
         "training/monitoring/test_trackers.py::test_a_server_that_cannot_be_reached_costs_an_event_a_start_and_no_row",
         "training/monitoring/test_journal.py::test_a_failing_tracker_is_noted_once_and_no_row_is_lost",
     ),
     _f(
-        *("F50", "a job that fails, a cluster that is down, a wrong token", "the code, a hint"),
+        *(
+            "F50",
+            "a job that fails, a cluster that is down, a wrong token",
+            "an exit code and a hint",
+        ),
         "distributed/jobs/test_submit.py::test_following_gives_the_log_and_the_exit_code",
         "cli/test_submit.py::test_a_cluster_that_is_not_there_is_a_cluster_error",
         "distributed/test_check.py::test_another_token_and_another_version_are_problems",
     ),
     _f(
-        *("F51", "faults at random", "ends with the clean run's weights"),
+        *("F51", "random faults", "the weights equal those of an undisturbed run"),
         "chaos/test_soak.py::test_faults_at_random_change_no_weight_and_leave_nothing",
     ),
     _f(
@@ -332,7 +408,7 @@ FAULTS = (
         *(
             "F53",
             "another evaluation in the same directory",
-            "refused by key; figures and predictions kept",
+            "refused with the key; figures and predictions are kept",
         ),
         "recipes/test_evaluate.py::test_evaluate_refuses_the_directory_of_another_evaluation",
         "recipes/test_evaluate.py::test_evaluate_that_fails_keeps_the_earlier_result",
@@ -342,7 +418,7 @@ FAULTS = (
         *(
             "F54",
             "a file that a finished run read has changed",
-            "evaluated again, or refused with old and new hash",
+            "evaluated again, or refused with the old and the new hash",
         ),
         "recipes/run_directory/test_input_files.py::test_finetune_refuses_to_give_figures_of_other_inputs",
         "recipes/run_directory/test_input_files.py::test_pretrain_refuses_another_corpus",
@@ -354,8 +430,8 @@ FAULTS = (
     _f(
         *(
             "F55",
-            "files of a finished run deleted, cut, flipped",
-            "made again bit for bit, or refused by name",
+            "files of a finished run deleted, cut or changed",
+            "restored bit for bit, or refused by name",
         ),
         "recipes/run_directory/test_manifest.py::test_damaged_file_of_a_finished_run_is_made_again",
         "recipes/run_directory/test_manifest.py::test_deleted_model_of_a_finished_run_is_made_again",
@@ -366,8 +442,8 @@ FAULTS = (
     _f(
         *(
             "F56",
-            "records that are null, empty or of the wrong kind",
-            "a typed error with the file, or made again",
+            "records that are null, empty or of another type",
+            "a typed error with the file, or restored",
         ),
         "system/test_json_file.py::test_read_json_refuses_what_is_no_object",
         "training/monitoring/test_journal.py::test_read_rows_names_a_line_that_is_no_object",
@@ -384,15 +460,19 @@ FAULTS = (
     _f(
         *(
             "F57",
-            "the disk fills at the report",
-            "the run stands, nothing is left, the next call makes it",
+            "the disk fills while the report is written",
+            "the run is complete; the next call writes the report",
         ),
         "recipes/run_directory/test_run.py::test_a_run_on_a_disk_that_is_full_at_its_report_makes_it_later",
         "recipes/run_directory/test_manifest.py::test_missing_report_of_a_finished_run_is_made",
         "reporting/pages/test_page.py::test_a_page_that_finds_no_room_leaves_nothing",
     ),
     _f(
-        *("F58", "NaN or inf in weights or logits", "refused, the weight or task named; no figure"),
+        *(
+            "F58",
+            "NaN or inf in weights or logits",
+            "refused with the weight or task; no figure is reported",
+        ),
         "models/test_weights.py::test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration",
         "recipes/test_evaluate.py::test_evaluate_refuses_weights_that_are_not_finite",
         "evaluation/test_evaluate_split.py::test_answers_refuses_one_logit_that_is_not_finite_of_any_kind",
@@ -411,7 +491,7 @@ FAULTS = (
     _f(
         *(
             "F60",
-            "a head with labels in another order, or of other names",
+            "a head with labels in another order or with other names",
             "matched by name, or refused with the line to paste",
         ),
         "recipes/test_evaluate.py::test_evaluate_finds_labels_by_name_or_is_told_which_is_which",
@@ -422,7 +502,7 @@ FAULTS = (
         *(
             "F61",
             "a model directory that names code, kernels or other files",
-            "refused before any load, whatever is answered",
+            "refused before anything is loaded, whatever is answered",
         ),
         "data/test_model_files.py::test_no_verb_runs_the_code_of_a_model_directory",
         "data/test_model_files.py::test_read_config_refuses_fields_that_can_load_code",
@@ -433,7 +513,7 @@ FAULTS = (
         *(
             "F62",
             "damaged config.json or tokenizer files, impossible values",
-            "refused, file and field named",
+            "refused with file and field",
         ),
         "data/test_model_files.py::test_damaged_files_are_refused_by_name",
         "data/test_model_files.py::test_values_that_no_model_can_have_are_refused_by_name",
@@ -442,8 +522,8 @@ FAULTS = (
     _f(
         *(
             "F63",
-            "a corpus, its tokenizer or cached features damaged",
-            "made again to the same bytes, and said",
+            "a damaged corpus, tokenizer or feature cache",
+            "rebuilt to the same bytes, with a message",
         ),
         "data/corpus/test_build.py::test_a_damaged_corpus_is_built_again_to_the_same_bytes",
         "data/corpus/test_build.py::test_a_broken_build_with_a_flipped_bit_begins_anew",
@@ -452,7 +532,7 @@ FAULTS = (
         "data/features/test_cache.py::test_a_damaged_file_is_made_anew",
     ),
     _f(
-        *("F64", "columns, keys or labels that stand twice", "refused with their place"),
+        *("F64", "duplicate columns, keys or labels", "refused with their place"),
         "data/readers/parts/test_text_files.py::test_a_column_that_stands_twice_is_refused_with_its_line",
         "data/readers/parts/test_text_files.py::test_a_parquet_column_that_stands_twice_is_refused",
         "data/readers/parts/test_text_files.py::test_json_that_no_row_should_hold_is_refused_with_its_line",
@@ -472,7 +552,7 @@ FAULTS = (
     _f(
         *(
             "F66",
-            "no home directory, a cache or root that cannot be",
+            "no home directory; a cache or root that cannot be used",
             "a typed error with the key, or a warning",
         ),
         "system/test_paths.py::test_without_a_home_the_cache_must_be_named",
@@ -481,7 +561,7 @@ FAULTS = (
         "system/test_paths.py::test_a_cache_that_cannot_be_written_is_told",
     ),
     _f(
-        *("F67", "20,000 files and settings as nobody should write them", "read, or a typed error"),
+        *("F67", "20,000 malformed files and settings", "read, or a typed error"),
         "chaos/test_fuzz.py::test_every_sample_can_be_read",
         "chaos/test_fuzz.py::test_readers_of_data_sets",
         "chaos/test_fuzz.py::test_readers_of_corpora",
@@ -493,8 +573,8 @@ FAULTS = (
     _f(
         *(
             "F68",
-            "a key in an address of a configuration or sweep",
-            "refused without repeating it, exit 2",
+            "a secret in an address of a configuration or sweep",
+            "refused without repeating it, exit code 2",
         ),
         "chaos/test_secrets.py::test_an_address_with_a_key_is_refused_without_being_repeated",
         "chaos/test_secrets.py::test_a_sweep_over_an_address_with_a_key_is_refused_without_being_repeated",
@@ -503,28 +583,28 @@ FAULTS = (
     _f(
         *(
             "F69",
-            "sweep storage of another application, in memory, with odd options",
-            "refused, the database untouched",
+            "sweep storage of another application, in memory, with unusual options",
+            "refused; the database is unchanged",
         ),
         "distributed/tune/test_storage.py::test_a_database_of_another_application_is_refused_and_stays_as_it_is",
         "training/monitoring/test_database_url.py::test_a_url_that_does_more_than_name_a_lasting_database_is_refused",
     ),
     _f(
-        *("F70", "a tracked link out of the tree, a name that is no UTF-8", "nothing is sent"),
+        *("F70", "a tracked link out of the tree, a name that is not UTF-8", "nothing is sent"),
         "distributed/jobs/test_working_dir.py::test_a_tracked_link_out_of_the_tree_is_refused_and_not_read",
         "distributed/jobs/test_working_dir.py::test_a_tracked_name_that_is_no_utf8_is_refused",
     ),
     _f(
-        *("F71", "odd files in a run directory", "left out by name, or a typed error"),
+        *("F71", "unexpected files in a run directory", "left out by name, or a typed error"),
         "cli/test_runs.py::test_odd_files_of_a_run_are_left_out_or_named",
     ),
     _f(
-        *("F72", "names and labels that break lines, turn text or inject markup", "shown as text"),
+        *("F72", "names and labels with line breaks, direction marks or markup", "shown as text"),
         "cli/test_runs.py::test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line",
         "reporting/test_card.py::test_text_of_others_is_text_in_the_card",
     ),
     _f(
-        *("F73", "the clock jumps by an hour", "the same figures, no wait ends early"),
+        *("F73", "the clock jumps by an hour", "the same figures; no wait ends early"),
         "chaos/test_clock.py::test_only_these_modules_read_the_wall_clock",
         "chaos/test_clock.py::test_a_run_on_a_jumping_clock_stops_goes_on_and_ends_in_the_same_figures",
         "chaos/test_clock.py::test_leases_do_not_lapse_when_the_clock_jumps",
@@ -533,7 +613,7 @@ FAULTS = (
         *(
             "F74",
             "first use of the embedded data by several processes, one killed",
-            "all or nothing",
+            "unpacked completely or not at all",
         ),
         "data/test_miniature.py::test_a_killed_first_use_leaves_nothing_half_written",
     ),
@@ -544,7 +624,7 @@ FAULTS = (
     _f(
         *(
             "F76",
-            "any file of a run, store, corpus, cache, model or sweep damaged",
+            "damage to any file of a run, store, corpus, cache, model or sweep",
             "the same result, or an error that names the file",
         ),
         "chaos/test_mutations.py::test_a_damaged_file_changes_no_result_and_is_named",
@@ -558,14 +638,14 @@ FAULTS = (
         "chaos/test_half_written.py::test_a_kill_at_any_write_costs_nothing_but_the_same_command",
     ),
     _f(
-        *("F78", "init= of a run that is being written", "the whole model, or a typed error"),
+        *("F78", "init= of a run that is being written", "the complete model, or a typed error"),
         "chaos/test_half_written.py::test_a_run_that_is_being_written_is_whole_or_refused_as_init",
     ),
     _f(
         *(
             "F79",
-            "a sweep's records are changed",
-            "seen by digest, named, rebuilt from study or trials",
+            "changed records of a sweep",
+            "detected by digest, named, rebuilt from study or trials",
         ),
         "distributed/tune/test_study.py::test_a_flipped_bit_of_a_record_is_seen_wherever_it_is",
         "distributed/tune/test_study.py::test_the_record_of_another_sweep_is_refused_and_named",
@@ -574,8 +654,8 @@ FAULTS = (
     _f(
         *(
             "F80",
-            "what lies in a store is no shard, or cannot be read",
-            "put aside or left out, told, asked for again",
+            "a file in a store that is no shard or cannot be read",
+            "set aside or left out with a message; its rows are requested again",
         ),
         "distillation/logit_store/test_teacher_store.py::test_what_lies_in_the_place_of_a_shard_is_put_aside_and_asked_for_again",
         "distillation/logit_store/test_teacher_store.py::test_a_shard_that_cannot_be_read_is_left_where_it_is_and_told_once",
@@ -583,7 +663,7 @@ FAULTS = (
     _f(
         *(
             "F81",
-            "a pre-training is killed after its last step",
+            "a pre-training killed after its last step",
             "its figures come from its checkpoint",
         ),
         "recipes/pretraining/test_pretrain.py::test_a_run_killed_after_its_last_step_has_the_figures_of_its_checkpoint",
