@@ -92,6 +92,8 @@ class Workshop:
             "init": str(init),
             "data.root": str(self.world),
             "data.datasets": ["sst2"],
+            # Without its record, a model is one of others, whose length of training is unknown.
+            "data.max_length_tokens": 32,
             "data.cache": "off",
             "console": "quiet",
             "run_dir": str(at),
