@@ -66,8 +66,8 @@ def require_source(run_dir: Path, problems: list[str]) -> None:
         lines = "".join(f"\n    {run_dir}/{problem}" for problem in problems)
         raise CheckpointError(
             f"{run_dir} is finished, and its files differ from its {MANIFEST}:{lines}\n"
-            "  fix: restore them, or give another run_dir to train again; there is no checkpoint to "
-            f"make them from{_REMOVED_BY if removed else ''}\n  kept: that run, as it is"
+            "  fix: restore them, or give another run_dir to train again; there is no checkpoint "
+            f"to make them from{_REMOVED_BY if removed else ''}\n  kept: that run, as it is"
         )
 
 
