@@ -36,11 +36,9 @@ def load_recorded(kind: type[C], path: Path) -> C:
         ) from None
 
 
-def require_same(config: RunConfig, run_dir: Path) -> bool:
-    """Return False if ``run_dir`` holds a smaller or larger run of the same configuration: another
-    value of a key that is ``extensible``. Else return True.
-
-    Raises ``ConfigError`` with every other key that differs.
+def require_same(config: RunConfig, run_dir: Path) -> None:
+    """Raise ``ConfigError`` with every key that differs if ``run_dir`` holds a run of another
+    configuration; keys that are ``extensible`` may differ.
     """
     recorded = flatten(to_dict(load_recorded(type(config), run_dir / RECORD)))
     now = flatten(to_dict(config))
@@ -68,7 +66,17 @@ def require_same(config: RunConfig, run_dir: Path) -> bool:
             f"  fix: {fix}\n"
             "  kept: that run, as it is"
         )
-    return all(recorded.get(key) == now.get(key) for key in config.extensible)
+
+
+def is_extended(config: RunConfig, run_dir: Path) -> bool:
+    """Return True if the run in ``run_dir`` has another value of an ``extensible`` key, such as
+    fewer seeds.
+    """
+    if not config.extensible:
+        return False
+    recorded = to_dict(load_recorded(type(config), run_dir / RECORD))
+    now = to_dict(config)
+    return any(recorded[key] != now[key] for key in config.extensible)
 
 
 def allowed_inputs(config: Config) -> set[str]:

@@ -24,7 +24,12 @@ from road_ray.recipes.run_directory.input_files import (
     current_inputs,
 )
 from road_ray.recipes.run_directory.manifest import damage, require_source, seal
-from road_ray.recipes.run_directory.recorded_config import RECORD, allowed_inputs, require_same
+from road_ray.recipes.run_directory.recorded_config import (
+    RECORD,
+    allowed_inputs,
+    is_extended,
+    require_same,
+)
 from road_ray.recipes.run_directory.unused import LOCK, missing_above, removed_if_unused
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report
@@ -81,7 +86,8 @@ def load_finished_run(config: RunConfig) -> Run | None:
             f"{directory / RECORD} is missing, so the configuration of these metrics is unknown\n"
             "  fix: restore it, or name another run_dir\n  kept: the run, as it is"
         )
-    if not require_same(config, directory) or _outdated(config):
+    require_same(config, directory)
+    if is_extended(config, directory) or _outdated(config):
         return None
     try:
         figures = read_json(directory / "metrics.json")
@@ -218,7 +224,8 @@ def _check_recorded(config: RunConfig) -> None:
     directory = config.run_dir
     if not _has_progress(directory):
         return
-    if not require_same(config, directory):
+    require_same(config, directory)
+    if is_extended(config, directory):
         _log.info("%s: runs what is missing of %s", directory, ", ".join(sorted(config.extensible)))
         (directory / "metrics.json").unlink(missing_ok=True)  # no longer finished
     changed = changed_inputs(directory, allow={TEACHERS})  # teachers.json is checked instead
