@@ -7,8 +7,10 @@ import random
 
 import pytest
 
-from road_ray.data.inspection.sources import split_in_name
-from road_ray.data.inspection.task_guess import Wishes, guess
+from road_ray.data.inspection import sources, task_guess
+from road_ray.data.inspection.sources import Source, split_in_name
+from road_ray.data.inspection.starter import starter_yaml
+from road_ray.data.inspection.task_guess import Guess, Wishes, guess
 from road_ray.errors import ConfigError, DataError
 
 WORDS = ["a", "fine", "film", "with", "dull", "story", "and", "good", "actors", "slow", "scene"]
@@ -231,6 +233,28 @@ def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch
         ["calm", "urgent"],
         {"0": "calm", "1": "urgent"},
     )
+
+
+def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    for module in (sources, task_guess):
+        monkeypatch.setattr(module, "MOST_ROWS", 20)
+    rows = {"body": texts(40), "label": ["calm", "urgent"] * 20}
+    place = f"hub:{tmp_path / 'large'}"
+    datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "large" / "train-0-of-1.parquet")
+    made = guess(place)
+    assert made.entry["first_rows"] == 20
+    assert "first 20 rows were inspected and are streamed (first_rows)" in made.reasons[-1]
+    assert "      first_rows: 20" in starter_yaml(made, tmp_path / "a.yaml", "i", "s", place)
+    corpus = Guess(
+        Source("wiki", "table", {"train": "train"}, hub=("acme/wiki", "raw")), "corpus", {}
+    )
+    text = starter_yaml(corpus, tmp_path / "b.yaml", "", "s", "hub:acme/wiki:raw")
+    assert '  corpus: "hub:acme/wiki:raw"' in text
+    datasets.Dataset.from_dict({"text": texts(40)}).to_parquet(tmp_path / "t" / "train.parquet")
+    assert guess(f"hub:{tmp_path / 't'}").kind == "corpus"
 
 
 @pytest.mark.parametrize(
