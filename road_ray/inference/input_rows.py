@@ -54,6 +54,14 @@ class ColumnChoice:
                 )
 
 
+def count_rows(source: str) -> int | None:
+    """Return the number of rows of a file, which is read once for it; None for standard input.
+
+    Raises ``DataError`` for a row that cannot be read.
+    """
+    return None if source == STDIN else sum(1 for _ in _rows(source))
+
+
 class InputRow(NamedTuple):
     """A row of a file: its place, the fields of the model, and the cells that are copied."""
 

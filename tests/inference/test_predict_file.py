@@ -236,18 +236,35 @@ def test_kept_columns_stand_beside_their_predictions(
     assert (refused.code, "--ignore label --ignore day" in refused.err) == (3, True)
 
 
-def test_progress_is_reported_within_a_chunk_too(directory, rows_file, tmp_path, caplog):
-    caplog.set_level("INFO", "road_ray")
+def test_progress_counts_the_rows_that_are_left(directory, rows_file, tmp_path, capfd, monkeypatch):
     rows = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(100)])
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(predicting, "_SECONDS_BETWEEN_REPORTS", 0.0)
         predict_file(load(directory), rows, tmp_path / "o.csv", model=str(directory))
-    assert caplog.messages[0].startswith("0 rows predicted, ")
-    assert caplog.messages[0].endswith("% of the next chunk")
-    assert re.fullmatch(r"100 rows predicted, [\d.e+]+ rows/s", caplog.messages[-1])
-    caplog.clear()
+    lines = capfd.readouterr().err.splitlines()
+    assert re.fullmatch(r"predictions  36/100  eta 0:00:\d\d", lines[0])
     predict_file(load(directory), rows, tmp_path / "q.csv", model=str(directory))
-    assert not caplog.messages
+    assert capfd.readouterr().err == ""  # done before a line was due
+
+
+def test_progress_of_a_resumed_file_is_that_of_its_rest(
+    directory, rows_file, tmp_path, capfd, monkeypatch
+):
+    monkeypatch.setattr(predicting, "CHUNK_ROWS", 40)
+    monkeypatch.setattr(predicting, "_SECONDS_BETWEEN_REPORTS", 0.0)
+    rows = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(100)])
+    model, output = load(directory), tmp_path / "o.jsonl"
+
+    def killed(waiting):
+        yield model.predict_rows(next(waiting))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_file(model, rows, output, model=str(directory), chunks=killed)
+    capfd.readouterr()
+    predict_file(model, rows, output, model=str(directory))
+    assert "predictions  40/60  eta" in capfd.readouterr().err
+    assert len(output.read_text().splitlines()) == 100
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
