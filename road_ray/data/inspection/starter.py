@@ -86,7 +86,7 @@ def _rates(init: str) -> tuple[str, str, str]:
     """Return learning rate, layer decay and their source, by family and width of ``init``."""
     config, family = _model_config(init), _model_type(init)
     if "electra" not in family:
-        return "5e-5", "1.0", "BERT's rate, for 2 to 4 epochs: 2e-5 to 5e-5 (Devlin et al. 2019)."
+        return "5e-5", "1.0", "BERT's rate: 2e-5 to 5e-5 (Devlin et al. 2019)."
     sizes = {"small": 256, "base": 768, "large": 1024}
     width = config.get("hidden_size") or next((w for s, w in sizes.items() if s in family), 256)
     why = "ELECTRA's rate: small models 3e-4, base-sized 1e-4, large 5e-5 (Clark et al. 2020)."

@@ -149,6 +149,8 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
     if (id_name := id_column(columns, [*texts, label.name])) is not None:
         entry["id"] = id_name
         reasons.append(f"id: {id_name} (its name says so, and no value repeats)")
+    if left_out := [name for name in columns if name not in (*texts, label.name, entry.get("id"))]:
+        reasons.append(f"not read: {', '.join(left_out)}")
     unit = "a pair of texts" if len(texts) == 2 else "a text"
     kind = wishes.kind or ("regress" if is_regression(label) else "classify")
     if kind == "regress":

@@ -235,6 +235,16 @@ def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch
     )
 
 
+@pytest.mark.parametrize("day", ["2026-01-{:02}", "2026-01-{:02} 10:30:00", "{}.1.2026", "{}/1/26"])
+def test_dates_are_neither_label_nor_text_and_what_is_left_out_is_said(tmp_path, day):
+    days, names = [day.format(n % 20 + 1) for n in range(40)], [f"T{n}" for n in range(40)]
+    columns = {"ticket_id": names, "created": days, "body": texts(40), "queue": ["a", "b"] * 20}
+    made = guess(table(tmp_path / "t.csv", **columns))
+    assert made.entry["text"] == ["body"]
+    assert (made.entry["label"], made.entry["id"]) == ("queue", "ticket_id")
+    assert "not read: created" in made.reasons
+
+
 def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_path, monkeypatch):
     import datasets
 
