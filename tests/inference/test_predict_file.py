@@ -96,16 +96,24 @@ def test_standard_input_takes_texts_and_json_objects(monkeypatch):
     [
         (b"", "has no rows"),
         (b"fine\ncaf\xe9\n", r"<stdin>:2: .*not UTF-8"),
+        (b'[{"text": "fine"}]', r"<stdin>:1: the beginning of a JSON array.*one object a line"),
+        (b'[\n {"text": "fine"}\n]\n', r"<stdin>:1: the beginning of a JSON array"),
         ("fine\n".encode("utf-16"), r"<stdin>:1: .*not UTF-8.*iconv -f utf-16"),
         (b"long " * (14 << 20), r"<stdin>:1: a line of more than 64 MiB"),
     ],
-    ids=["empty", "Latin-1", "UTF-16", "long line"],
+    ids=["empty", "Latin-1", "array", "printed array", "UTF-16", "long line"],
 )
 def test_standard_input_that_is_not_read_is_refused(monkeypatch, given, message):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
     with pytest.raises(DataError) as error:
         list(input_rows("-", EACH, ("text",)))
     assert re.search(message, str(error.value), re.DOTALL)
+
+
+def test_a_column_of_lines_is_refused_with_the_way_to_give_one(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"number,review\n7,fine\n")))
+    with pytest.raises(DataError, match=r"no column 'review'.*\n  fix: name a CSV file"):
+        list(input_rows("-", ColumnChoice({"text": "review"}), ("text",)))
 
 
 def test_squad_layout_gives_questions(world):
