@@ -10,7 +10,6 @@ from road_ray.reporting.advice import advice, time_split
 from road_ray.reporting.error_analysis import error_examples
 from road_ray.reporting.health import gauges, loss_names, right_counts
 from road_ray.reporting.pages.page import (
-    NOTHING,
     Block,
     Cell,
     Command,
@@ -155,13 +154,19 @@ def _result(run: RunRecord) -> list[Block]:
     rows: list[Sequence[Value | Cell]] = []
     for name, value in chosen.items():
         dataset, metric = _parts(name)
-        known = isinstance(value, int | float)
-        value_cell = Cell(percent(value), value, strong=True) if known else None
+        text = percent(value) if dataset and isinstance(value, int | float) else None
         papers = None if run.limits else published_line(dataset, metric) or None
-        rows.append([dataset or NOTHING, metric_title(metric), value_cell, papers])
+        rows.append(
+            [
+                dataset or None,
+                curve_title(name) if name.startswith("train/") else metric_title(metric),
+                Cell(text, value, strong=True) if text else value,
+                papers,
+            ]
+        )
     titles = ["data set", "figure", "value", "published"]
-    if all(row[3] is None for row in rows):
-        titles, rows = titles[:3], [row[:3] for row in rows]
+    used = [n for n in range(4) if n in (1, 2) or any(row[n] is not None for row in rows)]
+    titles, rows = [titles[n] for n in used], [[row[n] for n in used] for row in rows]
     full = [[name, value] for name, value in run.metrics.items()]
     all_of_them = "\n".join(f"{name:<44}{value}" for name, value in full)
     tables = [Table(titles, rows), *_by_answerability(run.metrics)]

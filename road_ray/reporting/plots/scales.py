@@ -55,6 +55,7 @@ def scale(axis: Axis, values: Iterable[float], start: float, end: float) -> Scal
     if axis.log:
         low, high = (low, high) if shown else (1.0, 10.0)
         return Scale(axis, low / 1.1, high * 1.1, start, end)
+    high = high if low or high else 1.0  # all are zero
     room = (high - low) * 0.04 or abs(high) * 0.1 or 1.0
     return Scale(axis, low - room, high + room, start, end)
 
@@ -71,9 +72,9 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return the powers of ten within the range, and 2 and 5 times them if these are too few."""
+    """Return the powers of ten within the range, and multiples of them if these are too few."""
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
-    for factors in ((1,), (1, 2, 5), tuple(range(1, 10))):
+    for factors in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), tuple(range(1, 10))):
         marks = [f * 10.0**p for p in powers for f in factors if low <= f * 10.0**p <= high]
         if len(marks) >= 3:
             every = ceil(len(marks) / 6)

@@ -57,6 +57,18 @@ def test_names_of_others_stay_text(write_run, tmp_path):
     assert "&lt;script&gt;" in html
 
 
+def test_figures_of_a_pretraining_have_titles_and_digits_and_no_empty_column(tmp_path):
+    metrics = {"train/generator_accuracy": 0.597, "train/lr": 5e-7}
+    (result,) = [
+        section for section in run_page(RunRecord(tmp_path, metrics=metrics)).sections
+        if section.title == "Result"
+    ]  # fmt: skip
+    table = result.blocks[0]
+    assert table.names == ["figure", "value"]
+    shown = [[cell.text for cell in row] for row in table.cells]
+    assert shown == [["Generator accuracy", "0.60"], ["Learning rate", "5e-7"]]
+
+
 def test_the_thresholded_figure_stands_for_the_plain_one():
     metrics = {"eval/s/f1": 1.0, "eval/s/at_threshold_f1": 2.0, "eval/s/total": 3, "eval/t/f1": 4.0}
     assert headline(metrics) == {"eval/s/at_threshold_f1": 2.0, "eval/t/f1": 4.0}

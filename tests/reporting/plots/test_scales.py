@@ -17,6 +17,7 @@ def test_ticks_are_round():
 def test_logarithmic_ticks_are_powers_or_their_parts():
     assert log_ticks(1e-5, 1e-3) == pytest.approx([1e-5, 1e-4, 1e-3])
     assert log_ticks(1.0, 10.0) == pytest.approx([1, 2, 5, 10])
+    assert log_ticks(0.24, 1.9) == pytest.approx([0.3, 0.5, 0.7, 1, 1.5])
 
 
 @pytest.mark.parametrize("log", [False, True])
@@ -50,6 +51,11 @@ def test_shades_go_by_rank():
 def test_one_value_or_none_still_has_a_scale():
     assert scale(Axis(), [5.0], 0.0, 10.0).at(5.0) == pytest.approx(5.0)
     assert scale(Axis(log=True), [], 0.0, 10.0).ticks()
+
+
+def test_zeros_alone_have_an_axis_from_zero():
+    labels = [label for _, label in scale(Axis(), [0.0, 0.0], 0, 100).ticks()]
+    assert labels == ["0", "0.5", "1"]
 
 
 def test_ticks_of_a_narrow_range_have_labels_that_differ():
