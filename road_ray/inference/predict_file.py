@@ -7,8 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +51,14 @@ def predict_file(
         _log.info("%s: resuming after %d rows", output, done)
     kind: Kind | None = None if report_progress else "quiet"
     try:
+        rows = chain([next(rows)], rows)  # the first row is checked before all are counted
         with closing(open_console(kind, None, _SECONDS_BETWEEN_REPORTS)) as console:
-            progress = _Progress(source, done, console)
+            progress = _Progress(done, count_rows(source) if report_progress else 0, console)
             on_rows = progress.report_part if report_progress else None
+            progress.report(done)
             for predictions in predict_chunks(predictor, islice(rows, done, None), chunks, on_rows):
                 file.append(predictions)
-                if report_progress:
-                    progress.report(file.rows)
+                progress.report(file.rows)
         file.finish()
     finally:
         file.close()
@@ -112,14 +112,9 @@ class _Progress:
     standard input, which has no known end, their number.
     """
 
-    def __init__(self, source: str, done: int, console: Console) -> None:
-        self._source, self._first, self._rows, self._console = source, done, done, console
+    def __init__(self, done: int, total: int | None, console: Console) -> None:
+        self._first, self._rows, self._total, self._console = done, done, total, console
         self._shown = time.monotonic()
-
-    @cached_property
-    def _total(self) -> int | None:
-        """The number of rows, counted once the first of them have been found fit."""
-        return count_rows(self._source)
 
     def report(self, rows: int) -> None:
         """Show the rows that are written."""

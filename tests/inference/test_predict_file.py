@@ -250,7 +250,8 @@ def test_progress_counts_the_rows_that_are_left(directory, rows_file, tmp_path, 
         patch.setattr(predicting, "_SECONDS_BETWEEN_REPORTS", 0.0)
         predict_file(load(directory), rows, tmp_path / "o.csv", model=str(directory))
     lines = capfd.readouterr().err.splitlines()
-    assert re.fullmatch(r"predictions  36/100  eta 0:00:\d\d", lines[0])
+    assert lines[0] == "predictions  0/100"
+    assert re.fullmatch(r"predictions  36/100  eta 0:00:\d\d", lines[1])
     predict_file(load(directory), rows, tmp_path / "q.csv", model=str(directory))
     assert capfd.readouterr().err == ""  # done before a line was due
 
