@@ -271,17 +271,20 @@ class _Planner:
         changes: dict[str, Any] = dict(stage.keys)
         mixture = self.config.multitask
         shared = self._shared(mixture.training, place) | {"seed": seed, "init": self.config.init}
-        shared["data"] = self._mixture_data()
+        shared["data"] = data = self._mixture_data()
+        changes["data.batch_size"] = stage.batch_factor * data.batch_size
+        if data.max_batch_tokens is not None:
+            changes["data.max_batch_tokens"] = stage.batch_factor * data.max_batch_tokens
         if stage.teachers:
             hosting = {"host": self.config.distillation.host, "store": self._store}
             shared["distillation"] = mixture.distillation.model_copy(update=hosting)
             for dataset in mixture.data.datasets:
-                source = to_dict(as_base(SourceConfig, shared["data"]))
-                data = self.data.model_copy(
+                source = to_dict(as_base(SourceConfig, data))
+                labelled = self.data.model_copy(
                     update=dict(DistillDataConfig(**source, dataset=dataset))
                     | {"batch_size": self.data.batch_size, "epochs": self.data.epochs}
                 )
-                ensemble = self._ensemble(stage.teachers, data, {})
+                ensemble = self._ensemble(stage.teachers, labelled, {})
                 changes[f"distillation.teachers.{dataset}"] = str(
                     ensemble.run_dir / "teachers.json"
                 )

@@ -126,6 +126,18 @@ def test_a_mixture_comes_before_every_target(tiny):
     assert len(only(plan, "single")) == 2
 
 
+def test_both_ways_of_a_mixture_read_as_many_rows_a_step(tiny):
+    options = {"multitask.data.batch_size": 6, "multitask.data.max_batch_tokens": 300}
+    plan = planned(tiny("road_multitask", **options, **{"multitask.data.datasets": ["sst2"]}))
+    stages = {name: only(plan, name)[0].config for name in ("mt_dnn", "road", "road_kd")}
+    sizes = {
+        name: (stage.mixing.passes, stage.data.batch_size, stage.data.max_batch_tokens)
+        for name, stage in stages.items()
+    }
+    assert sizes == {"mt_dnn": (1, 24, 1200), "road": (4, 6, 300), "road_kd": (4, 6, 300)}
+    assert {stage.mixing.sampler for stage in stages.values()} == {"uniform_dataset"}
+
+
 def test_another_data_set_takes_the_place_of_the_default(tiny):
     plan = planned(tiny("road_distillation", **{"data.dataset": "sst2"}))
     assert {job.config.data.dataset for unit in plan.units for job in unit.jobs} == {"sst2"}
