@@ -128,7 +128,8 @@ def test_a_mixture_comes_before_every_target(tiny):
 
 def test_both_ways_of_a_mixture_read_as_many_rows_a_step(tiny):
     options = {"multitask.data.batch_size": 6, "multitask.data.max_batch_tokens": 300}
-    plan = planned(tiny("road_multitask", **options, **{"multitask.data.datasets": ["sst2"]}))
+    options |= {"targets": {"sst2": {}}, "multitask.data.datasets": ["sst2"]}
+    plan = planned(tiny("road_multitask", **options))
     stages = {name: only(plan, name)[0].config for name in ("mt_dnn", "road", "road_kd")}
     sizes = {
         name: (stage.mixing.passes, stage.data.batch_size, stage.data.max_batch_tokens)
