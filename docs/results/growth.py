@@ -7,7 +7,7 @@ does for so many trials, without running them), ``trials`` (trials of no work on
 share one replica of a teacher) or ``replicas`` (of a teacher that eight students share).
 ``--most N`` ends with that size. The law is the exponent of a power law, of the two largest sizes
 and fitted to all.
-``python docs/results/growth.py figure FILE...`` draws the lines of several curves.
+``python docs/results/growth.py figure FILE... --output PNG`` draws the lines of several curves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIZES = {
     "store": (10_000, 100_000, 1_000_000, 10_000_000),
     "report": (1_000, 10_000, 100_000, 1_000_000),
     "runs": (50, 200, 1_000, 5_000),
-    "coordinator": (16, 64, 256),
+    "coordinator": (16, 64, 256, 512),
     "sweep": (100, 1_000, 5_000),
     "trials": (100, 1_000, 5_000),
     "workers": (1, 2, 4, 8, 16),
@@ -127,10 +127,10 @@ def runs(size: int, place: Path) -> dict[str, float]:
 
 
 def coordinator(size: int, place: Path) -> dict[str, float]:
-    """Send heartbeats of so many workers, twice a second each, for ten seconds."""
+    """Send heartbeats of so many workers for ten seconds, as often as a worker does."""
     import ray
 
-    from road_ray.distributed.train.coordinator import CoordinatorActor
+    from road_ray.distributed.train.coordinator import CoordinatorActor, beat_seconds
 
     actor = ray.remote(num_cpus=0)(Measured(CoordinatorActor)).remote()
     began = ray.get(actor.cpu_seconds.remote())
@@ -141,7 +141,7 @@ def coordinator(size: int, place: Path) -> dict[str, float]:
         while (now := time.monotonic()) < stop:
             ray.get(actor.beat.remote(rank, os.getpid(), "node", 1, "[32, 128]"))
             waits.append(time.monotonic() - now)
-            time.sleep(max(0.0, 0.5 - (time.monotonic() - now)))
+            time.sleep(max(0.0, beat_seconds(size) - (time.monotonic() - now)))
 
     threads = [threading.Thread(target=beat, args=(rank,)) for rank in range(size)]
     for thread in threads:
@@ -388,8 +388,10 @@ def exponents(lines: list[dict[str, Any]]) -> dict[str, list[float]]:
     return found
 
 
-def figure(files: list[str]) -> None:
-    """Draw every quantity in seconds of the given files beside a straight line of exponent 1."""
+def figure(files: list[str], output: Path) -> None:
+    """Draw the times of the given files, or what a pool answers, beside a straight line of
+    exponent 1.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -401,16 +403,18 @@ def figure(files: list[str]) -> None:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         lines = [line for line in lines if "size" in line]
         sizes = [line["size"] for line in lines]
-        for name in lines[0]:
-            if name.endswith("_s"):
-                axis.loglog(sizes, [line[name] for line in lines], "o-", label=name[:-2])
-        start = max(1e-4, *(lines[0][name] for name in lines[0] if name.endswith("_s")))
-        grown = [start * size / sizes[0] for size in sizes]
-        axis.loglog(sizes, grown, ":", color="grey", label="linear")
-        axis.set(title=lines[0]["curve"], xlabel="size", ylabel="CPU seconds")
+        seconds = [name for name in lines[0] if name.endswith("_s")]
+        names = seconds or ["rows_per_second", "wait_ms_median"]
+        for name in names:
+            axis.loglog(sizes, [line[name] for line in lines], "o-", label=name.removesuffix("_s"))
+        start = max(1e-4, *(lines[0][name] for name in names))
+        axis.loglog(sizes, [start * n / sizes[0] for n in sizes], ":", color="grey", label="linear")
+        axis.set(title=lines[0]["curve"], xlabel="size", ylabel="seconds" if seconds else "")
+        axis.set_xticks(sizes, [f"{n:g}" for n in sizes])
+        axis.minorticks_off()
         axis.legend(fontsize=7)
     plt.tight_layout()
-    plt.savefig(Path(__file__).with_name("growth.png"), dpi=110)
+    plt.savefig(output, dpi=110)
 
 
 def main() -> None:
@@ -418,9 +422,10 @@ def main() -> None:
     parser.add_argument("curve", choices=[*CURVES, "figure"])
     parser.add_argument("files", nargs="*")
     parser.add_argument("--most", type=int)
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("growth.png"))
     given = parser.parse_args()
     if given.curve == "figure":
-        figure(given.files)
+        figure(given.files, given.output)
         return
     lines = []
     for line in measured(given.curve, given.most):

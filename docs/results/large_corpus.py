@@ -36,15 +36,18 @@ STEPS = 60
 
 
 def documents(seed: int) -> Iterator[str]:
-    """Yield sentences of made-up words, which are as frequent as Zipf says, without end."""
+    """Yield documents of 60 out of 20,000 sentences, without end. Their words are made up and as
+    frequent as Zipf says.
+    """
     chance = np.random.default_rng(seed)
     syllables = [a + b for a in "bcdfghklmnprstvwz" for b in ("a", "e", "i", "o", "un")]
     names = np.random.default_rng(1)
     words = np.array(["".join(names.choice(syllables, names.integers(1, 5))) for _ in range(5000)])
     edges = np.cumsum(1 / np.arange(1, len(words) + 1))
+    drawn = words[np.searchsorted(edges / edges[-1], chance.random((20_000, 20)))]
+    sentences = [" ".join(sentence).capitalize() + "." for sentence in drawn]
     while True:
-        drawn = words[np.searchsorted(edges / edges[-1], chance.random((60, 20)))]
-        yield " ".join(" ".join(sentence).capitalize() + "." for sentence in drawn)
+        yield " ".join(sentences[number] for number in chance.integers(0, len(sentences), 60))
 
 
 def serve() -> None:

@@ -193,7 +193,7 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
         torch.set_num_threads(1)
     on_row = coordinator.row if settings["report_rows"] else None
     context = RunContext(on_row=on_row, preempted=_preempted)
-    with connect_worker(coordinator, worker.rank, context):
+    with connect_worker(coordinator, worker.rank, context, worker.size):
         try:
             with oom_as_error(worker.rank, context):
                 return settings["main"](settings["config"], worker, context, *settings["extra"])
