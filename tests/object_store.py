@@ -1,13 +1,16 @@
-"""An S3-compatible server on the loopback interface."""
+"""An S3-compatible server on the loopback interface, and storages of one test."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from uuid import uuid4
 
 import pytest
 from pyarrow import fs
+
+from road_ray.system.remote_files import Storage
 
 
 @contextmanager
@@ -27,3 +30,28 @@ def object_store(bucket: str) -> Iterator[str]:
         first.stop()
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@pytest.fixture(scope="session")
+def server():
+    """The address of an S3-compatible server with a bucket ``texts``."""
+    with object_store("texts") as host:
+        yield host
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """``stored(name)``: a storage of this test alone, an address of a directory."""
+    return lambda name: Storage(f"file://{tmp_path / 'storages' / name}")
+
+
+@pytest.fixture
+def stored_in_s3(server):
+    """``stored_in_s3(name)``: the storage ``s3://texts/PLACE/name`` of this test alone."""
+    place = uuid4().hex[:12]
+
+    def storage(name):
+        settings = f"endpoint_override={server}&scheme=http&region=us-east-1"
+        return Storage(f"s3://texts/{place}/{name}?{settings}")
+
+    return storage

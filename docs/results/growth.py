@@ -61,9 +61,9 @@ def timed(action: Callable[[], Any]) -> tuple[float, Any]:
 def store(size: int, place: Path) -> dict[str, float]:
     """Fill, open, read and merge a store of three classes."""
     from road_ray.data.catalog import task
+    from road_ray.distillation.logit_store.logit_shards import write_shard
     from road_ray.distillation.logit_store.maintenance import list_teachers, merge
     from road_ray.distillation.logit_store.row_keys import Rows
-    from road_ray.distillation.logit_store.shards import write_shard
     from road_ray.distillation.logit_store.teacher_store import TeacherStore
 
     teacher = {"directory": "t0", "labels": ["a"], "order": None, "precision": "fp32"}
@@ -187,8 +187,8 @@ def sweep(size: int, place: Path) -> dict[str, float]:
     from road_ray.distributed.tune.driver import SweepObserver, search
     from road_ray.distributed.tune.searcher import StudySearch
     from road_ray.distributed.tune.study import open_study
-    from road_ray.recipes.sweep.progress import SweepProgress
     from road_ray.recipes.sweep.sweep import _record, _with_retention
+    from road_ray.recipes.sweep.sweep_progress import SweepProgress
     from road_ray.reporting.report import report as write_report
 
     config = sweep_of(size, place)

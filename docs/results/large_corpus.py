@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from road_ray.data.corpus.storage import Storage
 from road_ray.data.tokenizer import train_wordpiece
+from road_ray.system.remote_files import Storage
 
 Place = tuple[Storage, str, str]  # where the text is written, its address, that of the shards
 FILE_MEGABYTES = 16
@@ -104,7 +104,7 @@ def read_epoch(keys: dict[str, str]) -> None:
     from road_ray.data.batching import BatchStream
     from road_ray.data.config import CorpusConfig
     from road_ray.data.corpus.length_schedule import phases_of
-    from road_ray.data.corpus.source import prepare_corpus
+    from road_ray.data.corpus.prepare_corpus import prepare_corpus
 
     names = ("corpus", "shards", "tokenizer", "shard_cache")
     data = CorpusConfig(
@@ -126,8 +126,8 @@ def two_machines(given: argparse.Namespace, text: str, shards: str) -> None:
     from ray.cluster_utils import Cluster
 
     from road_ray.data.config import CorpusConfig
-    from road_ray.data.corpus.source import prepare_corpus
-    from road_ray.distributed.jobs.corpus_build import encoding_at
+    from road_ray.data.corpus.prepare_corpus import prepare_corpus
+    from road_ray.distributed.corpus_encoding import encoding_at
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     cluster.add_node(num_cpus=1)
@@ -217,7 +217,7 @@ def stages(given: argparse.Namespace, place: Path, text: str, shards: str) -> No
     print(json.dumps(measured("epoch", epoch, cache)), flush=True)
     if given.machines > 1:
         from road_ray.data.config import CorpusConfig
-        from road_ray.data.corpus.source import prepare_corpus
+        from road_ray.data.corpus.prepare_corpus import prepare_corpus
 
         data = CorpusConfig(corpus=text, shards=shards, tokenizer=given.tokenizer)
         digest = prepare_corpus(data)[0].manifest["digest"]

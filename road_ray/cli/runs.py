@@ -43,7 +43,7 @@ def show(directory: _Run, as_json: JsonOption = False) -> None:
         summary = _row(run, directory.parent) | {"metrics": dict(run.metrics)}
         typer.echo(json.dumps(summary | {"events": run.events, "config": run.settings}))
         return
-    from road_ray.reporting.tables import aligned, setting
+    from road_ray.reporting.text_tables import aligned, setting
 
     figures = [{"figure": name, "value": value} for name, value in run.metrics.items()]
     settings = [{"key": key, "value": setting(value)} for key, value in run.settings.items()]

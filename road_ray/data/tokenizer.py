@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from road_ray.data.model_files import check_hashes, check_tokenizer_files, locate_model, read_config
+from road_ray.data.model_directory import (
+    check_hashes,
+    check_tokenizer_files,
+    locate_model,
+    read_config,
+)
 from road_ray.errors import CheckpointError, DataError
 from road_ray.system.json_file import read_json
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override, to_dict
-from road_ray.data.corpus.source import is_prepared, sample_of
-from road_ray.data.loading import load_split
+from road_ray.data.corpus.prepare_corpus import is_prepared, sample_of
+from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.logit_store.teacher_store import expected_bytes
 from road_ray.distributed.connection import connected
-from road_ray.distributed.estimate import (
+from road_ray.distributed.resource_estimate import (
     Prices,
     by_workers,
     check_batch,
@@ -32,10 +32,10 @@ from road_ray.models.encoder import model_directory
 from road_ray.recipes.config import PLANNED, TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import TeachersConfig
+from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.flops import cost as flops
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
-from road_ray.recipes.validation import require_init
+from road_ray.recipes.pretraining.pretraining_flops import cost as flops
 from road_ray.training.context import RunContext
 from road_ray.training.performance.profile import Measured
 

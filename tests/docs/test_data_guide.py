@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.data.loading import find_dataset
+from road_ray.data.load_split import find_dataset
 from road_ray.verbs import configure, verb_of_file
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "data.md"

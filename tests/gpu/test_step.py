@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.loop import train
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.optimization.optimizer import build_optimizer, clip
 from road_ray.training.performance.prefetch import placed

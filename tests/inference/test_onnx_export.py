@@ -11,9 +11,9 @@ import onnxruntime
 import pytest
 import torch
 
-from road_ray.data.schema import JointSpan, Task
+from road_ray.data.task_and_dataset import JointSpan, Task
 from road_ray.errors import CheckpointError, ResourceError
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.onnx_export import _compared, exportable
 from road_ray.models.multitask import MultitaskModel, load_multitask
 from road_ray.recipes.export import _card, export

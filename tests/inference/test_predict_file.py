@@ -21,7 +21,7 @@ from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice, input_rows
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
 from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.models.multitask import MultitaskModel

@@ -13,14 +13,14 @@ from transformers import ElectraConfig, ElectraModel
 import road_ray
 from road_ray.data.catalog import TASKS
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import load_split
-from road_ray.data.readers.custom import CustomDataset
-from road_ray.data.schema import Choose
+from road_ray.data.load_split import load_split
+from road_ray.data.readers.custom_dataset import CustomDataset
+from road_ray.data.task_and_dataset import Choose
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.inference.entities import Sentence, grouped
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor
 from road_ray.models.multitask import MultitaskModel
 

@@ -7,7 +7,7 @@ import torch
 import transformers
 from torch.testing import assert_close
 
-from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.distillation.teacher_identity import HEADS
 from road_ray.models.architectures import input_names, longest_row
 from road_ray.models.multitask import load_multitask, load_trained

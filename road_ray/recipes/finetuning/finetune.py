@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
-from road_ray.data.features.encode import count_shared
-from road_ray.data.features.types import TextExample
-from road_ray.data.loading import Split, find_dataset, load_split, tasks_of
+from road_ray.data.features.encode_examples import count_shared
+from road_ray.data.features.examples_and_features import TextExample
+from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
-from road_ray.data.model_files import locate_model, read_config
-from road_ray.data.schema import Task
+from road_ray.data.model_directory import locate_model, read_config
+from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
@@ -41,6 +41,7 @@ from road_ray.recipes.finetuning.config import (
     judged_names,
 )
 from road_ray.recipes.finetuning.model_cost import model_cost
+from road_ray.recipes.preflight_checks import check_length, require_init, warn_of_overlap
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     head_for,
@@ -56,11 +57,10 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
-from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import Steps, head_units, identity_of, train
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:

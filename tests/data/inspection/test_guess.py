@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from road_ray.data.inspection.sources import split_in_name
+from road_ray.data.inspection.data_files import split_in_name
 from road_ray.data.inspection.task_guess import Wishes, guess
 from road_ray.errors import ConfigError, DataError
 

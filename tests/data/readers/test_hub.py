@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from road_ray.data.catalog import dataset
-from road_ray.data.features.types import Answer, TextExample
-from road_ray.data.loading import find_dataset
+from road_ray.data.features.examples_and_features import Answer, TextExample
+from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.hub import hub_examples, read_hub
-from road_ray.data.schema import Classify, Hub
+from road_ray.data.task_and_dataset import Classify, Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.verbs import configure
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import road_ray as rr
-from road_ray.distillation.logit_store.shards import read_shard, write_shard
+from road_ray.distillation.logit_store.logit_shards import read_shard, write_shard
 from road_ray.errors import CheckpointError
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 STEPS = 14  # an epoch is 10: every row is asked for, some twice
 
@@ -65,7 +65,7 @@ def test_cold_and_warm_runs_are_bit_equal_and_the_warm_one_starts_no_teacher(stu
 
 
 def distil_until_killed(given):
-    from road_ray.distillation.logit_store import shards
+    from road_ray.distillation.logit_store import logit_shards
 
     commits = []
 
@@ -75,7 +75,7 @@ def distil_until_killed(given):
             os.truncate(staged, 100)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    shards._fault = fault
+    logit_shards._fault = fault
     rr.distill(**given)
 
 

@@ -22,7 +22,7 @@ from road_ray.evaluation import squad
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.finetuning.finetune import _warn_of_rates, prepare
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 
 def weights(run_dir: Path) -> bytes:

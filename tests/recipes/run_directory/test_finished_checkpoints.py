@@ -11,10 +11,10 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.recipes.pretraining.preview import peek
+from road_ray.recipes.pretraining.masking_preview import peek
 from road_ray.reporting.records.run_record import read_run
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 
 def steps(run_dir):
