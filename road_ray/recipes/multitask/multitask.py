@@ -50,7 +50,7 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
-from road_ray.recipes.validation import require_init
+from road_ray.recipes.validation import require_init, warn_of_rates
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import head_units, identity_of, train
 from road_ray.training.monitoring.journal import Journal
@@ -168,6 +168,7 @@ def _build_model(
     heads = keep_pooler(model, directory)
     if leads:
         log_heads(config.init, heads)
+        warn_of_rates(config, str(encoder.config.model_type))
     return model, heads
 
 
