@@ -1,4 +1,4 @@
-"""An S3-compatible server on the loopback interface, and a line to it that can be cut."""
+"""An S3-compatible server on the loopback interface, a line to it that can be cut, storages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from uuid import uuid4
 
 import pytest
 from pyarrow import fs
+
+from road_ray.system.remote_files import Storage
 
 
 @contextmanager
@@ -30,6 +33,31 @@ def object_store(bucket: str) -> Iterator[str]:
         first.stop()
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@pytest.fixture(scope="session")
+def server():
+    """The address of an S3-compatible server with a bucket ``texts``."""
+    with object_store("texts") as host:
+        yield host
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """``stored(name)``: a storage of this test alone, an address of a directory."""
+    return lambda name: Storage(f"file://{tmp_path / 'storages' / name}")
+
+
+@pytest.fixture
+def stored_in_s3(server):
+    """``stored_in_s3(name)``: the storage ``s3://texts/PLACE/name`` of this test alone."""
+    place = uuid4().hex[:12]
+
+    def storage(name):
+        settings = f"endpoint_override={server}&scheme=http&region=us-east-1"
+        return Storage(f"s3://texts/{place}/{name}?{settings}")
+
+    return storage
 
 
 class Line:

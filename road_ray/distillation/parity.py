@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.schema import Task
-from road_ray.distillation.ensemble.base import inputs_of
-from road_ray.distillation.ensemble.local import load_teacher
+from road_ray.data.task_and_dataset import Task
+from road_ray.distillation.ensemble.local_ensemble import load_teacher
+from road_ray.distillation.ensemble.teacher import inputs_of
 from road_ray.errors import CheckpointError
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.data.model_files import read_config
-from road_ray.data.schema import Task
+from road_ray.data.model_directory import read_config
+from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.teacher_identity import (
     ANSWERS_FOR,
     check_teacher,

@@ -2,7 +2,8 @@
 
 ``EncoderConfig`` is the section ``encoder`` of ``road pretrain``; ``models/encoder.py`` turns it
 into a Hugging Face configuration. ``Precision`` and ``Tying`` are types of fields of other
-sections; ``models/performance/precision.py`` and ``models/weight_tying.py`` consume them.
+sections; ``models/performance/device_and_precision.py`` and ``models/weight_tying.py`` consume
+them.
 """
 
 from __future__ import annotations

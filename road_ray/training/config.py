@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from road_ray.config import Config
-from road_ray.config.addresses import check_address
+from road_ray.config.url_secrets import check_address
 from road_ray.models.config import Precision
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from road_ray.models.performance.precision import default_device
+from road_ray.models.performance.device_and_precision import default_device
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ for _name, _value in {
 
 
 def main() -> None:
-    from road_ray.reporting.tables import aligned
+    from road_ray.reporting.text_tables import aligned
     from tests.benchmarks.plan import Plan
     from tests.benchmarks.suite import SUITE
 
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def _measure_device(out: Path, minutes: float, toy: bool) -> None:
-    from road_ray.reporting.tables import aligned
+    from road_ray.reporting.text_tables import aligned
     from tests.benchmarks.gpu import GpuPlan, gpu
 
     result = gpu((GpuPlan.toy if toy else GpuPlan)(minutes=minutes or 10.0))

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.base import inputs_of
-from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.teacher import inputs_of
 from road_ray.distillation.parity import all_counted, check_parity
 from road_ray.errors import CheckpointError
 from road_ray.models.performance import int8

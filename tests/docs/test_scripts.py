@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from road_ray.config.fields import field_at
+from road_ray.config.dotted_keys import field_at
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.verbs import VERBS
 

@@ -9,10 +9,10 @@ import torch
 from torch.testing import assert_close
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.loop import train
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.optimization.optimizer import build_optimizer, clip
 from road_ray.training.performance.prefetch import placed

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import ConfigError
-from road_ray.models.performance.precision import default_device
+from road_ray.models.performance.device_and_precision import default_device
 from road_ray.system.operating_system import process_exists, sync, usable_cores
 
 ROOT = Path(__file__).parents[2]

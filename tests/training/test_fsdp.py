@@ -17,7 +17,7 @@ from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor, layers, shard
 from road_ray.training.loop import train
-from road_ray.training.monitoring.journal import Journal, read_rows
+from road_ray.training.monitoring.metrics_journal import Journal, read_rows
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.optimization.optimizer import build_optimizer
 from road_ray.training.performance.compile import compile_encoders, recompute

@@ -8,14 +8,12 @@ from typing import Annotated
 
 import typer
 
-from road_ray.cli.options import JsonOption, QuietOption, VerboseOption
+from road_ray.cli.options import JsonOption, ModelArgument, QuietOption, VerboseOption
 from road_ray.errors import ConfigError
 
 
 def export(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="run directory, model directory or hub name")
-    ],
+    model: ModelArgument,
     to: Annotated[str, typer.Option("--to", help="format: onnx")] = "onnx",
     output: Annotated[
         Path | None, typer.Option(help="new directory; default: onnx in MODEL")
@@ -43,7 +41,7 @@ def export(
     if as_json:
         typer.echo(json.dumps({"directory": str(directory), "onnx": facts}))
         return
-    from road_ray.reporting.tables import aligned
+    from road_ray.reporting.text_tables import aligned
 
     typer.echo(aligned(recipe.measured_rows(facts)))
     typer.echo(f"exported: {directory}")

@@ -12,6 +12,7 @@ from road_ray.cli.options import (
     AddressOption,
     GpusOption,
     JsonOption,
+    ModelArgument,
     QuietOption,
     VerboseOption,
 )
@@ -33,9 +34,7 @@ IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="co
 
 
 def predict(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="run directory, model directory or hub name")
-    ],
+    model: ModelArgument,
     source: Annotated[
         str,
         typer.Argument(
@@ -112,7 +111,7 @@ def _print(
     if pool is not None:
         raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
     from road_ray.inference.input_rows import input_rows
-    from road_ray.inference.loading import load
+    from road_ray.inference.load_model import load
     from road_ray.inference.predict_file import predict_chunks
     from road_ray.inference.prediction_writer import json_line
 
@@ -140,7 +139,7 @@ def _write(
 
         prepare_address(pool["address"])  # what Ray reads at its import
         check_machine(pool["workers"] or 0, pool["address"])
-    from road_ray.inference.loading import load
+    from road_ray.inference.load_model import load
     from road_ray.inference.predict_file import predict_file
 
     predictor = load(model, **options)

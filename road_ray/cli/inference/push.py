@@ -7,11 +7,15 @@ from typing import Annotated
 
 import typer
 
+from road_ray.cli.completion import complete_run
 from road_ray.cli.options import JsonOption, VerboseOption
 
 
 def push(
-    model: Annotated[str, typer.Argument(metavar="RUN", help="run or model directory")],
+    model: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="run or model directory", autocompletion=complete_run),
+    ],
     repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="repository of the hub")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="list files and sizes; upload nothing")
@@ -29,8 +33,8 @@ def push(
 
     Only the files of hf/ are sent.
     """
-    from road_ray.inference import push as upload
-    from road_ray.reporting.tables import aligned
+    from road_ray.inference import hub_upload as upload
+    from road_ray.reporting.text_tables import aligned
 
     upload.check_repository(repository)
     files = upload.model_files(model)

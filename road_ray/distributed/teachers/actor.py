@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 
 from road_ray.data.batching import INPUTS
-from road_ray.data.schema import Kind, Regress, Span, Tag, Task
-from road_ray.distillation.ensemble.base import Teacher, inputs_of
-from road_ray.distillation.ensemble.local import load_teacher
+from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag, Task
+from road_ray.distillation.ensemble.local_ensemble import load_teacher
+from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
 from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs, Stats
 from road_ray.errors import CheckpointError
 from road_ray.models.config import TeacherPrecision

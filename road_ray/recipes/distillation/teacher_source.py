@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 
 from road_ray.data.batching import Batch, pad
-from road_ray.data.features.types import Features
-from road_ray.data.schema import Task
-from road_ray.distillation.ensemble.base import Ensemble
-from road_ray.distillation.ensemble.local import LocalEnsemble
-from road_ray.distillation.ensemble.row_texts import RowTexts
-from road_ray.distillation.ensemble.stored import Members, NonOwningEnsemble, StoredEnsemble
+from road_ray.data.features.examples_and_features import Features
+from road_ray.data.task_and_dataset import Task
+from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.protocol import Ensemble, NonOwningEnsemble
+from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.logit_store.row_keys import RowKeys, keys_of, keys_of_texts
 from road_ray.distillation.parity import Answers, all_counted, check_parity
 from road_ray.distillation.teacher_identity import ANSWERS_FOR

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.data.corpus.dataset import DamagedCorpus
+from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus
 from road_ray.data.corpus.shard_cache import ShardCache, StoredShard
-from road_ray.data.corpus.storage import Storage
 from road_ray.errors import ResourceError
+from road_ray.system.remote_files import Storage
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from road_ray.data.schema import Classify, Task
+from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.distillation import weighting
 from road_ray.distributed.teachers.public_ensemble import Ensemble
 from road_ray.errors import CheckpointError, ConfigError

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import road_ray as rr
-from road_ray.distillation.logit_store.shards import read_shard, write_shard
+from road_ray.distillation.logit_store.logit_shards import read_shard, write_shard
 from road_ray.errors import CheckpointError
 from road_ray.models.performance import int8
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 STEPS = 14  # an epoch is 10: every row is asked for, some twice
 
@@ -81,7 +81,7 @@ def test_teachers_in_int8_tell_their_drift_and_have_a_store_of_their_own(
 
 
 def distil_until_killed(given):
-    from road_ray.distillation.logit_store import shards
+    from road_ray.distillation.logit_store import logit_shards
 
     commits = []
 
@@ -91,7 +91,7 @@ def distil_until_killed(given):
             os.truncate(staged, 100)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    shards._fault = fault
+    logit_shards._fault = fault
     rr.distill(**given)
 
 

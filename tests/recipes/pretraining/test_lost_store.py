@@ -7,9 +7,10 @@ import time
 import pytest
 
 import road_ray as rr
-from road_ray.data.corpus import shards, storage
+from road_ray.data.corpus import cut_shards
 from road_ray.errors import ResourceError
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.system import remote_files
+from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.object_store import Line, object_store
 
 STEPS = 24
@@ -41,8 +42,8 @@ def training(line, pretraining, pretrained, tmp_path_factory):
         return rr.pretrain(overrides=pretraining | settings | own)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards, "_ROWS_PER_SHARD", 40)
-        patch.setattr(shards, "_BLOCK_CHARACTERS", 2000)
+        patch.setattr(cut_shards, "_ROWS_PER_SHARD", 40)
+        patch.setattr(cut_shards, "_BLOCK_CHARACTERS", 2000)
         yield run
 
 
@@ -65,7 +66,7 @@ def test_a_line_that_is_cut_in_a_shard_costs_a_pause_only(training, calm, line):
 def test_a_store_that_goes_away_stops_the_run_and_the_same_command_resumes_it(
     training, calm, line, monkeypatch
 ):
-    monkeypatch.setattr(storage, "_GIVE_UP_SECONDS", 2.0)
+    monkeypatch.setattr(remote_files, "_GIVE_UP_SECONDS", 2.0)
     line.cut_after(40_000, down=True)
     began = time.monotonic()
     message = r"shard.*cannot be read at byte \d+(?s:.)*attempts in(?s:.)*fix(?s:.)*same command"

@@ -1,0 +1,180 @@
+"""Declarations of tasks and data sets: a data set belongs to a task, a task has one kind of head.
+
+Number of classes, head shape and problem type are derived from them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+
+def plain_label(label: str) -> str:
+    """Return the label in lower case, with spaces and hyphens as ``_``; equal results mean one
+    label.
+    """
+    return re.sub(r"[\s\-]+", "_", label.strip().lower())
+
+
+@dataclass(frozen=True)
+class Classify:
+    """One label for a sentence or a pair; the order of ``labels`` is the order of the logits."""
+
+    labels: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Reason(Classify):
+    """One label for a pair, after several readings of it (MT-DNN's stochastic answer network)."""
+
+
+@dataclass(frozen=True)
+class Regress:
+    """One number for a sentence or a pair, between ``low`` and ``high``.
+
+    Heads compute it in units of the range, from 0 to 1, and losses are squared errors in these
+    units, so that a task with a wide range does not outweigh the others in an averaged gradient
+    (google-research/electra, finetune/classification). Logits, labels, predictions and exported
+    models have the task's own numbers.
+    """
+
+    low: float
+    high: float
+
+    @property
+    def range(self) -> float:
+        return self.high - self.low
+
+    @property
+    def width(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class Span:
+    """Start and end of an answer, chosen independently; position 0 means no answer (ROaD part 1,
+    section 2).
+    """
+
+    @property
+    def width(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
+class JointSpan(Span):
+    """An end that is chosen given the start, and a classifier that says whether there is an answer
+    (Clark et al. 2020; google-research/electra).
+    """
+
+
+@dataclass(frozen=True)
+class Tag:
+    """One label a word, read at the word's first sub-token; entity labels in the IOB2 scheme."""
+
+    labels: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class FeatureTag(Tag):
+    """One label a word, from features of an encoder that stays as it is."""
+
+
+@dataclass(frozen=True)
+class Choose:
+    """Choice among ``choices`` answers to a question; each answer gets one logit."""
+
+    choices: int
+
+    @property
+    def width(self) -> int:
+        return self.choices
+
+
+Kind = Classify | Regress | Span | Tag | Choose
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task owns one head; every data set of the task feeds that head."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Splits:
+    """File names (without compression suffix) of each split, below the data set's folder.
+
+    Several files are concatenated; ``a|b`` is the first of the two that exists.
+    """
+
+    train: str | tuple[str, ...] | None = "train.tsv"
+    dev: str | tuple[str, ...] | None = "dev.tsv"
+    test: str | tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of text, label and id: names, or numbers for files without a header.
+
+    ``a|b`` is the first of the two names that the row has.
+    """
+
+    text: tuple[str | int, ...]
+    label: str | int | None = None
+    id: str | int | None = None
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Location of a data set on the Hugging Face hub: path, configuration, revision, differences.
+
+    ``only`` is a column and the value that it has in the rows of this set; ``splits`` names the
+    hub's split where it is not ``train``, ``validation`` or ``test``. ``first_rows`` is the number
+    of rows that are streamed of each split; None: the whole split is downloaded.
+    """
+
+    path: str
+    configuration: str | None = None
+    only: tuple[str, str] | None = None
+    splits: dict[str, str] = field(default_factory=dict)
+    revision: str | None = None
+    first_rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One entry of the catalogue: task, file layout, folder, columns, splits and metrics.
+
+    ``layout`` is a key of ``LAYOUTS`` in ``data/readers/layouts.py``; ``test_columns`` are those
+    of a test file that is laid out in another way. ``hub`` serves when no local root is given.
+    ``label_map`` maps what the file says to a label name of the task, where the two differ.
+    ``also`` names tasks that learn from the same rows, each with a head of its own.
+    ``dev_fraction`` is the fraction of the training rows that is the dev split; None: it has files.
+    """
+
+    name: str
+    task: str
+    layout: str
+    folder: str
+    columns: Columns = Columns(())
+    splits: Splits = Splits()
+    metrics: tuple[str, ...] = ("accuracy",)
+    hub: Hub | None = None
+    label_map: dict[str, str] = field(default_factory=dict)
+    test_columns: Columns | None = None
+    also: tuple[str, ...] = ()
+    dev_fraction: float | None = None
+
+    def columns_of(self, split: str) -> Columns:
+        """Return the columns of the files of a split."""
+        return self.test_columns or self.columns if split == "test" else self.columns
