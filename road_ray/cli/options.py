@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from road_ray.cli.completion import complete_preset
+from road_ray.cli.completion import complete_preset, complete_run
 from road_ray.errors import ConfigError, nearest
 
 _logger = logging.getLogger("road_ray")
@@ -40,6 +40,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 PresetOption = Annotated[
     str | None,
     typer.Option("--preset", help="start from a named preset", autocompletion=complete_preset),
+]
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="run directory, model directory or hub name",
+        autocompletion=complete_run,
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("-q", callback=_set_quiet, help="no progress output")]
 VerboseOption = Annotated[

@@ -117,8 +117,8 @@ def format_comparison(estimate: Mapping[str, Any]) -> str:
     ]
     side = estimate["max_concurrent"] or 1
     total = (
-        f"{estimate['runs']} of these are left to run: {estimate['core_hours']:.2f} core-hours, "
-        f"about {estimate['hours']:.2f} h with {side} at a time, by a few steps timed on this "
+        f"{estimate['runs']} of these are left to run: {estimate['core_hours']:.4g} core-hours, "
+        f"about {_duration(estimate['hours'])} with {side} at a time, by a few steps timed on this "
         "machine"
     )
     return f"{aligned(rows)}\n\n{total}"

@@ -86,10 +86,13 @@ def _read(directory: Path) -> RunRecord:
 
 
 def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
+    from road_ray.reporting.text_tables import is_principal
+
     place = run.directory
     last = run.rows[-1].get("step", 0) if run.rows else 0
-    evaluated = [name for name in run.metrics if name.startswith("eval/")] or list(run.metrics)
-    figure = next((name for name in evaluated if isinstance(run.metrics[name], int | float)), None)
+    figures = [name for name, value in run.metrics.items() if isinstance(value, int | float)]
+    evaluated = [name for name in figures if name.startswith("eval/")]
+    figure = next(filter(is_principal, evaluated), next(iter(evaluated or figures), None))
     return {
         "name": str(place.relative_to(folder)) if place.is_relative_to(folder) else str(place),
         "verb": run.verb,

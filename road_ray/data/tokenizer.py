@@ -222,6 +222,17 @@ def special_ids(tokenizer: PreTrainedTokenizerFast) -> tuple[int, ...]:
     return tuple(int(getattr(tokenizer, f"{name}_id")) for name in names)
 
 
+def limit_length(
+    tokenizer: PreTrainedTokenizerFast, longest_row: int, trained: int | None = None
+) -> int:
+    """Set ``model_max_length``, where plain ``transformers`` truncates, and return it: the longest
+    row of the model, or a lower limit of the tokenizer, but no less than the ``trained`` length.
+    """
+    own = tokenizer.model_max_length if tokenizer.model_max_length > 0 else longest_row
+    tokenizer.model_max_length = int(min(longest_row, max(own, trained or 0)))
+    return int(tokenizer.model_max_length)
+
+
 def check_vocabulary(vocab_size: int, tokenizer_size: int, where: str) -> None:
     """Raise ``CheckpointError`` if token ids would be outside the embedding table."""
     if tokenizer_size > vocab_size:

@@ -155,8 +155,9 @@ def check_disk(place: Path, need_bytes: int) -> int:
     free = shutil.disk_usage(existing).free
     if free < _MARGIN * need_bytes:
         raise ResourceError(
-            f"{place}: checkpoints need {need_bytes / 2**30:.2f} GiB, free {free / 2**30:.2f} GiB\n"
-            "  fix: free space, keep fewer (training.keep_checkpoints), or another --run-dir\n"
+            f"{place}: needs {need_bytes / 2**30:.2f} GiB, free {free / 2**30:.2f} GiB\n"
+            "  fix: free space, keep fewer checkpoints (training.keep_checkpoints), or name "
+            "another directory\n"
             "  kept: nothing was started"
         )
     return free

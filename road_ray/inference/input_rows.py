@@ -6,6 +6,7 @@ memory. A JSON array and a file in SQuAD's layout are loaded completely.
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,6 +53,14 @@ class ColumnChoice:
                     f"--keep {name}: predictions have a field {name!r}\n"
                     f"  fix: keep it under another name: --keep input_{name}={column}"
                 )
+
+
+def count_rows(source: str) -> int | None:
+    """Return the number of rows of a file, which is read once for it; None for standard input.
+
+    Raises ``DataError`` for a row that cannot be read.
+    """
+    return None if source == STDIN else sum(1 for _ in _rows(source))
 
 
 class InputRow(NamedTuple):
@@ -108,10 +117,11 @@ def _check_columns(
     """Raise ``DataError`` for a missing column, and for a column that is not used."""
     chosen = [*columns.fields.values(), *columns.keep.values()]
     if missing := [name for name in chosen if name not in row]:
-        raise DataError(
-            missing_columns(where, missing, list(row)).split("\n")[0]
-            + "\n  fix: name the columns of this file by --column FIELD=NAME and --keep NAME"
-        )
+        fix = "name the columns of this file by --column FIELD=NAME and --keep NAME"
+        if [*row] == ["text"]:
+            fix = "name a CSV file, or write JSON lines: a line of text has no other column"
+        first_line = missing_columns(where, missing, [*row]).split("\n")[0]
+        raise DataError(f"{first_line}\n  fix: {fix}")
     lacking = [name for name in fields if name not in read]
     if (trained and lacking) or lacking == list(fields):
         raise DataError(_without_fields(where, row, lacking, trained))
@@ -171,9 +181,14 @@ def _rows(source: str) -> Iterator[tuple[str, Row]]:
 
 
 def _lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
-    """Yield a row for each line: a JSON object, or a text."""
+    """Yield a row for each line: a JSON object, or a text. Raises ``DataError`` for an array."""
     for where, line in lines:
         text = line.strip()
+        if text == "[" or re.match(r"\[\s*\{", text):
+            raise DataError(
+                f"{where}: the beginning of a JSON array, where one JSON object or text a line was "
+                "expected\n  fix: write one object a line (jq -c '.[]'), or name a .json file"
+            )
         if text:
             yield where, parse_json_line(text, where) if text[0] == "{" else {"text": text}
 

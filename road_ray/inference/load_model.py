@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from road_ray.data.batching import Batch
+from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.model_directory import MODEL_RECORD, locate_model, read_config
 from road_ray.data.special_heads import special_head
 from road_ray.data.task_and_dataset import (
@@ -24,7 +25,7 @@ from road_ray.data.task_and_dataset import (
     Tag,
     Task,
 )
-from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
+from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.inference.predictor import Predictor
@@ -74,14 +75,14 @@ def load(
     if runtime is None:
         runtime = _load_torch(place, task, device, precision)
     check_vocabulary(runtime.vocab_size, len(tokenizer), str(place))
-    longest = min(runtime.positions, int(tokenizer.model_max_length))
+    length = row_limit(record.get("max_length_tokens"), task)
+    is_known = "max_length_tokens" in record
+    longest = limit_length(tokenizer, runtime.positions, length if is_known else None)
     if max_length_tokens is not None and max_length_tokens > longest:
         raise ConfigError(
             f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
             f"  allowed: at most {longest}"
         )
-    default = 384 if isinstance(task.kind, Span) else 128
-    limit = max_length_tokens or record.get("max_length_tokens") or default
     if not isinstance(task.kind, Span) and (threshold is not None or n_best > 1):
         name, value = ("n_best", n_best) if n_best > 1 else ("threshold", threshold)
         raise ConfigError(
@@ -96,7 +97,7 @@ def load(
         task=task,
         device=runtime.device,
         dtype=runtime.dtype,
-        max_length_tokens=min(limit, longest),
+        max_length_tokens=min(max_length_tokens or length, longest),
         longest_row_tokens=longest,
         threshold=threshold,
         n_best=n_best,

@@ -6,17 +6,20 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from road_ray.data.model_directory import locate_model, model_hashes
 from road_ray.evaluation.evaluate_split import OnRows
-from road_ray.inference.input_rows import ColumnChoice, InputRow, input_rows
+from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor, Row
 from road_ray.models.encoder import model_directory
 from road_ray.system.paths import STDIN
+from road_ray.training.monitoring.console_progress import Console, Kind, open_console
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 10.0
@@ -47,13 +50,15 @@ def predict_file(
     done = file.rows
     if done:
         _log.info("%s: resuming after %d rows", output, done)
-    progress = _Progress(done)
+    kind: Kind | None = None if report_progress else "quiet"
     try:
-        on_rows = progress.report_part if report_progress else None
-        for predictions in predict_chunks(predictor, islice(rows, done, None), chunks, on_rows):
-            file.append(predictions)
-            if report_progress:
-                progress.report(file.rows)
+        with closing(open_console(kind, None, _SECONDS_BETWEEN_REPORTS)) as console:
+            progress = _Progress(source, done, console)
+            on_rows = progress.report_part if report_progress else None
+            for predictions in predict_chunks(predictor, islice(rows, done, None), chunks, on_rows):
+                file.append(predictions)
+                if report_progress:
+                    progress.report(file.rows)
         file.finish()
     finally:
         file.close()
@@ -103,27 +108,32 @@ def _identity(
 
 
 class _Progress:
-    """Reports rows and rows per second, at most every ten seconds."""
+    """Shows the rows that are predicted of those that are left, with the time that they take; of
+    standard input, which has no known end, their number.
+    """
 
-    def __init__(self, done: int) -> None:
-        self._first, self._began = done, time.monotonic()
-        self._rows, self._reported = done, self._began
+    def __init__(self, source: str, done: int, console: Console) -> None:
+        self._source, self._first, self._rows, self._console = source, done, done, console
+        self._shown = time.monotonic()
+
+    @cached_property
+    def _total(self) -> int | None:
+        """The number of rows, counted once the first of them have been found fit."""
+        return count_rows(self._source)
 
     def report(self, rows: int) -> None:
-        """Report the rows that are written."""
+        """Show the rows that are written."""
         self._rows = rows
-        if self._is_due():
-            speed = (rows - self._first) / (self._reported - self._began)
-            _log.info("%s rows predicted, %.3g rows/s", f"{rows:,}", speed)
+        self._show(rows)
 
     def report_part(self, done: int, total: int) -> None:
-        """Report the share of the next chunk that is predicted."""
-        if self._is_due():
-            share = done / total
-            _log.info("%s rows predicted, %.0f%% of the next chunk", f"{self._rows:,}", 100 * share)
+        """Show the rows that are written and the share of the next chunk that is predicted."""
+        left = CHUNK_ROWS if self._total is None else self._total - self._rows
+        self._show(self._rows + min(CHUNK_ROWS, left) * done // total)
 
-    def _is_due(self) -> bool:
-        now = time.monotonic()
-        due = now - self._reported >= _SECONDS_BETWEEN_REPORTS
-        self._reported = now if due else self._reported
-        return due
+    def _show(self, rows: int) -> None:
+        if self._total is not None:
+            self._console.part("predictions", rows - self._first, self._total - self._first)
+        elif time.monotonic() - self._shown >= _SECONDS_BETWEEN_REPORTS:
+            self._shown = time.monotonic()
+            _log.info("%s rows predicted", f"{rows:,}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.encode_examples import shared_examples
 from road_ray.data.load_split import Split
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.errors import ConfigError, nearest
+from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory.manifest import require_whole_weights
 from road_ray.system.paths import path_of
 
@@ -26,6 +28,22 @@ def warn_of_overlap(train: Split, dev: Split) -> None:
             dev.dataset.name, len(shared), len(dev.examples), train.dataset.name,
             dev_example.where, train_example.where,
         )  # fmt: skip
+
+
+def warn_of_rates(config: RunConfig, family: str) -> None:
+    """Warn where a model of another family gets the default rates of a verb, which are ELECTRA's.
+
+    Published rates of BERT and its successors are lower, and all their layers have one.
+    """
+    given: Any = config
+    default = type(config).model_fields["optimizer"].default
+    rates, usual = ((of.peak_lr, of.layer_decay) for of in (given.optimizer, default))
+    if family != "electra" and rates == usual:
+        _log.warning(
+            "optimizer.peak_lr=%g and layer_decay=%g are rates of ELECTRA, but the family of init "
+            "is %s: try optimizer.peak_lr=5e-5 optimizer.layer_decay=1 (Devlin et al. 2019)",
+            *(*usual, family),
+        )
 
 
 def require_init(init: str, key: str = "init") -> str:

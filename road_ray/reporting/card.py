@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from road_ray.config import flatten
 from road_ray.data import catalog
 from road_ray.data.special_heads import SPECIAL_HEADS
+from road_ray.data.task_and_dataset import Hub
 from road_ray.reporting.pages.run_page import headline
 from road_ray.reporting.records.lineage import ancestors, describe_model
 from road_ray.reporting.records.record_schema import ModelFacts
@@ -117,7 +118,7 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
         f"## Training\n\n{_recipe(run)}",
         f"## Use\n\n{_USE_ABOUT}\n\n{_fenced(_use(kind, run), 'python')}",
         "## Limits\n\n" + "\n".join(f"- {line}" for line in _limits(run, model)),
-        "<!-- Not uploaded. To publish this directory: hf upload OWNER/NAME DIRECTORY -->",
+        "<!-- To publish this model: road push RUN OWNER/NAME -->",
     ]
     path = directory / "README.md"
     path.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
@@ -165,8 +166,9 @@ def _front(kind: str, family: str, run: RunRecord, metrics: Mapping[str, object]
     model = run.model
     pipeline = next((name for end, name in _PIPELINES.items() if kind.endswith(end)), None)
     made_up = run.settings.get("data.root") == "miniature"  # not on the Hub
-    results = [*_results(pipeline or "fill-mask", metrics, made_up=made_up)]
-    hub = [h for name in model.get("datasets") or () if not made_up and (h := _hub(str(name)))]
+    results = [*_results(pipeline or "fill-mask", metrics, run, made_up=made_up)]
+    known = [_hub(str(name), run) for name in model.get("datasets") or () if not made_up]
+    hub = [place.path for place in known if place is not None]
     fields: dict[str, Any] = {
         "library_name": "transformers",
         "tags": [
@@ -191,14 +193,15 @@ def _on_the_hub(init: str) -> str | None:
     return None if local or not owner else init
 
 
-def _results(task: str, metrics: Mapping[str, object], *, made_up: bool) -> Iterable[EvalResult]:
+def _results(
+    task: str, metrics: Mapping[str, object], run: RunRecord, *, made_up: bool
+) -> Iterable[EvalResult]:
     """Yield the principal figures as entries of the Hub's ``model-index``."""
     from huggingface_hub import EvalResult
 
     for name, value in headline(metrics).items():
         _, dataset, metric = name.split("/", 2)
-        entry = catalog.DATASETS.get(dataset)
-        hub = entry.hub if entry and not made_up else None
+        hub = None if made_up else _hub(dataset, run)
         yield EvalResult(
             task_type=task,
             dataset_type="miniature" if made_up else hub.path if hub else printable(dataset),
@@ -212,10 +215,16 @@ def _results(task: str, metrics: Mapping[str, object], *, made_up: bool) -> Iter
         )
 
 
-def _hub(name: str) -> str | None:
-    """Return the name of a data set on the Hub, or None."""
-    entry = catalog.DATASETS.get(name)
-    return entry.hub.path if entry and entry.hub else None
+def _hub(name: str, run: RunRecord) -> Hub | None:
+    """Return the place on the Hub of a data set of the catalogue or of the run's own sets."""
+    if name in catalog.DATASETS:
+        return catalog.DATASETS[name].hub
+    own = ((run.config.get("data") or {}).get("sets") or {}).get(name) or {}
+    if not own.get("hub") or not _on_the_hub(str(own["hub"])):
+        return None
+    held_out = (own.get("train") or "train") if own.get("dev_fraction") else "validation"
+    splits = {"dev": own.get("dev") or held_out}
+    return Hub(str(own["hub"]), own.get("configuration"), splits=splits)
 
 
 def _about(kind: str, family: str, model: ModelFacts) -> str:

@@ -60,7 +60,8 @@ def test_own_sets_files_and_runs_are_offered(completed, tmp_path):
     assert completed("road finetune my.yaml data.dataset=tick") == ["data.dataset=tickets"]
     assert completed("road finetune broken.yaml data.dataset=tick") == []
     assert completed("road finetune init=ru") == ["init=runs/"]
-    assert completed("road runs show runs/") == ["runs/deep/", "runs/one"]
+    for command in ("runs show", "report", "predict", "export", "serve", "push"):
+        assert completed(f"road {command} runs/") == ["runs/deep/", "runs/one"]
     assert complete_run("nowhere/") == []
 
 

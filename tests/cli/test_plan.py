@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from road_ray.cli.plan import _duration, _operations, _phases
+from road_ray.cli.plan import _duration, _operations, _phases, format_comparison
 
 
 def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
@@ -63,3 +63,10 @@ def test_a_duration_has_the_unit_that_suits_it():
         "1.5 min",
         "1.50 h",
     ]
+
+
+def test_a_short_comparison_has_seconds_where_hours_are_none():
+    row = {"arm": "no KD", "seed": 1, "steps": 6, "tokens": 900, "seconds": 4, "finished": False}
+    estimate = {"rows": [row], "runs": 1, "core_hours": 0.00111, "hours": 0.00111}
+    text = format_comparison(estimate | {"max_concurrent": 2})
+    assert "1 of these are left to run: 0.00111 core-hours, about 4.0 s with 2 at a time" in text

@@ -19,6 +19,15 @@ def test_runs_of_a_folder_are_listed(road, pretrained):
     assert "pretrained" in road("runs", "list", pretrained.directory.parent).out
 
 
+def test_the_listed_figure_is_the_one_that_papers_report(road, tmp_path):
+    figures = {"time/total": 1.0, "eval/tags/entity_precision": 90.0, "eval/tags/entity_f1": 80.0}
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.json").write_text(json.dumps(figures))
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    (row,) = json.loads(road("runs", "list", tmp_path, "--json").out)
+    assert (row["figure"], row["value"]) == ("eval/tags/entity_f1", 80.0)
+
+
 def test_one_run_is_shown(road, pretrained):
     result = road("runs", "show", pretrained.directory)
     assert "train/generator" in result.out

@@ -56,7 +56,7 @@ def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_pat
     with pytest.raises(ConfigError, match="batch_size = 3"):
         plan.check_batch(3, 4)
     assert plan.check_disk(tmp_path / "not" / "there", 1) > 0
-    with pytest.raises(ResourceError, match="checkpoints need"):
+    with pytest.raises(ResourceError, match=r"needs 1\d{9}\.00 GiB"):
         plan.check_disk(tmp_path, 1 << 60)
     with pytest.raises(ResourceError, match="a worker needs"):
         plan.check_memory(1 << 60, False, 1)

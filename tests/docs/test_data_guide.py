@@ -1,7 +1,8 @@
-"""The YAML blocks of the guide of own data are configurations."""
+"""The commands of the guide of own data run as printed; its YAML blocks are configurations."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pytest
 
 from road_ray.data.load_split import find_dataset
 from road_ray.verbs import configure, verb_of_file
+from tests.docs.blocks import blocks, commands
+from tests.published import publish
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "data.md"
+LABELS = {"fine": "good", "dull": "bad"}
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
@@ -27,3 +31,21 @@ def test_a_block_is_a_configuration_of_data_sets_that_fit(block, tmp_path):
 
 def test_the_page_has_all_of_its_blocks():
     assert len(BLOCKS) == 5
+
+
+@pytest.mark.slow
+def test_from_a_file_to_predictions_in_four_commands(road, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sizes = {"max_position_embeddings": 512}
+    publish(tmp_path / "google/electra-small-discriminator", "electra", "ForPreTraining", **sizes)
+    rows = [
+        f"a {word} film number {n},{label}" for n in range(20) for word, label in LABELS.items()
+    ]
+    (tmp_path / "reviews.csv").write_text("\n".join(["review,verdict", *rows]) + "\n")
+    (tmp_path / "new.csv").write_text("review\na fine film\na dull film\n")
+    for words in commands(blocks("docs/guides/data.md")["start"]):
+        done = road(*words[1:])
+        assert done.code == 0, (words, done.err)
+    predicted = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert {row["label"] for row in predicted} <= {*LABELS.values()}
+    assert len(predicted) == 2

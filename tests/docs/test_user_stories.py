@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
 import sys
 
@@ -21,6 +22,7 @@ from tests.published import publish
 
 EXAMPLES = ROOT / "examples"
 SHORT = ("training.steps=3", "data.batch_size=4", "console=quiet", "optimizer.warmup_steps=1")
+KEYS = {"training.steps": 3, "data.batch_size": 4, "console": "quiet", "optimizer.warmup_steps": 1}
 TEACHERS = {
     "textattack/bert-base-uncased-SST-2": ("bert", ("LABEL_0", "LABEL_1")),
     "textattack/roberta-base-SST-2": ("roberta", ("LABEL_0", "LABEL_1")),
@@ -145,6 +147,36 @@ def test_python(place, monkeypatch):
     assert len(labels) == 2
     assert {*labels} <= {"happy", "unhappy"}
     del sys.modules["own_csv"]
+
+
+@pytest.fixture
+def from_python():
+    return runpy.run_path(str(EXAMPLES / "from_python.py"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("own_squad", str), ("tags", list), ("regression", float), ("domain_pretraining", dict)],
+)
+def test_a_story_from_python(from_python, place, name, kind):
+    assert isinstance(from_python[name](**KEYS), kind)
+
+
+def test_stories_with_teachers_from_python(from_python, place, world, monkeypatch):
+    monkeypatch.setenv("ROAD_DATA", str(world))
+    for seed, (model, (family, labels)) in enumerate(TEACHERS.items()):
+        publish(place / model, family, "ForSequenceClassification", labels=labels, seed=seed)
+    rows = {"data.max_rows": 12, "data.max_judged_rows": 8, "distillation.host": "process"}
+    assert "eval/sst2/accuracy" in from_python["published_teachers"](**KEYS, **rows)
+
+
+@pytest.mark.ray
+def test_stories_on_ray_from_python(from_python, place, cluster):
+    assert "eval/reviews/accuracy" in from_python["unlabelled"](**KEYS)
+    short = {f"overrides.{key}": value for key, value in KEYS.items()}
+    sweep = {"trials": 1, "max_concurrent": 1, "console": "quiet"}
+    (best,) = from_python["sweep"](**short, **sweep)
+    assert best.values
 
 
 def test_commands_of_a_block_are_read_as_a_shell_reads_them():

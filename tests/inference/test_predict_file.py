@@ -96,16 +96,24 @@ def test_standard_input_takes_texts_and_json_objects(monkeypatch):
     [
         (b"", "has no rows"),
         (b"fine\ncaf\xe9\n", r"<stdin>:2: .*not UTF-8"),
+        (b'[{"text": "fine"}]', r"<stdin>:1: the beginning of a JSON array.*one object a line"),
+        (b'[\n {"text": "fine"}\n]\n', r"<stdin>:1: the beginning of a JSON array"),
         ("fine\n".encode("utf-16"), r"<stdin>:1: .*not UTF-8.*iconv -f utf-16"),
         (b"long " * (14 << 20), r"<stdin>:1: a line of more than 64 MiB"),
     ],
-    ids=["empty", "Latin-1", "UTF-16", "long line"],
+    ids=["empty", "Latin-1", "array", "printed array", "UTF-16", "long line"],
 )
 def test_standard_input_that_is_not_read_is_refused(monkeypatch, given, message):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
     with pytest.raises(DataError) as error:
         list(input_rows("-", EACH, ("text",)))
     assert re.search(message, str(error.value), re.DOTALL)
+
+
+def test_a_column_of_lines_is_refused_with_the_way_to_give_one(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"number,review\n7,fine\n")))
+    with pytest.raises(DataError, match=r"no column 'review'.*\n  fix: name a CSV file"):
+        list(input_rows("-", ColumnChoice({"text": "review"}), ("text",)))
 
 
 def test_squad_layout_gives_questions(world):
@@ -236,18 +244,35 @@ def test_kept_columns_stand_beside_their_predictions(
     assert (refused.code, "--ignore label --ignore day" in refused.err) == (3, True)
 
 
-def test_progress_is_reported_within_a_chunk_too(directory, rows_file, tmp_path, caplog):
-    caplog.set_level("INFO", "road_ray")
+def test_progress_counts_the_rows_that_are_left(directory, rows_file, tmp_path, capfd, monkeypatch):
     rows = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(100)])
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(predicting, "_SECONDS_BETWEEN_REPORTS", 0.0)
         predict_file(load(directory), rows, tmp_path / "o.csv", model=str(directory))
-    assert caplog.messages[0].startswith("0 rows predicted, ")
-    assert caplog.messages[0].endswith("% of the next chunk")
-    assert re.fullmatch(r"100 rows predicted, [\d.e+]+ rows/s", caplog.messages[-1])
-    caplog.clear()
+    lines = capfd.readouterr().err.splitlines()
+    assert re.fullmatch(r"predictions  36/100  eta 0:00:\d\d", lines[0])
     predict_file(load(directory), rows, tmp_path / "q.csv", model=str(directory))
-    assert not caplog.messages
+    assert capfd.readouterr().err == ""  # done before a line was due
+
+
+def test_progress_of_a_resumed_file_is_that_of_its_rest(
+    directory, rows_file, tmp_path, capfd, monkeypatch
+):
+    monkeypatch.setattr(predicting, "CHUNK_ROWS", 40)
+    monkeypatch.setattr(predicting, "_SECONDS_BETWEEN_REPORTS", 0.0)
+    rows = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(100)])
+    model, output = load(directory), tmp_path / "o.jsonl"
+
+    def killed(waiting):
+        yield model.predict_rows(next(waiting))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_file(model, rows, output, model=str(directory), chunks=killed)
+    capfd.readouterr()
+    predict_file(model, rows, output, model=str(directory))
+    assert "predictions  40/60  eta" in capfd.readouterr().err
+    assert len(output.read_text().splitlines()) == 100
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
@@ -302,6 +327,15 @@ def test_an_output_that_exists_is_never_overwritten(tmp_path):
     assert (tmp_path / "a.csv").read_text() == "mine"
     with pytest.raises(ConfigError, match=r"allowed: \.jsonl, \.csv, \.tsv"):
         PredictionFile(tmp_path / "a.xlsx", {})
+    meanwhile = PredictionFile(tmp_path / "b.jsonl", {})
+    meanwhile.append([{"id": "0"}])
+    (tmp_path / "b.jsonl").write_text("mine")
+    with pytest.raises(ConfigError, match="already exists"):
+        meanwhile.finish()
+    meanwhile.close()
+    assert (tmp_path / "b.jsonl").read_text() == "mine"
+    (tmp_path / "b.jsonl").unlink()
+    assert PredictionFile(tmp_path / "b.jsonl", {}).rows == 1  # the work is kept
 
 
 def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_file, tmp_path):

@@ -240,6 +240,29 @@ def test_the_stored_length_and_threshold_are_used(exported):
     assert load(directory).max_length_tokens == 512  # the positions of the model
 
 
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ({}, 64),  # of another program: its limit is respected
+        ({"max_length_tokens": 96}, 96),  # trained on longer rows than its tokenizer says
+        ({"max_length_tokens": None}, 128),  # the default of the training
+        ({"max_length_tokens": 32}, 32),
+    ],
+)
+def test_a_limit_of_the_tokenizer_is_respected_unless_the_training_read_more(
+    exported, record, expected
+):
+    directory = exported("sentiment")
+    settings = json.loads((directory / "tokenizer_config.json").read_text())
+    settings["model_max_length"] = 64
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    if record:
+        (directory / "road_ray.json").write_text(json.dumps(record))
+    model = load(directory)
+    assert model.max_length_tokens == expected
+    assert model.longest_row_tokens == max(64, expected)
+
+
 def test_the_task_is_that_of_the_training_else_the_name_of_the_model(exported, tmp_path):
     run = tmp_path / "films.v1"  # as a run directory has it
     exported("sentiment").rename((run.mkdir() or run) / "hf")

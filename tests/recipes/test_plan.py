@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from safetensors import safe_open
 
@@ -100,6 +102,27 @@ def test_all_trainings_are_counted():
         ("multitask", {}, 1),
     ):
         assert module.num_runs(configure(verb, overrides=changes)) == runs
+
+
+@pytest.mark.parametrize(
+    ("verb", "changes", "models", "checkpoints"),
+    [
+        ("finetune", {}, 1, 3),  # two, and one that is being written
+        ("pretrain", {}, 1, 3),
+        ("teachers", {"num_teachers": 5}, 5, 3),  # those of finished runs are removed
+        ("teachers", {"num_teachers": 5, "max_concurrent": 2}, 5, 6),
+        ("teachers", {"num_teachers": 5, "training.keep_checkpoints_at_end": 1}, 5, 3 + 4),
+        ("teachers", {"num_teachers": 5, "training.keep_checkpoints_at_end": 9}, 5, 3 + 8),
+        ("teachers", {"num_teachers": 5, "training.keep_checkpoints": 1}, 5, 2),
+    ],
+)
+def test_the_disk_holds_models_and_the_checkpoints_of_runs_in_progress(
+    verb, changes, models, checkpoints
+):
+    config = configure(verb, overrides=changes)
+    keep = config.training.keep_checkpoints
+    measured = SimpleNamespace(parameter_bytes=1, checkpoint_bytes=100, keep_checkpoints=keep)
+    assert module._most_bytes(config, measured) == models + 100 * checkpoints
 
 
 def test_gpus_of_teachers_are_counted_in_every_generation(sentiment, teachers, monkeypatch):

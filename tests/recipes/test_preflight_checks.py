@@ -11,7 +11,13 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
-from road_ray.recipes.preflight_checks import check_length, require_init, warn_of_overlap
+from road_ray.recipes.preflight_checks import (
+    check_length,
+    require_init,
+    warn_of_overlap,
+    warn_of_rates,
+)
+from road_ray.verbs import configure
 
 
 @pytest.fixture
@@ -45,3 +51,17 @@ def test_a_start_that_is_not_there_names_what_is(tmp_path):
         require_init(str(tmp_path / "pretraind"))
     with pytest.raises(ConfigError, match="init is not given"):
         require_init("")
+
+
+@pytest.mark.parametrize("verb", ["finetune", "teachers", "distill", "multitask"])
+@pytest.mark.parametrize(
+    ("family", "given", "warns"),
+    [
+        ("bert", {}, True),
+        ("bert", {"optimizer.peak_lr": 5e-5, "optimizer.layer_decay": 1.0}, False),
+        ("electra", {}, False),
+    ],
+)
+def test_a_line_warns_of_the_rates_of_another_family(verb, family, given, warns, caplog):
+    warn_of_rates(configure(verb, overrides=given), family)
+    assert ("try optimizer.peak_lr=5e-5 optimizer.layer_decay=1" in caplog.text) is warns

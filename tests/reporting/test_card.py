@@ -84,7 +84,7 @@ def test_what_the_run_tells_is_told(run_directory, write_run):
         "road distill config.resolved.yaml",
         "at most 256 tokens",
         "threshold was tuned",
-        "hf upload OWNER/NAME",
+        "road push RUN OWNER/NAME",
         "- initialised from: `runs/mtl` (not on this machine)",
     ):
         assert said in text
@@ -100,6 +100,29 @@ def test_limits_follow_from_how_it_was_made(write_run, tmp_path):
         assert said in text
     assert "very-secret-value" not in text
     assert "rajpurkar" not in text
+
+
+@pytest.mark.parametrize(
+    ("more", "split"),
+    [({"dev": "valid"}, "valid"), ({"dev_fraction": 0.1}, "train"), ({}, "validation")],
+)
+def test_own_data_of_the_hub_is_named_as_it_is_there(write_run, tmp_path, more, split):
+    entry = {"hub": "acme/reviews", "configuration": "films"} | more
+    data = {"dataset": "mine", "sets": {"mine": entry, "here": {"hub": str(tmp_path)}}}
+    hf = write_run(tmp_path / "r", data=data) / "hf"
+    hf.mkdir()
+    (hf / "config.json").write_text(
+        json.dumps({"architectures": ["BertForSequenceClassification"]})
+    )
+    figures = {"eval/mine/accuracy": 90.0, "eval/here/accuracy": 80.0}
+    lineage = {"task": "mine", "datasets": ["mine", "here"], "metrics": figures}
+    front = write_card(hf, lineage).read_text(encoding="utf-8").split("---\n", 2)[1]
+    (tmp_path / "front.yaml").write_text(front)
+    matter = yaml_lines.read_yaml(tmp_path / "front.yaml").values
+    assert matter["datasets"] == ["acme/reviews"]
+    (mine, here) = [result["dataset"] for result in matter["model-index"][0]["results"]]
+    assert mine == {"name": "mine", "type": "acme/reviews", "config": "films", "split": split}
+    assert here == {"name": "here", "type": "here", "split": "dev"}
 
 
 def test_figures_lineage_and_loading_are_told(card):
@@ -168,7 +191,7 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
     assert not {"link_open", "image", "html_inline", "hr"} & kinds
     blocks = [item.content for item in flat if item.type == "html_block"]
     assert len(blocks) == 1
-    assert blocks[0].startswith("<!-- Not uploaded")
+    assert blocks[0].startswith("<!-- To publish")
     assert not {"\u202e", "\u2066"} & set(body)
 
 

@@ -8,14 +8,12 @@ from typing import Annotated
 
 import typer
 
-from road_ray.cli.options import JsonOption, QuietOption, VerboseOption
+from road_ray.cli.options import JsonOption, ModelArgument, QuietOption, VerboseOption
 from road_ray.errors import ConfigError
 
 
 def export(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="run directory, model directory or hub name")
-    ],
+    model: ModelArgument,
     to: Annotated[str, typer.Option("--to", help="format: onnx")] = "onnx",
     output: Annotated[
         Path | None, typer.Option(help="new directory; default: onnx in MODEL")

@@ -12,6 +12,7 @@ from road_ray.cli.options import (
     AddressOption,
     GpusOption,
     JsonOption,
+    ModelArgument,
     QuietOption,
     VerboseOption,
 )
@@ -33,9 +34,7 @@ IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="co
 
 
 def predict(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="run directory, model directory or hub name")
-    ],
+    model: ModelArgument,
     source: Annotated[
         str,
         typer.Argument(

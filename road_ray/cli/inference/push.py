@@ -7,11 +7,15 @@ from typing import Annotated
 
 import typer
 
+from road_ray.cli.completion import complete_run
 from road_ray.cli.options import JsonOption, VerboseOption
 
 
 def push(
-    model: Annotated[str, typer.Argument(metavar="RUN", help="run or model directory")],
+    model: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="run or model directory", autocompletion=complete_run),
+    ],
     repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="repository of the hub")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="list files and sizes; upload nothing")

@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from road_ray.cli.options import AddressOption, JsonOption, VerboseOption
+from road_ray.cli.options import AddressOption, JsonOption, ModelArgument, VerboseOption
 
 
 def serve(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="run directory, model directory or hub name")
-    ],
+    model: ModelArgument,
     settings: Annotated[
         list[str] | None,
         typer.Argument(metavar="[key=value]...", help="settings, such as max_request_rows=64"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ _FEW = 50  # different values of a column that may be classes without being name
 _MOST_CLASSES = 1000
 _MOST_NUMBERED_CLASSES = 20  # whole numbers with more values are a regression
 _SHORT_WORDS = 3  # of a value that may be a class
+_DATE = re.compile(r"(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3\d{2,4})([T ].*)?")
 
 
 @dataclass
@@ -77,14 +79,20 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """True if most values are different texts, not numbers."""
-        return self.texts > 0 and self.numbers is None and not self.is_classes
+        """True if most values are different texts, not numbers or dates."""
+        other = self.numbers is not None or self.is_classes or self.is_dates
+        return self.texts > 0 and not other
 
     @property
     def is_classes(self) -> bool:
         """True if a few short values repeat."""
         few = 2 <= len(self.values) <= _FEW and 2 * len(self.values) <= self.count
-        return few and self.mean_words <= _SHORT_WORDS
+        return few and self.mean_words <= _SHORT_WORDS and not self.is_dates
+
+    @property
+    def is_dates(self) -> bool:
+        """True if all values are dates, perhaps with a time of day."""
+        return bool(self.values) and all(map(_DATE.fullmatch, self.values))
 
     @property
     def is_fractions(self) -> bool:
@@ -130,7 +138,8 @@ def id_column(columns: Mapping[str, Column], used: Sequence[str]) -> str | None:
     """Return a column that is named like an identifier and whose values are all different."""
     for name, column in columns.items():
         is_unique = column.num_missing == 0 and len(column.values) == column.count
-        if name.lower() in _IDS and name not in used and is_unique:
+        is_named = name.lower() in _IDS or name.lower().endswith("_id")
+        if is_named and name not in used and is_unique:
             return name
     return None
 
@@ -193,7 +202,7 @@ def text_columns(
         return texts, "the only column of text"
     usual = [lower[name] for name in _TEXTS if name in lower and lower[name] in texts]
     if usual and (len(texts) > 2 or usual[0].lower() in _TEXTS[:2]):
-        return usual[:1], f"its name; not read: {', '.join(n for n in texts if n != usual[0])}"
+        return usual[:1], "its name says so"
     if len(texts) == 2:
         return texts, "two columns of text are read as a pair; --text names one alone"
     if not texts and len(lower) == 1:

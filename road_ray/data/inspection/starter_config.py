@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config.yaml_writer import comment
+from road_ray.data.inspection.data_files import Source
 from road_ray.data.inspection.task_guess import Guess
 from road_ray.system.json_file import read_json
 
@@ -85,7 +86,7 @@ def _rates(init: str) -> tuple[str, str, str]:
     """Return learning rate, layer decay and their source, by family and width of ``init``."""
     config, family = _model_config(init), _model_type(init)
     if "electra" not in family:
-        return "5e-5", "1.0", "BERT's rate, for 2 to 4 epochs: 2e-5 to 5e-5 (Devlin et al. 2019)."
+        return "5e-5", "1.0", "BERT's rate: 2e-5 to 5e-5 (Devlin et al. 2019)."
     sizes = {"small": 256, "base": 768, "large": 1024}
     width = config.get("hidden_size") or next((w for s, w in sizes.items() if s in family), 256)
     why = "ELECTRA's rate: small models 3e-4, base-sized 1e-4, large 5e-5 (Clark et al. 2020)."
@@ -129,10 +130,20 @@ def _corpus(guess: Guess, output: Path, init: str, name: str) -> Iterator[str]:
     yield f"run_dir: {_scalar(f'runs/{name}')}"
     yield "data:"
     yield "  # .txt has a blank line between documents; .jsonl and .parquet have a column `text`."
-    yield f"  corpus: {_path(guess.source.splits['train'], output)}"
+    yield f"  corpus: {_corpus_place(guess.source, output)}"
     if not init:
         yield "  # Number of entries of the tokenizer that is trained on the text."
         yield "  vocab_size: 8192"
+
+
+def _corpus_place(source: Source, output: Path) -> str:
+    """Return the value of ``data.corpus``: a path, or ``hub:NAME:CONFIGURATION``."""
+    if source.hub is None:
+        return _path(source.splits["train"], output)
+    name, configuration = source.hub
+    if Path(name).is_dir():
+        return _path(name, output)
+    return _scalar(":".join(filter(None, ("hub", name, configuration))))
 
 
 _ABOUT = {
@@ -142,6 +153,7 @@ _ABOUT = {
     "label_map": ("Value in the file: the label that it stands for.",),
     "dev_fraction": ("Part of the training rows that is held out to evaluate on.",),
     "hub": ("Data set on the hub; train, dev and test are its splits.",),
+    "first_rows": ("Rows that are streamed of each split; without it, all are downloaded.",),
 }
 
 

@@ -89,7 +89,7 @@ def _of_source(source: Source, wishes: Wishes, place: str) -> Guess:
         tags = [row[lists[1]] for _, row in rows]
         entry = {"text": [lists[0]], "label": lists[1]}
         return _tags(source, tags, f"as the columns {lists[0]} and {lists[1]} are lists", entry)
-    if list(columns) == ["text"] and wishes.label is None and source.hub is None:
+    if list(columns) == ["text"] and wishes.label is None:
         return Guess(source, "corpus", {}, ["task: pre-training, as `text` is the only column"])
     return _sentences(source, columns, wishes, place)
 
@@ -149,6 +149,8 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
     if (id_name := id_column(columns, [*texts, label.name])) is not None:
         entry["id"] = id_name
         reasons.append(f"id: {id_name} (its name says so, and no value repeats)")
+    if left_out := [name for name in columns if name not in (*texts, label.name, entry.get("id"))]:
+        reasons.append(f"not read: {', '.join(left_out)}")
     unit = "a pair of texts" if len(texts) == 2 else "a text"
     kind = wishes.kind or ("regress" if is_regression(label) else "classify")
     if kind == "regress":
@@ -257,4 +259,11 @@ def _add_splits(made: Guess) -> None:
         )
     made.entry.update(splits)
     if made.num_rows >= MOST_ROWS and source.layout == "table":
-        made.reasons.append(f"only the first {MOST_ROWS:,} rows were inspected")
+        reason = f"only the first {MOST_ROWS:,} rows were inspected"
+        if source.hub is not None:
+            made.entry["first_rows"] = MOST_ROWS
+            reason = (
+                f"a large split: its first {MOST_ROWS:,} rows were inspected and are streamed "
+                "(first_rows); without that key all of it is downloaded"
+            )
+        made.reasons.append(reason)

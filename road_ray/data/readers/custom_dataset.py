@@ -109,6 +109,10 @@ class CustomDataset(Config):
     revision: str | None = None
     """Revision of ``hub``: a branch, tag or commit. None: the newest. A commit makes a run
     repeatable."""
+    first_rows: int | None = Field(None, ge=1)
+    """Number of rows that are read from the beginning of each split of ``hub``, as a stream: the
+    rest is not downloaded. For splits that are too large for disk or memory; one whose rows are
+    sorted by label needs more of them. None: the whole split."""
     text: _Columns = ()
     """Columns of the text, by name, or by number from 0 in a file without a header; one column
     needs no list. ``classify``
@@ -151,8 +155,10 @@ class CustomDataset(Config):
     def _consistent(self) -> CustomDataset:
         if not (self.train or self.dev or self.test or self.hub):
             raise ValueError("names no file; give train, dev or test, or hub")
-        if self.hub is None and (self.configuration or self.revision):
-            raise ValueError("configuration and revision are those of hub, which is not given")
+        if self.hub is None and (self.configuration or self.revision or self.first_rows):
+            raise ValueError(
+                "configuration, revision and first_rows are those of hub, which is not given"
+            )
         if self.dev_fraction is not None and (self.dev or not (self.train or self.hub)):
             raise ValueError(
                 "dev_fraction takes the dev split from train: give train, and leave dev out"
@@ -184,7 +190,13 @@ class CustomDataset(Config):
         splits = {split: name for split, name in files.items() if name}
         hub = None
         if self.hub:
-            hub = Hub(self.hub, self.configuration, splits=splits, revision=self.revision)
+            hub = Hub(
+                self.hub,
+                self.configuration,
+                splits=splits,
+                revision=self.revision,
+                first_rows=self.first_rows,
+            )
         return Dataset(
             name,
             task=self.task_name(name),

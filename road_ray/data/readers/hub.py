@@ -20,7 +20,7 @@ from road_ray.data.readers.multiple_choice import CHOICES, choice_example
 from road_ray.data.readers.parts.text_files import check_text, missing_columns
 from road_ray.data.readers.squad import span_example
 from road_ray.data.readers.zre import zre_example
-from road_ray.data.task_and_dataset import Dataset
+from road_ray.data.task_and_dataset import Dataset, Hub
 from road_ray.errors import ConfigError, DataError
 
 _log = logging.getLogger(__name__)
@@ -34,12 +34,11 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
             "  fix: set `data.root` (or ROAD_DATA) to a "
             f"directory with {dataset.folder}/"
         )
-    load_dataset = datasets_library().load_dataset
     path, configuration = dataset.hub.path, dataset.hub.configuration
     examples: list[Example] = []
     for part in dict.fromkeys(_hub_split(dataset, n, split) for n in file_names(dataset, split)):
         try:
-            rows = load_dataset(path, configuration, split=part, revision=dataset.hub.revision)
+            rows = _loaded(dataset.hub, part)
             if dataset.hub.only is not None:
                 column, subset = dataset.hub.only
                 rows = rows.filter(lambda value, same=subset: value == same, input_columns=column)
@@ -58,6 +57,18 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
         where = f"hf://{path}/{part}"
         examples += hub_examples(dataset, rows, where, labelled=split != "test")
     return examples
+
+
+def _loaded(hub: Hub, split: str) -> Any:
+    """Return a split as a ``datasets.Dataset``; of ``first_rows``, only they are fetched."""
+    datasets = datasets_library()
+    streamed = hub.first_rows is not None
+    rows = datasets.load_dataset(
+        hub.path, hub.configuration, split=split, revision=hub.revision, streaming=streamed
+    )
+    if not streamed:
+        return rows
+    return datasets.Dataset.from_list(list(rows.take(hub.first_rows)), features=rows.features)
 
 
 def datasets_library() -> Any:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals, WorkerShare
+from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, load_split
 from road_ray.data.mixing import (
     Stream,
@@ -17,6 +18,7 @@ from road_ray.data.mixing import (
     probabilities,
     with_example_counts,
 )
+from road_ray.data.tokenizer import limit_length
 from road_ray.errors import ConfigError
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.preflight_checks import check_length, warn_of_overlap
@@ -44,7 +46,9 @@ def check_mixing(config: MultitaskConfig) -> None:
 def read_mixture(
     config: MultitaskConfig, worker: Worker, tokenizer: Any, positions: int
 ) -> tuple[dict[str, Split], dict[str, Split]]:
-    """Return the splits to train on and, on the leading worker, those to evaluate on."""
+    """Return the splits to train on and, on the leading worker, those to evaluate on. Limits the
+    tokenizer to the ``positions`` of the encoder.
+    """
     splits = {name: _split(config, name, "train", tokenizer) for name in config.data.datasets}
     # Read now, so that missing data fail at once and not after hours of training.
     judged = {
@@ -55,6 +59,8 @@ def read_mixture(
         warn_of_overlap(splits[name], split)
     for split in (*splits.values(), *judged.values()):
         check_length(split, positions)
+    lengths = [row_limit(config.data.max_length_tokens, split.task) for split in splits.values()]
+    limit_length(tokenizer, positions, max(lengths))
     return splits, judged
 
 

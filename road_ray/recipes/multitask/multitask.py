@@ -40,7 +40,7 @@ from road_ray.recipes.multitask.mixture_teachers import (
     teacher_lineage,
     teacher_sources,
 )
-from road_ray.recipes.preflight_checks import require_init
+from road_ray.recipes.preflight_checks import require_init, warn_of_rates
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
 from road_ray.recipes.run_directory.resume_identity import resume_identity
 from road_ray.recipes.run_directory.run import (
@@ -168,6 +168,7 @@ def _build_model(
     heads = keep_pooler(model, directory)
     if leads:
         log_heads(config.init, heads)
+        warn_of_rates(config, str(encoder.config.model_type))
     return model, heads
 
 

@@ -15,9 +15,11 @@ from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before
 from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
+from road_ray.data.tokenizer import limit_length
 from road_ray.distributed.corpus_encoding import encoding_at
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
+from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory, size_of
 from road_ray.objectives.base import Objective
 from road_ray.recipes.preflight_checks import require_init
@@ -122,6 +124,7 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]
     torch.manual_seed(config.seed)
     objective, heads = build_objective(corpora[0], tokenizer, config)
+    limit_length(tokenizer, longest_row(objective.encoder), config.data.max_length_tokens)
     streams = (
         BatchStream(
             corpus,

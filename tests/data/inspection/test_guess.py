@@ -7,8 +7,10 @@ import random
 
 import pytest
 
-from road_ray.data.inspection.data_files import split_in_name
-from road_ray.data.inspection.task_guess import Wishes, guess
+from road_ray.data.inspection import sources, task_guess
+from road_ray.data.inspection.data_files import Source, split_in_name
+from road_ray.data.inspection.starter_config import starter_yaml
+from road_ray.data.inspection.task_guess import Guess, Wishes, guess
 from road_ray.errors import ConfigError, DataError
 
 WORDS = ["a", "fine", "film", "with", "dull", "story", "and", "good", "actors", "slow", "scene"]
@@ -231,6 +233,38 @@ def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch
         ["calm", "urgent"],
         {"0": "calm", "1": "urgent"},
     )
+
+
+@pytest.mark.parametrize("day", ["2026-01-{:02}", "2026-01-{:02} 10:30:00", "{}.1.2026", "{}/1/26"])
+def test_dates_are_neither_label_nor_text_and_what_is_left_out_is_said(tmp_path, day):
+    days, names = [day.format(n % 20 + 1) for n in range(40)], [f"T{n}" for n in range(40)]
+    columns = {"ticket_id": names, "created": days, "body": texts(40), "queue": ["a", "b"] * 20}
+    made = guess(table(tmp_path / "t.csv", **columns))
+    assert made.entry["text"] == ["body"]
+    assert (made.entry["label"], made.entry["id"]) == ("queue", "ticket_id")
+    assert "not read: created" in made.reasons
+
+
+def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    for module in (sources, task_guess):
+        monkeypatch.setattr(module, "MOST_ROWS", 20)
+    rows = {"body": texts(40), "label": ["calm", "urgent"] * 20}
+    place = f"hub:{tmp_path / 'large'}"
+    datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "large" / "train-0-of-1.parquet")
+    made = guess(place)
+    assert made.entry["first_rows"] == 20
+    assert "first 20 rows were inspected and are streamed (first_rows)" in made.reasons[-1]
+    assert "      first_rows: 20" in starter_yaml(made, tmp_path / "a.yaml", "i", "s", place)
+    corpus = Guess(
+        Source("wiki", "table", {"train": "train"}, hub=("acme/wiki", "raw")), "corpus", {}
+    )
+    text = starter_yaml(corpus, tmp_path / "b.yaml", "", "s", "hub:acme/wiki:raw")
+    assert '  corpus: "hub:acme/wiki:raw"' in text
+    datasets.Dataset.from_dict({"text": texts(40)}).to_parquet(tmp_path / "t" / "train.parquet")
+    assert guess(f"hub:{tmp_path / 't'}").kind == "corpus"
 
 
 @pytest.mark.parametrize(

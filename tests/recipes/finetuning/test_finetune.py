@@ -21,7 +21,7 @@ from road_ray.errors import DivergedError
 from road_ray.evaluation import squad
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.finetuning.config import FinetuneConfig
-from road_ray.recipes.finetuning.finetune import _warn_of_rates, prepare
+from road_ray.recipes.finetuning.finetune import prepare
 from road_ray.training.monitoring.metrics_journal import read_rows
 
 
@@ -201,6 +201,18 @@ def test_models_load_without_road_ray_and_give_the_same_logits(
         torch.testing.assert_close(result[str(number)], mine, rtol=1e-5, atol=1e-6)
 
 
+def test_plain_pipelines_truncate_long_texts(span_run, pretrained, teachers):
+    from transformers import AutoConfig, AutoTokenizer, pipeline
+
+    classifier = teachers.directory / "teacher-0" / "hf"
+    checkpoint = next((span_run.directory / "checkpoints").glob("step-*/hf"))
+    for place in (classifier, span_run.hf_dir, checkpoint, pretrained.hf_dir):
+        positions = AutoConfig.from_pretrained(place).max_position_embeddings
+        assert AutoTokenizer.from_pretrained(place).model_max_length == positions, place
+    classify = pipeline("text-classification", model=str(classifier), device="cpu")
+    assert classify("a film " * 999, truncation=True)[0]["score"] > 0
+
+
 def test_predictions_are_official_and_scored_again_alike(span_run, world):
     from road_ray.recipes.run_directory.model_record import stored_threshold
 
@@ -358,16 +370,3 @@ class TestMistakes:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert result.code == 4
         assert "File too large" in result.err
-
-
-@pytest.mark.parametrize(
-    ("family", "given", "warns"),
-    [
-        ("bert", {}, True),
-        ("bert", {"peak_lr": 5e-5, "layer_decay": 1.0}, False),
-        ("electra", {}, False),
-    ],
-)
-def test_a_line_warns_of_the_rates_of_another_family(family, given, warns, caplog):
-    _warn_of_rates(FinetuneConfig().optimizer.model_copy(update=given), family)
-    assert ("try optimizer.peak_lr=5e-5 optimizer.layer_decay=1" in caplog.text) is warns

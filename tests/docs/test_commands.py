@@ -1,0 +1,90 @@
+"""Every command of the pages is one that `road` accepts: its options, its keys, its preset.
+
+Nothing is run here; the tutorial, the examples and the blocks with a name have tests that do.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from road_ray.cli.app import app
+from road_ray.cli.options import CommandLine
+from road_ray.recipes.sweep.config import shipped
+from road_ray.recipes.sweep.sweep_file import load_sweep
+from road_ray.verbs import VERBS
+from tests.docs.blocks import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += sorted((ROOT / "docs" / "guides").glob("*.md"))
+_BLOCK = re.compile(r"^```(?:bash.*|text)?\n(.*?)^```", flags=re.M | re.S)
+_FLAGS = ("preset", "run_dir", "workers", "gpus_per_worker", "address", "seed")
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """Return the commands of `road` in the blocks of a page."""
+    blocks = _BLOCK.findall(page.read_text("utf-8"))
+    found = []
+    for line in "".join(blocks).replace("\\\n", " ").splitlines():
+        if re.search(r"(^|[|&] )road ", line):
+            found += list(_of_road(shlex.split(re.sub(r"\$PORT\b", "8000", line), comments=True)))
+    return found
+
+
+def _of_road(words: list[str]) -> list[list[str]]:
+    """Return the commands of `road` among those of a line, which ``|`` and ``&&`` join."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word in ("|", "&&", "&"):
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return [part[1:] for part in parts if part[:1] == ["road"]]
+
+
+def check(words: list[str]) -> None:
+    """Raise an error of `road` for words after its name that it would refuse."""
+    command: Any = get_command(app)
+    name, rest = "", [word for word in words if word not in ("...", "ARGUMENTS")]
+    while hasattr(command, "commands"):
+        name, rest = rest[0], rest[1:]
+        command = command.commands[name]
+    read = command.make_context(name, rest).params
+    if name == "submit" and read["words"][0] in VERBS:
+        check(read["words"])
+    if name == "sweep" and read["arguments"][0] in shipped():
+        load_sweep(read["arguments"][0], read["arguments"][1:])
+    verb = read.get("verb") if name == "plan" else name
+    if verb not in VERBS:
+        return
+    flags = {flag: read[flag] for flag in _FLAGS if read.get(flag) is not None}
+    line = CommandLine.read(read["arguments"] or [], word=VERBS[verb].word, **flags)
+    if line.path and not (ROOT / line.path).is_file():  # the reader's own file
+        line = replace(line, path=None)
+    line.config(verb)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_of_a_page_is_accepted(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for words in commands_of(page):
+        try:
+            check(words)
+        except Exception as error:
+            raise AssertionError(f"road {shlex.join(words)}: {error}") from error
+
+
+def test_a_command_that_is_wrong_is_found():
+    for line in ("finetune optimizer.rate=1", "predict run --columns a=b", "finetune --lr=3", "go"):
+        with pytest.raises(Exception, match=r"rate|columns|lr|go"):
+            check(shlex.split(line))
+    assert _of_road(shlex.split("echo a | road predict m && road check")) == [
+        ["predict", "m"],
+        ["check"],
+    ]
