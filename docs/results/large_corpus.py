@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,8 @@ def measured(stage: str, command: list[str], cache: Path, **more: Any) -> dict[s
                 peak = max([peak, *(one.memory_info().rss for one in family)])
             except psutil.Error:
                 pass
-            disk = max(disk, sum(path.stat().st_size for path in cache.glob("*.[at]*")))
+            with suppress(FileNotFoundError):  # a shard has just left the cache
+                disk = max(disk, sum(path.stat().st_size for path in cache.glob("*.[at]*")))
             time.sleep(0.2)
         log.seek(0)
         text = log.read().decode(errors="replace")

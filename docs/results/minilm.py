@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout, which has `tests`
+
 import road_ray as rr
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split

@@ -21,7 +21,7 @@ from road_ray.models.heads.label_order import LabelMap
 from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
-    from road_ray.models.config import Precision
+    from road_ray.models.config import TeacherPrecision
 
 _RECORDED = ("metrics", "datasets", "seed", "init")  # entries copied from road_ray.json
 
@@ -30,7 +30,7 @@ def teacher_manifest(
     directories: Sequence[str | Path],
     task: Task,
     label_map: LabelMap | None = None,
-    precision: Precision = "auto",
+    precision: TeacherPrecision = "auto",
     student: str | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of the teachers, ready for JSON: hashes of weights, configuration and

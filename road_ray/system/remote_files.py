@@ -146,13 +146,24 @@ def open_address(address: str) -> tuple[arrow.FileSystem, str]:
     if not is_address(address):
         return arrow.LocalFileSystem(), str(Path(address).expanduser().resolve())
     try:
-        opened: tuple[arrow.FileSystem, str] = arrow.FileSystem.from_uri(address)
-        return opened
+        files, path = arrow.FileSystem.from_uri(address)
     except ArrowException:
         import fsspec
 
         files, path = fsspec.core.url_to_fs(address)
         return arrow.PyFileSystem(arrow.FSSpecHandler(files)), path
+    return _impatient(files), path
+
+
+def _impatient(files: arrow.FileSystem) -> arrow.FileSystem:
+    """Return a file system of S3 whose client attempts a request twice. ``retried`` repeats it and
+    says so; by default the client alone is silent for 100 s with a server that does not answer.
+    """
+    if files.type_name != "s3":
+        return files
+    _, (options,) = files.__reduce__()  # an address has no such setting
+    twice = arrow.AwsStandardS3RetryStrategy(max_attempts=2)
+    return arrow.S3FileSystem(**options, retry_strategy=twice)
 
 
 def address_below(url: str, place: Path) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import socket
+import time
 
 import pytest
 
@@ -118,6 +120,21 @@ def test_a_store_that_stays_away_is_given_up_within_half_a_minute(pauses):
         retried(action, "x: cannot be read")
     assert len(attempts) == 6
     assert sum(pauses) <= 30
+
+
+@pytest.mark.slow
+def test_a_server_that_does_not_answer_is_told_in_seconds(monkeypatch):
+    """Its own client would be silent for 100 s before the first of our attempts has failed."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setattr(module, "_GIVE_UP_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        settings = f"endpoint_override={host}&scheme=http&region=us-east-1"
+        began = time.monotonic()
+        with pytest.raises(ResourceError, match=r"s3://texts/a(?s:.)*1 attempts(?s:.)*resume"):
+            Storage(f"s3://texts/a?{settings}").read("texts/a", 0, 10)
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(

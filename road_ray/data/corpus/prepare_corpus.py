@@ -56,7 +56,7 @@ def prepare_corpus(
     source = _fingerprint(place, files)
     directory = _shards_at(data, source, tokenizer)
     built: dict[str, Any] = {"max_length_tokens": data.max_length_tokens, "source": source}
-    built |= {"processes": processes, "encoding": _unchanged_after(encoding, place, source)}
+    built |= {"processes": processes, "encoding": _unchanged_after(encoding, place, files)}
     if is_address(directory):
         storage = Storage(directory)
         build_stored_corpus(parts_of(files), storage, tokenizer, **built)
@@ -73,20 +73,36 @@ def prepare_corpus(
     return corpus, tokenizer
 
 
-def _unchanged_after(encoding: Encoding, place: TextPlace, source: str) -> Encoding:
-    """Return ``encoding`` with a final check that raises ``DataError`` if the text has changed."""
+def _unchanged_after(encoding: Encoding, place: TextPlace, files: Sequence[TextFile]) -> Encoding:
+    """Return ``encoding`` with a final check that raises ``DataError`` if the text has changed: by
+    size, samples and, as these miss a change in the middle of a file, time of modification.
+    """
+    source, modified = _fingerprint(place, files), _modified_ns(files)
 
     def checked(*arguments: Any, **options: Any) -> Iterator[Shard]:
         yield from encoding(*arguments, **options)
-        now = _fingerprint(place, text_files(place))
-        if now != source:
+        files_now = text_files(place)
+        now, modified_now = _fingerprint(place, files_now), _modified_ns(files_now)
+        if (now, modified_now) != (source, modified):
+            names = [name for name in modified if modified_now.get(name) != modified[name]]
             raise DataError(
                 f"{shown(place)}: the text changed while it was read\n  seen: then {source}, now "
-                f"{now}\n  fix: write text once, then read it; the same command builds it again\n"
+                f"{now}; changed: {', '.join(names[:3]) or 'files were added'}\n"
+                "  fix: write text once, then read it; the same command builds it again\n"
                 "  kept: nothing of the earlier text"
             )
 
     return checked
+
+
+def _modified_ns(files: Sequence[TextFile]) -> dict[str, int]:
+    """Return the time of modification of each file. It is not part of the fingerprint, because a
+    copy of a text has the same rows.
+    """
+    return {
+        str(file): file.stat().st_mtime_ns if isinstance(file, Path) else file.entry.modified_ns
+        for file in files
+    }
 
 
 def _cache_of(data: CorpusConfig) -> ShardCache:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from road_ray.distillation.ensemble.protocol import OWN_TOKENS, Ensemble, number
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_identity import reads_other_tokens
 from road_ray.errors import ConfigError
-from road_ray.models.config import Precision
+from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 
 
@@ -32,7 +33,11 @@ def load_teacher(
 
 
 class LocalEnsemble(Ensemble):
-    """Ensemble of teachers in this process, which run one after the other on ``gather``."""
+    """Ensemble of teachers in this process, which run one after the other on ``gather``.
+
+    On a GPU they have a stream of their own and answer to the host, which thus waits for them and
+    not for the student's step in progress.
+    """
 
     def __init__(self, teachers: Sequence[Teacher]) -> None:
         if not teachers:
@@ -48,7 +53,7 @@ class LocalEnsemble(Ensemble):
         student: str | None = None,
         label_map: LabelMap | None = None,
         device: str | torch.device = "cpu",
-        precision: Precision = "auto",
+        precision: TeacherPrecision = "auto",
     ) -> LocalEnsemble:
         """Load one teacher per directory. ``student`` is the fingerprint of the student's
         tokenizer: teachers with another one read texts. None: all have the student's.
@@ -76,5 +81,26 @@ class LocalEnsemble(Ensemble):
         return inputs_of(batch)
 
     def gather(self, handle: dict[str, Any]) -> Tensor:
-        answers = [teacher.logits(**handle) for teacher in self.teachers]
+        with self._beside_the_student(handle):
+            answers = [teacher.logits(**handle).cpu() for teacher in self.teachers]
         return stacked(answers, own_tokens=OWN_TOKENS in handle)
+
+    @contextmanager
+    def _beside_the_student(self, inputs: Mapping[str, Any]) -> Iterator[None]:
+        """Launch kernels on the teachers' stream; without a GPU, do nothing."""
+        if self._stream is None:
+            yield
+            return
+        if any(isinstance(value, Tensor) and value.is_cuda for value in inputs.values()):
+            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):
+            yield
+
+    @cached_property
+    def _stream(self) -> torch.cuda.Stream | None:
+        device = self.teachers[0].device
+        if device.type != "cuda":
+            return None
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))  # which loaded the weights
+        return stream

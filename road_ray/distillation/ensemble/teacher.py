@@ -16,11 +16,12 @@ from road_ray.data.model_directory import locate_model
 from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
 from road_ray.distillation.teacher_identity import HEADS, check_teacher, refuse_random
-from road_ray.errors import CheckpointError, DataError
+from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import input_names
-from road_ray.models.config import Precision
+from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 from road_ray.models.performance.device_and_precision import autocast_dtype
+from road_ray.models.performance.int8 import round_to_int8
 from road_ray.models.weights import load_stored
 
 
@@ -34,23 +35,41 @@ class Teacher:
         *,
         label_map: LabelMap | None = None,
         device: str | torch.device = "cpu",
-        precision: Precision = "auto",
+        precision: TeacherPrecision = "auto",
     ) -> None:
         self.directory = locate_model(directory)
         self.task = task
         order = check_teacher(self.directory, task, label_map=label_map)
         self._model = _load(self.directory, task).to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)
-        width = int(self._model.config.hidden_size)
-        self._autocast = autocast_dtype(precision, self._model.device, width)
-        if self._autocast is not None:
-            _cast_once(self._model, self._autocast)
+        self._autocast = self._reduce_precision(precision)
         self._segments = "token_type_ids" in input_names(self._model)
+
+    @property
+    def device(self) -> torch.device:
+        """Device that computes the logits."""
+        device: torch.device = self._model.device
+        return device
 
     @property
     def stats(self) -> Mapping[str, float]:
         """Sums over the rows of the last answer; with the student's tokenizer there are none."""
         return {}
+
+    def _reduce_precision(self, precision: TeacherPrecision) -> torch.dtype | None:
+        """Round the weights as ``precision`` says; return the dtype of autocast, if any."""
+        if precision == "int8":
+            if self.device.type != "cpu":
+                raise ConfigError(
+                    f"distillation.precision = int8: the teachers are on {self.device.type}\n"
+                    "  allowed: int8 on a CPU\n  fix: distillation.precision=bf16"
+                )
+            round_to_int8(self._model)
+            return None
+        dtype = autocast_dtype(precision, self.device, int(self._model.config.hidden_size))
+        if dtype is not None:
+            _cast_once(self._model, dtype)
+        return dtype
 
     def logits(
         self,
@@ -63,7 +82,7 @@ class Teacher:
         and ``[B, L, C]`` for tags, with ``PAD_LOGIT`` at padding, which no rule and no loss reads.
         ``texts`` are inputs of teachers with another tokenizer and are not read.
         """
-        device = self._model.device
+        device = self.device
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self._segments:
             inputs["token_type_ids"] = token_type_ids

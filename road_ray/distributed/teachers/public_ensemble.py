@@ -25,7 +25,7 @@ from road_ray.distillation.teacher_identity import check_teachers, fingerprint_t
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
-from road_ray.models.config import Precision
+from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 
 
@@ -53,7 +53,7 @@ class Ensemble(protocol.WrappedEnsemble):
         host: Literal["actors", "process"] = "actors",
         student_tokenizer: Any = None,
         label_map: LabelMap | None = None,
-        precision: Precision = "auto",
+        precision: TeacherPrecision = "auto",
         **options: Any,
     ) -> None:
         if host not in ("actors", "process"):

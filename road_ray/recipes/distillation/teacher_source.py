@@ -75,10 +75,12 @@ class TeacherSource:
             ensemble: Ensemble = actors or self._local(self.directories, device)
             if actors is not None:
                 actors.on_event = on_event
-            if leads and self.settings.check_parity and actors is not None:
+            # Teachers of this process are the reference themselves, unless int8 has rounded them.
+            path = "its actor" if actors else "int8" if self.settings.precision == "int8" else None
+            if leads and self.settings.check_parity and path is not None:
                 batch = _parity_batch(features, np.zeros(len(features), np.bool_), pad_id, texts)
                 answers = ensemble.gather(ensemble.submit(batch))
-                self._check_parity(batch, {"its actor": all_counted(answers)}, device, on_event)
+                self._check_parity(batch, {path: all_counted(answers)}, device, on_event)
             yield ensemble
             return
 
@@ -177,7 +179,12 @@ class TeacherSource:
         worst = {drift.path: 0.0 for drift in drifts}
         for drift in drifts:
             worst[drift.path] = max(worst[drift.path], drift.difference)
-        on_event("teachers_proven", rows=len(batch["input_ids"]), difference=worst)
+        on_event(
+            "teachers_proven",
+            rows=len(batch["input_ids"]),
+            precision=self.settings.precision,
+            difference=worst,
+        )
 
 
 def flush_store_before_checkpoint(

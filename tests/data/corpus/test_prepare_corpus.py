@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from road_ray.data.config import CorpusConfig
+from road_ray.data.corpus import prepare_corpus as module
 from road_ray.data.corpus.documents import read_corpus
+from road_ray.data.corpus.parallel_encoding import encoded_shards
 from road_ray.data.corpus.prepare_corpus import corpus_text, corpus_tokenizer, prepare_corpus
 from road_ray.errors import ConfigError, DataError
 
@@ -53,6 +55,22 @@ def test_another_text_of_the_same_length_is_another_corpus(data, tmp_path):
     other, _ = prepare_corpus(data)
     assert other.manifest["source"] != corpus.manifest["source"]
     assert other.directory != corpus.directory
+
+
+def test_a_change_in_the_middle_of_a_file_is_seen_while_it_is_read(data, tmp_path, monkeypatch):
+    """Size, beginning and end of the file stay, and these are what the fingerprint samples."""
+    monkeypatch.setattr(module, "_SAMPLED_BYTES", 8)
+    file = tmp_path / "root" / "texts" / "a.txt"
+
+    def encoding(*given, **options):
+        yield from encoded_shards(*given, **options)
+        file.write_text(TEXT.replace("second", "fourth"))
+
+    with pytest.raises(DataError, match=r"changed while it was read(?s:.)*changed: .*a\.txt"):
+        prepare_corpus(data, 1, encoding)
+    assert not list(Path(data.shards).glob("*/MANIFEST.json"))
+    corpus, _ = prepare_corpus(data)
+    assert len(corpus) == 2
 
 
 def test_another_length_shares_the_tokenizer(data):

@@ -78,6 +78,11 @@ def test_weights_cast_once_answer_as_autocast_over_fp32_does(teacher, tmp_path):
     assert torch.equal(Teacher(place, NLI, precision="bf16").logits(ids), expected.float())
 
 
+def test_int8_is_refused_on_a_device_that_has_better(teacher, tmp_path):
+    with pytest.raises(ConfigError, match=r"int8: the teachers are on meta(?s:.)*fix: .*bf16"):
+        Teacher(teacher(tmp_path / "t"), NLI, device="meta", precision="int8")
+
+
 def test_teachers_take_bf16_by_themselves_where_the_device_gains_by_it(
     monkeypatch, teacher, tmp_path
 ):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 
 import pytest
 import torch
 
 from road_ray.distributed.placement import check_placement
-from road_ray.distributed.train.gpu_check import NodeGpus, judge
+from road_ray.distributed.train import gpu_check
+from road_ray.distributed.train.gpu_check import NodeGpus, _models, check_gpus, judge
 from road_ray.errors import ClusterError
 from road_ray.models.performance import device_and_precision
 from road_ray.models.performance.device_and_precision import default_device, gpu_problem
@@ -68,6 +70,51 @@ def test_different_models_in_a_group_are_a_warning(caplog):
     caplog.clear()
     judge([NodeGpus("a", ("H100",)), NodeGpus("b", ("H100",))])
     assert not caplog.text
+
+
+@pytest.fixture
+def machines_with_gpus(cluster, monkeypatch):
+    """The cluster says that its machine has a GPU; the processes that look at it are real."""
+    nodes = [node | {"Resources": node["Resources"] | {"GPU": 1.0}} for node in cluster.nodes()]
+    monkeypatch.setattr(cluster, "nodes", lambda: nodes)
+    monkeypatch.setattr(gpu_check, "_SHARE", 0)
+    return nodes
+
+
+def test_a_torch_that_cannot_use_the_gpus_is_told_within_a_minute(machines_with_gpus):
+    """The wheel of the tests is built without CUDA, which is a torch without a driver."""
+    began = time.monotonic()
+    with pytest.raises(ClusterError, match=r"GPUs of 1 of 1 machines:(?s:.)*CUDA(?s:.)*fix"):
+        check_gpus()
+    assert time.monotonic() - began < 60
+
+
+def test_the_driver_of_a_machine_is_asked_in_a_process_there(machines_with_gpus, monkeypatch):
+    def looked():
+        torch.cuda.init = too_old
+        return _models()
+
+    monkeypatch.setattr(gpu_check, "_models", looked)
+    with pytest.raises(ClusterError, match=rf"\n    [\d.]+: {re.escape(OLD)} Please update"):
+        check_gpus()
+
+
+def test_models_that_differ_are_told_before_a_group_starts(machines_with_gpus, monkeypatch, caplog):
+    monkeypatch.setattr(gpu_check, "_models", lambda: (["NVIDIA H100", "NVIDIA A100"], None))
+    began = time.monotonic()
+    check_gpus()
+    assert "GPUs of different models" in caplog.text
+    assert "NVIDIA A100, NVIDIA H100" in caplog.text
+    assert time.monotonic() - began < 60
+
+
+def test_a_machine_that_does_not_answer_is_not_waited_for(machines_with_gpus, monkeypatch, caplog):
+    monkeypatch.setattr(gpu_check, "_models", lambda: time.sleep(20))
+    monkeypatch.setattr(gpu_check, "_ANSWER_SECONDS", 1.0)
+    began = time.monotonic()
+    check_gpus()
+    assert time.monotonic() - began < 15
+    assert "its GPUs were not checked within 1 s" in caplog.text
 
 
 @pytest.mark.ray
