@@ -12,16 +12,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from road_ray.data.schema import Classify as Classify
-    from road_ray.data.schema import Regress as Regress
-    from road_ray.data.schema import Span as Span
-    from road_ray.data.schema import Tag as Tag
-    from road_ray.data.schema import Task as Task
+    from road_ray.data.task_and_dataset import Classify as Classify
+    from road_ray.data.task_and_dataset import Regress as Regress
+    from road_ray.data.task_and_dataset import Span as Span
+    from road_ray.data.task_and_dataset import Tag as Tag
+    from road_ray.data.task_and_dataset import Task as Task
     from road_ray.distillation.custom_loop import model_inputs as model_inputs
     from road_ray.distillation.custom_loop import student_loss as student_loss
     from road_ray.distillation.hf_trainer import DistillationTrainer as DistillationTrainer
     from road_ray.distributed.teachers.public_ensemble import Ensemble as Ensemble
-    from road_ray.inference.loading import load as load
+    from road_ray.inference.load_model import load as load
     from road_ray.recipes.run_directory.run import Run as Run
     from road_ray.recipes.sweep.sweep import sweep as sweep
     from road_ray.verbs import VerbFunction
@@ -43,11 +43,13 @@ _ELSEWHERE = {
     "DistillationTrainer": "road_ray.distillation.hf_trainer",
     "Ensemble": "road_ray.distributed.teachers.public_ensemble",
     "Run": "road_ray.recipes.run_directory.run",
-    "load": "road_ray.inference.loading",
+    "load": "road_ray.inference.load_model",
     "model_inputs": "road_ray.distillation.custom_loop",
     "student_loss": "road_ray.distillation.custom_loop",
     "sweep": "road_ray.recipes.sweep.sweep",
-    **dict.fromkeys(("Classify", "Regress", "Span", "Tag", "Task"), "road_ray.data.schema"),
+    **dict.fromkeys(
+        ("Classify", "Regress", "Span", "Tag", "Task"), "road_ray.data.task_and_dataset"
+    ),
 }
 
 __all__ = [

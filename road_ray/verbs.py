@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from road_ray.config import Config, flatten, load, override, preset_named_in, to_dict
-from road_ray.config.fields import field_at
-from road_ray.config.yaml import read_yaml
+from road_ray.config.dotted_keys import field_at
+from road_ray.config.yaml_reader import read_yaml
 from road_ray.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ VERBS: dict[str, Verb] = {
             "finetune",
             "fine-tune a model on a data set, or on several with N seeds",
             "finetuning.config:FinetuningsConfig",
-            "finetuning.many:finetune",
+            "finetuning.seeds_and_datasets:finetune",
         ),
         Verb(
             "teachers",
             "fine-tune teachers that differ in their seed; list them",
             "finetuning.config:TeachersConfig",
-            "finetuning.teachers:teachers",
+            "finetuning.train_teachers:teachers",
         ),
         Verb(
             "distill",

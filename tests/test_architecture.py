@@ -38,7 +38,7 @@ FORBIDDEN_CALLS = {"torch.load", "yaml.load", "yaml.unsafe_load", "eval", "exec"
 FORBIDDEN_WORDS = {("shell", True), ("trust_remote_code", True), ("weights_only", False)}
 SWITCHES = {"torch._dynamo.config.suppress_errors"}  # of libraries that offer no other way
 # Checks of a machine look at its cluster too, when an address is given.
-ALLOWED = {("road_ray/reporting/environment.py", "distributed")}
+ALLOWED = {("road_ray/reporting/environment_check.py", "distributed")}
 
 
 VAGUE_OPENERS = {"What", "Who", "Those", "Of", "Whether", "Where", "Which", "How", "When", "Why"}

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from road_ray.evaluation.metrics import paired_test, summary
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.evaluation.seed_statistics import paired_test, summary
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 VARIANTS = {
     "scratch": "no pre-training",

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from road_ray.recipes.comparison.config import ReproduceConfig
-from road_ray.recipes.comparison.estimate import estimate_comparison
+from road_ray.recipes.comparison.finetuning_estimate import estimate_comparison
 from road_ray.recipes.comparison.pretraining_estimate import estimate_pretraining
 from road_ray.recipes.comparison.reproduce import reproduce
 from road_ray.verbs import configure

@@ -7,7 +7,7 @@ does for so many trials, without running them), ``trials`` (trials of no work on
 share one replica of a teacher) or ``replicas`` (of a teacher that eight students share).
 ``--most N`` ends with that size. The law is the exponent of a power law, of the two largest sizes
 and fitted to all.
-``python docs/results/growth.py figure FILE...`` draws the lines of several curves.
+``python docs/results/growth.py figure FILE... --output PNG`` draws the lines of several curves.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SIZES = {
     "store": (10_000, 100_000, 1_000_000, 10_000_000),
     "report": (1_000, 10_000, 100_000, 1_000_000),
     "runs": (50, 200, 1_000, 5_000),
-    "coordinator": (16, 64, 256),
+    "coordinator": (16, 64, 256, 512),
     "sweep": (100, 1_000, 5_000),
-    "trials": (25, 50, 100, 200),
+    "trials": (100, 1_000, 5_000),
     "workers": (1, 2, 4, 8, 16),
     "students": (1, 2, 4, 8, 16, 32),
     "replicas": (1, 2, 4, 8),
@@ -61,9 +61,9 @@ def timed(action: Callable[[], Any]) -> tuple[float, Any]:
 def store(size: int, place: Path) -> dict[str, float]:
     """Fill, open, read and merge a store of three classes."""
     from road_ray.data.catalog import task
+    from road_ray.distillation.logit_store.logit_shards import write_shard
     from road_ray.distillation.logit_store.maintenance import list_teachers, merge
     from road_ray.distillation.logit_store.row_keys import Rows
-    from road_ray.distillation.logit_store.shards import write_shard
     from road_ray.distillation.logit_store.teacher_store import TeacherStore
 
     teacher = {"directory": "t0", "labels": ["a"], "order": None, "precision": "fp32"}
@@ -127,10 +127,10 @@ def runs(size: int, place: Path) -> dict[str, float]:
 
 
 def coordinator(size: int, place: Path) -> dict[str, float]:
-    """Send heartbeats of so many workers, twice a second each, for ten seconds."""
+    """Send heartbeats of so many workers for ten seconds, as often as a worker does."""
     import ray
 
-    from road_ray.distributed.train.coordinator import CoordinatorActor
+    from road_ray.distributed.train.coordinator import CoordinatorActor, beat_seconds
 
     actor = ray.remote(num_cpus=0)(Measured(CoordinatorActor)).remote()
     began = ray.get(actor.cpu_seconds.remote())
@@ -141,7 +141,7 @@ def coordinator(size: int, place: Path) -> dict[str, float]:
         while (now := time.monotonic()) < stop:
             ray.get(actor.beat.remote(rank, os.getpid(), "node", 1, "[32, 128]"))
             waits.append(time.monotonic() - now)
-            time.sleep(max(0.0, 0.5 - (time.monotonic() - now)))
+            time.sleep(max(0.0, beat_seconds(size) - (time.monotonic() - now)))
 
     threads = [threading.Thread(target=beat, args=(rank,)) for rank in range(size)]
     for thread in threads:
@@ -187,8 +187,8 @@ def sweep(size: int, place: Path) -> dict[str, float]:
     from road_ray.distributed.tune.driver import SweepObserver, search
     from road_ray.distributed.tune.searcher import StudySearch
     from road_ray.distributed.tune.study import open_study
-    from road_ray.recipes.sweep.progress import SweepProgress
     from road_ray.recipes.sweep.sweep import _record, _with_retention
+    from road_ray.recipes.sweep.sweep_progress import SweepProgress
     from road_ray.reporting.report import report as write_report
 
     config = sweep_of(size, place)
@@ -231,14 +231,16 @@ def trials(size: int, place: Path) -> dict[str, float]:
     """
     from road_ray.distributed.tune.driver import search
 
-    config = sweep_of(size, place)
-    place.mkdir(parents=True)
-    before, began = peak_mb(), time.monotonic()
-
     def run(directory: Path, params: object, on_report: object) -> Any:
         return outcome(int(directory.name))
 
-    driven, records = timed(lambda: search(config, "growth", place, run, connected=nullcontext))
+    def searched(size: int, place: Path) -> Any:
+        place.mkdir(parents=True)
+        return search(sweep_of(size, place), "growth", place, run, connected=nullcontext)
+
+    searched(1, place.with_name("first"))  # imports Ray Tune
+    before, began = peak_mb(), time.monotonic()
+    driven, records = timed(lambda: searched(size, place))
     assert [record.state for record in records] == ["complete"] * size
     found = {"driver_s": driven, "wall_s": time.monotonic() - began}
     return found | {"memory_mb": peak_mb() - before}
@@ -252,7 +254,7 @@ def workers(size: int, place: Path) -> dict[str, float]:
     from tests.conftest import PRETRAINING
 
     settings = PRETRAINING | {"data.root": "miniature", "data.shards": str(place.parent / "shards")}
-    settings |= {"training.steps": 20, "training.save_every_steps": 4, "data.batch_size": 16}
+    settings |= {"training.steps": 20, "training.save_every_steps": 4, "data.batch_size": 32}
     settings |= {"training.log_every_steps": 1}
     began = time.monotonic()
     work = partial(trained, settings, place, partial(killed, 0), workers=size)
@@ -288,7 +290,7 @@ def pooled(students: int, replicas: int, place: Path) -> dict[str, float]:
     from tests.tiny_teacher import make_teacher
 
     teacher = make_teacher(place)
-    (batch,) = batches(1, size=16, length=64)
+    (batch,) = batches(1, size=16, length=32)
     options = {"replicas": replicas, "num_cpus": 0.1, "start_timeout_seconds": 300.0}
     with start_teachers([teacher], NLI, **options) as pool:
         pool.gather(pool.submit(batch))
@@ -386,8 +388,10 @@ def exponents(lines: list[dict[str, Any]]) -> dict[str, list[float]]:
     return found
 
 
-def figure(files: list[str]) -> None:
-    """Draw every quantity in seconds of the given files beside a straight line of exponent 1."""
+def figure(files: list[str], output: Path) -> None:
+    """Draw the times of the given files, or what a pool answers, beside a straight line of
+    exponent 1.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -399,16 +403,18 @@ def figure(files: list[str]) -> None:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         lines = [line for line in lines if "size" in line]
         sizes = [line["size"] for line in lines]
-        for name in lines[0]:
-            if name.endswith("_s"):
-                axis.loglog(sizes, [line[name] for line in lines], "o-", label=name[:-2])
-        start = max(1e-4, *(lines[0][name] for name in lines[0] if name.endswith("_s")))
-        grown = [start * size / sizes[0] for size in sizes]
-        axis.loglog(sizes, grown, ":", color="grey", label="linear")
-        axis.set(title=lines[0]["curve"], xlabel="size", ylabel="CPU seconds")
+        seconds = [name for name in lines[0] if name.endswith("_s")]
+        names = seconds or ["rows_per_second", "wait_ms_median"]
+        for name in names:
+            axis.loglog(sizes, [line[name] for line in lines], "o-", label=name.removesuffix("_s"))
+        start = max(1e-4, *(lines[0][name] for name in names))
+        axis.loglog(sizes, [start * n / sizes[0] for n in sizes], ":", color="grey", label="linear")
+        axis.set(title=lines[0]["curve"], xlabel="size", ylabel="seconds" if seconds else "")
+        axis.set_xticks(sizes, [f"{n:g}" for n in sizes])
+        axis.minorticks_off()
         axis.legend(fontsize=7)
     plt.tight_layout()
-    plt.savefig(Path(__file__).with_name("growth.png"), dpi=110)
+    plt.savefig(output, dpi=110)
 
 
 def main() -> None:
@@ -416,9 +422,10 @@ def main() -> None:
     parser.add_argument("curve", choices=[*CURVES, "figure"])
     parser.add_argument("files", nargs="*")
     parser.add_argument("--most", type=int)
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("growth.png"))
     given = parser.parse_args()
     if given.curve == "figure":
-        figure(given.files)
+        figure(given.files, given.output)
         return
     lines = []
     for line in measured(given.curve, given.most):

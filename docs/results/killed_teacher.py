@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 import road_ray as rr
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 DATA, RUNS = sys.argv[1], Path(sys.argv[2])
 SETTINGS = {

@@ -20,15 +20,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
-from road_ray.data.corpus.storage import Storage
 from road_ray.data.tokenizer import train_wordpiece
+from road_ray.system.remote_files import Storage
 
 Place = tuple[Storage, str, str]  # where the text is written, its address, that of the shards
 FILE_MEGABYTES = 16
@@ -36,15 +36,18 @@ STEPS = 60
 
 
 def documents(seed: int) -> Iterator[str]:
-    """Yield sentences of made-up words, which are as frequent as Zipf says, without end."""
+    """Yield documents of 60 out of 20,000 sentences, without end. Their words are made up and as
+    frequent as Zipf says.
+    """
     chance = np.random.default_rng(seed)
     syllables = [a + b for a in "bcdfghklmnprstvwz" for b in ("a", "e", "i", "o", "un")]
     names = np.random.default_rng(1)
     words = np.array(["".join(names.choice(syllables, names.integers(1, 5))) for _ in range(5000)])
     edges = np.cumsum(1 / np.arange(1, len(words) + 1))
+    drawn = words[np.searchsorted(edges / edges[-1], chance.random((20_000, 20)))]
+    sentences = [" ".join(sentence).capitalize() + "." for sentence in drawn]
     while True:
-        drawn = words[np.searchsorted(edges / edges[-1], chance.random((60, 20)))]
-        yield " ".join(" ".join(sentence).capitalize() + "." for sentence in drawn)
+        yield " ".join(sentences[number] for number in chance.integers(0, len(sentences), 60))
 
 
 def serve() -> None:
@@ -85,7 +88,8 @@ def measured(stage: str, command: list[str], cache: Path, **more: Any) -> dict[s
                 peak = max([peak, *(one.memory_info().rss for one in family)])
             except psutil.Error:
                 pass
-            disk = max(disk, sum(path.stat().st_size for path in cache.glob("*.[at]*")))
+            with suppress(FileNotFoundError):  # a shard has just left the cache
+                disk = max(disk, sum(path.stat().st_size for path in cache.glob("*.[at]*")))
             time.sleep(0.2)
         log.seek(0)
         text = log.read().decode(errors="replace")
@@ -101,7 +105,7 @@ def read_epoch(keys: dict[str, str]) -> None:
     from road_ray.data.batching import BatchStream
     from road_ray.data.config import CorpusConfig
     from road_ray.data.corpus.length_schedule import phases_of
-    from road_ray.data.corpus.source import prepare_corpus
+    from road_ray.data.corpus.prepare_corpus import prepare_corpus
 
     names = ("corpus", "shards", "tokenizer", "shard_cache")
     data = CorpusConfig(
@@ -123,8 +127,8 @@ def two_machines(given: argparse.Namespace, text: str, shards: str) -> None:
     from ray.cluster_utils import Cluster
 
     from road_ray.data.config import CorpusConfig
-    from road_ray.data.corpus.source import prepare_corpus
-    from road_ray.distributed.jobs.corpus_build import encoding_at
+    from road_ray.data.corpus.prepare_corpus import prepare_corpus
+    from road_ray.distributed.corpus_encoding import encoding_at
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     cluster.add_node(num_cpus=1)
@@ -214,7 +218,7 @@ def stages(given: argparse.Namespace, place: Path, text: str, shards: str) -> No
     print(json.dumps(measured("epoch", epoch, cache)), flush=True)
     if given.machines > 1:
         from road_ray.data.config import CorpusConfig
-        from road_ray.data.corpus.source import prepare_corpus
+        from road_ray.data.corpus.prepare_corpus import prepare_corpus
 
         data = CorpusConfig(corpus=text, shards=shards, tokenizer=given.tokenizer)
         digest = prepare_corpus(data)[0].manifest["digest"]

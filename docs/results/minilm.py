@@ -18,11 +18,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout, which has `tests`
+
 import road_ray as rr
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import load_split
+from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.evaluation.metrics import paired_test, summary
+from road_ray.evaluation.seed_statistics import paired_test, summary
 
 SEEDS = (0, 1, 2)
 RATE, WARMUP, DECAY, BATCH = 1e-4, 0.1, 0.01, 32

@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from road_ray.evaluation.metrics import paired_test, summary
+from road_ray.evaluation.seed_statistics import paired_test, summary
 
 ARMS = ("none", "mtdnn", "passes-1", "passes-2", "passes-4", "passes-8")
 FIGURES = (

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file
 
 from road_ray.objectives.pretraining.registry import OBJECTIVES
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 ROAD = shlex.split(os.environ.get("ROAD", f"{sys.executable} -m road_ray"))
 STEPS = 300

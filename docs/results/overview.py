@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from road_ray.evaluation.significance import compare, needed_pairs
+from road_ray.evaluation.seed_statistics import compare, needed_pairs
 
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- directions: overview.py writes this table -->", "<!-- end of directions -->"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
 
 WORDS = ("a", "the", "film", "story", "was", "dull", "fine", "long", "slow", "very", "not", "with")

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from road_ray.evaluation.significance import holm
-from road_ray.reporting.tables import probability
+from road_ray.evaluation.seed_statistics import holm
+from road_ray.reporting.text_tables import probability
 
 METRIC = "sst2/accuracy"
 TITLES = {"noisy": "1,000 labels", "few": "300 labels", "folds": "1,000 labels"}

@@ -14,11 +14,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from road_ray.distributed.estimate import communication_seconds
+from road_ray.distributed.resource_estimate import communication_seconds
 from road_ray.models.config import EncoderConfig
-from road_ray.models.performance.flops import encoder_flops, layer_parameters
+from road_ray.models.performance.encoder_flops import encoder_flops, layer_parameters
 from road_ray.presets import get_preset
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 GPU_FLOPS = 990e12 * 0.35  # bf16 peak of an H100, and the fraction of it that small models reach
 GRADIENT_BYTES = 4  # fp32

@@ -17,15 +17,17 @@ from typing import Annotated, Any
 
 import typer
 
+from road_ray.cli.check import check
 from road_ray.cli.completion import complete_words
+from road_ray.cli.configuration.explain import explain
+from road_ray.cli.configuration.presets import presets
+from road_ray.cli.configuration.schema import schema
 from road_ray.cli.data.commands import data_app
 from road_ray.cli.data.init import init
-from road_ray.cli.explain import explain
 from road_ray.cli.inference.export import export
 from road_ray.cli.inference.predict import predict
 from road_ray.cli.inference.push import push
 from road_ray.cli.inference.serve import serve
-from road_ray.cli.info import check, presets, schema
 from road_ray.cli.interrupt import run_interruptible
 from road_ray.cli.options import (
     KEYS_AS_WORDS,
@@ -153,7 +155,7 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return
-    from road_ray.reporting.tables import aligned, comparison_text, demo_table, figures
+    from road_ray.reporting.text_tables import aligned, comparison_text, demo_table, figures
 
     table = run.directory / "table.json"
     tasks = run.directory / "tasks.json"
@@ -178,7 +180,7 @@ class _Redacting(logging.Formatter):
     """Formatter that masks the secrets of the environment and of addresses."""
 
     def format(self, record: logging.LogRecord) -> str:
-        from road_ray.training.monitoring.secrets import redact
+        from road_ray.training.monitoring.redaction import redact
 
         return str(redact({"text": super().format(record)})["text"])
 
@@ -220,7 +222,7 @@ def main() -> None:
     try:
         _run_command_line()
     except RoadError as error:
-        from road_ray.training.monitoring.secrets import redact
+        from road_ray.training.monitoring.redaction import redact
 
         if is_verbose():
             typer.echo(redact({"text": traceback.format_exc()})["text"], err=True)

@@ -51,7 +51,7 @@ def complete_peek(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_key(incomplete: str) -> list[str]:
     """Return the keys of all verbs."""
-    from road_ray.config.fields import known_keys
+    from road_ray.config.dotted_keys import known_keys
     from road_ray.verbs import CONFIGURABLE, configuration_class
 
     keys = (key for verb in CONFIGURABLE for key in known_keys(configuration_class(verb)))
@@ -83,7 +83,7 @@ def _words(verb: str, before: Sequence[str], incomplete: str) -> list[str]:
 
 def _keys(verb: str) -> Iterator[str]:
     """Yield the keys of a verb that have values."""
-    from road_ray.config.fields import field_at, known_keys
+    from road_ray.config.dotted_keys import field_at, known_keys
     from road_ray.verbs import configuration_class
 
     kind = configuration_class(verb)
@@ -95,7 +95,7 @@ def _keys(verb: str) -> Iterator[str]:
 
 def _values(verb: str, key: str, incomplete: str, before: Sequence[str]) -> list[str]:
     """Return values for a key: data sets, runs or choices; of a list, those for its last item."""
-    from road_ray.config.fields import field_at
+    from road_ray.config.dotted_keys import field_at
     from road_ray.verbs import configuration_class
 
     done, comma, last = incomplete.rpartition(",")
@@ -114,7 +114,7 @@ def _values(verb: str, key: str, incomplete: str, before: Sequence[str]) -> list
 
 def _datasets(before: Sequence[str]) -> list[str]:
     """Return the data sets of the catalogue, and those that a YAML file of the line declares."""
-    from road_ray.config.yaml import read_yaml
+    from road_ray.config.yaml_reader import read_yaml
     from road_ray.data.catalog import DATASETS
     from road_ray.errors import RoadError
 

@@ -73,8 +73,8 @@ def refuse_options(words: Sequence[str], verb: str) -> None:
     word = next((word for word in words if word.startswith("-")), None)
     if word is None:
         return
-    from road_ray.config.fields import known_keys
-    from road_ray.config.messages import NAMES_ELSEWHERE
+    from road_ray.config.dotted_keys import known_keys
+    from road_ray.config.error_messages import NAMES_ELSEWHERE
     from road_ray.verbs import CONFIGURABLE, configuration_class
 
     name = word.partition("=")[0].lstrip("-").replace("-", "_")
@@ -98,7 +98,7 @@ def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(rows))
         return
-    from road_ray.reporting.tables import aligned
+    from road_ray.reporting.text_tables import aligned
 
     typer.echo(aligned(rows))
 

@@ -83,12 +83,12 @@ def plan(
 def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = None) -> None:
     """Plan a configuration and print it."""
     from road_ray.config import load
-    from road_ray.distributed.estimate import Prices
+    from road_ray.distributed.resource_estimate import Prices
     from road_ray.recipes.plan import plan as planned
     from road_ray.verbs import VERBS
 
     if verb == "reproduce":
-        from road_ray.recipes.comparison.estimate import estimate_comparison
+        from road_ray.recipes.comparison.finetuning_estimate import estimate_comparison
         from road_ray.recipes.comparison.pretraining_estimate import estimate_pretraining
 
         comparison = cast("ReproduceConfig", config)
@@ -103,7 +103,7 @@ def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = No
 
 def format_comparison(estimate: Mapping[str, Any]) -> str:
     """Return the estimate of a comparison as text."""
-    from road_ray.reporting.tables import aligned
+    from road_ray.reporting.text_tables import aligned
 
     rows = [
         {
@@ -126,7 +126,7 @@ def format_comparison(estimate: Mapping[str, Any]) -> str:
 
 def format_plan(plan: Mapping[str, Any]) -> str:
     """Return the plan as text."""
-    from road_ray.reporting.tables import aligned
+    from road_ray.reporting.text_tables import aligned
 
     memory, disk = plan["memory_bytes"], plan["disk_bytes"]
     parts = ("parameters", "gradients", "optimizer", "activations")

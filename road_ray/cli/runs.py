@@ -43,7 +43,7 @@ def show(directory: _Run, as_json: JsonOption = False) -> None:
         summary = _row(run, directory.parent) | {"metrics": dict(run.metrics)}
         typer.echo(json.dumps(summary | {"events": run.events, "config": run.settings}))
         return
-    from road_ray.reporting.tables import aligned, setting
+    from road_ray.reporting.text_tables import aligned, setting
 
     figures = [{"figure": name, "value": value} for name, value in run.metrics.items()]
     settings = [{"key": key, "value": setting(value)} for key, value in run.settings.items()]
@@ -86,7 +86,7 @@ def _read(directory: Path) -> RunRecord:
 
 
 def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
-    from road_ray.reporting.tables import is_principal
+    from road_ray.reporting.text_tables import is_principal
 
     place = run.directory
     last = run.rows[-1].get("step", 0) if run.rows else 0

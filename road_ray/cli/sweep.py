@@ -54,7 +54,7 @@ def sweep(
         "console": "quiet" if quiet or as_json else None,
     }
     overrides = words[1:] + [f"{key}={value}" for key, value in flags.items() if value is not None]
-    from road_ray.recipes.sweep.check import load_sweep
+    from road_ray.recipes.sweep.sweep_file import load_sweep
 
     config = load_sweep(words[0], overrides)  # before torch and Ray are imported
     from dataclasses import asdict
@@ -82,7 +82,7 @@ def _show_result(done: Sweep, config: SweepConfig) -> None:
     from road_ray.recipes.sweep.retention import model_of
     from road_ray.reporting.records.sweep_record import read_sweep
     from road_ray.reporting.sweep_noise import tie
-    from road_ray.reporting.tables import aligned
+    from road_ray.reporting.text_tables import aligned
 
     typer.echo(aligned([row_of(trial, config) for trial in done.trials]))
     for trial in done.best:

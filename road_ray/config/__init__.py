@@ -1,27 +1,21 @@
 """Configuration: preset, YAML file and dotted overrides become one frozen object.
 
-``base.py`` has ``Config``, the base class of every section, and the functions that load, override
-and write a configuration. ``merge.py`` merges sources and records where each value came from,
-``overrides.py`` parses ``key=value``, ``fields.py`` describes fields by their dotted keys,
-``messages.py`` words the errors, ``types.py`` makes numbers and bools strict, and ``yaml.py`` reads
-YAML with line numbers. ``schema.py``, ``key_info.py`` and ``annotated_yaml.py`` make schemas,
-explanations and commented files from the docstrings below the fields. ``addresses.py`` refuses
-addresses that hold a password. The sections are in the ``config.py`` of the room that uses them.
-This room imports neither torch nor Ray.
+``base_config.py`` has ``Config``, the base class of every section. ``merge.py`` loads: it merges
+sources and records where each value came from. ``yaml_reader.py`` reads YAML with line numbers,
+``overrides.py`` parses ``key=value``, ``strict_types.py`` makes numbers and bools strict,
+``dotted_keys.py`` finds fields by their keys, ``allowed_values.py`` describes what they take, and
+``error_messages.py`` words the errors. ``json_schemas.py``, ``key_explanation.py`` and
+``yaml_writer.py`` make schemas, explanations and commented files from the docstrings below the
+fields. ``url_secrets.py`` refuses addresses that hold a password. The sections are in the
+``config.py`` of the room that uses them. This room imports neither torch nor Ray.
 """
 
-from road_ray.config.base import (
-    Config,
-    InvalidConfig,
-    digest,
-    flatten,
-    load,
-    override,
-    preset_named_in,
-    to_dict,
-    to_yaml,
-)
-from road_ray.config.schema import json_schema
+from road_ray.config.base_config import Config, digest, to_dict
+from road_ray.config.dotted_keys import flatten
+from road_ray.config.error_messages import InvalidConfig
+from road_ray.config.json_schemas import json_schema
+from road_ray.config.merge import load, override, preset_named_in
+from road_ray.config.yaml_writer import to_yaml
 
 __all__ = [
     "Config",

@@ -1,7 +1,8 @@
-"""Merging of sources into one configuration, with the origin of each value, and validation.
+"""Loading of a configuration: preset, YAML file and overrides merged, with the origin of each
+value.
 
-``yaml.py`` has the syntax of files, ``overrides.py`` that of ``key=value``, ``messages.py`` the
-wording of mistakes.
+``yaml_reader.py`` has the syntax of files, ``overrides.py`` that of ``key=value``,
+``error_messages.py`` the wording of mistakes.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from road_ray.config.fields import Key, field_at
-from road_ray.config.messages import InvalidConfig, invalid_value, missing_key, unknown_key
+from road_ray.config.allowed_values import format_value
+from road_ray.config.base_config import Config, to_dict
+from road_ray.config.dotted_keys import Key, field_at
+from road_ray.config.error_messages import InvalidConfig, invalid_value, missing_key, unknown_key
 from road_ray.config.overrides import parse_overrides
-from road_ray.config.types import BesideFile
-from road_ray.config.yaml import read_yaml
+from road_ray.config.strict_types import BesideFile
+from road_ray.config.yaml_reader import read_yaml
 from road_ray.errors import Problem
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T", bound=Config)
 
 
 def locate_beside(
@@ -34,6 +37,54 @@ def locate_beside(
             locate_beside(kind, path, value, key)
         for mark in marks:
             section[name] = mark.located(value, path, section)
+
+
+def load(
+    kind: type[T],
+    *,
+    base: Mapping[str, Any] | None = None,
+    path: Path | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+) -> T:
+    """Return the configuration of a preset (``base``), overridden by a YAML file, overridden by
+    ``a.b=value``.
+
+    Sections and dicts are merged key by key, lists are replaced; an empty file or section changes
+    nothing. The caller handles ``preset`` at the top of the file (`preset_named_in`).
+
+    Raises ``InvalidConfig``, a ``ConfigError``, with every mistake: its line, key, range and
+    remedy.
+    """
+    layers = Layers(kind, str(path) if path else "configuration")
+    layers.put((), base or {}, "preset")
+    if path is not None:
+        try:
+            layers.put_file(path)
+        except InvalidConfig as error:
+            layers.put_overrides(overrides)
+            raise InvalidConfig([*error.problems, *layers.problems]) from None
+    layers.put_overrides(overrides)
+    return layers.validated(kind)
+
+
+def override(config: T, changes: Mapping[str, object]) -> T:
+    """Return a copy with changed dotted keys: ``override(config, {"optimizer.peak_lr": 1e-4})``."""
+    kind = type(config)
+    layers = Layers(kind, "configuration")
+    layers.put((), to_dict(config), "configuration")
+    layers.put_overrides(changes)
+    return layers.validated(kind)
+
+
+def preset_named_in(path: Path) -> str | None:
+    """Return the ``preset: NAME`` of a YAML file, or None if it has none."""
+    written = read_yaml(path)
+    name = written.values.get("preset")
+    if name is None or isinstance(name, str):
+        return name
+    where = f"{path}:{written.lines[('preset',)]}"
+    message = f"preset = {format_value(name)}\n    allowed: the name of a preset"
+    raise InvalidConfig([Problem(where, message, "`road presets` lists them")])
 
 
 class Layers:

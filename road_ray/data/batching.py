@@ -23,7 +23,7 @@ from road_ray.data.batch_order import (
     padded_width,
     token_budget_order,
 )
-from road_ray.data.features.types import FURTHER, UNKNOWN, Features, Ints, Longs
+from road_ray.data.features.examples_and_features import FURTHER, UNKNOWN, Features, Ints, Longs
 from road_ray.errors import ConfigError, DataError
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

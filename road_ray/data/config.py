@@ -1,8 +1,8 @@
 """Configuration of data: the location of data sets and corpora, and the rows made of them.
 
 ``SourceConfig`` is the base of the section ``data`` of verbs that read data sets;
-``data/loading.py`` consumes it. ``CorpusConfig`` is ``data`` of ``road pretrain``;
-``data/corpus/source.py`` and ``data/corpus/length_schedule.py`` consume it.
+``data/load_split.py`` consumes it. ``CorpusConfig`` is ``data`` of ``road pretrain``;
+``data/corpus/prepare_corpus.py`` and ``data/corpus/length_schedule.py`` consume it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from road_ray.config import Config
-from road_ray.config.types import BesideFile
-from road_ray.data.readers.custom import CustomDataset, SetName
+from road_ray.config.strict_types import BesideFile
+from road_ray.data.readers.custom_dataset import CustomDataset, SetName
 
 MINIATURE = "miniature"
 """Value of ``data.root`` that names the embedded data set."""

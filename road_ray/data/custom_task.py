@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from road_ray.data import catalog
-from road_ray.data.features.types import Example, TagExample, TextExample
-from road_ray.data.readers.custom import TOO_FEW_LABELS, CustomDataset
-from road_ray.data.schema import Classify, Dataset, Tag, Task, plain_label
+from road_ray.data.features.examples_and_features import Example, TagExample, TextExample
+from road_ray.data.readers.custom_dataset import TOO_FEW_LABELS, CustomDataset
+from road_ray.data.task_and_dataset import Classify, Dataset, Tag, Task, plain_label
 from road_ray.errors import ConfigError, DataError, nearest, shorten
 
 _MOST_LABELS = 200  # more different values are numbers, ids or texts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from road_ray.data.features.types import (
+from road_ray.data.features.examples_and_features import (
     ChoiceExample,
     Example,
     Ints,
@@ -19,7 +19,7 @@ from road_ray.data.features.types import (
 from road_ray.errors import DataError
 
 if TYPE_CHECKING:  # loading imports this module
-    from road_ray.data.loading import Split
+    from road_ray.data.load_split import Split
 
 
 def fold_of(example: Example, num_folds: int) -> int:

@@ -1,14 +1,14 @@
 """Heads that transformers has no class for: the key that selects each, and the head it replaces.
 
-To add one, add a kind in `schema.py`, an entry here, its value in `SourceConfig` and a module in
-`models/heads/`.
+To add one, add a kind in `task_and_dataset.py`, an entry here, its value in `SourceConfig` and a
+module in `models/heads/`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from road_ray.data.schema import (
+from road_ray.data.task_and_dataset import (
     Classify,
     Dataset,
     FeatureTag,

@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from road_ray.data.model_files import check_hashes, check_tokenizer_files, locate_model, read_config
+from road_ray.data.model_directory import (
+    check_hashes,
+    check_tokenizer_files,
+    locate_model,
+    read_config,
+)
 from road_ray.errors import CheckpointError, DataError
 from road_ray.system.json_file import read_json
 
@@ -215,6 +220,17 @@ def special_ids(tokenizer: PreTrainedTokenizerFast) -> tuple[int, ...]:
             "  fix: use a WordPiece vocabulary with these entries, or `road data tokenizer`"
         )
     return tuple(int(getattr(tokenizer, f"{name}_id")) for name in names)
+
+
+def limit_length(
+    tokenizer: PreTrainedTokenizerFast, longest_row: int, trained: int | None = None
+) -> int:
+    """Set ``model_max_length``, where plain ``transformers`` truncates, and return it: the longest
+    row of the model, or a lower limit of the tokenizer, but no less than the ``trained`` length.
+    """
+    own = tokenizer.model_max_length if tokenizer.model_max_length > 0 else longest_row
+    tokenizer.model_max_length = int(min(longest_row, max(own, trained or 0)))
+    return int(tokenizer.model_max_length)
 
 
 def check_vocabulary(vocab_size: int, tokenizer_size: int, where: str) -> None:

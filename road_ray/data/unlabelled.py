@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from road_ray.data.features.types import (
+from road_ray.data.features.examples_and_features import (
     ChoiceExample,
     Example,
     SpanExample,
     TagExample,
     TextExample,
 )
-from road_ray.data.readers.parts.tables import table_rows
+from road_ray.data.readers.parts.table_rows import table_rows
 from road_ray.data.readers.parts.text_files import check_text, missing_columns, numbered_lines
 from road_ray.data.readers.squad import read_squad
-from road_ray.data.schema import Choose, Dataset, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Dataset, Span, Tag, Task
 from road_ray.errors import ConfigError, DataError
 
 _KEY = "data.unlabelled"

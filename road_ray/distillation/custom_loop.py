@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from road_ray.data.features.types import UNKNOWN
-from road_ray.distillation.ensemble.base import allowed_of, targets_of
+from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.distillation.ensemble.annotate import allowed_of, targets_of
 from road_ray.distillation.losses import (
     average_loss_sum,
     average_regression_loss_sum,

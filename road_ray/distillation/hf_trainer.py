@@ -16,7 +16,8 @@ from transformers import Trainer, TrainerCallback
 
 from road_ray.data.batching import Batch
 from road_ray.distillation.custom_loop import model_inputs, student_loss
-from road_ray.distillation.ensemble.base import Ensemble, annotate
+from road_ray.distillation.ensemble.annotate import annotate
+from road_ray.distillation.ensemble.protocol import Ensemble
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distillation.schedule import Shape
 from road_ray.distillation.schedule import schedule as schedule_of

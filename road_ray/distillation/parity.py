@@ -16,17 +16,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.schema import Task
-from road_ray.distillation.ensemble.base import inputs_of
-from road_ray.distillation.ensemble.local import load_teacher
+from road_ray.data.task_and_dataset import Task
+from road_ray.distillation.ensemble.local_ensemble import load_teacher
+from road_ray.distillation.ensemble.teacher import inputs_of
 from road_ray.errors import CheckpointError
-from road_ray.models.config import Precision
+from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 
 # Fraction of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for
 # another device's order of summation; in bf16 that order changes the rounding of every layer, and
-# auto may be bf16 on one machine and fp32 on the next.
-_ALLOWED_FRACTION: Mapping[Precision, float] = {"fp32": 2.0**-9, "bf16": 2.0**-5, "auto": 2.0**-5}
+# auto may be bf16 on one machine and fp32 on the next. int8 is compared with fp32: where it differs
+# by more, the teacher does not suit it (our choice; ELECTRA and MiniLM differ by less).
+_ALLOWED_FRACTION: Mapping[TeacherPrecision, float] = {
+    "fp32": 2.0**-9,
+    "bf16": 2.0**-5,
+    "auto": 2.0**-5,
+    "int8": 2.0**-3,
+}
 
 
 Answers = tuple[Tensor, NDArray[np.bool_]]
@@ -52,9 +58,10 @@ def check_parity(
     student: str | None = None,
     label_map: LabelMap | None = None,
     device: str | torch.device = "cpu",
-    precision: Precision = "auto",
+    precision: TeacherPrecision = "auto",
 ) -> list[Drift]:
     """Return the drift of each path and teacher; ``paths`` maps names of paths to their answers.
+    That of teachers in int8 is their difference from fp32.
 
     Raises ``CheckpointError`` with the first teacher and path that differ by more than rounding.
     """
@@ -67,7 +74,7 @@ def check_parity(
             student=student,
             label_map=label_map,
             device=device,
-            precision=precision,
+            precision="fp32" if precision == "int8" else precision,
         )
         expected = reference.logits(**inputs).cpu()
         del reference  # one teacher at a time: the next may need its memory
@@ -78,7 +85,7 @@ def check_parity(
             fraction = _ALLOWED_FRACTION[precision]
             drift = _drift(index, path, expected[rows], answers[index].cpu()[rows], fraction)
             if not drift.difference <= drift.allowed:  # true for NaN as well
-                raise _parity_error(directory, drift)
+                raise _parity_error(directory, drift, precision)
             drifts.append(drift)
     return drifts
 
@@ -98,12 +105,15 @@ def _drift(index: int, path: str, expected: Tensor, actual: Tensor, fraction: fl
     return Drift(index, path, difference, fraction * max(1.0, scale))
 
 
-def _parity_error(directory: str | Path, drift: Drift) -> CheckpointError:
+def _parity_error(
+    directory: str | Path, drift: Drift, precision: TeacherPrecision
+) -> CheckpointError:
+    coarse = "distillation.precision=fp32 if int8 is too coarse for it; or " * (precision == "int8")
     return CheckpointError(
         f"teacher {drift.teacher} ({directory}): through {drift.path} its logits differ "
         f"from those of its weights by up to {drift.difference:.3g}\n"
         f"  allowed: {drift.allowed:.3g}, the largest difference by rounding\n"
-        "  fix: give all machines the same weights and versions; if it is the store, remove this "
-        "teacher's directory from it (road data store ls)\n"
+        f"  fix: {coarse}give all machines the same weights and versions; if it is the store, "
+        "remove this teacher's directory from it (road data store ls)\n"
         "  kept: everything; no step was made"
     )

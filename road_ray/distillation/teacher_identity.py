@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.data.features.special_tokens import special_tokens
-from road_ray.data.model_files import check_tokenizer_files, locate_model, read_config
-from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.model_directory import check_tokenizer_files, locate_model, read_config
+from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.heads.label_order import LabelMap, label_order

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.data.model_files import read_config
-from road_ray.data.schema import Task
+from road_ray.data.model_directory import read_config
+from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.teacher_identity import (
     ANSWERS_FOR,
     check_teacher,
@@ -21,7 +21,7 @@ from road_ray.models.heads.label_order import LabelMap
 from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
-    from road_ray.models.config import Precision
+    from road_ray.models.config import TeacherPrecision
 
 _RECORDED = ("metrics", "datasets", "seed", "init")  # entries copied from road_ray.json
 
@@ -30,7 +30,7 @@ def teacher_manifest(
     directories: Sequence[str | Path],
     task: Task,
     label_map: LabelMap | None = None,
-    precision: Precision = "auto",
+    precision: TeacherPrecision = "auto",
     student: str | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of the teachers, ready for JSON: hashes of weights, configuration and

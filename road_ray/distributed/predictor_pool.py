@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.corpus.parallel import submit_in_order
+from road_ray.data.corpus.parallel_encoding import submit_in_order
 from road_ray.distributed.connection import connected
 from road_ray.errors import ClusterError, RoadError
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import Chunks
 from road_ray.inference.predictor import Prediction, Row
 

@@ -1,6 +1,7 @@
 """Evaluation: from logits to predictions, and from predictions to figures.
 
-Start with ``evaluate_split.py``. ``metrics.py`` has the scores of classes and numbers, ``tags.py``
-those of entities, ``spans/`` the answers to questions, ``squad.py`` their official exact match and
-F1, ``glue.py`` the GLUE average and submission, ``significance.py`` tests over seeds.
+Start with ``evaluate_split.py``. ``metrics.py`` has the scores of classes and numbers,
+``tag_metrics.py`` those of entities, ``spans/`` the answers to questions, ``squad.py`` their
+official exact match and F1, ``glue.py`` the GLUE average and submission. ``seed_statistics.py`` has
+means, intervals and tests over seeds, ``pareto_front.py`` the best of several scores.
 """

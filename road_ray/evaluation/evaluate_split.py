@@ -13,9 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import Batch, pad, to_device
-from road_ray.data.features.types import FURTHER, UNKNOWN, Features, SpanExample, TagExample
-from road_ray.data.loading import Split
-from road_ray.data.schema import Classify, JointSpan, Kind, Regress, Span, Tag
+from road_ray.data.features.examples_and_features import (
+    FURTHER,
+    UNKNOWN,
+    Features,
+    SpanExample,
+    TagExample,
+)
+from road_ray.data.load_split import Split
+from road_ray.data.task_and_dataset import Classify, JointSpan, Kind, Regress, Span, Tag
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
 from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
@@ -28,7 +34,7 @@ from road_ray.evaluation.spans.no_answer_threshold import (
 )
 from road_ray.evaluation.spans.prediction_files import write_json, write_predictions
 from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
-from road_ray.evaluation.tags import entity_scores, predicted_tags
+from road_ray.evaluation.tag_metrics import entity_scores, predicted_tags
 from road_ray.models.multitask import MultitaskModel
 
 _ROWS_AT_ONCE = 64

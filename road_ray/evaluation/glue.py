@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from road_ray.data import catalog
-from road_ray.data.schema import Classify, Dataset, Regress
+from road_ray.data.task_and_dataset import Classify, Dataset, Regress
 from road_ray.errors import DataError
 from road_ray.system.json_file import read_json
 

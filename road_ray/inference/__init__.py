@@ -1,8 +1,9 @@
 """Predictions of a finished model for new rows: ``road predict`` and ``road_ray.load``.
 
-``predictor.py`` loads a model directory and predicts rows; start reading there. ``input_rows.py``
-reads files of rows as a stream. ``entities.py`` groups the tags of words. ``prediction_writer.py``
-writes predictions so that a killed run can be resumed. ``predict_file.py`` joins them.
-``onnx_export.py`` translates a model into ONNX and compares the two, ``onnx_model.py`` runs it.
-``push.py`` uploads a model to a hub. Scores against labels are in ``evaluation/``.
+``load_model.py`` loads a model directory, ``predictor.py`` predicts rows; start reading there.
+``input_rows.py`` reads files of rows as a stream. ``entities.py`` groups the tags of words.
+``prediction_writer.py`` writes predictions so that a killed run can be resumed.
+``predict_file.py`` joins them. ``onnx_export.py`` translates a model into ONNX and compares the
+two, ``onnx_model.py`` runs it. ``hub_upload.py`` uploads a model to a hub. Scores against labels
+are in ``evaluation/``.
 """

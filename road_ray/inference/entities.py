@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.types import Features, TagExample
-from road_ray.data.schema import Tag
-from road_ray.evaluation.tags import OUTSIDE, predicted_tags
+from road_ray.data.features.examples_and_features import Features, TagExample
+from road_ray.data.task_and_dataset import Tag
+from road_ray.evaluation.tag_metrics import OUTSIDE, predicted_tags
 
 Floats = NDArray[np.float32]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from road_ray.data.readers.parts.tables import json_shape, suffix_of, table_rows
+from road_ray.data.readers.parts.table_rows import json_shape, suffix_of, table_rows
 from road_ray.data.readers.parts.text_files import (
     MISFITS,
     decoded_lines,

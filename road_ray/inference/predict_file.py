@@ -11,14 +11,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.model_files import locate_model, model_hashes
+from road_ray.data.model_directory import locate_model, model_hashes
 from road_ray.evaluation.evaluate_split import OnRows
 from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor, Row
 from road_ray.models.encoder import model_directory
 from road_ray.system.paths import STDIN
-from road_ray.training.monitoring.progress import Console, Kind, open_console
+from road_ray.training.monitoring.console_progress import Console, Kind, open_console
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 10.0

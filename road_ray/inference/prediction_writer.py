@@ -81,8 +81,9 @@ class PredictionFile:
         self.rows = rows
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Give the file its name, unless another program has made one of that name meanwhile."""
         self._file.close()
+        check_new(self.path)
         self._partial.replace(self.path)
         self._state.unlink(missing_ok=True)
 

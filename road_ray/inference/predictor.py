@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import Batch, to_device
-from road_ray.data.features.encode import encode
-from road_ray.data.features.types import (
+from road_ray.data.features.encode_examples import encode
+from road_ray.data.features.examples_and_features import (
     ChoiceExample,
     Example,
     Features,
     SpanExample,
     TextExample,
 )
-from road_ray.data.schema import (
+from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
     Columns,

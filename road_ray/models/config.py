@@ -2,7 +2,8 @@
 
 ``EncoderConfig`` is the section ``encoder`` of ``road pretrain``; ``models/encoder.py`` turns it
 into a Hugging Face configuration. ``Precision`` and ``Tying`` are types of fields of other
-sections; ``models/performance/precision.py`` and ``models/weight_tying.py`` consume them.
+sections; ``models/performance/device_and_precision.py`` and ``models/weight_tying.py`` consume
+them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ from pydantic import Field
 from road_ray.config import Config
 
 Precision = Literal["auto", "fp32", "bf16"]
-"""Number format of matrix products. ``fp32``: full precision. ``bf16``: autocast to bfloat16.
-``auto``: bf16 where the device is faster with it. Trained weights stay in fp32 in every case."""
+"""Number format of matrix products. ``fp32``: full precision, without TF32. ``bf16``: autocast to
+bfloat16. ``auto``: bf16 where the device is faster with it. Trained weights stay in fp32 in every
+case."""
+
+TeacherPrecision = Literal["auto", "fp32", "bf16", "int8"]
+"""``Precision``, or ``int8``: products of int8 weights and activations, on a CPU."""
 
 
 Tying = Literal["none", "embeddings", "all"]

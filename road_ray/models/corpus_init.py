@@ -17,7 +17,7 @@ from scipy import sparse
 from torch import Tensor
 from transformers import ElectraForMaskedLM, ElectraModel
 
-from road_ray.data.corpus.dataset import Corpus
+from road_ray.data.corpus.memory_mapped_corpus import Corpus
 
 _MAX_TOKENS = 4_000_000  # of the corpus that are counted
 _WINDOW_TOKENS = 3

@@ -21,9 +21,9 @@ from transformers import (
 )
 
 from road_ray.data.batching import Batch, encoder_inputs
-from road_ray.data.model_files import locate_model
-from road_ray.data.schema import Choose, Classify, Kind, Regress, Span, Tag, Task
+from road_ray.data.model_directory import locate_model
 from road_ray.data.special_heads import SpecialHead, special_head
+from road_ray.data.task_and_dataset import Choose, Classify, Kind, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import family_of, input_names
 from road_ray.models.encoder import load_encoder

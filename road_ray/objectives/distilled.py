@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from road_ray.data.batching import Batch, allowed_positions
-from road_ray.data.features.types import UNKNOWN
-from road_ray.data.schema import Regress, Span, Task
+from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.data.task_and_dataset import Regress, Span, Task
 from road_ray.distillation.losses import (
     average_loss_sum,
     average_regression_loss_sum,

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from road_ray.config import Config
-from road_ray.config.addresses import check_address
+from road_ray.config.url_secrets import check_address
 from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.recipes.distillation.teacher_list import teacher_files
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files

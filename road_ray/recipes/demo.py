@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.data.config import CorpusConfig
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import run_parallel
-from road_ray.evaluation.metrics import summary
+from road_ray.distributed.parallel_runs import run_parallel
+from road_ray.evaluation.seed_statistics import summary
 from road_ray.models.config import EncoderConfig
-from road_ray.recipes.comparison.rows import write_unlabelled
+from road_ray.recipes.comparison.arm_data_files import write_unlabelled
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.distillation.config import (
     DistillationConfig,
@@ -36,13 +36,13 @@ from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, Mul
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
-from road_ray.recipes.run_directory.progress import show_progress
+from road_ray.recipes.run_directory.progress_of_runs import show_progress
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.pages.demo_page import FIGURES, STUDENTS, TASK
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.progress import open_console
+from road_ray.training.monitoring.console_progress import open_console
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.loading import Split, find_dataset, load_split, tasks_of
-from road_ray.data.model_files import locate_model
-from road_ray.data.schema import Task
+from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
+from road_ray.data.model_directory import locate_model
+from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.evaluation.consistency import consistency
@@ -24,6 +24,7 @@ from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
+from road_ray.recipes.preflight_checks import check_length, require_init
 from road_ray.recipes.run_directory.model_record import (
     head_for,
     stored_threshold,
@@ -32,10 +33,9 @@ from road_ray.recipes.run_directory.model_record import (
 )
 from road_ray.recipes.run_directory.recorded_config import deciding_digest
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
-from road_ray.recipes.validation import check_length, require_init
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.progress import Console, open_console
+from road_ray.training.monitoring.console_progress import Console, open_console
 from road_ray.training.worker import Worker
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override, to_dict
-from road_ray.data.corpus.source import is_prepared, sample_of
-from road_ray.data.loading import load_split
+from road_ray.data.corpus.prepare_corpus import is_prepared, sample_of
+from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.logit_store.teacher_store import expected_bytes
 from road_ray.distributed.connection import connected
-from road_ray.distributed.estimate import (
+from road_ray.distributed.resource_estimate import (
     Prices,
     by_workers,
     check_batch,
@@ -32,10 +32,10 @@ from road_ray.models.encoder import model_directory
 from road_ray.recipes.config import PLANNED, TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import TeachersConfig
+from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.flops import cost as flops
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
-from road_ray.recipes.validation import require_init
+from road_ray.recipes.pretraining.pretraining_flops import cost as flops
 from road_ray.training.context import RunContext
 from road_ray.training.performance.profile import Measured
 
@@ -65,9 +65,9 @@ def plan(
     fsdp, passes = bool(settings["training"]["fsdp"]), int(settings["training"]["passes"])
     memory_bytes = _memory_bytes(measured, max(workers, 1), fsdp)
     sent = reduced_bytes(measured.gradient_bytes, passes, fsdp=fsdp)
-    checkpoints = runs * measured.checkpoint_bytes * (measured.keep_checkpoints + 1)
+    most_bytes = _most_bytes(config, measured)
     memory = check_memory(sum(memory_bytes.values()), gpus > 0, workers)
-    free = check_disk(Path(settings["run_dir"]), checkpoints)
+    free = check_disk(Path(settings["run_dir"]), most_bytes)
     seconds = step_seconds(measured.seconds_per_step, sent, workers)
     hours = runs * measured.total_steps * seconds / 3600
     steps = measured.total_steps
@@ -85,7 +85,7 @@ def plan(
         "memory_bytes": memory_bytes | {"available": memory},
         "disk_bytes": {
             "checkpoint": measured.checkpoint_bytes,
-            "at_most": checkpoints,
+            "at_most": most_bytes,
             "store": store_bytes(config),
             "free": free,
         },
@@ -113,6 +113,17 @@ def num_runs(config: Config) -> int:
     if isinstance(config, TeachersConfig):
         return config.num_teachers * config.num_folds
     return config.distillation.generations if isinstance(config, DistillConfig) else 1
+
+
+def _most_bytes(config: Any, measured: Measured) -> int:
+    """Return the most bytes of models and checkpoints on the disk at any time. The runs in progress
+    have all their checkpoints and one that is being written, finished runs those that they keep.
+    """
+    runs, keep = num_runs(config), measured.keep_checkpoints
+    in_progress = min(runs, max(1, getattr(config, "max_concurrent", 0)))
+    kept = config.training.kept_at_end(default=1 if isinstance(config, PretrainConfig) else 0)
+    checkpoints = in_progress * (keep + 1) + (runs - in_progress) * min(kept, keep)
+    return int(runs * measured.parameter_bytes + checkpoints * measured.checkpoint_bytes)
 
 
 def _memory_bytes(measured: Measured, workers: int, fsdp: bool) -> dict[str, int]:

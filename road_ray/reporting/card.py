@@ -15,14 +15,14 @@ from ruamel.yaml import YAML
 
 from road_ray.config import flatten
 from road_ray.data import catalog
-from road_ray.data.schema import Hub
 from road_ray.data.special_heads import SPECIAL_HEADS
+from road_ray.data.task_and_dataset import Hub
 from road_ray.reporting.pages.run_page import headline
 from road_ray.reporting.records.lineage import ancestors, describe_model
 from road_ray.reporting.records.record_schema import ModelFacts
 from road_ray.reporting.records.run_record import CONFIG, RunRecord, is_run, read_run
-from road_ray.reporting.tables import figures, metric_title, printable
-from road_ray.training.monitoring.secrets import redact
+from road_ray.reporting.text_tables import figures, metric_title, printable
+from road_ray.training.monitoring.redaction import redact
 
 _FAMILIES = {
     "electra": "ELECTRA",

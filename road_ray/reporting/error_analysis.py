@@ -8,10 +8,15 @@ from pathlib import Path
 
 from road_ray.config import override
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.types import ChoiceExample, SpanExample, TagExample, TextExample
-from road_ray.data.features.types import Example as Row
-from road_ray.data.loading import find_dataset, read_examples, root_of
-from road_ray.data.schema import Dataset, Kind, Regress
+from road_ray.data.features.examples_and_features import (
+    ChoiceExample,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from road_ray.data.features.examples_and_features import Example as Row
+from road_ray.data.load_split import find_dataset, read_examples, root_of
+from road_ray.data.task_and_dataset import Dataset, Kind, Regress
 from road_ray.errors import RoadError
 from road_ray.evaluation.squad import token_f1
 from road_ray.reporting.pages.page import Block, Example, Examples, Prose

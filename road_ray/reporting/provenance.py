@@ -6,10 +6,11 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from road_ray.reporting.environment import devices
+from road_ray.reporting.environment_check import devices
 
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
 
@@ -27,6 +28,7 @@ def environment() -> dict[str, object]:
     }
 
 
+@cache
 def version_of(package: str) -> str:
     """Return the version of an installed package, or "not installed"."""
     try:
@@ -35,6 +37,7 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
+@cache
 def revision() -> str:
     """Return the git revision of the source tree of this code, or "unknown"."""
     try:

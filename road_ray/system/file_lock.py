@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from contextlib import suppress
 from typing import IO, TextIO
 
 try:
@@ -31,9 +32,9 @@ def lock_exclusively(file: TextIO) -> str | None:
     except BlockingIOError:
         file.seek(0)
         return file.read().strip() or "another process"
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-    file.flush()
+    with suppress(OSError):  # on a full disk the lock holds all the same, without a name
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from road_ray.config import Config
-from road_ray.config.addresses import check_address
+from road_ray.config.url_secrets import check_address
 from road_ray.models.config import Precision
 
 
@@ -101,8 +101,9 @@ class TrainingConfig(Config):
     step then covers this many times ``data.batch_size`` examples. 1 in ``road multitask``, which
     has ``mixing.passes``. Raise it where a larger batch does not fit into memory."""
     precision: Precision = "auto"
-    """Number format of matrix products. ``fp32``: full precision. ``bf16``: autocast to bfloat16.
-    ``auto``: bf16 where the device is faster with it. Weights and optimizer state stay in fp32."""
+    """Number format of matrix products. ``fp32``: full precision, on a GPU too, where TF32 stays
+    off as PyTorch has it. ``bf16``: autocast to bfloat16. ``auto``: bf16 where the device is faster
+    with it. Weights and optimizer state stay in fp32."""
     activation_checkpointing: bool = False
     """Recompute the activations of each layer in the backward pass instead of storing them: less
     memory, about a third more time, the same gradients (Chen et al. 2016). Set it where a batch

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from road_ray.data.batching import BatchTotals
 from road_ray.training.checkpoint.atomic_commit import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import RowCallback
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -43,17 +44,31 @@ def shard(objective: Objective, worker: Worker) -> Objective:
         fully_shard(layer, mesh=mesh)
     # Embeddings and heads in one unit: networks share them, and a parameter has only one unit.
     fully_shard(made, mesh=mesh)
+    prefetch_layers(made)
     return made
+
+
+def prefetch_layers(sharded: nn.Module) -> None:
+    """Gather the next layer of a stack before a layer computes. By default FSDP gathers it when the
+    host gets there, too late where small layers keep the host busy; backward, it is ahead anyway.
+    """
+    for stack in stacks(sharded):
+        for layer, following in pairwise(stack):
+            layer.set_modules_to_forward_prefetch([following])  # type: ignore[operator]
 
 
 def layers(objective: nn.Module) -> list[nn.Module]:
     """Return every layer of every encoder, shared ones once, and the additional layer of TEAMS."""
-    stacks = [
+    kinds = {type(layer) for stack in stacks(objective) for layer in stack}
+    return [part for part in objective.modules() if type(part) in kinds]
+
+
+def stacks(objective: nn.Module) -> list[nn.ModuleList]:
+    """Return the list of layers of every encoder, in the order in which they compute."""
+    return [
         next(part for part in encoder.modules() if isinstance(part, nn.ModuleList))
         for encoder in encoders_of(objective)
     ]
-    kinds = {type(layer) for stack in stacks for layer in stack}
-    return [part for part in objective.modules() if type(part) in kinds]
 
 
 def full_tensor(tensor: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from road_ray.data.batching import Batch
-from road_ray.data.schema import Regress, Task
+from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.errors import CheckpointError, InterruptedRunError
-from road_ray.models.performance.precision import autocast_dtype
+from road_ray.models.performance.device_and_precision import autocast_dtype
 from road_ray.objectives.base import Objective
 from road_ray.system.operating_system import keep_freed_memory
 from road_ray.training.checkpoint.async_save import AsyncSaver, named_tensors
@@ -30,7 +30,7 @@ from road_ray.training.context import Training
 from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.fsdp import local_part, shard
 from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
-from road_ray.training.monitoring.oom import shapes
+from road_ray.training.monitoring.out_of_memory import shapes
 from road_ray.training.monitoring.step_metrics import StepMetrics
 from road_ray.training.optimization.gradient_accumulation import StepResult, backward
 from road_ray.training.optimization.learning_rate import rate

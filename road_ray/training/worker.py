@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from road_ray.models.performance.precision import default_device
+from road_ray.models.performance.device_and_precision import default_device
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,15 @@ class Worker:
         if isinstance(module, FSDPModule):
             return module
 
-        devices = [self.device] if self.device.type == "cuda" else None
-        return DistributedDataParallel(module, device_ids=devices, find_unused_parameters=sparse)
+        # Gradients are views of the buckets that are sent, not a second copy of them. static_graph
+        # would save the search for unused parameters, which is made for several heads alone, where
+        # the graph differs from pass to pass.
+        return DistributedDataParallel(
+            module,
+            device_ids=[self.device] if self.device.type == "cuda" else None,
+            find_unused_parameters=sparse,
+            gradient_as_bucket_view=True,
+        )
 
     def total(self, values: Tensor) -> Tensor:
         """Return ``values`` summed over all workers, as a new tensor without gradient."""

@@ -19,7 +19,7 @@ for _name, _value in {
 
 
 def main() -> None:
-    from road_ray.reporting.tables import aligned
+    from road_ray.reporting.text_tables import aligned
     from tests.benchmarks.plan import Plan
     from tests.benchmarks.suite import SUITE
 
@@ -41,11 +41,16 @@ def main() -> None:
         help="for all; races have fewer rounds then, and what does not begin in time is left out; "
         "0: no limit",
     )
+    parser.add_argument(
+        "--toy", action="store_true", help="gpu at toy size, to try the command on a CPU"
+    )
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
     if chosen.names == ["gpu"]:
-        _measure_device(chosen.out, chosen.minutes)
+        _measure_device(chosen.out, chosen.minutes, chosen.toy)
         return
+    if chosen.toy:
+        parser.error("--toy is for gpu alone")
     if unknown := sorted(set(chosen.names) - set(SUITE)):
         parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(SUITE)}")
     kinds = ("repeats", "quick_repeats", "few_repeats") if chosen.repeats else ()
@@ -72,13 +77,14 @@ def main() -> None:
     print(f"written to {chosen.out}")
 
 
-def _measure_device(out: Path, minutes: float) -> None:
-    from road_ray.reporting.tables import aligned
+def _measure_device(out: Path, minutes: float, toy: bool) -> None:
+    from road_ray.reporting.text_tables import aligned
     from tests.benchmarks.gpu import GpuPlan, gpu
 
-    result = gpu(GpuPlan(minutes=minutes or 10.0))
+    result = gpu((GpuPlan.toy if toy else GpuPlan)(minutes=minutes or 10.0))
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(aligned(result["rows"]))
+    columns = dict.fromkeys(key for row in result["rows"] for key in row)
+    print(aligned([{key: row.get(key, "") for key in columns} for row in result["rows"]]))
     for line in result["left_out"]:
         print(f"left out: {line}")
     print(f"written to {out}")

@@ -27,10 +27,11 @@ import numpy as np
 import torch
 
 from road_ray.data import catalog
-from road_ray.data.schema import Span, Task
-from road_ray.distillation.ensemble.base import Ensemble, annotate
-from road_ray.distillation.ensemble.local import LocalEnsemble
-from road_ray.distillation.ensemble.stored import StoredEnsemble
+from road_ray.data.task_and_dataset import Span, Task
+from road_ray.distillation.ensemble.annotate import annotate
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.protocol import Ensemble
+from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import resolve
 from road_ray.models.config import Precision

@@ -18,11 +18,12 @@ from typing import Any
 import torch
 
 from road_ray.data.batching import Batching, BatchStream
-from road_ray.data.loading import Split
-from road_ray.data.schema import Span
-from road_ray.distillation.ensemble.base import Ensemble, annotate
-from road_ray.distillation.ensemble.local import LocalEnsemble
-from road_ray.distillation.ensemble.stored import StoredEnsemble
+from road_ray.data.load_split import Split
+from road_ray.data.task_and_dataset import Span
+from road_ray.distillation.ensemble.annotate import annotate
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.protocol import Ensemble
+from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import resolve
 from road_ray.objectives.distilled import Distilled

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import Split, row_features
-from road_ray.data.schema import Task
-from road_ray.distillation.ensemble.base import Ensemble
-from road_ray.distillation.ensemble.local import LocalEnsemble
-from road_ray.distillation.ensemble.row_texts import RowTexts, WithTexts
+from road_ray.data.load_split import Split, row_features
+from road_ray.data.task_and_dataset import Task
+from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, WithTexts
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.protocol import Ensemble
 from tests.benchmarks.distil import LOOKAHEAD, TEACHERS
 from tests.benchmarks.distil_rows import compare, in_process, learn_from_teachers, no_teachers
 from tests.benchmarks.finetuning import Study

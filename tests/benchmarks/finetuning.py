@@ -24,11 +24,11 @@ import torch
 from road_ray.data import catalog, miniature
 from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.encode import encode
-from road_ray.data.features.types import SpanExample, TextExample
-from road_ray.data.loading import Split, load_split
+from road_ray.data.features.encode_examples import encode
+from road_ray.data.features.examples_and_features import SpanExample, TextExample
+from road_ray.data.load_split import Split, load_split
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.schema import Classify, Span
+from road_ray.data.task_and_dataset import Classify, Span
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.evaluation.evaluate_split import evaluate_logits
 from road_ray.models.config import EncoderConfig

@@ -25,7 +25,7 @@ from tests.benchmarks.distil import Lesson
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan, Row, native_precisions
 from tests.benchmarks.race import Contestant, Main, Over, Timing, race
-from tests.benchmarks.shapes import Shape, device, flops
+from tests.benchmarks.shapes import QUESTIONS, TOY, Shape, device, flops
 
 _BASE = EncoderConfig(
     layers=12, hidden_size=768, heads=12, intermediate_size=3072, embedding_size=768
@@ -58,6 +58,21 @@ class GpuPlan:
     minutes: float = 10.0
     start: Callable[[Main, Any, str], Any] = field(default_factory=lambda: Plan().start)
     say: Callable[[str], None] = print
+
+    @classmethod
+    def toy(cls, **options: Any) -> GpuPlan:
+        """Sizes that a CPU runs in a minute, without a compiler: a trial of the command alone."""
+        sizes: dict[str, Any] = {
+            "shapes": {"small": TOY},
+            "lessons": {"sentiment": TOY, "mrc": TOY},
+            "studies": (Study("sst2", 8, 4, TOY.encoder), Study("squad_v2", 4, 4, QUESTIONS)),
+            "steps": 2,
+            "rounds": 2,
+            "profiled_steps": 2,
+            "precision": "fp32",
+            "compiled": (False,),
+        }
+        return cls(**sizes | options)
 
 
 @dataclass(frozen=True)

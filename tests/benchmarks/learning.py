@@ -12,7 +12,7 @@ from road_ray.training.checkpoint.atomic_commit import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import Training
 from road_ray.training.loop import Steps, train
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
 
 

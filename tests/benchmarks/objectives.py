@@ -12,7 +12,7 @@ from road_ray.models.encoder import new_detector, new_language_model, scale_enco
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.registry import models_of, objective_class
 from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig, PretrainConfig
-from road_ray.recipes.pretraining.flops import cost
+from road_ray.recipes.pretraining.pretraining_flops import cost
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn

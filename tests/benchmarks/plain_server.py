@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Prediction
 
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from road_ray.data import catalog
 from road_ray.data.readers.layouts import read_split
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
 from road_ray.models.encoder import build_encoder, hugging_face_config
 from road_ray.models.multitask import MultitaskModel

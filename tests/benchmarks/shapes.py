@@ -36,6 +36,15 @@ class Shape:
         return sum(self.lengths())
 
 
+TOY = Shape(  # the code runs in a second and the figures mean nothing
+    EncoderConfig(layers=1, hidden_size=32, heads=2, intermediate_size=64, embedding_size=16),
+    vocab_size=200,
+    batch_size=8,
+    length=16,
+)
+QUESTIONS = TOY.encoder.model_copy(update={"max_length_tokens": 512})
+
+
 def batches(
     shape: Shape, count: int = 4, *, noise_channels: int = 3, on: torch.device | None = None
 ) -> list[dict[str, Any]]:

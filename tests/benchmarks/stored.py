@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.base import Ensemble
-from road_ray.distillation.ensemble.stored import Members, StoredEnsemble
+from road_ray.distillation.ensemble.protocol import Ensemble
+from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
 
 _TEACHERS = 3
 AIM_ROWS_A_SECOND = 50_000.0

@@ -7,26 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from road_ray.models.config import EncoderConfig
 from tests.benchmarks import suite
 from tests.benchmarks.corpora import Text
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.race import InProcess, InThread
-from tests.benchmarks.shapes import Shape, batches, flops
+from tests.benchmarks.shapes import QUESTIONS, TOY, Shape, batches, flops
 from tests.benchmarks.suite import SUITE
 
 FIELDS = {
     "name", "peer", "unit", "ours", "theirs", "ratio", "repeats", "peak_memory_mb", "limit_share",
 }  # fmt: skip
 ON_RAY = {"ray_train", "distil", "distil_texts", "transport", "sweep", "serve"}
-TOY = Shape(
-    EncoderConfig(layers=1, hidden_size=32, heads=2, intermediate_size=64, embedding_size=16),
-    vocab_size=200,
-    batch_size=8,
-    length=16,
-)
-QUESTIONS = TOY.encoder.model_copy(update={"max_length_tokens": 512})
 PLAN = Plan(
     small=TOY,
     tiny=TOY,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from tests.benchmarks.finetuning import Study
+from tests.benchmarks import gpu as module
+from tests.benchmarks.__main__ import main
 from tests.benchmarks.gpu import GpuPlan, gpu, idle_share
 from tests.benchmarks.race import InThread
-from tests.benchmarks.test_benchmarks import QUESTIONS, TOY
 
 
 @pytest.fixture(autouse=True)
@@ -21,18 +23,19 @@ def _small_world(monkeypatch, world):
 
 
 def plan(**options):
-    made = {
-        "shapes": {"small": TOY},
-        "lessons": {"sentiment": TOY, "mrc": TOY},
-        "studies": (Study("sst2", 8, 4, TOY.encoder), Study("squad_v2", 4, 4, QUESTIONS)),
-        "steps": 2,
-        "rounds": 2,
-        "profiled_steps": 2,
-        "precision": "fp32",
-        "start": InThread(),
-        "say": lambda _: None,
-    }
-    return GpuPlan(**(made | options))
+    quiet = {"start": InThread(), "say": lambda _: None, "compiled": (False, True)}
+    return GpuPlan.toy(**quiet | options)
+
+
+def test_the_command_writes_the_table(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(module, "Plan", lambda: SimpleNamespace(start=InThread()))
+    out = tmp_path / "device.json"
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "gpu", "--toy", "--out", str(out)])
+    main()
+    result = json.loads(out.read_text())
+    assert result["left_out"] == []
+    assert {row["table"] for row in result["rows"]} > {"pretrain small", "finetune sst2"}
+    assert f"written to {out}" in capsys.readouterr().out
 
 
 def test_the_table_has_every_contestant_and_is_json():

@@ -28,7 +28,7 @@ _LOOP, _SAVED = "training/test_loop.py::", "training/checkpoint/test_atomic_comm
 _FINE, _STUDENT = "recipes/finetuning/test_finetune.py::", "recipes/distillation/test_distill.py::"
 _GROUP, _ACTORS = "distributed/train/test_launch.py::", "distributed/teachers/test_client.py::"
 _SWEEP = "distributed/tune/test_driver.py::"
-_TEXT, _SQUAD = "data/readers/test_sentences.py::", "data/readers/test_squad.py::"
+_TEXT, _SQUAD = "data/readers/test_sentence_tables.py::", "data/readers/test_squad.py::"
 
 _NODES = "chaos/test_nodes.py::"
 
@@ -84,7 +84,7 @@ FAULTS = (
     _f(
         *("F07", "data changed since the checkpoint", "refused with the old and the new value"),
         f"{_LOOP}test_a_changed_identity_is_refused_and_nothing_is_lost",
-        "data/features/test_types.py::test_the_fingerprint_sees_tokens_bounds_segments_and_gold",
+        "data/features/test_examples_and_features.py::test_the_fingerprint_sees_tokens_bounds_segments_and_gold",
         "recipes/pretraining/test_pretrain.py::test_another_text_of_the_same_name_and_size_is_another_corpus",
     ),
     _f(
@@ -157,7 +157,7 @@ FAULTS = (
         *("F18", "a worker killed for memory", "the message names rank, batch and length"),
         f"{_GROUP}TestCluster::test_a_worker_that_dies_is_told_and_replaced_with_its_group",
         "distributed/train/test_coordinator.py::test_a_death_is_told_once_and_silences_the_whole_group",
-        "training/monitoring/test_oom.py::test_an_allocation_that_fails_names_what_was_worked_on",
+        "training/monitoring/test_out_of_memory.py::test_an_allocation_that_fails_names_what_was_worked_on",
     ),
     _f(
         *(
@@ -189,7 +189,7 @@ FAULTS = (
         ),
         f"{_GROUP}TestCluster::test_more_workers_than_room_is_said_at_once",
         "distributed/teachers/test_pool.py::test_teachers_without_a_place_fail_at_once",
-        "distributed/test_estimate.py::test_what_does_not_fit_is_told_with_asked_and_available",
+        "distributed/test_resource_estimate.py::test_what_does_not_fit_is_told_with_asked_and_available",
     ),
     _f(
         *(
@@ -199,15 +199,15 @@ FAULTS = (
         ),
         f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
         "distributed/tune/test_lock.py::test_a_trial_ends_with_the_process_that_started_it",
-        "distributed/tune/test_storage.py::test_two_sweeps_of_one_name_in_one_database_are_refused",
+        "distributed/tune/test_study_storage.py::test_two_sweeps_of_one_name_in_one_database_are_refused",
         "recipes/sweep/test_sweep.py::test_a_second_start_of_the_same_sweep_is_refused",
     ),
     _f(
         *("F24", "a trial that crashes, is NaN or hangs", "fails with its reason"),
         f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
-        "distributed/tune/test_trial.py::test_an_error_is_a_failed_trial_with_its_reason",
-        "distributed/tune/test_trial.py::test_a_figure_that_is_no_number_never_wins",
-        "distributed/tune/test_trial.py::test_a_trial_that_hung_is_not_tried_again",
+        "distributed/tune/test_trial_actor.py::test_an_error_is_a_failed_trial_with_its_reason",
+        "distributed/tune/test_trial_actor.py::test_a_figure_that_is_no_number_never_wins",
+        "distributed/tune/test_trial_actor.py::test_a_trial_that_hung_is_not_tried_again",
     ),
     _f(
         *("F25", "truncated state of a sweep", "rebuilt, or named"),
@@ -246,8 +246,8 @@ FAULTS = (
     _f(
         *("F29", "damaged records of a run", "restored, or named with the line"),
         "recipes/run_directory/test_run.py::test_figures_that_are_damaged_are_made_again",
-        "training/monitoring/test_journal.py::test_a_torn_last_line_is_forgotten",
-        "training/monitoring/test_journal.py::test_a_damaged_earlier_line_is_named",
+        "training/monitoring/test_metrics_journal.py::test_a_torn_last_line_is_forgotten",
+        "training/monitoring/test_metrics_journal.py::test_a_damaged_earlier_line_is_named",
     ),
     _f(
         *(
@@ -285,7 +285,7 @@ FAULTS = (
         f"{_TEXT}test_a_file_without_rows_is_an_error",
         f"{_TEXT}test_a_file_of_nothing_but_dropped_rows_is_an_error",
         f"{_SQUAD}test_a_file_without_questions_is_an_error",
-        "data/corpus/test_build.py::test_an_empty_corpus_is_an_error_and_leaves_nothing",
+        "data/corpus/test_build_corpus.py::test_an_empty_corpus_is_an_error_and_leaves_nothing",
     ),
     _f(
         *("F34", "missing columns", "an error with the expected, the found and the nearest name"),
@@ -294,8 +294,8 @@ FAULTS = (
     ),
     _f(
         *("F35", "a label outside the set", "an error with file, line, value and allowed values"),
-        "data/features/test_encode.py::test_a_label_outside_the_set_is_named_with_its_line",
-        "data/features/test_encode.py::test_a_number_outside_the_range_is_named_with_its_line",
+        "data/features/test_encode_examples.py::test_a_label_outside_the_set_is_named_with_its_line",
+        "data/features/test_encode_examples.py::test_a_number_outside_the_range_is_named_with_its_line",
     ),
     _f(
         *(
@@ -303,7 +303,7 @@ FAULTS = (
             "rows that are too long",
             "truncated and counted; beyond the position table an error at load",
         ),
-        "data/features/test_encode.py::test_truncation_is_counted",
+        "data/features/test_encode_examples.py::test_truncation_is_counted",
         "recipes/pretraining/test_pretrain.py::TestCorpora::test_cut_longer_than_the_position_table",
     ),
     _f(
@@ -320,18 +320,18 @@ FAULTS = (
         *("F39", "labels in another order", "matched by name; unknown names are refused"),
         "distillation/test_teacher_identity.py::test_labels_are_aligned_by_name_whatever_their_order_and_case",
         "distillation/test_teacher_identity.py::test_labels_of_other_names_are_refused_with_the_way_out",
-        "distillation/ensemble/test_base.py::test_a_teacher_with_permuted_labels_is_aligned_by_name",
+        "distillation/ensemble/test_annotate.py::test_a_teacher_with_permuted_labels_is_aligned_by_name",
     ),
     _f(
         *("F40", "too few teachers, unexpected shapes", "refused, never broadcast"),
         f"{_STUDENT}TestMistakes::test_two_teachers_of_three",
         "distillation/test_losses.py::test_logits_are_never_broadcast",
-        "distillation/ensemble/test_base.py::test_answers_of_different_shapes_are_never_mixed",
+        "distillation/ensemble/test_annotate.py::test_answers_of_different_shapes_are_never_mixed",
     ),
     _f(
         *("F41", "W, T and weights out of range", "an error with the allowed range"),
         "distillation/test_losses.py::test_a_temperature_without_signal_is_refused",
-        "config/test_base.py::test_only_weights_between_0_and_1_are_taken",
+        "config/test_base_config.py::test_only_weights_between_0_and_1_are_taken",
         "distillation/test_weighting.py::test_weights_sum_to_the_number_of_teachers",
         "distillation/test_weighting.py::test_when_every_teacher_errs_the_named_choice_holds",
     ),
@@ -339,7 +339,7 @@ FAULTS = (
         *("F42", "repeated ids, overlap of train and dev", "listed and counted"),
         f"{_TEXT}test_repeated_ids_are_listed_up_to_five",
         f"{_SQUAD}test_repeated_ids_are_listed",
-        "data/features/test_encode.py::"
+        "data/features/test_encode_examples.py::"
         "test_overlap_counts_dev_examples_with_the_texts_of_a_training_example",
     ),
     _f(
@@ -371,10 +371,10 @@ FAULTS = (
     ),
     _f(
         *("F47", "mistakes in a configuration", "all reported at once, each with its line"),
-        "config/test_base.py::test_all_mistakes_are_told_together_from_top_to_bottom",
-        "config/test_yaml.py::test_a_key_written_twice_is_told_with_both_lines",
-        "config/test_yaml.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
-        "config/test_types.py::test_a_float_takes_scientific_text_and_whole_numbers",
+        "config/test_base_config.py::test_all_mistakes_are_told_together_from_top_to_bottom",
+        "config/test_yaml_reader.py::test_a_key_written_twice_is_told_with_both_lines",
+        "config/test_yaml_reader.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
+        "config/test_strict_types.py::test_a_float_takes_scientific_text_and_whole_numbers",
     ),
     _f(
         *("F48", "two processes in one directory", "the second is refused"),
@@ -384,7 +384,7 @@ FAULTS = (
     _f(
         *("F49", "the tracker cannot be reached", "training continues and no row is lost"),
         "training/monitoring/test_trackers.py::test_a_server_that_cannot_be_reached_costs_an_event_a_start_and_no_row",
-        "training/monitoring/test_journal.py::test_a_failing_tracker_is_noted_once_and_no_row_is_lost",
+        "training/monitoring/test_metrics_journal.py::test_a_failing_tracker_is_noted_once_and_no_row_is_lost",
     ),
     _f(
         *(
@@ -394,7 +394,7 @@ FAULTS = (
         ),
         "distributed/jobs/test_submit.py::test_following_gives_the_log_and_the_exit_code",
         "cli/test_submit.py::test_a_cluster_that_is_not_there_is_a_cluster_error",
-        "distributed/test_check.py::test_another_token_and_another_version_are_problems",
+        "distributed/test_cluster_check.py::test_another_token_and_another_version_are_problems",
     ),
     _f(
         *("F51", "random faults", "the weights equal those of an undisturbed run"),
@@ -446,8 +446,8 @@ FAULTS = (
             "a typed error with the file, or restored",
         ),
         "system/test_json_file.py::test_read_json_refuses_what_is_no_object",
-        "training/monitoring/test_journal.py::test_read_rows_names_a_line_that_is_no_object",
-        "training/monitoring/test_journal.py::test_resuming_names_a_row_of_the_wrong_kind",
+        "training/monitoring/test_metrics_journal.py::test_read_rows_names_a_line_that_is_no_object",
+        "training/monitoring/test_metrics_journal.py::test_resuming_names_a_row_of_the_wrong_kind",
         "recipes/run_directory/test_model_record.py::test_a_damaged_record_of_a_model_is_named",
         "recipes/distillation/test_teacher_list.py::test_what_is_no_list_of_teachers_is_named",
         "recipes/run_directory/test_manifest.py::test_damaged_manifest_is_named",
@@ -504,9 +504,9 @@ FAULTS = (
             "a model directory that names code, kernels or other files",
             "refused before anything is loaded, whatever is answered",
         ),
-        "data/test_model_files.py::test_no_verb_runs_the_code_of_a_model_directory",
-        "data/test_model_files.py::test_read_config_refuses_fields_that_can_load_code",
-        "data/test_model_files.py::test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code",
+        "data/test_model_directory.py::test_no_verb_runs_the_code_of_a_model_directory",
+        "data/test_model_directory.py::test_read_config_refuses_fields_that_can_load_code",
+        "data/test_model_directory.py::test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code",
         "models/test_weights.py::test_load_stored_reads_nothing_else_in_the_directory",
     ),
     _f(
@@ -515,8 +515,8 @@ FAULTS = (
             "damaged config.json or tokenizer files, impossible values",
             "refused with file and field",
         ),
-        "data/test_model_files.py::test_damaged_files_are_refused_by_name",
-        "data/test_model_files.py::test_values_that_no_model_can_have_are_refused_by_name",
+        "data/test_model_directory.py::test_damaged_files_are_refused_by_name",
+        "data/test_model_directory.py::test_values_that_no_model_can_have_are_refused_by_name",
         "recipes/test_evaluate.py::test_evaluate_names_the_damaged_file_of_a_model",
     ),
     _f(
@@ -525,10 +525,10 @@ FAULTS = (
             "a damaged corpus, tokenizer or feature cache",
             "rebuilt to the same bytes, with a message",
         ),
-        "data/corpus/test_build.py::test_a_damaged_corpus_is_built_again_to_the_same_bytes",
-        "data/corpus/test_build.py::test_a_broken_build_with_a_flipped_bit_begins_anew",
-        "data/corpus/test_source.py::test_a_damaged_tokenizer_is_learnt_again",
-        "data/corpus/test_source.py::test_token_ids_beyond_the_vocabulary_are_refused",
+        "data/corpus/test_build_corpus.py::test_a_damaged_corpus_is_built_again_to_the_same_bytes",
+        "data/corpus/test_build_corpus.py::test_a_broken_build_with_a_flipped_bit_begins_anew",
+        "data/corpus/test_prepare_corpus.py::test_a_damaged_tokenizer_is_learnt_again",
+        "data/corpus/test_prepare_corpus.py::test_token_ids_beyond_the_vocabulary_are_refused",
         "data/features/test_cache.py::test_a_damaged_file_is_made_anew",
     ),
     _f(
@@ -536,9 +536,9 @@ FAULTS = (
         "data/readers/parts/test_text_files.py::test_a_column_that_stands_twice_is_refused_with_its_line",
         "data/readers/parts/test_text_files.py::test_a_parquet_column_that_stands_twice_is_refused",
         "data/readers/parts/test_text_files.py::test_json_that_no_row_should_hold_is_refused_with_its_line",
-        "data/readers/test_sentences.py::test_a_column_that_stands_twice_is_refused",
+        "data/readers/test_sentence_tables.py::test_a_column_that_stands_twice_is_refused",
         "data/readers/test_squad.py::test_json_that_no_document_should_hold_is_named",
-        "data/readers/test_custom.py::test_labels_that_stand_twice_are_refused_with_their_line",
+        "data/readers/test_custom_dataset.py::test_labels_that_stand_twice_are_refused_with_their_line",
     ),
     _f(
         *(
@@ -546,8 +546,8 @@ FAULTS = (
             "names of data sets that are paths",
             "refused with their line; v1.2 and train are names",
         ),
-        "data/readers/test_custom.py::test_a_name_that_is_no_name_is_refused_with_its_line",
-        "data/readers/test_custom.py::test_one_command_fine_tunes_on_it",
+        "data/readers/test_custom_dataset.py::test_a_name_that_is_no_name_is_refused_with_its_line",
+        "data/readers/test_custom_dataset.py::test_one_command_fine_tunes_on_it",
     ),
     _f(
         *(
@@ -586,7 +586,7 @@ FAULTS = (
             "sweep storage of another application, in memory, with unusual options",
             "refused; the database is unchanged",
         ),
-        "distributed/tune/test_storage.py::test_a_database_of_another_application_is_refused_and_stays_as_it_is",
+        "distributed/tune/test_study_storage.py::test_a_database_of_another_application_is_refused_and_stays_as_it_is",
         "training/monitoring/test_database_url.py::test_a_url_that_does_more_than_name_a_lasting_database_is_refused",
     ),
     _f(

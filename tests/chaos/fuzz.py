@@ -16,7 +16,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from road_ray.data.schema import (
+from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
     Columns,

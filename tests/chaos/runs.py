@@ -14,7 +14,7 @@ from road_ray.distributed.train.launch import launch
 from road_ray.recipes.pretraining import pretrain as recipe
 from road_ray.recipes.run_directory.run import open_run_directory
 from road_ray.training import loop
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import configure
 
 NOISE = {"rtol": 1e-3, "atol": 2e-5}

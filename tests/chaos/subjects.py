@@ -16,11 +16,11 @@ from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.study import open_study
 from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.errors import InterruptedRunError
-from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
 from road_ray.recipes.sweep.sweep import run as run_sweep
-from road_ray.recipes.sweep.trial import Trial
+from road_ray.recipes.sweep.sweep_file import load_sweep
+from road_ray.recipes.sweep.trial_runs import Trial
 from road_ray.training.context import RunContext
 from tests.chaos.damage import Result, Subject, result_of
 from tests.conftest import PRETRAINING

@@ -18,13 +18,13 @@ HOUR = 3600.0
 # Wall-clock time is for people, for stamps and for what is a day old.
 WALL_CLOCK = {
     "distillation/logit_store/teacher_store.py",  # whether a directory changed within this tick
-    "distillation/logit_store/shards.py",  # names of shards; leftovers after a day
+    "distillation/logit_store/logit_shards.py",  # names of shards; leftovers after a day
     "distillation/logit_store/maintenance.py",  # days since a store was used
-    "distributed/check.py",  # how far the clocks of machines are apart
+    "distributed/cluster_check.py",  # how far the clocks of machines are apart
     "distributed/train/preemption.py",  # the deadline of a cloud, bounded
     "inference/predict_file.py",  # an identity of standard input, which is never resumed
-    "reporting/environment.py",  # whether the clock is set
-    "training/monitoring/journal.py",  # the stamp of an event
+    "reporting/environment_check.py",  # whether the clock is set
+    "training/monitoring/metrics_journal.py",  # the stamp of an event
     "training/monitoring/trackers.py",  # the stamp of a row
 }
 

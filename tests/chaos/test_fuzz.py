@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from road_ray.config import load, preset_named_in
-from road_ray.config import yaml as yaml_lines
+from road_ray.config import yaml_reader as yaml_lines
 from road_ray.data.corpus.documents import read_corpus
-from road_ray.data.features.encode import encode
+from road_ray.data.features.encode_examples import encode
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.readers.sentences import read_table
-from road_ray.data.schema import Columns, Span
+from road_ray.data.readers.sentence_tables import read_table
+from road_ray.data.task_and_dataset import Columns, Span
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import RoadError
 from road_ray.recipes.finetuning.config import FinetuneConfig

@@ -8,7 +8,7 @@ import pytest
 
 from road_ray.config import load
 from road_ray.data.config import CorpusConfig
-from road_ray.data.corpus.source import prepare_corpus
+from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import load_tokenizer
 
 

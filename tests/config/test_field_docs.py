@@ -9,9 +9,9 @@ from typing import Any, get_args
 import pytest
 
 from road_ray.config import Config, json_schema
-from road_ray.config.fields import field_at
-from road_ray.distributed.estimate import Prices
+from road_ray.config.dotted_keys import field_at
 from road_ray.distributed.jobs.cluster_profile import Profile
+from road_ray.distributed.resource_estimate import Prices
 from road_ray.recipes.comparison.config import ArmConfig
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.verbs import VERBS

@@ -8,8 +8,8 @@ import pytest
 from pydantic import Field, model_validator
 
 from road_ray.config import Config, load
+from road_ray.config.error_messages import InvalidConfig
 from road_ray.config.merge import Layers
-from road_ray.config.messages import InvalidConfig
 
 
 class Range(Config):

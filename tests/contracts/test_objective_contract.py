@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 from tests.objectives import tiny
 from tests.pair import both

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from road_ray.data.catalog import DATASETS, TASKS
 from road_ray.data.readers.layouts import LAYOUTS
-from road_ray.data.schema import Classify, Dataset, Span, Tag
+from road_ray.data.task_and_dataset import Classify, Dataset, Span, Tag
 from road_ray.evaluation.metrics import METRICS
 
 

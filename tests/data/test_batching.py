@@ -23,7 +23,7 @@ from road_ray.data.batching import (
     pad,
     to_device,
 )
-from road_ray.data.features.types import Features
+from road_ray.data.features.examples_and_features import Features
 from road_ray.errors import ConfigError, DataError
 
 

@@ -7,9 +7,14 @@ from collections import Counter
 import numpy as np
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.types import ChoiceExample, SpanExample, TagExample, TextExample
+from road_ray.data.features.examples_and_features import (
+    ChoiceExample,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
 from road_ray.data.folds import fold_of, row_folds
-from road_ray.data.loading import load_split
+from road_ray.data.load_split import load_split
 
 
 def text(*texts: str) -> TextExample:

@@ -10,9 +10,9 @@ from ruamel.yaml import YAML
 
 from road_ray.config import load
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import find_dataset, load_split, read_examples, root_of
-from road_ray.data.readers.custom import CustomDataset
-from road_ray.data.schema import Classify, Regress, Span, Tag
+from road_ray.data.load_split import find_dataset, load_split, read_examples, root_of
+from road_ray.data.readers.custom_dataset import CustomDataset
+from road_ray.data.task_and_dataset import Classify, Regress, Span, Tag
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.finetuning.config import FinetuneConfig

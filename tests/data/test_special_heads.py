@@ -8,9 +8,17 @@ import pytest
 
 from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import find_dataset
-from road_ray.data.schema import Choose, Classify, FeatureTag, JointSpan, Reason, Span, Tag
+from road_ray.data.load_split import find_dataset
 from road_ray.data.special_heads import SPECIAL_HEADS, special_head
+from road_ray.data.task_and_dataset import (
+    Choose,
+    Classify,
+    FeatureTag,
+    JointSpan,
+    Reason,
+    Span,
+    Tag,
+)
 
 
 @pytest.mark.parametrize("head", SPECIAL_HEADS, ids=lambda head: head.override)

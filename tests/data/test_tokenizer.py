@@ -10,6 +10,7 @@ from transformers import AutoTokenizer
 from road_ray.data.tokenizer import (
     SPECIAL_TOKENS,
     check_vocabulary,
+    limit_length,
     load_tokenizer,
     special_ids,
     train_tokenizer,
@@ -160,3 +161,27 @@ def test_a_tokenizer_larger_than_the_table_is_refused():
     check_vocabulary(104, 100, "here")
     with pytest.raises(CheckpointError, match=r"here: .* 101 entries, the embedding table 100"):
         check_vocabulary(100, 101, "here")
+
+
+@pytest.mark.parametrize(
+    ("own", "trained", "expected"),
+    [
+        (10**30, 96, 160),  # no limit is published: the positions of the model
+        (512, 96, 160),  # of another model: its positions
+        (128, 96, 128),  # a lower limit is respected
+        (128, 150, 150),  # but never below the rows of the training
+        (128, 999, 160),
+        (0, None, 160),  # means nothing
+        (float("inf"), 0, 160),
+    ],
+)
+def test_plain_transformers_truncates_at_the_longest_row_of_the_model(
+    learnt, tmp_path, own, trained, expected
+):
+    learnt.save_pretrained(tmp_path)
+    read = load_tokenizer(tmp_path)
+    read.model_max_length = own
+    assert limit_length(read, 160, trained) == expected
+    read.save_pretrained(tmp_path)
+    plain = AutoTokenizer.from_pretrained(tmp_path)
+    assert len(plain("dog " * 500, truncation=True)["input_ids"]) == expected

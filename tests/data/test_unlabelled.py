@@ -9,8 +9,8 @@ import pytest
 
 from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.types import UNKNOWN
-from road_ray.data.loading import load_split
+from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
 

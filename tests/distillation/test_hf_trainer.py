@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.data.schema import Classify, Task
-from road_ray.distillation.ensemble.base import annotate
-from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.data.task_and_dataset import Classify, Task
+from road_ray.distillation.ensemble.annotate import annotate
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distributed.teachers.public_ensemble import Ensemble
 from road_ray.errors import ConfigError

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.base import inputs_of
-from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.teacher import inputs_of
 from road_ray.distillation.parity import all_counted, check_parity
 from road_ray.errors import CheckpointError
+from road_ray.models.performance import int8
 
 NLI = task("nli")
 
@@ -60,6 +61,34 @@ def test_bf16_is_rounding_only_where_teachers_may_take_it(answered, directories)
     check_parity(batch, directories, NLI, halved)  # auto: this machine may differ from the actor's
     with pytest.raises(CheckpointError, match="rounding"):
         check_parity(batch, directories, NLI, halved, precision="fp32")
+
+
+@pytest.fixture
+def every_layer_in_int8(monkeypatch):
+    """The layers of the tiny teachers are smaller than those that are rounded."""
+    monkeypatch.setattr(int8, "_LEAST_WIDTH", 16)
+
+
+@pytest.mark.usefixtures("every_layer_in_int8")
+def test_the_drift_of_int8_is_its_difference_from_fp32(answered, directories):
+    batch, _ = answered
+    exact, rounded = (
+        LocalEnsemble.load(directories, NLI, precision=how).gather(inputs_of(batch))
+        for how in ("fp32", "int8")
+    )
+    drifts = check_parity(batch, directories, NLI, {"int8": all_counted(rounded)}, precision="int8")
+    gaps = (rounded - exact).abs().amax((1, 2)).tolist()
+    assert [drift.difference for drift in drifts] == pytest.approx(gaps)
+    assert min(gaps) > 0
+
+
+@pytest.mark.usefixtures("every_layer_in_int8")
+def test_a_teacher_that_int8_is_too_coarse_for_is_refused(answered, directories):
+    batch, answers = answered
+    coarse = answers + 0.2 * answers.abs().max().clamp(min=1)
+    message = r"(?s)teacher 0.*through int8.*allowed.*fix: distillation\.precision=fp32"
+    with pytest.raises(CheckpointError, match=message):
+        check_parity(batch, directories, NLI, {"int8": all_counted(coarse)}, precision="int8")
 
 
 def test_teachers_in_another_order_are_drift(answered, directories):

@@ -63,7 +63,7 @@ def run_nested(directory, params, on_report):
 
 def work_in_sight(task, worker, context):
     """What the worker of a nested trial does whose rows are seen."""
-    from road_ray.training.monitoring.journal import Journal
+    from road_ray.training.monitoring.metrics_journal import Journal
     from road_ray.training.monitoring.trackers import CallbackTracker
 
     directory, value = task
@@ -110,9 +110,9 @@ def cluster(place: str) -> Iterator[None]:
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
     from road_ray.distributed.tune.config import SearchConfig
-    from road_ray.distributed.tune.demand import Demand
     from road_ray.distributed.tune.driver import search
     from road_ray.distributed.tune.lock import sweep_lock
+    from road_ray.distributed.tune.trial_resources import Demand
     from tests.distributed import sweep_driver
 
     nested = bool(kind)

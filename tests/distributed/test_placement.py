@@ -1,4 +1,4 @@
-"""Counting places by hand; that a cluster refuses at once is shown in ``test_teachers.py``."""
+"""Counting places by hand; that a cluster refuses at once is shown in ``teachers/test_pool.py``."""
 
 import pytest
 

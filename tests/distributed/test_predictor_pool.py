@@ -12,7 +12,7 @@ import pytest
 from road_ray.distributed.predictor_pool import predictor_pool
 from road_ray.errors import CheckpointError, ClusterError, DataError
 from road_ray.inference import predict_file as predicting
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
 from tests.published import TEXTS, publish
 

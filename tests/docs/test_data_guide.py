@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.data.loading import find_dataset
+from road_ray.data.load_split import find_dataset
 from road_ray.verbs import configure, verb_of_file
 from tests.docs.blocks import blocks, commands
 from tests.published import publish

@@ -121,7 +121,7 @@ def test_a_broken_link_and_a_missing_function_are_found(tmp_path):
     page.write_text("# A page\n[a](missing.py) [`b`](page.md#a-page) [c](https://example.org)\n")
     assert links(page) == [("a", "missing.py"), ("`b`", "page.md#a-page")]
     assert anchors(page) == {"a-page"}
-    assert "load_split" in definitions(ROOT / "road_ray/data/loading.py")
+    assert "load_split" in definitions(ROOT / "road_ray/data/load_split.py")
     assert entries("a/\n  b.py  text\n  c/\n    d.py\n") == ["a/", "a/b.py", "a/c/", "a/c/d.py"]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from road_ray.config.fields import field_at
+from road_ray.config.dotted_keys import field_at
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.verbs import VERBS
 
@@ -58,6 +60,24 @@ def test_a_script_imports_what_exists(script):
         module = import_module(str(node.module))
         for alias in node.names:
             assert hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}"), alias
+
+
+_WITH_TESTS = [
+    path
+    for path in sorted(RESULTS.glob("*.py"))
+    if "from tests." in path.read_text("utf-8") and path.stem != "growth"
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", _WITH_TESTS, ids=lambda path: path.stem)
+def test_a_script_finds_the_tests_that_it_imports(script, tmp_path):
+    """Started as its page says, without PYTHONPATH, where an installed road_ray has no tests."""
+    begin = "import importlib, runpy, sys; sys.path[0] = str(sys.argv[1])"
+    code = f"{begin}; runpy.run_path(sys.argv[2]); importlib.import_module('tests.tiny_teacher')"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", code, str(RESULTS), str(script)]
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment)
 
 
 @pytest.mark.parametrize("script", sorted(RESULTS.glob("*.sh")), ids=lambda path: path.stem)

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from road_ray.data.features.types import Answer, SpanExample
+from road_ray.data.features.examples_and_features import Answer, SpanExample
 from road_ray.evaluation import squad
 from road_ray.evaluation.diagnostics import calibration, class_diagnostics, span_diagnostics
 from road_ray.evaluation.spans.span_answers import SpanPrediction

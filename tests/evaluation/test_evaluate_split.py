@@ -13,8 +13,8 @@ from transformers import ElectraConfig, ElectraModel
 
 from road_ray.data.catalog import TASKS, task
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import Split, load_split
-from road_ray.data.schema import JointSpan
+from road_ray.data.load_split import Split, load_split
+from road_ray.data.task_and_dataset import JointSpan
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DivergedError, ResourceError
 from road_ray.evaluation import evaluate_split as predict

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from road_ray.data.catalog import TASKS, dataset
-from road_ray.data.schema import Regress
+from road_ray.data.task_and_dataset import Regress
 from road_ray.errors import DataError
 from road_ray.evaluation.glue import (
     SHEETS,

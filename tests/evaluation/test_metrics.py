@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from road_ray.errors import ConfigError, DataError
-from road_ray.evaluation.metrics import METRICS, paired_test, score, summary
+from road_ray.evaluation.metrics import METRICS, score
+from road_ray.evaluation.seed_statistics import paired_test, summary
 
 
 def test_classification_scores_by_hand() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from road_ray.data.features.types import Answer, SpanExample
+from road_ray.data.features.examples_and_features import Answer, SpanExample
 from road_ray.errors import DataError
 from road_ray.evaluation.squad import evaluate, normalize, raw_scores, token_f1
 

@@ -8,14 +8,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from road_ray.data.catalog import task
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.loop import train
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.optimization.optimizer import build_optimizer, clip
 from road_ray.training.performance.prefetch import placed
 from road_ray.training.worker import Worker
 from tests.objectives import every
+from tests.tiny_teacher import make_teacher
 from tests.training import conftest as small
 from tests.training.optimization.test_no_sync import CASES, WAITS
 
@@ -62,6 +65,29 @@ def test_a_step_never_waits_for_the_device(name, tmp_path):
         step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_teachers_of_the_process_do_not_wait_for_the_students_step(tmp_path):
+    ensemble = LocalEnsemble.load([make_teacher(tmp_path / "teacher", 0)], task("nli"), device=CUDA)
+    ids = torch.randint(5, 24, (4, 8))
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    expected = ensemble.gather(ensemble.submit(batch))  # memory and handles are there
+    torch.cuda.synchronize()
+    torch.cuda._sleep(10**9)
+    step = torch.cuda.Event()
+    step.record()
+    answers = ensemble.gather(ensemble.submit(batch))
+    assert not step.query()
+    assert answers.device == HOST
+    assert_close(answers, expected)
+    on_device = {name: value.to(CUDA) for name, value in batch.items()}
+    assert_close(ensemble.gather(ensemble.submit(on_device)), expected)
+
+
+def test_fp32_products_are_no_tf32():
+    chance = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(256, 256, generator=chance) for _ in range(2))
+    assert_close((left.to(CUDA) @ right.to(CUDA)).to(HOST), left @ right, rtol=1e-5, atol=1e-4)
 
 
 def test_a_training_on_a_device_learns_and_tells_its_rate(tmp_path):

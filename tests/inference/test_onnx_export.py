@@ -11,9 +11,9 @@ import onnxruntime
 import pytest
 import torch
 
-from road_ray.data.schema import JointSpan, Task
+from road_ray.data.task_and_dataset import JointSpan, Task
 from road_ray.errors import CheckpointError, ResourceError
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.onnx_export import _compared, exportable
 from road_ray.models.multitask import MultitaskModel, load_multitask
 from road_ray.recipes.export import _card, export
@@ -79,6 +79,8 @@ def test_the_export_predicts_what_the_model_predicts(tmp_path, family, head, lab
     assert not isinstance(theirs.model, MultitaskModel)
     assert (theirs.max_length_tokens, theirs.threshold) == (96, 0.5)
     assert theirs.longest_row_tokens == ours.longest_row_tokens == 160
+    written = json.loads((directory / "tokenizer_config.json").read_text())
+    assert written["model_max_length"] == 160
     assert_alike(ours(rows), theirs(rows))
     assert json.loads((directory / "road_ray.json").read_text())["init"] == "somewhere"
     assert measured["largest_logit_difference"]["onnx_fp32"] <= 1e-4 * max(1, _scale(ours))

@@ -21,7 +21,7 @@ from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice, input_rows
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
 from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.models.multitask import MultitaskModel
@@ -328,6 +328,15 @@ def test_an_output_that_exists_is_never_overwritten(tmp_path):
     assert (tmp_path / "a.csv").read_text() == "mine"
     with pytest.raises(ConfigError, match=r"allowed: \.jsonl, \.csv, \.tsv"):
         PredictionFile(tmp_path / "a.xlsx", {})
+    meanwhile = PredictionFile(tmp_path / "b.jsonl", {})
+    meanwhile.append([{"id": "0"}])
+    (tmp_path / "b.jsonl").write_text("mine")
+    with pytest.raises(ConfigError, match="already exists"):
+        meanwhile.finish()
+    meanwhile.close()
+    assert (tmp_path / "b.jsonl").read_text() == "mine"
+    (tmp_path / "b.jsonl").unlink()
+    assert PredictionFile(tmp_path / "b.jsonl", {}).rows == 1  # the work is kept
 
 
 def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_file, tmp_path):

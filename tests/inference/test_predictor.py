@@ -13,14 +13,14 @@ from transformers import ElectraConfig, ElectraModel
 import road_ray
 from road_ray.data.catalog import TASKS
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import load_split
-from road_ray.data.readers.custom import CustomDataset
-from road_ray.data.schema import Choose
+from road_ray.data.load_split import load_split
+from road_ray.data.readers.custom_dataset import CustomDataset
+from road_ray.data.task_and_dataset import Choose
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.inference.entities import Sentence, grouped
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor
 from road_ray.models.multitask import MultitaskModel
 
@@ -238,6 +238,29 @@ def test_the_stored_length_and_threshold_are_used(exported):
     assert (model.max_length_tokens, model.threshold) == (64, -1.5)
     (directory / "road_ray.json").write_text(json.dumps({"max_length_tokens": 9999}))
     assert load(directory).max_length_tokens == 512  # the positions of the model
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ({}, 64),  # of another program: its limit is respected
+        ({"max_length_tokens": 96}, 96),  # trained on longer rows than its tokenizer says
+        ({"max_length_tokens": None}, 128),  # the default of the training
+        ({"max_length_tokens": 32}, 32),
+    ],
+)
+def test_a_limit_of_the_tokenizer_is_respected_unless_the_training_read_more(
+    exported, record, expected
+):
+    directory = exported("sentiment")
+    settings = json.loads((directory / "tokenizer_config.json").read_text())
+    settings["model_max_length"] = 64
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    if record:
+        (directory / "road_ray.json").write_text(json.dumps(record))
+    model = load(directory)
+    assert model.max_length_tokens == expected
+    assert model.longest_row_tokens == max(64, expected)
 
 
 def test_the_task_is_that_of_the_training_else_the_name_of_the_model(exported, tmp_path):

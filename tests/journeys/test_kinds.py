@@ -11,10 +11,10 @@ import road_ray as rr
 from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import load_split
+from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.ensemble.base import annotate
-from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.distillation.ensemble.annotate import annotate
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError
 from road_ray.models.multitask import load_trained

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 

@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 import road_ray as rr
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import load_split
+from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
 
 CONTEXT = "Ann was born in Rome. She sang. CANNOTANSWER"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import ElectraForMaskedLM
 
-from road_ray.data.corpus.dataset import Corpus, OpenShard
+from road_ray.data.corpus.memory_mapped_corpus import Corpus, OpenShard
 from road_ray.models.config import EncoderConfig
 from road_ray.models.corpus_init import (
     attend_to_neighbours,

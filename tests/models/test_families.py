@@ -7,11 +7,12 @@ import torch
 import transformers
 from torch.testing import assert_close
 
-from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.tokenizer import limit_length, load_tokenizer
 from road_ray.distillation.teacher_identity import HEADS
 from road_ray.models.architectures import input_names, longest_row
 from road_ray.models.multitask import load_multitask, load_trained
-from tests.published import FAMILIES, publish
+from tests.published import FAMILIES, TEXTS, publish
 
 KINDS = {
     "classes": Classify(("no", "maybe", "yes")),
@@ -90,3 +91,21 @@ def test_a_step_reaches_every_weight_that_answers_depend_on(family, published):
 def test_a_row_may_be_as_long_as_the_positions_behind_the_padding_index(published):
     assert longest_row(load_multitask(str(published("roberta")), []).encoder) == 160
     assert longest_row(load_multitask(str(published("bert")), []).encoder) == 160
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_plain_pipeline_reads_a_text_longer_than_the_positions(family, published, tmp_path):
+    task = Task("t", KINDS["classes"])
+    model = load_multitask(str(published(family)), [task]).eval()
+    tokenizer = load_tokenizer(published(family))
+    assert tokenizer.model_max_length > 10**9  # nothing is published
+    longest = longest_row(model.encoder)
+    assert longest == (161 if family == "xlm-roberta" else 160)  # its padding has the index 0
+    assert limit_length(tokenizer, longest, trained=96) == longest
+    model.export(tmp_path, "t")
+    tokenizer.save_pretrained(tmp_path)
+    classify = transformers.pipeline("text-classification", model=str(tmp_path), device="cpu")
+    long = " ".join(TEXTS * 40)
+    assert len(classify.tokenizer(long, truncation=True)["input_ids"]) == longest
+    [answer] = classify(long, truncation=True)
+    assert answer["label"] in task.kind.labels

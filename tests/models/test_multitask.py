@@ -17,7 +17,7 @@ from transformers import (
     ElectraForPreTraining,
 )
 
-from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.config import EncoderConfig

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import ElectraConfig, ElectraForSequenceClassification, ElectraModel
 
-from road_ray.data.schema import (
+from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
     FeatureTag,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from road_ray.data.schema import Classify, Regress, Span, Task
+from road_ray.data.task_and_dataset import Classify, Regress, Span, Task
 from road_ray.distillation.schedule import schedule
 from road_ray.errors import ConfigError, DataError
 from road_ray.objectives.distilled import Distilled

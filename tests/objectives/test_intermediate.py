@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 from transformers import ElectraForSequenceClassification, ElectraModel
 
-from road_ray.data.schema import Classify, Task
+from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.distillation.hidden_state_matching import (
     HiddenStatesTeacher,
     StateMatching,

@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 from transformers import ElectraModel
 
-from road_ray.data.schema import Choose, Classify, JointSpan, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Classify, JointSpan, Regress, Span, Tag, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised, label_loss
 

@@ -10,7 +10,7 @@ import torch
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
-from road_ray.data.features.types import Features
+from road_ray.data.features.examples_and_features import Features
 from road_ray.data.mixing import accumulated
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.registry import OBJECTIVES, models_of, objective_class
@@ -18,7 +18,7 @@ from road_ray.training.checkpoint.atomic_commit import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import Training
 from road_ray.training.loop import train
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
 
 KINDS = (*OBJECTIVES, "second_stage")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from safetensors import safe_open
 
@@ -10,7 +12,7 @@ from road_ray.presets import PRESETS
 from road_ray.recipes import plan as module
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.plan import plan
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import VERBS, configure
 
 
@@ -43,7 +45,7 @@ def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
 
 
 def test_sharded_workers_need_their_part_of_the_memory(sentiment, monkeypatch):
-    monkeypatch.setattr("road_ray.distributed.estimate._available", lambda: {"CPU": 8.0})
+    monkeypatch.setattr("road_ray.distributed.resource_estimate._available", lambda: {"CPU": 8.0})
     estimate = planned("finetune", sentiment | {"workers": 4, "training.fsdp": True})
     memory = estimate["memory_bytes"]
     assert memory["parameters"] == estimate["parameters"] == memory["gradients"]
@@ -102,9 +104,30 @@ def test_all_trainings_are_counted():
         assert module.num_runs(configure(verb, overrides=changes)) == runs
 
 
+@pytest.mark.parametrize(
+    ("verb", "changes", "models", "checkpoints"),
+    [
+        ("finetune", {}, 1, 3),  # two, and one that is being written
+        ("pretrain", {}, 1, 3),
+        ("teachers", {"num_teachers": 5}, 5, 3),  # those of finished runs are removed
+        ("teachers", {"num_teachers": 5, "max_concurrent": 2}, 5, 6),
+        ("teachers", {"num_teachers": 5, "training.keep_checkpoints_at_end": 1}, 5, 3 + 4),
+        ("teachers", {"num_teachers": 5, "training.keep_checkpoints_at_end": 9}, 5, 3 + 8),
+        ("teachers", {"num_teachers": 5, "training.keep_checkpoints": 1}, 5, 2),
+    ],
+)
+def test_the_disk_holds_models_and_the_checkpoints_of_runs_in_progress(
+    verb, changes, models, checkpoints
+):
+    config = configure(verb, overrides=changes)
+    keep = config.training.keep_checkpoints
+    measured = SimpleNamespace(parameter_bytes=1, checkpoint_bytes=100, keep_checkpoints=keep)
+    assert module._most_bytes(config, measured) == models + 100 * checkpoints
+
+
 def test_gpus_of_teachers_are_counted_in_every_generation(sentiment, teachers, monkeypatch):
     monkeypatch.setattr(
-        "road_ray.distributed.estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0}
+        "road_ray.distributed.resource_estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0}
     )
     chosen = sentiment | {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
     chosen |= {"distillation.generations": 2, "distillation.gpus_per_teacher": 0.5}
@@ -116,7 +139,7 @@ def test_gpus_of_teachers_are_counted_in_every_generation(sentiment, teachers, m
 
 def test_the_gpu_of_this_process_is_counted(sentiment, monkeypatch):
     monkeypatch.setattr(
-        "road_ray.distributed.estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0}
+        "road_ray.distributed.resource_estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0}
     )
     estimate = planned("finetune", sentiment | {"gpus_per_worker": 1})
     assert estimate["gpu_hours"] == estimate["hours"] > 0

@@ -10,9 +10,9 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from road_ray.config import yaml as yaml_lines
+from road_ray.config import yaml_reader as yaml_lines
 from road_ray.reporting.card import _without_places, write_card
-from road_ray.reporting.tables import printable
+from road_ray.reporting.text_tables import printable
 
 LINEAGE = {
     "task": "mrc",

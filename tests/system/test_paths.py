@@ -9,10 +9,10 @@ import pytest
 
 from road_ray.data import miniature
 from road_ray.data.features.cache import cache_directory
-from road_ray.data.loading import resolve_root
+from road_ray.data.load_split import resolve_root
 from road_ray.distributed.cluster_token import token_path
 from road_ray.errors import ClusterError, ConfigError, ResourceError
-from road_ray.recipes.validation import require_init
+from road_ray.recipes.preflight_checks import require_init
 from road_ray.system.paths import cache_home, path_of
 
 

@@ -10,15 +10,15 @@ import torch
 from transformers import ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
 
 from road_ray.data.batching import NOISE_CHANNELS, Batching, BatchStream, WorkerShare
-from road_ray.data.features.types import Features
-from road_ray.data.schema import Classify, Regress, Span, Task
+from road_ray.data.features.examples_and_features import Features
+from road_ray.data.task_and_dataset import Classify, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.checkpoint.atomic_commit import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import Training
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 from tests.objectives.tiny import config_of
 
 NLI = Task("nli", Classify(("a", "b", "c")))

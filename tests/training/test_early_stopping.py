@@ -13,7 +13,7 @@ from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.config import EarlyStoppingConfig
 from road_ray.training.early_stopping import score_of
 from road_ray.training.loop import train
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 
 SCORES = {2: 50.0, 4: 70.0, 6: 70.0, 8: 60.0, 10: 90.0, 12: 95.0}  # by the steps of the looks

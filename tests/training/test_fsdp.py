@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile, record_function
 from torch.testing import assert_close
 from transformers import AlbertConfig, AlbertForMaskedLM, ElectraForMaskedLM, ElectraForPreTraining
 
@@ -16,7 +17,7 @@ from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor, layers, shard
 from road_ray.training.loop import train
-from road_ray.training.monitoring.journal import Journal, read_rows
+from road_ray.training.monitoring.metrics_journal import Journal, read_rows
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.optimization.optimizer import build_optimizer
 from road_ray.training.performance.compile import compile_encoders, recompute
@@ -229,6 +230,37 @@ def held(worker, tiny):
         state = optimizer.state.get(parameter, {})
         for tensor in (parameter.grad, state.get("exp_avg"), state.get("exp_avg_sq")):
             assert tensor is None or tensor.to_local().shape == mine.shape
+
+
+def prefetched(worker, tiny):
+    """What each process does: it profiles when layers are gathered ahead, and when they compute."""
+    objective = shard(tiny.supervised(0.0, layers=3), worker)
+
+    def note(number):
+        def noted(*_):
+            with record_function(f"computes {number}"):
+                pass
+
+        return noted
+
+    for number, layer in enumerate(layers(objective)):
+        layer.attention.register_forward_pre_hook(note(number))
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        gradients(objective, worker, tiny)
+    events = sorted(profiled.events(), key=lambda event: event.time_range.start)
+    names = [event.name.split(".")[-1] for event in events]
+    ahead = "FSDP::forward_prefetch for model"
+    noted = [
+        name
+        for event, name in zip(events, names, strict=True)
+        if event.name.startswith((ahead, "computes"))
+    ]
+    assert noted == ["1", "computes 0", "2", "computes 1", "computes 2"]
+
+
+@pytest.mark.slow
+def test_the_next_layer_is_gathered_before_a_layer_computes(tiny, tmp_path):
+    both(prefetched, tmp_path, tiny, timeout_seconds=100)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import torch
 from road_ray.data.mixing import accumulated, mixed
 from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
 from road_ray.training.loop import _warn_of_warmup, identity_of, train
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 
 ALONE = Worker()

@@ -59,7 +59,7 @@ def data_peek(
     """Show examples of data sets, rows of tokens as the model sees them, or masks of
     pre-training.
     """
-    from road_ray.recipes.pretraining.preview import is_pretraining, peek
+    from road_ray.recipes.pretraining.masking_preview import is_pretraining, peek
 
     place, *overrides = arguments
     if is_pretraining(place):
@@ -82,7 +82,7 @@ def data_peek(
         return
     names = getattr(config.data, "datasets", None) or [config.data.dataset]
     chosen = tokenizer or (config.init if Path(config.init).is_dir() and config.init else "")
-    from road_ray.data.inspection.preview import format_examples, format_rows
+    from road_ray.data.inspection.split_preview import format_examples, format_rows
 
     shown = [
         format_rows(name, split, config.data, _model_of(chosen), rows)
@@ -98,7 +98,7 @@ def _documents(data: CorpusConfig, rows: int) -> str:
     from itertools import islice
 
     from road_ray.data.corpus.documents import read_corpus
-    from road_ray.data.corpus.source import corpus_text
+    from road_ray.data.corpus.prepare_corpus import corpus_text
     from road_ray.errors import shorten
 
     documents = islice(read_corpus(corpus_text(data)), rows)
@@ -145,8 +145,8 @@ def data_corpus(
     cluster, if there is one.
     """
     from road_ray.data.config import CorpusConfig
-    from road_ray.data.corpus.source import prepare_corpus
-    from road_ray.distributed.jobs.corpus_build import encoding_at
+    from road_ray.data.corpus.prepare_corpus import prepare_corpus
+    from road_ray.distributed.corpus_encoding import encoding_at
 
     settings = CorpusConfig(corpus=corpus, tokenizer=_model_of(tokenizer), shards=out)
     for length in max_length_tokens or [settings.max_length_tokens]:

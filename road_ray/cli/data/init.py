@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from road_ray.cli.info import schema_name, schema_text
+from road_ray.cli.configuration.schema import schema_name, schema_text
 from road_ray.cli.options import JsonOption
 from road_ray.errors import ConfigError, ResourceError
 
@@ -46,7 +46,7 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Guess the task of your data and write a configuration for it."""
-    from road_ray.data.inspection.starter import set_name, starter_yaml, verb_of
+    from road_ray.data.inspection.starter_config import set_name, starter_yaml, verb_of
     from road_ray.data.inspection.task_guess import KINDS, Wishes, guess
 
     if kind not in (None, *KINDS):
@@ -110,8 +110,8 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
 
 def _checked_rows(source: SourceConfig, task_guess: Guess) -> str:
     """Read all rows of the splits in files, check their labels, and return their counts as text."""
-    from road_ray.data.features.encode import check_labels
-    from road_ray.data.loading import find_dataset, read_examples, root_of
+    from road_ray.data.features.encode_examples import check_labels
+    from road_ray.data.load_split import find_dataset, read_examples, root_of
 
     if task_guess.source.hub is not None:
         return ""

@@ -41,7 +41,7 @@ def export(
     if as_json:
         typer.echo(json.dumps({"directory": str(directory), "onnx": facts}))
         return
-    from road_ray.reporting.tables import aligned
+    from road_ray.reporting.text_tables import aligned
 
     typer.echo(aligned(recipe.measured_rows(facts)))
     typer.echo(f"exported: {directory}")

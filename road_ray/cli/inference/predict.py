@@ -111,7 +111,7 @@ def _print(
     if pool is not None:
         raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
     from road_ray.inference.input_rows import input_rows
-    from road_ray.inference.loading import load
+    from road_ray.inference.load_model import load
     from road_ray.inference.predict_file import predict_chunks
     from road_ray.inference.prediction_writer import json_line
 
@@ -139,7 +139,7 @@ def _write(
 
         prepare_address(pool["address"])  # what Ray reads at its import
         check_machine(pool["workers"] or 0, pool["address"])
-    from road_ray.inference.loading import load
+    from road_ray.inference.load_model import load
     from road_ray.inference.predict_file import predict_file
 
     predictor = load(model, **options)

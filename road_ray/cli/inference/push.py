@@ -33,8 +33,8 @@ def push(
 
     Only the files of hf/ are sent.
     """
-    from road_ray.inference import push as upload
-    from road_ray.reporting.tables import aligned
+    from road_ray.inference import hub_upload as upload
+    from road_ray.reporting.text_tables import aligned
 
     upload.check_repository(repository)
     files = upload.model_files(model)

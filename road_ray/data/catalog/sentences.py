@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from road_ray.data.schema import Columns, Dataset, Hub, Splits
+from road_ray.data.task_and_dataset import Columns, Dataset, Hub, Splits
 
 _PAIR_LABELS = {"0": "different", "1": "same"}
 _TWO = ("sentence1", "sentence2")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from road_ray.data.corpus.storage import Storage, StoredFile, is_address
-from road_ray.data.readers.parts.tables import arrow_rows, parquet_rows
+from road_ray.data.readers.parts.table_rows import arrow_rows, parquet_rows
 from road_ray.data.readers.parts.text_files import check_text, numbered_lines, parse_json_line
 from road_ray.errors import DataError
 from road_ray.system.compression import SUFFIXES
+from road_ray.system.remote_files import Storage, StoredFile, is_address
 
 TextFile: TypeAlias = Path | StoredFile
 TextPlace: TypeAlias = Path | str | tuple[str, ...]

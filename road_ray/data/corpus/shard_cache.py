@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from road_ray.data.batch_order import Windows
-from road_ray.data.corpus.dataset import (
+from road_ray.data.corpus.memory_mapped_corpus import (
     MANIFEST,
     Corpus,
     DamagedCorpus,
@@ -28,12 +28,12 @@ from road_ray.data.corpus.dataset import (
     parse_manifest,
     starts_of,
 )
-from road_ray.data.corpus.places import StoredPlace
-from road_ray.data.corpus.storage import Storage
+from road_ray.data.corpus.shard_destination import StoredPlace
 from road_ray.errors import ConfigError, ResourceError, RoadError
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.operating_system import process_exists
+from road_ray.system.remote_files import Storage
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.types import Example, Features
+from road_ray.data.features.examples_and_features import Example, Features
 from road_ray.errors import ConfigError
 from road_ray.system import paths as places
 

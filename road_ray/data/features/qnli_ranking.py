@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from road_ray.data.features.types import ChoiceExample, TextExample
+from road_ray.data.features.examples_and_features import ChoiceExample, TextExample
 from road_ray.errors import DataError
 
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.ragged import Ragged, ranges, starts_of, tokenized
-from road_ray.data.features.rows import assembled
+from road_ray.data.features.batch_tokenization import tokenized
+from road_ray.data.features.examples_and_features import Features, Ints, Longs, SpanExample
+from road_ray.data.features.ragged import Ragged, ranges, starts_of
 from road_ray.data.features.special_tokens import SpecialTokens, special_tokens
-from road_ray.data.features.types import Features, Ints, Longs, SpanExample
-from road_ray.data.schema import Dataset
+from road_ray.data.features.text_rows import assembled
+from road_ray.data.task_and_dataset import Dataset
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:

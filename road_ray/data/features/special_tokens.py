@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from road_ray.data.features.ragged import backend_of
-from road_ray.data.features.types import Ints
+from road_ray.data.features.batch_tokenization import backend_of
+from road_ray.data.features.examples_and_features import Ints
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from road_ray.data.inspection.sources import Row
+from road_ray.data.inspection.data_files import Row
 from road_ray.data.readers.conll import TAG
 from road_ray.data.readers.parts.text_files import missing_columns
 from road_ray.errors import ConfigError, DataError

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from road_ray.data.custom_task import sorted_labels, tag_labels
-from road_ray.data.features.types import SpanExample
+from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.data.inspection.column_guess import (
     Column,
     check_classes,
@@ -23,9 +23,9 @@ from road_ray.data.inspection.column_guess import (
     text_columns,
     word_and_tag_columns,
 )
-from road_ray.data.inspection.sources import MOST_ROWS, Row, Source, find_source
-from road_ray.data.readers.sentences import NO_LABEL
-from road_ray.data.schema import plain_label
+from road_ray.data.inspection.data_files import MOST_ROWS, Row, Source, find_source
+from road_ray.data.readers.sentence_tables import NO_LABEL
+from road_ray.data.task_and_dataset import plain_label
 from road_ray.errors import ConfigError, DataError
 
 DEV_FRACTION = 0.1

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from road_ray.data.features.types import TextExample
+from road_ray.data.features.examples_and_features import TextExample
 from road_ray.data.readers.parts.text_files import check_text, missing_columns, read_document
-from road_ray.data.schema import Dataset
+from road_ray.data.task_and_dataset import Dataset
 from road_ray.errors import DataError
 
 

@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from road_ray.data.features.types import TagExample
-from road_ray.data.readers.parts.tables import table_rows
+from road_ray.data.features.examples_and_features import TagExample
+from road_ray.data.readers.parts.table_rows import table_rows
 from road_ray.data.readers.parts.text_files import check_text, missing_columns, numbered_lines
-from road_ray.data.schema import Columns
+from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError, shorten
 
 TAG = re.compile(r"O|[BI]-\S+")

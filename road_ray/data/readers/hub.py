@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from road_ray.data.features.types import Example, TextExample
+from road_ray.data.features.examples_and_features import Example, TextExample
 from road_ray.data.readers.conll import tagged_row, word_and_tag
 from road_ray.data.readers.layouts import file_names
 from road_ray.data.readers.mrqa import from_hub as mrqa_row
@@ -20,7 +20,7 @@ from road_ray.data.readers.multiple_choice import CHOICES, choice_example
 from road_ray.data.readers.parts.text_files import check_text, missing_columns
 from road_ray.data.readers.squad import span_example
 from road_ray.data.readers.zre import zre_example
-from road_ray.data.schema import Dataset, Hub
+from road_ray.data.task_and_dataset import Dataset, Hub
 from road_ray.errors import ConfigError, DataError
 
 _log = logging.getLogger(__name__)

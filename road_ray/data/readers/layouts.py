@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from road_ray.data.features.examples_and_features import Example
 from road_ray.data.features.qnli_ranking import to_ranking
-from road_ray.data.features.types import Example
 from road_ray.data.readers.adv_glue import read_adv_glue
 from road_ray.data.readers.conll import read_conll, read_tagged_rows
 from road_ray.data.readers.mrqa import read_mrqa
 from road_ray.data.readers.multiple_choice import CHOICES, read_choices
-from road_ray.data.readers.parts.tables import NESTED, suffix_of
+from road_ray.data.readers.parts.table_rows import NESTED, suffix_of
 from road_ray.data.readers.qasrl import read_qasrl
 from road_ray.data.readers.quac import read_quac
-from road_ray.data.readers.sentences import read_glue_tsv, read_table
+from road_ray.data.readers.sentence_tables import read_glue_tsv, read_table
 from road_ray.data.readers.squad import read_squad
 from road_ray.data.readers.zre import read_zre
-from road_ray.data.schema import Dataset
+from road_ray.data.task_and_dataset import Dataset
 from road_ray.errors import ConfigError, DataError
 
 SPLITS = ("train", "dev", "test")

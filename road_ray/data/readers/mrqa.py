@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.features.types import SpanExample
+from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.data.readers.parts.text_files import (
     MISFITS,
     numbered_lines,

@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.features.types import ChoiceExample
-from road_ray.data.readers.parts.tables import table_rows
+from road_ray.data.features.examples_and_features import ChoiceExample
+from road_ray.data.readers.parts.table_rows import table_rows
 from road_ray.data.readers.parts.text_files import (
     MISFITS,
     check_text,
     missing_columns,
     require_unique,
 )
-from road_ray.data.schema import Columns
+from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 
 Row = Mapping[str, Any]

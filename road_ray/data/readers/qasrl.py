@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from road_ray.data.features.types import SpanExample
-from road_ray.data.readers.parts.tables import table_rows
+from road_ray.data.features.examples_and_features import SpanExample
+from road_ray.data.readers.parts.table_rows import table_rows
 from road_ray.data.readers.parts.text_files import check_text, missing_columns, require_unique
 from road_ray.data.readers.squad import span_example
 from road_ray.errors import DataError, shorten

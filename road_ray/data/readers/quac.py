@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.features.types import SpanExample
+from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.data.readers.parts.text_files import MISFITS, read_document, require_unique
 from road_ray.data.readers.squad import span_example
 from road_ray.errors import DataError

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.features.types import Answer, SpanExample
-from road_ray.data.readers.parts.tables import json_shape, suffix_of, table_rows
+from road_ray.data.features.examples_and_features import Answer, SpanExample
+from road_ray.data.readers.parts.table_rows import json_shape, suffix_of, table_rows
 from road_ray.data.readers.parts.text_files import (
     MISFITS,
     check_text,

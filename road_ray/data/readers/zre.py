@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from road_ray.data.features.types import SpanExample
+from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.data.readers.parts.text_files import numbered_lines, require_unique
 from road_ray.data.readers.squad import read_squad, span_example
 from road_ray.errors import DataError, shorten

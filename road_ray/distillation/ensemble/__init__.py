@@ -1,7 +1,8 @@
 """Ensembles of teachers, which answer a batch with logits ``[M, B, ..., C]``.
 
-``base.py`` has the protocol, the ensemble of this process and ``annotate``, which attaches soft
-targets to a stream of batches; ``out_of_fold.py`` sends an example only to teachers that were not
-trained on it; ``stored.py`` reads stored logits and requests the rest. The ensemble in Ray actors
-is in ``distributed/teachers/client.py``.
+``protocol.py`` has the base class, ``teacher.py`` one teacher, ``annotate.py`` attaches soft
+targets to a stream of batches. ``local_ensemble.py`` runs the teachers in this process,
+``out_of_fold_ensemble.py`` sends an example only to teachers that were not trained on it,
+``stored_ensemble.py`` reads stored logits and requests the rest; the ensemble in Ray actors is in
+``distributed/teachers/client.py``. ``cross_tokenizer/`` has teachers of other tokenizers.
 """

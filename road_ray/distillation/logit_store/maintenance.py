@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from road_ray.distillation.logit_store.shards import (
+from road_ray.distillation.logit_store.logit_shards import (
     DAMAGED,
     Shard,
     quarantine,

@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from road_ray.data.features.examples_and_features import Features, Longs
 from road_ray.data.features.ragged import starts_of
-from road_ray.data.features.types import Features, Longs
-from road_ray.data.schema import Kind, Regress, Span, Tag
-from road_ray.distillation.ensemble.base import PAD_LOGIT
+from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag
+from road_ray.distillation.ensemble.protocol import PAD_LOGIT
 from road_ray.errors import CheckpointError
 
 KEY_BYTES = 16  # of blake2b: 10^9 rows collide with a probability of about 10^-21

@@ -22,11 +22,10 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from road_ray.data.features.examples_and_features import Longs
 from road_ray.data.features.ragged import starts_of
-from road_ray.data.features.types import Longs
-from road_ray.data.schema import Kind, Task
-from road_ray.distillation.logit_store.row_keys import Keys, Rows, Values, counts_of, value_type
-from road_ray.distillation.logit_store.shards import (
+from road_ray.data.task_and_dataset import Kind, Task
+from road_ray.distillation.logit_store.logit_shards import (
     Shard,
     commit,
     quarantine,
@@ -35,6 +34,7 @@ from road_ray.distillation.logit_store.shards import (
     shards_in,
     write_shard,
 )
+from road_ray.distillation.logit_store.row_keys import Keys, Rows, Values, counts_of, value_type
 from road_ray.distillation.teacher_identity import ANSWERS_FOR, decisive_entries
 from road_ray.errors import ResourceError
 from road_ray.system.file_lock import lock_shared

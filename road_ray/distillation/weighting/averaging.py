@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from road_ray.data.features.types import UNKNOWN
+from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.distillation.weighting.combine import check_shapes, check_targets, combine
 from road_ray.distillation.weighting.correctness import mean
 from road_ray.distillation.weighting.registry import merging

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from road_ray.data.features.types import UNKNOWN
+from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.distillation.weighting.combine import check_targets
 from road_ray.distillation.weighting.correctness import mean
 from road_ray.distillation.weighting.registry import SpanCorrectness, check_choice, weighting

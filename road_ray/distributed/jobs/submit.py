@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from road_ray.config.addresses import masked
+from road_ray.config.url_secrets import masked
 from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
 from road_ray.distributed.jobs.runtime_environment import STOP_SECONDS, runtime_environment
@@ -31,7 +31,7 @@ from road_ray.distributed.jobs.working_dir import (
     unknown_to_git,
 )
 from road_ray.errors import ClusterError, ConfigError
-from road_ray.training.monitoring.secrets import redact
+from road_ray.training.monitoring.redaction import redact
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -134,7 +134,7 @@ class _Reader:
         texts = list(_texts(row))
         if sum(len(text.encode()) for text in texts) <= most:  # a token has a byte at least
             return
-        token_ids = self._tokenizer(texts, add_special_tokens=False)["input_ids"]
+        token_ids = self._tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         count = sum(map(len, token_ids))
         if count > most:
             raise Refusal(413, "tokens of a row", where, count, f"at most {most} tokens")

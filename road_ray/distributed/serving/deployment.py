@@ -14,7 +14,7 @@ from road_ray.distributed.serving.api import build_api
 from road_ray.distributed.serving.config import ServingConfig, token_digest
 from road_ray.distributed.serving.row_queue import RowQueue
 from road_ray.errors import ConfigError
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 
 _OPEN_REQUESTS = 256  # of a replica; more wait in the proxy
 _WAITING_REQUESTS = 4096  # in the proxy; more are refused with status 503

@@ -7,7 +7,7 @@ from typing import Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from road_ray.data.schema import Choose, Classify, Kind, Regress, Span, Tag
+from road_ray.data.task_and_dataset import Choose, Classify, Kind, Regress, Span, Tag
 
 
 class _Body(BaseModel):

@@ -52,7 +52,7 @@ def serve_model(
     joined = prepare_address(listening.address) is not None or is_joined()
     cpus = config.replicas * config.cpus_per_replica
     check_machine(cpus, listening.address)
-    from road_ray.inference.loading import load
+    from road_ray.inference.load_model import load
 
     task = load(config.model, **config.loading).task.name
     place = Path(config.model)

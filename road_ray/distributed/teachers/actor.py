@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from road_ray.data.batching import INPUTS
-from road_ray.data.schema import Kind, Regress, Span, Tag, Task
-from road_ray.distillation.ensemble.base import Teacher, inputs_of
-from road_ray.distillation.ensemble.local import load_teacher
+from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag, Task
+from road_ray.distillation.ensemble.local_ensemble import load_teacher
+from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
 from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs, Stats
 from road_ray.errors import CheckpointError
-from road_ray.models.config import Precision
+from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 
 
@@ -36,7 +36,7 @@ class Hosting:
     device: str = "cpu"
     label_map: LabelMap | None = None
     student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
-    precision: Precision = "auto"
+    precision: TeacherPrecision = "auto"
     max_rows: int = 256  # of a merged batch
     wait_seconds: float = 0.002  # that a request waits for other students
 

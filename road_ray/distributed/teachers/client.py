@@ -25,7 +25,7 @@ from ray.exceptions import (
 )
 from torch import Tensor
 
-from road_ray.distillation.ensemble.base import OWN_TOKENS, Ensemble, numbered, stacked
+from road_ray.distillation.ensemble.protocol import OWN_TOKENS, Ensemble, numbered, stacked
 from road_ray.distributed.placement import free_resources
 from road_ray.distributed.teachers.actor import packed_inputs
 from road_ray.distributed.teachers.replicas import Pool, Replicas, cause_of, ping

@@ -12,15 +12,15 @@ from typing import Any
 
 import ray
 
-from road_ray.data.model_files import locate_model
-from road_ray.data.schema import Task
+from road_ray.data.model_directory import locate_model
+from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.teacher_identity import fingerprint_config, fingerprint_weights
 from road_ray.distributed.placement import check_placement, core_share
 from road_ray.distributed.teachers.actor import Hosting, TeacherActor
 from road_ray.distributed.teachers.client import ActorEnsemble
 from road_ray.distributed.teachers.replicas import OnLost, Pool
 from road_ray.errors import ConfigError
-from road_ray.models.config import Precision
+from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 
 _THREADS = 16  # concurrent requests of one actor, to batch them; more wait in its queue
@@ -44,7 +44,7 @@ class PoolSpecification:
     other_teachers: int = 0  # teachers in other pools of the same run, of equal size
     label_map: LabelMap | None = None
     student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
-    precision: Precision = "auto"
+    precision: TeacherPrecision = "auto"
     max_rows: int = 256  # of a batch merged from requests of several students
     wait_seconds: float = 0.002  # that a request waits for other students
     timeout_seconds: float = 120.0  # per answer

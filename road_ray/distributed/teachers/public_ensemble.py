@@ -14,21 +14,22 @@ from typing import Any, Literal
 from torch import Tensor
 
 from road_ray.data import catalog
-from road_ray.data.model_files import locate_model
-from road_ray.data.schema import Task
+from road_ray.data.model_directory import locate_model
+from road_ray.data.task_and_dataset import Task
 from road_ray.distillation import weighting as rules
-from road_ray.distillation.ensemble import base as local
-from road_ray.distillation.ensemble.local import LocalEnsemble
-from road_ray.distillation.ensemble.stored import Members, StoredEnsemble
+from road_ray.distillation.ensemble import protocol
+from road_ray.distillation.ensemble.annotate import allowed_of, annotate, targets_of
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.teacher_identity import check_teachers, fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
-from road_ray.models.config import Precision
+from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 
 
-class Ensemble(local.WrappedEnsemble):
+class Ensemble(protocol.WrappedEnsemble):
     """M teachers of one task, checked against each other, in Ray actors or in this process. Close
     it after use.
 
@@ -52,7 +53,7 @@ class Ensemble(local.WrappedEnsemble):
         host: Literal["actors", "process"] = "actors",
         student_tokenizer: Any = None,
         label_map: LabelMap | None = None,
-        precision: Precision = "auto",
+        precision: TeacherPrecision = "auto",
         **options: Any,
     ) -> None:
         if host not in ("actors", "process"):
@@ -85,7 +86,7 @@ class Ensemble(local.WrappedEnsemble):
         ``wrong``.
         """
         weigh = rules.resolve(weighting or rules.default_rule(self.size), **rule)
-        targets, allowed = local.targets_of(batch), local.allowed_of(batch)
+        targets, allowed = targets_of(batch), allowed_of(batch)
         return rules.soften(weigh, self.logits(batch), targets, allowed).logits
 
     def annotate(
@@ -100,7 +101,7 @@ class Ensemble(local.WrappedEnsemble):
         also each teacher's logits and weights; see ``distillation.ensemble.annotate``.
         """
         weigh = rules.resolve(weighting or rules.default_rule(self.size), **rule)
-        return local.annotate(batches, self, weigh, lookahead, each=average_loss)
+        return annotate(batches, self, weigh, lookahead, each=average_loss)
 
     def close(self) -> None:
         """Stop the actors, and the cluster if it was started for them."""
@@ -116,7 +117,7 @@ class Ensemble(local.WrappedEnsemble):
         """Return the ensemble with a store, which starts teachers for missing rows only."""
         places = [locate_model(directory) for directory in self.directories]
 
-        def live(members: Members) -> tuple[Members, local.Ensemble]:
+        def live(members: Members) -> tuple[Members, protocol.Ensemble]:
             chosen = [places[member] for member in members]
             return members, self._start(chosen, label_map, options)
 
@@ -130,7 +131,7 @@ class Ensemble(local.WrappedEnsemble):
         directories: Sequence[str | Path],
         label_map: LabelMap | None,
         options: Mapping[str, Any],
-    ) -> local.Ensemble:
+    ) -> protocol.Ensemble:
         """Load teachers in this process or in actors, and return their ensemble."""
         if self.host == "process":
             return LocalEnsemble.load(directories, self.task, label_map=label_map, **options)

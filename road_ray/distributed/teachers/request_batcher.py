@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.distillation.ensemble.base import OWN_TOKENS
+from road_ray.distillation.ensemble.protocol import OWN_TOKENS
 
 Inputs = Mapping[str, NDArray[np.generic]]
 Answers = list[NDArray[np.generic]]  # one per teacher, [B, ...]

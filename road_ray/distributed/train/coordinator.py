@@ -1,7 +1,7 @@
 """Actor through which a driver and its workers talk: stop requests, failures, heartbeats, rows.
 
-One small actor on the driver's node. A thread of each worker calls it twice a second, so it works
-across machines and costs the training loop nothing.
+One small actor on the driver's node. A thread of each worker calls it twice a second, less often in
+a large group, so it works across machines and costs the training loop nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # it imports torch, for which the actor would wait a second
 
 _log = logging.getLogger(__name__)
 _BEAT_SECONDS = 0.5
+_BEATS_PER_SECOND = 128  # of all workers at most: they take the actor a tenth of a core
 _POLL_TIMEOUT_SECONDS = 10.0  # of calls that are repeated anyway
 _ANSWER_SECONDS = 120.0  # far more than the actor needs; a dead one is noticed at once
 _GRACE_SECONDS = 20.0  # for a worker to notice by itself that another one has failed
@@ -191,8 +192,15 @@ def error_of(name: str, text: str) -> RoadError:
     return error
 
 
+def beat_seconds(num_workers: int) -> float:
+    """Return the seconds between two heartbeats of a worker in a group of ``num_workers``."""
+    return max(_BEAT_SECONDS, num_workers / _BEATS_PER_SECOND)
+
+
 @contextmanager
-def connect_worker(coordinator: Coordinator, rank: int, context: RunContext) -> Iterator[None]:
+def connect_worker(
+    coordinator: Coordinator, rank: int, context: RunContext, num_workers: int = 1
+) -> Iterator[None]:
     """Connect the ``RunContext`` of a worker with the coordinator: a thread sends heartbeats and
     sets ``context.stop`` and ``context.check_preemption``.
 
@@ -214,7 +222,7 @@ def connect_worker(coordinator: Coordinator, rank: int, context: RunContext) -> 
 
     def run() -> None:
         failed_since: float | None = None
-        while not finished.wait(_BEAT_SECONDS):
+        while not finished.wait(beat_seconds(num_workers)):
             try:
                 failed = beat()
             except RayActorError:

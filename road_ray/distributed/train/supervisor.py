@@ -19,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from road_ray.distributed.train.coordinator import Coordinator, Heartbeat
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.oom import REMEDY
+from road_ray.training.monitoring.out_of_memory import REMEDY
 from road_ray.training.monitoring.trackers import RowCallback
 from road_ray.training.signals import StopRequest
 

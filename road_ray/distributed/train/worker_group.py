@@ -28,17 +28,17 @@ from ray.train import (
 from ray.train.torch import get_device
 
 from road_ray.distributed.connection import enter_directory
-from road_ray.distributed.gpus import check_gpus
-from road_ray.distributed.network import ByNodeAddress, named_cluster
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.distributed.ray_private import propagated_environment
 from road_ray.distributed.train import start_timeout
 from road_ray.distributed.train.coordinator import Coordinator, connect_worker
 from road_ray.distributed.train.elastic import ElasticTrainer
+from road_ray.distributed.train.gpu_check import check_gpus
 from road_ray.distributed.train.supervisor import supervise
+from road_ray.distributed.train.worker_network import ByNodeAddress, named_cluster
 from road_ray.errors import ClusterError, RoadError
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.oom import REMEDY, oom_as_error
+from road_ray.training.monitoring.out_of_memory import REMEDY, oom_as_error
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
         torch.set_num_threads(1)
     on_row = coordinator.row if settings["report_rows"] else None
     context = RunContext(on_row=on_row, preempted=_preempted)
-    with connect_worker(coordinator, worker.rank, context):
+    with connect_worker(coordinator, worker.rank, context, worker.size):
         try:
             with oom_as_error(worker.rank, context):
                 return settings["main"](settings["config"], worker, context, *settings["extra"])

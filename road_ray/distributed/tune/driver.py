@@ -18,10 +18,10 @@ from optuna.trial import TrialState
 
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.config import SearchConfig
-from road_ray.distributed.tune.demand import Demand
 from road_ray.distributed.tune.lock import wait_for_trials
 from road_ray.distributed.tune.study import open_study, record_of
 from road_ray.distributed.tune.trial_record import Record, Report, Run
+from road_ray.distributed.tune.trial_resources import Demand
 
 if TYPE_CHECKING:
     import optuna
@@ -109,7 +109,7 @@ def _tune(
 
     from road_ray.distributed.placement import check_placement
     from road_ray.distributed.tune.schedulers import replay_reports, scheduler
-    from road_ray.distributed.tune.trial import Work, perform
+    from road_ray.distributed.tune.trial_actor import Work, perform
 
     # The processes of a nested trial request what they need; its own actor only waits for them.
     own_cpus = 0.1 if demand else config.cpus_per_trial

@@ -27,7 +27,7 @@ from road_ray.distributed.tune.study import (
     tell_outcome,
     tell_report,
 )
-from road_ray.distributed.tune.trial import ENDED
+from road_ray.distributed.tune.trial_actor import ENDED
 from road_ray.distributed.tune.trial_record import Record
 
 

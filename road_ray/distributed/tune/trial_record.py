@@ -15,7 +15,7 @@ from typing import Any
 
 from road_ray.errors import ResourceError
 from road_ray.system.json_file import write_json_atomic
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 _DIGEST = "sha256"  # over all other fields
 DIVERGED = "diverged"  # how the reason of a trial begins whose loss was not finite

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.types import Features, SpanExample
+from road_ray.data.features.examples_and_features import Features, SpanExample
 from road_ray.evaluation.spans.span_answers import SpanPrediction, nbest_candidates
 from road_ray.evaluation.spans.span_search import Flags, Span, check_covered, span_columns
 

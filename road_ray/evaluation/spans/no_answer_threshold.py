@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from road_ray.data.features.types import SpanExample
+from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.evaluation import squad
 from road_ray.evaluation.spans.span_answers import SpanPrediction
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from road_ray.data.features.types import Features, SpanExample
+from road_ray.data.features.examples_and_features import Features, SpanExample
 from road_ray.evaluation.spans.span_search import (
     Logits,
     Span,

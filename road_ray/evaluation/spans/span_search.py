@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from road_ray.data.features.types import Features, Ints, SpanExample
+from road_ray.data.features.examples_and_features import Features, Ints, SpanExample
 from road_ray.errors import DataError
 
 Logits = Sequence[NDArray[np.float32]]

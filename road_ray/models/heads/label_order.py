@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from road_ray.data.schema import Classify, Tag, Task, plain_label
+from road_ray.data.task_and_dataset import Classify, Tag, Task, plain_label
 from road_ray.errors import CheckpointError
 
 LabelMap: TypeAlias = Mapping[str, str | Mapping[str, str]]

@@ -14,7 +14,7 @@ from transformers.models.electra.modeling_electra import (
     ElectraSequenceSummary,
 )
 
-from road_ray.data.schema import (
+from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
     FeatureTag,

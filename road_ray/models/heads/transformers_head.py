@@ -17,7 +17,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPooling, ModelOutput
 
 from road_ray.data.batching import Batch
-from road_ray.data.schema import Choose, Kind, Regress, Span, Tag
+from road_ray.data.task_and_dataset import Choose, Kind, Regress, Span, Tag
 from road_ray.errors import CheckpointError
 from road_ray.models.heads.base import Head
 

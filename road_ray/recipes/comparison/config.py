@@ -1,7 +1,7 @@
 """Configuration of ``road reproduce``.
 
-``pretraining_comparison.py`` consumes it for comparisons of pre-training, ``units.py`` for all
-others.
+``pretraining_comparison.py`` consumes it for comparisons of pre-training, ``finetuning_plan.py``
+for all others.
 """
 
 from __future__ import annotations

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import override
-from road_ray.distributed.parallel import run_all
+from road_ray.distributed.parallel_runs import run_all
 from road_ray.errors import RoadError
 from road_ray.evaluation.glue import electra_figure
-from road_ray.evaluation.metrics import means, paired_test, summary
+from road_ray.evaluation.seed_statistics import means, paired_test, summary
 from road_ray.recipes.comparison.config import ArmConfig, ReproduceConfig
 from road_ray.recipes.comparison.failures import failure, reason_of
 from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS, Arm, Comparison
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.flops import cost
 from road_ray.recipes.pretraining.pretrain import pretrain
+from road_ray.recipes.pretraining.pretraining_flops import cost
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.system.json_file import write_json_atomic

@@ -10,7 +10,7 @@ from typing import Any
 
 from road_ray.config import override
 from road_ray.recipes.comparison.config import ArmConfig, ReproduceConfig
-from road_ray.recipes.comparison.estimate import (
+from road_ray.recipes.comparison.finetuning_estimate import (
     FinetuningTimes,
     Work,
     measured_work,

@@ -9,16 +9,16 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import run_all
+from road_ray.distributed.parallel_runs import run_all
 from road_ray.errors import InterruptedRunError, RoadError
 from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.comparison.failures import failure, same_kind
+from road_ray.recipes.comparison.finetuning_plan import Plan, Unit, make_plan
 from road_ray.recipes.comparison.pretraining_comparison import reproduce as reproduce_pretraining
 from road_ray.recipes.comparison.table import Outcome, comparison_figures, comparison_table
-from road_ray.recipes.comparison.units import Plan, Unit, make_plan
 from road_ray.recipes.distillation.distill import distill, fill_store
 from road_ray.recipes.finetuning.finetune import finetune
-from road_ray.recipes.finetuning.teachers import teachers
+from road_ray.recipes.finetuning.train_teachers import teachers
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from road_ray.data.loading import find_dataset
-from road_ray.data.model_files import MODEL_RECORD
-from road_ray.data.schema import Span
+from road_ray.data.load_split import find_dataset
+from road_ray.data.model_directory import MODEL_RECORD
+from road_ray.data.task_and_dataset import Span
 from road_ray.errors import RoadError
-from road_ray.evaluation.metrics import summary
-from road_ray.evaluation.significance import compare, holm, interval
+from road_ray.evaluation.seed_statistics import compare, holm, interval, summary
 from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.comparison.finetuning_catalog import Arm
-from road_ray.recipes.comparison.units import Plan, Unit
+from road_ray.recipes.comparison.finetuning_plan import Plan, Unit
 from road_ray.reporting.health import right_counts
 from road_ray.reporting.records.run_record import read_run
 from road_ray.system.json_file import read_json

@@ -12,7 +12,7 @@ from road_ray.config import override
 from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.teacher_list import teacher_entry
-from road_ray.recipes.finetuning.teachers import ensemble_figures
+from road_ray.recipes.finetuning.train_teachers import ensemble_figures
 from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, open_run_directory

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from road_ray.config import Config
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.errors import ConfigError, did_you_mean
-from road_ray.models.config import Precision
+from road_ray.models.config import TeacherPrecision
 from road_ray.recipes.distillation.teacher_list import num_folds, teacher_files
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.run_directory.input_files import TEACHERS, Inputs, unlabelled_files
@@ -70,10 +70,12 @@ class TeachingConfig(Config):
     host: Literal["actors", "process"] = "actors"
     """Place of the teachers. ``actors``: Ray actors, which several workers and runs can use.
     ``process``: in every training process, which needs no Ray but the memory for all teachers."""
-    precision: Precision = "auto"
+    precision: TeacherPrecision = "auto"
     """Number format of the teachers' matrix products. ``fp32``: full precision. ``bf16``: autocast
     to bfloat16, logits have 8 significant bits. ``auto``: bf16 where the device is faster with it.
-    """
+    ``int8``: weights and activations of linear layers have 8 bits; for CPUs without bf16. Logits
+    that differ from fp32 by more than an eighth of the largest are an error; the difference is in
+    the event ``teachers_proven``."""
     label_map: dict[str, str | dict[str, str]] = Field({})
     """Label names of the teachers' heads mapped to those of the task, such as
     ``{LABEL_0: negative}``. A teacher's directory mapped to such names is a map for it alone.

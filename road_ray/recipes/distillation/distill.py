@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_dict
 from road_ray.data.batching import Batch, Batching, BatchStream
-from road_ray.data.loading import Split, find_dataset
+from road_ray.data.load_split import Split, find_dataset
 from road_ray.data.mixing import accumulated, with_fraction_done
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_directory import locate_model
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.ensemble.base import annotate
-from road_ray.distillation.ensemble.row_texts import RowTexts
+from road_ray.distillation.ensemble.annotate import annotate
+from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distillation.schedule import schedule
 from road_ray.distillation.teacher_identity import (
@@ -35,7 +35,8 @@ from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled
 from road_ray.recipes.distillation.born_again import born_again
 from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
-from road_ray.recipes.distillation.out_of_fold import (
+from road_ray.recipes.distillation.locate_teachers import teacher_directories
+from road_ray.recipes.distillation.out_of_fold_teachers import (
     needs_pool,
     open_ensemble,
     store_is_complete,
@@ -43,25 +44,20 @@ from road_ray.recipes.distillation.out_of_fold import (
     warn_of_seen_rows,
 )
 from road_ray.recipes.distillation.teacher_list import num_folds
-from road_ray.recipes.distillation.teacher_pool import (
-    record_teachers,
-    recorded_teachers,
-    start_teacher_pool,
-    teacher_directories,
-    used_weighting,
-    weighting_rule,
-)
+from road_ray.recipes.distillation.teacher_pool import start_teacher_pool
+from road_ray.recipes.distillation.teacher_record import record_teachers, recorded_teachers
 from road_ray.recipes.distillation.teacher_source import (
     TeacherSource,
     flush_store_before_checkpoint,
 )
 from road_ray.recipes.distillation.truncation import check_truncation
+from road_ray.recipes.distillation.weighting_rule import used_weighting, weighting_rule
 from road_ray.recipes.finetuning.finetune import check_student, fit, prepare, training_split
+from road_ray.recipes.preflight_checks import require_init, require_plain_head
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
-from road_ray.recipes.validation import require_init, require_plain_head
 from road_ray.training.context import RunContext
 from road_ray.training.loop import identity_of
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:

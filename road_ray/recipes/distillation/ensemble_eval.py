@@ -12,10 +12,10 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import Split, find_dataset, load_split
-from road_ray.data.schema import Task
+from road_ray.data.load_split import Split, find_dataset, load_split
+from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.ensemble.base import Teacher, inputs_of
+from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
 from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits
 from road_ray.models.encoder import model_directory
 from road_ray.models.heads.label_order import LabelMap

@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 
 from road_ray.data.batching import Batch, pad
-from road_ray.data.features.types import Features
-from road_ray.data.schema import Task
-from road_ray.distillation.ensemble.base import Ensemble
-from road_ray.distillation.ensemble.local import LocalEnsemble
-from road_ray.distillation.ensemble.row_texts import RowTexts
-from road_ray.distillation.ensemble.stored import Members, NonOwningEnsemble, StoredEnsemble
+from road_ray.data.features.examples_and_features import Features
+from road_ray.data.task_and_dataset import Task
+from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.protocol import Ensemble, NonOwningEnsemble
+from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.logit_store.row_keys import RowKeys, keys_of, keys_of_texts
 from road_ray.distillation.parity import Answers, all_counted, check_parity
 from road_ray.distillation.teacher_identity import ANSWERS_FOR
@@ -75,10 +75,12 @@ class TeacherSource:
             ensemble: Ensemble = actors or self._local(self.directories, device)
             if actors is not None:
                 actors.on_event = on_event
-            if leads and self.settings.check_parity and actors is not None:
+            # Teachers of this process are the reference themselves, unless int8 has rounded them.
+            path = "its actor" if actors else "int8" if self.settings.precision == "int8" else None
+            if leads and self.settings.check_parity and path is not None:
                 batch = _parity_batch(features, np.zeros(len(features), np.bool_), pad_id, texts)
                 answers = ensemble.gather(ensemble.submit(batch))
-                self._check_parity(batch, {"its actor": all_counted(answers)}, device, on_event)
+                self._check_parity(batch, {path: all_counted(answers)}, device, on_event)
             yield ensemble
             return
 
@@ -177,7 +179,12 @@ class TeacherSource:
         worst = {drift.path: 0.0 for drift in drifts}
         for drift in drifts:
             worst[drift.path] = max(worst[drift.path], drift.difference)
-        on_event("teachers_proven", rows=len(batch["input_ids"]), difference=worst)
+        on_event(
+            "teachers_proven",
+            rows=len(batch["input_ids"]),
+            precision=self.settings.precision,
+            difference=worst,
+        )
 
 
 def flush_store_before_checkpoint(

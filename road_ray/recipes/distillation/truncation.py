@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.encode import encode, row_limit
-from road_ray.data.features.types import (
+from road_ray.data.features.encode_examples import encode, row_limit
+from road_ray.data.features.examples_and_features import (
     ChoiceExample,
     Example,
     Features,
     SpanExample,
     TextExample,
 )
-from road_ray.data.loading import Split
-from road_ray.data.schema import Span
-from road_ray.distillation.ensemble.row_texts import RowTexts
-from road_ray.distillation.ensemble.text_reader import TextReader
+from road_ray.data.load_split import Split
+from road_ray.data.task_and_dataset import Span
+from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
+from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader
 from road_ray.distillation.teacher_identity import ANSWERS_FOR
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.teacher_source import TeacherSource

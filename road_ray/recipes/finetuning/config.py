@@ -1,8 +1,8 @@
 """Configuration of ``road finetune`` and ``road teachers``, and the base of ``road distill``.
 
 ``FinetuneConfig`` is one run on one data set, ``FinetuningsConfig`` several seeds or data sets,
-``TeachersConfig`` an ensemble. ``recipes/finetuning/finetune.py``, ``many.py`` and ``teachers.py``
-consume them.
+``TeachersConfig`` an ensemble. ``recipes/finetuning/finetune.py``, ``seeds_and_datasets.py`` and
+``train_teachers.py`` consume them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from road_ray.recipes.run_directory.input_files import Inputs, model_files, spli
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 if TYPE_CHECKING:
-    from road_ray.data.features.types import Example
+    from road_ray.data.features.examples_and_features import Example
 
 
 class FinetuneDataConfig(SourceConfig):

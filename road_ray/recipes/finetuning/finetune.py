@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
-from road_ray.data.features.encode import count_shared
-from road_ray.data.features.types import TextExample
-from road_ray.data.loading import Split, find_dataset, load_split, tasks_of
+from road_ray.data.features.encode_examples import count_shared, row_limit
+from road_ray.data.features.examples_and_features import TextExample
+from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
-from road_ray.data.model_files import locate_model, read_config
-from road_ray.data.schema import Task
-from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
+from road_ray.data.model_directory import locate_model, read_config
+from road_ray.data.task_and_dataset import Task
+from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.evaluate_split import Evaluation, evaluate_split
@@ -35,12 +35,17 @@ from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.finetuning.config import (
-    ELECTRA_SMALL,
     FinetuneConfig,
     FinetuneDataConfig,
     judged_names,
 )
 from road_ray.recipes.finetuning.model_cost import model_cost
+from road_ray.recipes.preflight_checks import (
+    check_length,
+    require_init,
+    warn_of_overlap,
+    warn_of_rates,
+)
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     head_for,
@@ -56,11 +61,9 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
-from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
-from road_ray.training.config import OptimizerConfig
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import Steps, head_units, identity_of, train
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
@@ -137,13 +140,15 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
         _log.info("%s has a head for %s; %s gets a new one", directory, other, task.name)
     if worker.leads:
         log_heads(config.init, heads)
-        _warn_of_rates(config.optimizer, str(model.encoder.config.model_type))
+        warn_of_rates(config, str(model.encoder.config.model_type))
     # Read now, so that missing data fail at once and not after hours of training.
     judged = _judged(config, tokenizer) if worker.leads else {}
     for dev_split in judged.values():
         warn_of_overlap(split, dev_split)
+    longest = longest_row(model.encoder)
     for any_split in (split, *judged.values()):
-        check_length(any_split, longest_row(model.encoder))
+        check_length(any_split, longest)
+    limit_length(tokenizer, longest, row_limit(config.data.max_length_tokens, task))
     stream = BatchStream(
         split.features,
         Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),
@@ -176,19 +181,6 @@ def _model(
         return model, {"kept": [], "new": list(model.heads)}
     model = MultitaskModel(encoder, tasks)
     return model, keep_pooler(model, directory)
-
-
-def _warn_of_rates(optimizer: OptimizerConfig, family: str) -> None:
-    """Warn where a model of another family gets the default rates, which are ELECTRA-Small's."""
-    usual = (ELECTRA_SMALL.peak_lr, ELECTRA_SMALL.layer_decay)
-    if family != "electra" and (optimizer.peak_lr, optimizer.layer_decay) == usual:
-        _log.warning(
-            "optimizer.peak_lr=%g and layer_decay=%g are the rates of ELECTRA-Small, but the "
-            "family of init is %s: try optimizer.peak_lr=5e-5 optimizer.layer_decay=1 (Devlin et "
-            "al. 2019)",
-            *usual,
-            family,
-        )
 
 
 def _columns(prepared: Prepared) -> dict[str, str]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from road_ray.data.batching import Batch, pad, to_device
-from road_ray.data.features.types import Features
+from road_ray.data.features.examples_and_features import Features
 from road_ray.models.multitask import MultitaskModel
 
 _ROWS = 8  # of the batch that is timed

@@ -1,7 +1,7 @@
 """Configuration of ``road multitask``: the data sets, how steps mix them, and their teachers.
 
-``recipes/multitask/multitask.py`` consumes it; ``mixture.py`` reads ``data`` and ``mixing``,
-``teachers.py`` reads ``distillation``.
+``recipes/multitask/multitask.py`` consumes it; ``mixture_streams.py`` reads ``data`` and
+``mixing``, ``mixture_teachers.py`` reads ``distillation``.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ import torch
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
-from road_ray.data.loading import Split, tasks_of
-from road_ray.data.schema import Task
+from road_ray.data.load_split import Split, tasks_of
+from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.distillation.schedule import schedule
 from road_ray.distributed.train.launch import launch_run
@@ -24,22 +24,23 @@ from road_ray.models.encoder import load_encoder, log_heads, model_directory
 from road_ray.models.multitask import MultitaskModel, keep_pooler
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.distillation.teacher_pool import record_teachers
+from road_ray.recipes.distillation.teacher_record import record_teachers
 from road_ray.recipes.distillation.teacher_source import TeacherSource
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.multitask.mixture import (
+from road_ray.recipes.multitask.mixture_streams import (
     check_mixing,
     make_stream,
     mixed_steps,
     mixture_totals,
     read_mixture,
 )
-from road_ray.recipes.multitask.teachers import (
+from road_ray.recipes.multitask.mixture_teachers import (
     annotate_mixture,
     start_teacher_pools,
     teacher_lineage,
     teacher_sources,
 )
+from road_ray.recipes.preflight_checks import require_init, warn_of_rates
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
 from road_ray.recipes.run_directory.resume_identity import resume_identity
 from road_ray.recipes.run_directory.run import (
@@ -50,10 +51,9 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
-from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import head_units, identity_of, train
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ def _build_model(
     heads = keep_pooler(model, directory)
     if leads:
         log_heads(config.init, heads)
+        warn_of_rates(config, str(encoder.config.model_type))
     return model, heads
 
 

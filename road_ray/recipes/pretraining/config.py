@@ -1,9 +1,9 @@
 """Configuration of ``road pretrain``.
 
 ``PretrainConfig`` holds the generator, the objective and the probe beside corpus, encoder,
-optimizer and loop; ``recipes/pretraining/build.py`` makes the objective of it, ``pretrain.py``
-trains it, ``early_probe.py`` evaluates it. ``recipes/comparison/config.py`` has a comparison of
-several.
+optimizer and loop; ``recipes/pretraining/build_objective.py`` makes the objective of it,
+``pretrain.py`` trains it, ``early_probe.py`` evaluates it. ``recipes/comparison/config.py`` has a
+comparison of several.
 """
 
 from __future__ import annotations

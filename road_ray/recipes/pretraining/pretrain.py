@@ -12,15 +12,18 @@ import torch
 
 from road_ray.data.batching import Batch, BatchStream, WorkerShare
 from road_ray.data.config import CorpusConfig
-from road_ray.data.corpus.dataset import Corpus
 from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before
-from road_ray.data.corpus.source import prepare_corpus
-from road_ray.distributed.jobs.corpus_build import encoding_at
+from road_ray.data.corpus.memory_mapped_corpus import Corpus
+from road_ray.data.corpus.prepare_corpus import prepare_corpus
+from road_ray.data.tokenizer import limit_length
+from road_ray.distributed.corpus_encoding import encoding_at
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
+from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory, size_of
 from road_ray.objectives.base import Objective
-from road_ray.recipes.pretraining.build import build_objective, stored_config
+from road_ray.recipes.preflight_checks import require_init
+from road_ray.recipes.pretraining.build_objective import build_objective, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.early_probe import early_probe
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
@@ -33,10 +36,9 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
-from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import identity_of, train
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -122,6 +124,7 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]
     torch.manual_seed(config.seed)
     objective, heads = build_objective(corpora[0], tokenizer, config)
+    limit_length(tokenizer, longest_row(objective.encoder), config.data.max_length_tokens)
     streams = (
         BatchStream(
             corpus,

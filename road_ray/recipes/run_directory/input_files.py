@@ -42,9 +42,9 @@ def model_files(init: str) -> list[Path]:
 def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[Path]:
     """Return the local files of a split of the named data sets; of the hub none."""
     # The readers are loaded when files are listed: configuration classes import this module.
-    from road_ray.data.loading import find_dataset, root_of
+    from road_ray.data.load_split import find_dataset, root_of
     from road_ray.data.readers.layouts import file_names
-    from road_ray.data.readers.parts.tables import table_files
+    from road_ray.data.readers.parts.table_rows import table_files
 
     files: list[Path] = []
     for name in names:
@@ -62,7 +62,7 @@ def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[
 
 def unlabelled_files(source: SourceConfig, names: Iterable[str]) -> list[Path]:
     """Return the files of rows without labels, and the training files of data sets among them."""
-    from road_ray.data.loading import resolve_root
+    from road_ray.data.load_split import resolve_root
     from road_ray.data.unlabelled import unlabelled_file
 
     root = resolve_root(source.root)
@@ -75,8 +75,8 @@ def corpus_files(data: CorpusConfig) -> list[Path]:
     """Return the local files of a corpus, and of the tokenizer that is named for it."""
     if data.corpus.startswith("hub:") or "://" in data.corpus:
         return []
-    from road_ray.data.corpus.source import corpus_text
-    from road_ray.data.loading import resolve_root
+    from road_ray.data.corpus.prepare_corpus import corpus_text
+    from road_ray.data.load_split import resolve_root
 
     place, root = Path(str(corpus_text(data))), resolve_root(data.root)
     files = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())

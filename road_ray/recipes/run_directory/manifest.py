@@ -79,13 +79,15 @@ def require_whole_weights(model: str) -> None:
     run_dir = place.parent if place.name == "hf" else place
     if not (run_dir / "hf").is_dir():
         return
-    files = _manifest(run_dir)["files"]
+    manifest = _manifest(run_dir)
+    files = manifest["files"]
     weights = {n: e for n, e in files.items() if n.startswith("hf/") and n.endswith(".safetensors")}
     if problems := problems_of(run_dir, weights):
+        lost = manifest.get("trained") and not any(run_dir.glob("checkpoints/step-*"))
+        remedy = "train it again in another run_dir; there is no checkpoint to make it from"
+        again = "repeat the command that trained it, which makes it again from its checkpoint"
         raise CheckpointError(
-            f"{run_dir / problems[0]}\n"
-            "  fix: repeat the command that trained it, which makes them again from its checkpoint "
-            "if it kept one"
+            f"{run_dir / problems[0]}\n  fix: restore it, or {remedy if lost else again}"
         )
 
 

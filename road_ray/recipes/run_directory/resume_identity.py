@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, to_dict
-from road_ray.data.corpus.storage import address_below
 from road_ray.data.readers.layouts import SPLITS
+from road_ray.system.remote_files import address_below
 from road_ray.training.config import TrainingConfig
 
 # Keys that may differ when a run is resumed: they do not change the result, or they are the fix of

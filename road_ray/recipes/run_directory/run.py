@@ -30,7 +30,7 @@ from road_ray.recipes.run_directory.recorded_config import (
     is_extended,
     require_same,
 )
-from road_ray.recipes.run_directory.unused import LOCK, missing_above, removed_if_unused
+from road_ray.recipes.run_directory.remove_unused import LOCK, missing_above, removed_if_unused
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.file_lock import lock_exclusively
@@ -42,8 +42,8 @@ from road_ray.training.checkpoint.atomic_commit import (
     has_checkpoints,
 )
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import Journal
-from road_ray.training.monitoring.progress import Work
+from road_ray.training.monitoring.console_progress import Work
+from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import (
     CallbackTracker,
     Tracker,

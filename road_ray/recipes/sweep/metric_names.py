@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import find_dataset
-from road_ray.data.schema import Span
+from road_ray.data.load_split import find_dataset
+from road_ray.data.task_and_dataset import Span
 from road_ray.objectives.pretraining.registry import objective_class
 
 # Metrics of every trial besides those of its runs: wall time, parameters of the final model.

@@ -11,27 +11,27 @@ from typing import Any
 
 from road_ray.config import to_dict, to_yaml
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import find_dataset, root_of
+from road_ray.data.load_split import find_dataset, root_of
 from road_ray.data.readers.layouts import require_files
 from road_ray.distributed.connection import connected, prepare_address
-from road_ray.distributed.tune.demand import Demand
 from road_ray.distributed.tune.driver import SweepObserver, search
 from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.distributed.tune.trial_record import Record
+from road_ray.distributed.tune.trial_resources import Demand
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.teacher_pool import teacher_directories
+from road_ray.recipes.distillation.locate_teachers import teacher_directories
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.multitask.teachers import teachers_by_dataset
+from road_ray.recipes.multitask.mixture_teachers import teachers_by_dataset
+from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.run_directory.recorded_config import load_recorded
-from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.progress import show_progress
 from road_ray.recipes.sweep.result import Sweep, write_result
 from road_ray.recipes.sweep.retention import remove_models
 from road_ray.recipes.sweep.stages import base_config
-from road_ray.recipes.sweep.trial import Trial
-from road_ray.recipes.validation import require_init
+from road_ray.recipes.sweep.sweep_file import load_sweep
+from road_ray.recipes.sweep.sweep_progress import show_progress
+from road_ray.recipes.sweep.trial_runs import Trial
 from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_text_atomic
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from road_ray.evaluation.metrics import PairedTest, Summary, paired_test, summary
+from road_ray.evaluation.seed_statistics import PairedTest, Summary, paired_test, summary
 from road_ray.reporting.health import loss_names
 from road_ray.reporting.pages.page import (
     NOTHING,
@@ -29,7 +29,7 @@ from road_ray.reporting.pages.run_page import clock, headline
 from road_ray.reporting.plots.chart import Axis, Chart, Intervals, Line, thinned
 from road_ray.reporting.published_results import published
 from road_ray.reporting.records.run_record import RunRecord, is_decisive
-from road_ray.reporting.tables import metric_title
+from road_ray.reporting.text_tables import metric_title
 
 _MOST_GROUPS = 40
 _MOST_VERDICTS = 8

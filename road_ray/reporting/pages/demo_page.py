@@ -31,7 +31,7 @@ from road_ray.reporting.pages.page import (
 )
 from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.records.run_record import RunRecord, read_run, runs_below
-from road_ray.reporting.tables import mean_with_deviation
+from road_ray.reporting.text_tables import mean_with_deviation
 
 TABLE = "table.json"
 TASK = "sst2"

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from road_ray.reporting.plots.chart import Figure
 from road_ray.reporting.plots.scales import short
 from road_ray.reporting.plots.svg import draw
-from road_ray.reporting.tables import printable
+from road_ray.reporting.text_tables import printable
 
 if TYPE_CHECKING:
     from jinja2 import Template

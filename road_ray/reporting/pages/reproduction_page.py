@@ -9,7 +9,7 @@ from typing import Any
 from road_ray.errors import CheckpointError
 from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Prose, Section, Table
 from road_ray.reporting.plots.chart import Axis, Chart, Dot, Figure, Intervals
-from road_ray.reporting.tables import metric_title, probability
+from road_ray.reporting.text_tables import metric_title, probability
 from road_ray.system.json_file import read_json
 
 TABLE = "table.json"

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from road_ray.reporting.health import is_loss
 from road_ray.reporting.plots.chart import Axis, Chart, Dot, Line, thinned
 from road_ray.reporting.records.run_record import RunRecord
-from road_ray.reporting.tables import is_principal, metric_title
+from road_ray.reporting.text_tables import is_principal, metric_title
 
 _STEP = Axis("step", whole=True)
 _TITLES = {

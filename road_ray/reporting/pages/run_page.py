@@ -31,7 +31,7 @@ from road_ray.reporting.plots.chart import Bars
 from road_ray.reporting.published_results import published_line
 from road_ray.reporting.records.lineage import lineage_table
 from road_ray.reporting.records.run_record import CONFIG, RunRecord
-from road_ray.reporting.tables import is_principal, metric_title, percent
+from road_ray.reporting.text_tables import is_principal, metric_title, percent
 
 _ABOUT = {
     "pretrain": "Pre-training of an encoder on a text corpus",

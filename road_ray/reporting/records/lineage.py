@@ -8,7 +8,7 @@ from pathlib import Path
 from road_ray.reporting.pages.page import Block, Cell, Table
 from road_ray.reporting.records.record_schema import ModelFacts, model_facts
 from road_ray.reporting.records.run_record import RunRecord
-from road_ray.training.monitoring.secrets import redact
+from road_ray.training.monitoring.redaction import redact
 
 _DEEPEST = 8
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import flatten
-from road_ray.config import yaml as yaml_lines
+from road_ray.config import yaml_reader as yaml_lines
 from road_ray.errors import RoadError
 from road_ray.reporting.plots.chart import Point
 from road_ray.reporting.records import record_schema as shapes
 from road_ray.system.json_file import read_json
-from road_ray.training.monitoring.journal import last_row, read_rows
-from road_ray.training.monitoring.secrets import redact
+from road_ray.training.monitoring.metrics_journal import last_row, read_rows
+from road_ray.training.monitoring.redaction import redact
 
 _log = logging.getLogger(__name__)
 CONFIG = "config.resolved.yaml"

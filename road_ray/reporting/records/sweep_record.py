@@ -11,9 +11,9 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config import yaml as yaml_lines
+from road_ray.config import yaml_reader as yaml_lines
 from road_ray.errors import DataError, RoadError
-from road_ray.evaluation.metrics import pareto_front
+from road_ray.evaluation.pareto_front import pareto_front
 from road_ray.reporting.plots.chart import Point, thinned
 from road_ray.reporting.records.run_record import is_run, runs_below
 from road_ray.training.monitoring.database_url import (
@@ -22,8 +22,8 @@ from road_ray.training.monitoring.database_url import (
     sqlite_file,
     with_password,
 )
-from road_ray.training.monitoring.journal import read_metrics, read_rows
-from road_ray.training.monitoring.secrets import redact
+from road_ray.training.monitoring.metrics_journal import read_metrics, read_rows
+from road_ray.training.monitoring.redaction import redact
 
 if TYPE_CHECKING:
     from optuna.study import Study

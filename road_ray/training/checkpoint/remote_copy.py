@@ -18,8 +18,8 @@ from typing import Any
 
 from pyarrow import fs as arrow
 
-from road_ray.data.corpus.storage import FAILURES, open_address
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
+from road_ray.system.remote_files import FAILURES, open_address
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, verify
 
 _log = logging.getLogger(__name__)

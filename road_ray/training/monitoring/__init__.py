@@ -1,4 +1,6 @@
-"""Monitoring: the journal of a run, progress, experiment trackers, detection of collapse, secrets.
+"""Monitoring: journal of a run, console, experiment trackers, detection of collapse, redaction.
 
-``journal.py`` writes ``metrics.jsonl``, the source of truth for everything else.
+``metrics_journal.py`` writes ``metrics.jsonl``, the source of truth for everything else.
+``console_progress.py`` shows it, ``trackers.py`` sends it on, ``step_metrics.py`` sums up the
+steps, ``out_of_memory.py`` and ``collapse.py`` explain what went wrong.
 """

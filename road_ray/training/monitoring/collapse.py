@@ -8,7 +8,7 @@ import torch
 
 from road_ray.objectives.base import Objective
 from road_ray.training.fsdp import full_tensor
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 
 _GRACE = 0.25  # of the run, in which the detector may still call every token original
 _ROWS = 5  # consecutive rows of the journal

@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from road_ray.config.addresses import secret_in
+from road_ray.config.url_secrets import secret_in
 
 PASSWORD = "ROAD_SWEEP_PASSWORD"
 # As SQLAlchemy parses it: a password may contain slashes.

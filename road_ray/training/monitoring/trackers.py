@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from road_ray.config import flatten
 from road_ray.errors import ConfigError
-from road_ray.training.monitoring.secrets import redact
+from road_ray.training.monitoring.redaction import redact
 
 START_TIMEOUT_SECONDS = 30.0  # for a server to answer before the run starts without it
 _LONGEST_VALUE = 500  # of a parameter, which MLflow limits

@@ -7,14 +7,15 @@ import hashlib
 import os
 import shutil
 from collections import namedtuple
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from road_ray.data.corpus.dataset import DamagedCorpus
+from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus
 from road_ray.data.corpus.shard_cache import ShardCache, StoredShard
-from road_ray.data.corpus.storage import Storage
 from road_ray.errors import ResourceError
+from road_ray.system.remote_files import Storage
 
 
 @pytest.fixture
@@ -106,6 +107,38 @@ def test_a_full_disk_evicts_shards_before_it_is_an_error(shards, tmp_path, monke
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9, 100))
     assert cache.fetch(storage, made[1]).is_file()
     assert names(cache) == {made[1].sha256}
+
+
+def test_a_disk_that_another_program_fills_stops_and_is_used_again_when_it_has_room(
+    small_disk, tmp_path
+):
+    """A real disk of 64 KiB and shards of 20 kB, of which two fit beside a lock each."""
+    (tmp_path / "store").mkdir()
+    contents = [bytes([number]) * 20_000 for number in range(3)]
+    for number, content in enumerate(contents):
+        (tmp_path / "store" / f"{number}.arrow").write_bytes(content)
+    made = [
+        StoredShard(f"{number}.arrow", 10, 20_000, hashlib.sha256(content).hexdigest())
+        for number, content in enumerate(contents)
+    ]
+    disk, storage = small_disk(64), Storage(f"file://{tmp_path / 'store'}")
+    cache, other = ShardCache(disk / "cache", 10**6), disk / "of another program"
+    for shard, content in zip(made, contents, strict=True):
+        assert cache.fetch(storage, shard).read_bytes() == content
+    assert names(cache) == {made[1].sha256, made[2].sha256}
+    with suppress(OSError), other.open("wb") as file:
+        file.write(bytes(1 << 20))  # as much as there is room for
+    assert shutil.disk_usage(disk).free == 0
+    assert cache.fetch(storage, made[0]).read_bytes() == contents[0]  # in the room of another
+    for path in disk.rglob("*.arrow"):
+        path.unlink()
+    with suppress(OSError), other.open("ab") as file:
+        file.write(bytes(1 << 20))
+    with pytest.raises(ResourceError, match=r"its disk is full, 0 GB free(?s:.)*kept(?s:.)*resume"):
+        cache.fetch(storage, made[0])
+    assert not list(disk.rglob("*.tmp-*"))
+    other.unlink()
+    assert cache.fetch(storage, made[0]).read_bytes() == contents[0]
 
 
 def test_two_processes_fetch_a_shard_once(shards, tmp_path, monkeypatch):

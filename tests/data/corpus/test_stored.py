@@ -9,14 +9,14 @@ import pytest
 
 from road_ray.data.batching import BatchStream, WorkerShare
 from road_ray.data.config import CorpusConfig
-from road_ray.data.corpus import documents, shards
-from road_ray.data.corpus.dataset import DamagedCorpus, open_corpus
+from road_ray.data.corpus import cut_shards, documents
 from road_ray.data.corpus.length_schedule import phases_of
-from road_ray.data.corpus.parallel import encoded_shards
-from road_ray.data.corpus.source import prepare_corpus
-from road_ray.data.corpus.storage import Storage
+from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus, open_corpus
+from road_ray.data.corpus.parallel_encoding import encoded_shards
+from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError, ResourceError
+from road_ray.system.remote_files import Storage
 
 DOCUMENTS = [
     f"The cat number {n} sat on mat {n * 7}. It was warm! " * (1 + n % 4) for n in range(90)
@@ -33,8 +33,8 @@ def tokenizer(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Nine files in five parts, of several blocks and shards each."""
-    monkeypatch.setattr(shards, "_BLOCK_CHARACTERS", 300)
-    monkeypatch.setattr(shards, "_ROWS_PER_SHARD", 20)
+    monkeypatch.setattr(cut_shards, "_BLOCK_CHARACTERS", 300)
+    monkeypatch.setattr(cut_shards, "_ROWS_PER_SHARD", 20)
     monkeypatch.setattr(documents, "_PART_BYTES", 1500)
 
 
@@ -194,7 +194,7 @@ def test_a_store_that_loses_the_connection_in_a_shard_stops_resumably(data, monk
 
 def test_a_connection_lost_for_a_moment_costs_a_pause_only(data, monkeypatch):
     whole = all_rows(prepared(data))
-    from road_ray.data.corpus import storage as module
+    from road_ray.system import remote_files as module
 
     monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.01)
     failures = iter([OSError("reset by peer")] * 3)

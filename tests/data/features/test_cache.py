@@ -8,12 +8,12 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from road_ray.data import loading
+from road_ray.data import load_split as module
 from road_ray.data.config import SourceConfig
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.cache import cache_directory, cache_key, load_or_encode
-from road_ray.data.features.types import TextExample
-from road_ray.data.loading import load_split
+from road_ray.data.features.examples_and_features import TextExample
+from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import train_wordpiece
 
 
@@ -41,7 +41,7 @@ def test_a_second_load_reads_what_the_first_made(name, world, tokenizer, tmp_pat
     first = load_split(name, "dev", source, tokenizer).features
     (path,) = (tmp_path / "kept").iterdir()
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "encode", lambda *_, **__: pytest.fail("was kept"))
+        patch.setattr(module, "encode", lambda *_, **__: pytest.fail("was kept"))
         assert same(load_split(name, "dev", source, tokenizer).features, first)
     plain = SourceConfig(root=str(world), cache="off")
     assert same(load_split(name, "dev", plain, tokenizer).features, first)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from road_ray.data.features.examples_and_features import TextExample
 from road_ray.data.features.qnli_ranking import to_ranking
-from road_ray.data.features.types import TextExample
 from road_ray.errors import DataError
 
 

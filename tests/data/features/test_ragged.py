@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from road_ray.data.features import ragged
-from road_ray.data.features.ragged import ranges, starts_of, tokenized
+from road_ray.data.features import batch_tokenization
+from road_ray.data.features.batch_tokenization import tokenized
+from road_ray.data.features.ragged import ranges, starts_of
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def test_ranges_count_up_from_each_start() -> None:
 def test_ids_and_offsets_are_those_of_the_plain_call(
     letters: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ragged, "_TEXTS_AT_A_TIME", 2)
+    monkeypatch.setattr(batch_tokenization, "_TEXTS_AT_A_TIME", 2)
     texts = ["a  b", "", "é c", "b", " c\n"]
     rows = tokenized(texts, letters, offsets=True)
     plain = letters(texts, add_special_tokens=False, return_offsets_mapping=True)
@@ -44,6 +45,11 @@ def test_ids_and_offsets_are_those_of_the_plain_call(
     fast = tokenized(texts, letters)
     assert fast.offsets is None
     np.testing.assert_array_equal(fast.ids, rows.ids)
+
+
+def test_spaces_are_those_of_python() -> None:
+    spaces = {code for code in range(0x110000) if chr(code).isspace()}
+    assert {*batch_tokenization._SPACES.tolist()} == spaces
 
 
 def test_no_texts_give_no_rows(letters: Any) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from road_ray.data.catalog import dataset
 from road_ray.data.features import span_windows as encode_spans_module
+from road_ray.data.features.examples_and_features import Answer, Features, SpanExample
 from road_ray.data.features.span_windows import encode_spans
-from road_ray.data.features.types import Answer, Features, SpanExample
 from road_ray.data.readers.layouts import read_split
 from road_ray.errors import ConfigError
 

@@ -7,10 +7,15 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from road_ray.data import catalog
-from road_ray.data.features.encode import encode
-from road_ray.data.features.ragged import tokenized
+from road_ray.data.features.batch_tokenization import tokenized
+from road_ray.data.features.encode_examples import encode
+from road_ray.data.features.examples_and_features import (
+    Answer,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
 from road_ray.data.features.special_tokens import special_tokens, word_prefix
-from road_ray.data.features.types import Answer, SpanExample, TagExample, TextExample
 from road_ray.errors import ConfigError
 from tests.published import FAMILIES, TEXTS, tokenizer_of
 

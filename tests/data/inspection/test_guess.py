@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from road_ray.data.inspection import sources, task_guess
-from road_ray.data.inspection.sources import Source, split_in_name
-from road_ray.data.inspection.starter import starter_yaml
+from road_ray.data.inspection import data_files, task_guess
+from road_ray.data.inspection.data_files import Source, split_in_name
+from road_ray.data.inspection.starter_config import starter_yaml
 from road_ray.data.inspection.task_guess import Guess, Wishes, guess
 from road_ray.errors import ConfigError, DataError
 
@@ -249,7 +249,7 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
     import datasets
 
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    for module in (sources, task_guess):
+    for module in (data_files, task_guess):
         monkeypatch.setattr(module, "MOST_ROWS", 20)
     rows = {"body": texts(40), "label": ["calm", "urgent"] * 20}
     place = f"hub:{tmp_path / 'large'}"

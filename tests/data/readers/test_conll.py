@@ -7,7 +7,7 @@ import pytest
 from road_ray.data.catalog import dataset
 from road_ray.data.readers.conll import iob2, read_conll
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.schema import Columns
+from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 
 COLUMNS = Columns((0,), label=-1)

@@ -10,11 +10,11 @@ import pytest
 
 from road_ray.config import load
 from road_ray.data.catalog import dataset
-from road_ray.data.features.types import Answer, TextExample
-from road_ray.data.loading import find_dataset
-from road_ray.data.readers.custom import CustomDataset
+from road_ray.data.features.examples_and_features import Answer, TextExample
+from road_ray.data.load_split import find_dataset
+from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.hub import hub_examples, read_hub
-from road_ray.data.schema import Classify, Hub
+from road_ray.data.task_and_dataset import Classify, Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.verbs import configure
 

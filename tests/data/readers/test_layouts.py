@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from road_ray.data.catalog import DATASETS, dataset
-from road_ray.data.features.types import SpanExample
+from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.data.readers.layouts import LAYOUTS, read_split
-from road_ray.data.schema import Splits
+from road_ray.data.task_and_dataset import Splits
 from road_ray.errors import ConfigError, DataError
 
 # rows that the README of the real data promises: train, dev, test

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from road_ray.data.catalog import dataset
-from road_ray.data.features.types import Answer
+from road_ray.data.features.examples_and_features import Answer
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.mrqa import from_hub, read_mrqa
 from road_ray.errors import DataError

@@ -9,7 +9,7 @@ import pytest
 from road_ray.data.catalog import dataset
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.multiple_choice import choice_example, read_choices
-from road_ray.data.schema import Columns
+from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 
 NONE = Columns(())

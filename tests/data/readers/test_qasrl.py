@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.data.catalog import dataset
-from road_ray.data.features.types import Answer
+from road_ray.data.features.examples_and_features import Answer
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.qasrl import read_qasrl
 from road_ray.errors import DataError

@@ -9,7 +9,7 @@ import pytest
 
 from road_ray.data.catalog import TASKS, dataset
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import load_split, tasks_of
+from road_ray.data.load_split import load_split, tasks_of
 from road_ray.data.readers.quac import read_quac, with_history
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DataError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from road_ray.data.features.types import Answer
+from road_ray.data.features.examples_and_features import Answer
 from road_ray.data.readers.squad import read_squad, span_example
 from road_ray.errors import DataError
 

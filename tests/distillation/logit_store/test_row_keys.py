@@ -10,9 +10,10 @@ import torch
 
 from road_ray.data.batching import pad
 from road_ray.data.catalog import task
-from road_ray.data.features.types import Features
-from road_ray.data.schema import Choose, Tag
-from road_ray.distillation.ensemble.base import PAD_LOGIT, inputs_of
+from road_ray.data.features.examples_and_features import Features
+from road_ray.data.task_and_dataset import Choose, Tag
+from road_ray.distillation.ensemble.protocol import PAD_LOGIT
+from road_ray.distillation.ensemble.teacher import inputs_of
 from road_ray.distillation.logit_store.row_keys import (
     MissingRows,
     counts_of,

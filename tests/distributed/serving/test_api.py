@@ -8,12 +8,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from starlette.testclient import TestClient
 
-from road_ray.data.schema import Classify
+from road_ray.data.task_and_dataset import Classify
 from road_ray.distributed.serving.api import build_api
 from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.distributed.serving.row_queue import RowQueue
 from road_ray.distributed.serving.schemas import body_types
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.inference.onnx_model import OnnxModel
 from road_ray.recipes.export import export
 from tests.published import TEXTS, publish

@@ -22,7 +22,7 @@ import pytest
 from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.distributed.serving.server import Listening, running_application
 from road_ray.errors import ClusterError
-from road_ray.inference.loading import load
+from road_ray.inference.load_model import load
 from road_ray.recipes.export import export
 from tests.published import TEXTS, publish
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.base import Teacher
-from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.teacher import Teacher
 from road_ray.distributed.teachers.actor import (
     Hosting,
     TeacherActor,

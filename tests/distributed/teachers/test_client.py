@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from road_ray.distillation import weighting
-from road_ray.distillation.ensemble.base import annotate
-from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.distillation.ensemble.annotate import annotate
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.errors import CheckpointError, ClusterError, DataError
 from tests.distributed.small import FLOAT16, MRC, NLI, batches, gone, within
 from tests.tiny_teacher import make_teacher

@@ -123,7 +123,7 @@ def test_a_teacher_that_does_not_load_is_named_at_the_start(cluster, directories
 def test_the_public_ensemble_is_the_same_in_actors_and_in_this_process(cluster, directories):
     import torch
 
-    from road_ray.distillation.ensemble.local import LocalEnsemble
+    from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
     from road_ray.distributed.teachers.public_ensemble import Ensemble
 
     (first,) = batches(1)

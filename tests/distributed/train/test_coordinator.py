@@ -1,8 +1,8 @@
-"""What is pinned to the board, and who counts as silent."""
+"""What the coordinator remembers, who counts as silent, how often a worker calls."""
 
 from __future__ import annotations
 
-from road_ray.distributed.train.coordinator import CoordinatorActor, error_of
+from road_ray.distributed.train.coordinator import CoordinatorActor, beat_seconds, error_of
 from road_ray.errors import ClusterError, DataError
 
 
@@ -58,3 +58,8 @@ def test_rows_are_told_once_in_their_order():
     coordinator.row(2, 3, {"m": 1.0})
     assert coordinator.rows() == [(1, 3, {"m": 0.5}), (2, 3, {"m": 1.0})]
     assert coordinator.rows() == []
+
+
+def test_large_groups_call_less_often_so_that_one_actor_can_answer():
+    assert [beat_seconds(n) for n in (1, 16, 64)] == [0.5, 0.5, 0.5]
+    assert [n / beat_seconds(n) for n in (128, 512, 4096)] == [128.0, 128.0, 128.0]

@@ -17,14 +17,14 @@ import torch
 
 from road_ray.distributed import connection
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import run_parallel
+from road_ray.distributed.parallel_runs import run_parallel
 from road_ray.distributed.placement import wait_for_room
 from road_ray.distributed.train import start_timeout, supervisor
 from road_ray.distributed.train.launch import launch
 from road_ray.distributed.train.supervisor import SILENT_SECONDS
 from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedRunError
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import CallbackTracker
 from road_ray.training.signals import StopRequest
 from road_ray.training.worker import Worker

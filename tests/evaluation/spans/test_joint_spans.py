@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from road_ray.data.features.types import Features, SpanExample
+from road_ray.data.features.examples_and_features import Features, SpanExample
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
 
 NEVER = -np.inf

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from road_ray.data.features.types import Answer, Features, SpanExample
+from road_ray.data.features.examples_and_features import Answer, Features, SpanExample
 from road_ray.errors import DataError
 from road_ray.evaluation import squad
 from road_ray.evaluation.spans.no_answer_threshold import (

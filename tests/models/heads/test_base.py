@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transformers import ElectraConfig
 
-from road_ray.data.schema import (
+from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
     FeatureTag,

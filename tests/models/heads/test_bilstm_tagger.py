@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 from transformers import ElectraConfig, ElectraModel
 
-from road_ray.data.schema import FeatureTag, Tag, Task
+from road_ray.data.task_and_dataset import FeatureTag, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.heads.bilstm_tagger import BiLSTMTagger
 from road_ray.models.multitask import MultitaskModel, load_trained

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import AutoModel, ElectraConfig, ElectraModel
 
-from road_ray.data.schema import JointSpan, Task
+from road_ray.data.task_and_dataset import JointSpan, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.heads.joint_span import BEAM, JointSpanHead
 from road_ray.models.multitask import MultitaskModel, load_trained

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.data.catalog import task
-from road_ray.data.schema import Classify, Task
+from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.heads.label_order import label_order
 

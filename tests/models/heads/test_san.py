@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 from transformers import ElectraConfig, ElectraModel
 
-from road_ray.data.schema import Classify, Reason, Task
+from road_ray.data.task_and_dataset import Classify, Reason, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.heads import san
 from road_ray.models.heads.san import STEPS, StochasticAnswerNetwork

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import BertConfig, ElectraConfig
 
-from road_ray.data.schema import Choose, Classify, Regress, Span, Tag
+from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag
 from road_ray.models.heads.standard import build_head
 
 CONFIG = ElectraConfig(hidden_size=32, num_attention_heads=2, hidden_dropout_prob=0.0)

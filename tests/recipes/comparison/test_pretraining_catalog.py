@@ -7,7 +7,7 @@ import pytest
 from road_ray.config import override
 from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS
 from road_ray.recipes.pretraining.config import laptop_scale
-from road_ray.recipes.pretraining.flops import cost
+from road_ray.recipes.pretraining.pretraining_flops import cost
 
 
 @pytest.mark.parametrize("name", COMPARISONS)

@@ -11,13 +11,9 @@ from road_ray.config import load
 from road_ray.distillation.weighting import MERGES, WEIGHTINGS, soften
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.distillation.config import RULES, DistillationConfig, WeightingConfig
-from road_ray.recipes.distillation.teacher_pool import (
-    record_teachers,
-    recorded_teachers,
-    teacher_directories,
-    used_weighting,
-    weighting_rule,
-)
+from road_ray.recipes.distillation.locate_teachers import teacher_directories
+from road_ray.recipes.distillation.teacher_record import record_teachers, recorded_teachers
+from road_ray.recipes.distillation.weighting_rule import used_weighting, weighting_rule
 
 
 def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):

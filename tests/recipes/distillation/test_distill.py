@@ -11,7 +11,7 @@ import torch
 
 import road_ray as rr
 from road_ray.errors import CheckpointError
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from road_ray.data import catalog
-from road_ray.data.loading import load_split
+from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.evaluation.evaluate_split import evaluate_logits, logits_of
 from road_ray.models.multitask import load_trained

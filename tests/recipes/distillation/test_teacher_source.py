@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import road_ray as rr
-from road_ray.distillation.logit_store.shards import read_shard, write_shard
+from road_ray.distillation.logit_store.logit_shards import read_shard, write_shard
 from road_ray.errors import CheckpointError
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.models.performance import int8
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 STEPS = 14  # an epoch is 10: every row is asked for, some twice
 
@@ -64,8 +65,23 @@ def test_cold_and_warm_runs_are_bit_equal_and_the_warm_one_starts_no_teacher(stu
     assert "teachers_started" not in events(student("hot", temperature=4.0))
 
 
+@pytest.mark.parametrize("store", [True, False])
+def test_teachers_in_int8_tell_their_drift_and_have_a_store_of_their_own(
+    student, tmp_path, monkeypatch, store
+):
+    monkeypatch.setattr(int8, "_LEAST_WIDTH", 16)  # the teachers are narrow
+    exact = student("exact")
+    changes = {} if store else {"distillation.store": None}
+    run = student("rounded", **changes, **{"distillation.precision": "int8"})
+    proven = events(run)["teachers_proven"]
+    assert proven["precision"] == "int8"
+    assert all(0 < drift < 0.2 for drift in proven["difference"].values())
+    assert weights(run) != weights(exact)
+    assert len(list((tmp_path / "store").iterdir())) == (6 if store else 3)
+
+
 def distil_until_killed(given):
-    from road_ray.distillation.logit_store import shards
+    from road_ray.distillation.logit_store import logit_shards
 
     commits = []
 
@@ -75,7 +91,7 @@ def distil_until_killed(given):
             os.truncate(staged, 100)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    shards._fault = fault
+    logit_shards._fault = fault
     rr.distill(**given)
 
 

@@ -9,7 +9,7 @@ import pytest
 from safetensors.torch import load_file
 
 import road_ray as rr
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.published import publish
 
 POOLER = "bert.pooler.dense.weight"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import road_ray as rr
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +36,8 @@ def test_every_task_has_a_head_and_figures(mixture):
     assert set(heads) == {"sentiment", "mrc", "nli"}
     for place in heads.values():
         assert (place / "tokenizer.json").is_file()
+        limit = json.loads((place / "tokenizer_config.json").read_text())["model_max_length"]
+        assert limit == json.loads((place / "config.json").read_text())["max_position_embeddings"]
         assert (place / "model.safetensors").is_file()
 
 

@@ -10,7 +10,7 @@ import pytest
 import road_ray as rr
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 PROBE = {
     "probe.datasets": ["sst2"],

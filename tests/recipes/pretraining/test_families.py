@@ -8,9 +8,11 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForPreTraining,
     AutoModelForTokenClassification,
+    AutoTokenizer,
 )
 
 import road_ray as rr
+from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import load_encoder
 from tests.published import FAMILIES, publish
 
@@ -43,6 +45,8 @@ def test_two_steps_from_a_published_model(family, objective, settings, tmp_path)
     loaded, report = kind.from_pretrained(run.hf_dir, output_loading_info=True)
     assert not report["missing_keys"]
     assert loaded.config.model_type == family
+    longest = longest_row(load_encoder(str(run.hf_dir)))
+    assert AutoTokenizer.from_pretrained(run.hf_dir).model_max_length == longest
     if objective == "mlm":  # the head over the vocabulary was kept
         stored = AutoModelForMaskedLM.from_pretrained(init).state_dict()
         bias = [name for name in stored if name.endswith("bias") and "decoder" in name]

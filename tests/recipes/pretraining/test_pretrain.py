@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 import road_ray as rr
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 
 @pytest.fixture

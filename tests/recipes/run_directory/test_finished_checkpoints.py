@@ -11,10 +11,10 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.recipes.pretraining.preview import peek
+from road_ray.recipes.pretraining.masking_preview import peek
 from road_ray.reporting.records.run_record import read_run
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 
 def steps(run_dir):
@@ -112,6 +112,9 @@ def test_damage_without_a_checkpoint_names_the_key(sentiment, tmp_path):
     (run.hf_dir / "model.safetensors").write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"fix: restore them.*keep_checkpoints_at_end=1"):
         rr.finetune(overrides=sentiment, run_dir=tmp_path / "run")
+    from_it = sentiment | {"init": str(run.directory)}
+    with pytest.raises(CheckpointError, match=r"model\.safetensors.*\n.*in another run_dir"):
+        rr.finetune(overrides=from_it, run_dir=tmp_path / "next")
 
 
 def test_a_longer_run_is_refused_with_the_way_to_continue(sentiment, tuned):

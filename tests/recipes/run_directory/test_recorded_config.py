@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.config.fields import field_at
+from road_ray.config.dotted_keys import field_at
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig

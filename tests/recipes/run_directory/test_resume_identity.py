@@ -14,8 +14,8 @@ from road_ray.recipes.comparison.pretraining_comparison import plan
 from road_ray.recipes.distillation.born_again import generation
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig, TeachersConfig
-from road_ray.recipes.finetuning.many import plan_runs
-from road_ray.recipes.finetuning.teachers import _single
+from road_ray.recipes.finetuning.seeds_and_datasets import plan_runs
+from road_ray.recipes.finetuning.train_teachers import _single
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.resume_identity import mirrored_below, resume_identity
@@ -23,7 +23,7 @@ from road_ray.recipes.run_directory.run import Run
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
 from road_ray.training.config import TrainingConfig
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 OUTER = Path("runs/outer")
 MIRRORED = {"run_dir": OUTER, "training": TrainingConfig(mirror="s3://bucket/all?region=x")}

@@ -12,7 +12,7 @@ from road_ray.presets import get_preset
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.sweep.metric_names import final_metrics, periodic_metrics
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 
 
 def test_spans_in_and_out_of_domain(span_run):

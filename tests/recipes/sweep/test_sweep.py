@@ -11,8 +11,8 @@ import road_ray as rr
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
-from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.sweep import check_sources, run
+from road_ray.recipes.sweep.sweep_file import load_sweep
 
 METRIC = "eval/sst2/accuracy"
 

@@ -10,7 +10,7 @@ from road_ray.errors import CheckpointError
 from road_ray.reporting.pages.page import NOTHING, Figures, Prose, Table
 from road_ray.reporting.pages.reproduction_page import is_reproduction, reproduction_page
 from road_ray.reporting.report import report
-from road_ray.reporting.tables import comparison_text
+from road_ray.reporting.text_tables import comparison_text
 
 
 def figure(mean, deviation=0.5, published=None):

@@ -16,7 +16,7 @@ from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, R
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, verify
 from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.loop import train
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 
 ALONE = Worker()

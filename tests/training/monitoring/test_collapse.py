@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
-from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.metrics_journal import Journal
 
 ILL = {"train/detection_recall": 0.0, "train/detection_auc": 0.5, "train/generator_entropy": 3.0}
 

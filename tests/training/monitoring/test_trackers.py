@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import ConfigError
-from road_ray.training.monitoring.journal import Journal, read_rows
+from road_ray.training.monitoring.metrics_journal import Journal, read_rows
 from road_ray.training.monitoring.trackers import (
     CallbackTracker,
     mlflow_tracker,

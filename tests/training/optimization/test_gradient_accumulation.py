@@ -144,8 +144,21 @@ def trained(tiny, kind, worker):
     return rows
 
 
+def buckets_of(tiny, worker):
+    """Memory that the gradients of a step take, by storage: of DDP, whole buckets."""
+    objective, steps = steps_of(tiny, "electra", worker)
+    wrapped = worker.wrap(objective, sparse=False)
+    for passes in steps:  # DDP builds its buckets anew after the first
+        objective.zero_grad(set_to_none=True)
+        backward(wrapped, objective, passes, worker, seed=7, step=0, autocast=None)
+    return {p.grad.untyped_storage().data_ptr() for p in objective.parameters()}
+
+
 def as_alone(worker, tiny, kind, expected):
     """What each process does: the same steps on its share, and the comparison."""
+    if kind == "electra":
+        assert len(buckets_of(tiny, worker)) == 1
+        assert len(buckets_of(tiny, ALONE)) > 10
     gradient_of = trained(tiny, kind, worker)
     for (ours, loss, row), (theirs, whole_loss, whole_row) in zip(
         gradient_of, expected, strict=True

@@ -9,7 +9,7 @@ import torch
 from road_ray.data.mixing import accumulated
 from road_ray.errors import DivergedError, InterruptedRunError
 from road_ray.training.loop import train
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimization.loss_guard import LossGuard, SpikeDetector
 from road_ray.training.worker import Worker
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 from transformers import AlbertConfig, AlbertModel, ElectraConfig, ElectraModel
 
-from road_ray.data.schema import Classify, Span, Task
+from road_ray.data.task_and_dataset import Classify, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.checkpoint.serialization import load_optimizer, optimizer_tensors

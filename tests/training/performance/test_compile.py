@@ -11,7 +11,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from road_ray.data.batching import Batching, BatchStream
 from road_ray.objectives.base import Objective
 from road_ray.training.loop import train
-from road_ray.training.performance.compile import compile_encoders, recompute
+from road_ray.training.performance.compile import compile_encoders, encoders_of, recompute
 from road_ray.training.worker import Worker
 from tests.objectives import every
 from tests.objectives import tiny as small
@@ -124,15 +124,9 @@ def test_a_training_with_recomputed_layers_ends_with_the_same_weights(tmp_path, 
     assert_close(saving, trained("straight"), rtol=0, atol=0)
 
 
-# The others differ from these in what is around the graph; an LSTM of packed rows is not traced.
-_TRACED = (
-    *small.KINDS,
-    *(name for name in every.SUPERVISED if name != "features head"),
-    *("tags distilled", "span each teacher", "hidden states", "attention maps"),
-)
-
-
+_TRACED = [name for name in every.CASES if name != "features head"]  # an LSTM of packed rows
 _SHORT = ("electra", "span each teacher")
+_LENGTHS = (12, 16, 20, 24)
 
 
 @pytest.mark.slow
@@ -140,19 +134,42 @@ _SHORT = ("electra", "span each teacher")
     "name",
     [pytest.param(item, marks=[] if item in _SHORT else pytest.mark.long) for item in _TRACED],
 )
-def test_an_objective_is_one_graph(name, tmp_path):
-    """``fullgraph`` makes a break of the graph an error; the backend gets one graph."""
-    objective, given = every.case_of(name, tmp_path, dropout=0.0)
-    prepared, counter = objective.prepare(given), CompileCounter()
-    torch.manual_seed(7)  # some heads have dropout of their own
+def test_an_objective_is_one_graph_for_batches_of_all_lengths(name, tmp_path):
+    """``fullgraph`` makes a break of the graph an error; the backend gets one graph in all."""
+    objective, given = every.case_of(name, tmp_path, dropout=0.0, length=_LENGTHS[0])
+    counter = CompileCounter()
     with torch.no_grad():
-        expected = objective(prepared).terms  # and transformers puts its hooks in place
-    torch.manual_seed(7)
-    terms = torch.compile(objective, fullgraph=True, dynamic=True, backend=counter)(prepared).terms
-    sum(term.total for term in terms.values()).backward()
+        objective(objective.prepare(given))  # transformers puts its hooks in place
+    compiled = torch.compile(objective, fullgraph=True, dynamic=True, backend=counter)
+    for length in _LENGTHS:
+        batch = objective.prepare(every.batch_of(name, objective, length=length, rows=6))
+        torch.manual_seed(7)  # some heads have dropout of their own
+        with torch.no_grad():
+            expected = objective(batch).terms
+        torch.manual_seed(7)
+        terms = compiled(batch).terms
+        sum(term.total for term in terms.values()).backward()
+        for key, term in expected.items():
+            assert_close(terms[key].total.detach(), term.total, rtol=1e-5, atol=1e-5)
     assert counter.frame_count == 1
-    for key, term in expected.items():
-        assert_close(terms[key].total.detach(), term.total, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["span head", *(pytest.param(n, marks=pytest.mark.long) for n in ("electra", "choices head"))],
+)
+def test_encoders_as_a_training_compiles_them_have_one_graph_each(name, tmp_path):
+    """Errors are suppressed there, so a break would only cost time: it is counted here."""
+    objective, counter = every.case_of(name, tmp_path, dropout=0.0)[0], CompileCounter()
+    encoders = list(encoders_of(objective))
+    compile_encoders(objective, backend=counter)
+    torch._dynamo.utils.counters.clear()
+    for length in _LENGTHS:
+        batch = objective.prepare(every.batch_of(name, objective, length=length, rows=6))
+        sum(term.total for term in objective(batch).terms.values()).backward()
+    assert not torch._dynamo.utils.counters["graph_break"]
+    assert counter.frame_count == len(encoders)
 
 
 @pytest.mark.slow

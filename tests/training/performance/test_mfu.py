@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from road_ray.training.loop import train
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.performance import mfu
 from road_ray.training.performance.mfu import (
     SHARE,

@@ -15,7 +15,7 @@ from road_ray.errors import DataError, ResourceError, nearest, shorten
 from road_ray.system.compression import DAMAGED, ReadableFile, open_bytes
 
 if TYPE_CHECKING:  # configuration imports this module, and loads without numpy
-    from road_ray.data.features.types import Example
+    from road_ray.data.features.examples_and_features import Example
 
 _Name = TypeVar("_Name", bound=Hashable)
 LONGEST_LINE = 64 << 20  # bytes; a book has about 1 MiB

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.data.readers.parts.tables import parquet_rows, table_rows
+from road_ray.data.readers.parts.table_rows import parquet_rows, table_rows
 from road_ray.data.readers.parts.text_files import (
     check_text,
     first_faults,

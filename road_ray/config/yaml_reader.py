@@ -1,0 +1,222 @@
+"""Reading of YAML into plain values, with the line of every key.
+
+YAML 1.2 through ruamel: ``5e-5`` is a number, ``no`` is text, ``0123`` is 123. Tags that build
+objects, duplicate keys, and aliases that expand without bound are reported with their line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from road_ray.config.dotted_keys import Key, format_key
+from road_ray.config.error_messages import InvalidConfig
+from road_ray.errors import Problem
+
+_MOST_BYTES = 1 << 20  # a configuration of this project has about 5 kB
+_MOST_VALUES = 20_000  # after aliases are expanded
+_DEEPEST = 40
+_TAG = "tag:yaml.org,2002:"
+_PLAIN_TAGS = ("null", "bool", "int", "float", "str", "timestamp", "map", "seq")
+_MISSING = object()  # stands for a value that was refused
+
+
+@dataclass
+class YamlDocument:
+    """The values of one YAML text, the line of every key, and the refused keys with problems."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    lines: dict[Key, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    refused: set[Key] = field(default_factory=set)
+
+
+def read_yaml(path: Path) -> YamlDocument:
+    """Return the content of a YAML file; an empty file is an empty mapping.
+
+    Raises ``InvalidConfig`` if the file as a whole cannot be used.
+    """
+    text = _text(path)
+    node = _compose(text, str(path))
+    builder = _Builder(str(path))
+    if node is None or (isinstance(node, ScalarNode) and node.tag == f"{_TAG}null"):
+        return builder.written
+    if not isinstance(node, MappingNode):
+        message = (
+            f"holds {'a list' if isinstance(node, SequenceNode) else f'the text {node.value!r}'}"
+        )
+        where = f"{path}:{node.start_mark.line + 1}"
+        allowed = "\n    allowed: a mapping of keys to values"
+        raise InvalidConfig([Problem(where, message + allowed, "write lines like 'key: value'")])
+    values = builder.build(node, ())
+    builder.written.values = {} if values is _MISSING else values
+    return builder.written
+
+
+def parse_value(text: str, name: str) -> Any:
+    """Return the value of YAML such as ``1e-4`` or ``[1, 2]``; errors start with ``name``."""
+    node = _compose(text, name)
+    if node is None:
+        return None
+    builder = _Builder(name, with_lines=False)
+    value = builder.build(node, ())
+    if builder.written.problems:
+        raise InvalidConfig(builder.written.problems)
+    return value
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        nearby = sorted(p.name for s in ("*.yaml", "*.yml") for p in path.parent.glob(s))[:5]
+        remedy = f"files beside it: {', '.join(nearby)}" if nearby else "check the path"
+        where = f"no such file (working directory: {Path.cwd()})"
+        raise InvalidConfig([Problem(str(path), where, remedy)]) from None
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise InvalidConfig([Problem(str(path), message, "name a readable YAML file")]) from None
+    if len(content) > _MOST_BYTES:
+        message = f"is larger than {_MOST_BYTES} bytes, too large for a configuration"
+        raise InvalidConfig([Problem(str(path), message, "is this a data file?")])
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        message = f"is not UTF-8 (byte 0x{content[error.start]:02x})"
+        raise InvalidConfig([Problem(f"{path}:{line}", message, "save it as UTF-8 text")]) from None
+
+
+class _Parser(YAML):
+    """Parser without plug-ins, whose search in the file system takes as long as a small file."""
+
+    def official_plug_ins(self) -> list[str]:
+        return []
+
+
+def _compose(text: str, name: str) -> Node | None:
+    try:
+        return _nodes(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark and "\n" in text else name
+        message = ", ".join(str(part) for part in (error.context, error.problem) if part)
+        tab = "'\\t'" in message
+        remedy = "indent with spaces, not tabs" if tab else "check quotes, colons and indentation"
+        raise InvalidConfig([Problem(where, f"is not valid YAML: {message}", remedy)]) from None
+    except RecursionError:
+        raise _too_much(name, f"is nested deeper than {_DEEPEST} levels") from None
+    except (YAMLError, ValueError) as error:
+        message = f"is not valid YAML: {' '.join(str(error).split())}"
+        raise InvalidConfig([Problem(name, message, "remove special characters")]) from None
+
+
+@lru_cache(maxsize=4)
+def _nodes(text: str) -> Node | None:
+    """Return the nodes of a YAML text, which nothing changes; a run reads its own record often."""
+    parser = _Parser(typ="safe", pure=True)
+    parser.composer.warn_double_anchors = False  # YAML allows an anchor to be redefined
+    node: Node | None = parser.compose(text)
+    return node
+
+
+def _too_much(name: str, message: str) -> InvalidConfig:
+    return InvalidConfig([Problem(name, message, "write the values out, without nested aliases")])
+
+
+class _Builder:
+    """Converts nodes into plain values, and records lines and refusals."""
+
+    def __init__(self, name: str, *, with_lines: bool = True) -> None:
+        self.name = name
+        self.with_lines = with_lines
+        self.written = YamlDocument()
+        self.remaining = _MOST_VALUES
+        self.constructor = _Parser(typ="safe", pure=True).constructor
+
+    def build(self, node: Node, key: Key) -> Any:
+        self.remaining -= 1
+        if self.remaining < 0:
+            message = f"holds more than {_MOST_VALUES} values once its aliases are expanded"
+            raise _too_much(self.name, message)
+        if len(key) > _DEEPEST:
+            raise _too_much(self.name, f"is nested deeper than {_DEEPEST} levels")
+        tag = str(node.tag).removeprefix(_TAG)
+        if tag not in _PLAIN_TAGS:
+            message = f"{format_key(key)} has the tag {str(node.tag).replace(_TAG, '!!')!r}"
+            return self.refuse(node, key, f"{message}\n    allowed: plain values", "remove the tag")
+        if isinstance(node, MappingNode):
+            return self.mapping(node, key)
+        if isinstance(node, SequenceNode):
+            return self.sequence(node, key)
+        return self.scalar(node, key, tag)
+
+    def refuse(self, node: Node, key: Key, message: str, remedy: str) -> Any:
+        self.written.problems.append(Problem(self.where(node), message, remedy))
+        self.written.refused.add(key)
+        return _MISSING
+
+    def where(self, node: Node) -> str:
+        return f"{self.name}:{node.start_mark.line + 1}" if self.with_lines else self.name
+
+    def scalar(self, node: Node, key: Key, tag: str) -> Any:
+        if tag in ("str", "timestamp"):
+            return node.value
+        try:
+            if tag == "bool" and node.value.lower() not in ("true", "false"):
+                raise ValueError("the yes and no of YAML 1.1")
+            return self.constructor.construct_object(node)
+        except (ValueError, LookupError, YAMLError):
+            message = f"{format_key(key)} = {str(node.value)[:80]!r} cannot be read as {tag}"
+            return self.refuse(node, key, message, "write it as a plain value")
+
+    def sequence(self, node: SequenceNode, key: Key) -> Any:
+        items = []
+        for place, child in enumerate(node.value):
+            self.written.lines[(*key, place)] = child.start_mark.line + 1
+            items.append(self.build(child, (*key, place)))
+        return _MISSING if any(item is _MISSING for item in items) else items
+
+    def mapping(self, node: MappingNode, key: Key) -> Any:
+        values: dict[str, Any] = {}
+        first: dict[str, int] = {}
+        inherited: dict[str, Any] = {}
+        for name_node, child in node.value:
+            line = name_node.start_mark.line + 1
+            if name_node.tag == f"{_TAG}merge":
+                inherited = self.merge_values(child, key) | inherited
+                continue
+            if not isinstance(name_node, ScalarNode):
+                self.refuse(name_node, key, "a key must be plain text", "write 'key: value'")
+                continue
+            name = str(name_node.value)
+            below = (*key, name)
+            if name in first:
+                message = f"{format_key(below)} is written twice (first on line {first[name]})"
+                problem = Problem(self.where(name_node), message, "remove one of the two")
+                self.written.problems.append(problem)
+                continue
+            first[name] = self.written.lines[below] = line
+            value = self.build(child, below)
+            if value is not _MISSING:
+                values[name] = value
+        return inherited | values
+
+    def merge_values(self, node: Node, key: Key) -> dict[str, Any]:
+        """Return the keys of ``<<: *anchor`` or ``<<: [*a, *b]``; earlier ones win."""
+        sources = node.value if isinstance(node, SequenceNode) else [node]
+        values: dict[str, Any] = {}
+        for source in sources:
+            if not isinstance(source, MappingNode):
+                self.refuse(source, key, "'<<' takes mappings only", "write '<<: *name'")
+                continue
+            built = self.build(source, key)
+            values = built | values if built is not _MISSING else values
+        return values

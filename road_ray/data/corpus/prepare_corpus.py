@@ -1,0 +1,302 @@
+"""Text, tokenizer and shards of a pre-training run; tokenizer and shards are made if missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.config import CorpusConfig
+from road_ray.data.corpus.build_corpus import build_corpus, build_stored_corpus
+from road_ray.data.corpus.cut_shards import Shard
+from road_ray.data.corpus.documents import (
+    TEXT_SUFFIXES,
+    TextFile,
+    TextPlace,
+    parts_of,
+    read_corpus,
+    shown,
+    size_of_file,
+    text_files,
+)
+from road_ray.data.corpus.memory_mapped_corpus import FORMAT, MANIFEST, Corpus, tokenizer_digest
+from road_ray.data.corpus.parallel_encoding import Encoding, encoded_shards
+from road_ray.data.corpus.shard_cache import ShardCache, open_stored_corpus
+from road_ray.data.corpus.shard_destination import StoredPlace
+from road_ray.data.load_split import resolve_root
+from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
+from road_ray.errors import ConfigError, DataError
+from road_ray.system.file_hashes import sha256_of
+from road_ray.system.json_file import write_json_atomic
+from road_ray.system.paths import cache_home, path_of
+from road_ray.system.remote_files import Storage, address_below, is_address
+
+_log = logging.getLogger(__name__)
+HUB = "hub:"
+_SAMPLED_BYTES = 1 << 20
+_SAMPLED_STORED_BYTES = 1 << 16
+_SUMS = "SHA256.json"  # of the files of a learnt tokenizer, by name
+
+
+def prepare_corpus(
+    data: CorpusConfig, processes: int | None = None, encoding: Encoding = encoded_shards
+) -> tuple[Corpus, Any]:
+    """Return the corpus and the tokenizer of a configuration. If they are missing, ``encoding``
+    makes them in ``processes`` processes; None: one a core.
+    """
+    place = corpus_text(data)
+    tokenizer = corpus_tokenizer(data, place)
+    files = text_files(place)
+    source = _fingerprint(place, files)
+    directory = _shards_at(data, source, tokenizer)
+    built: dict[str, Any] = {"max_length_tokens": data.max_length_tokens, "source": source}
+    built |= {"processes": processes, "encoding": _unchanged_after(encoding, place, files)}
+    if is_address(directory):
+        storage = Storage(directory)
+        build_stored_corpus(parts_of(files), storage, tokenizer, **built)
+        corpus = open_stored_corpus(storage, _cache_of(data), data.shuffled_shards)
+    else:
+        built["shuffled_shards"] = data.shuffled_shards
+        corpus = build_corpus(parts_of(files), Path(directory), tokenizer, **built)
+    if (largest := corpus.manifest["largest_id"]) >= len(tokenizer):
+        raise DataError(
+            f"{directory.partition('?')[0]}: token id {largest}, the tokenizer has "
+            f"{len(tokenizer)} entries\n"
+            "  fix: name a tokenizer whose ids follow each other from 0"
+        )
+    return corpus, tokenizer
+
+
+def _unchanged_after(encoding: Encoding, place: TextPlace, files: Sequence[TextFile]) -> Encoding:
+    """Return ``encoding`` with a final check that raises ``DataError`` if the text has changed: by
+    size, samples and, as these miss a change in the middle of a file, time of modification.
+    """
+    source, modified = _fingerprint(place, files), _modified_ns(files)
+
+    def checked(*arguments: Any, **options: Any) -> Iterator[Shard]:
+        yield from encoding(*arguments, **options)
+        files_now = text_files(place)
+        now, modified_now = _fingerprint(place, files_now), _modified_ns(files_now)
+        if (now, modified_now) != (source, modified):
+            names = [name for name in modified if modified_now.get(name) != modified[name]]
+            raise DataError(
+                f"{shown(place)}: the text changed while it was read\n  seen: then {source}, now "
+                f"{now}; changed: {', '.join(names[:3]) or 'files were added'}\n"
+                "  fix: write text once, then read it; the same command builds it again\n"
+                "  kept: nothing of the earlier text"
+            )
+
+    return checked
+
+
+def _modified_ns(files: Sequence[TextFile]) -> dict[str, int]:
+    """Return the time of modification of each file. It is not part of the fingerprint, because a
+    copy of a text has the same rows.
+    """
+    return {
+        str(file): file.stat().st_mtime_ns if isinstance(file, Path) else file.entry.modified_ns
+        for file in files
+    }
+
+
+def _cache_of(data: CorpusConfig) -> ShardCache:
+    directory = data.shard_cache or cache_home() / "shards"
+    return ShardCache(directory, round(data.shard_cache_gb * 1e9))
+
+
+def is_prepared(data: CorpusConfig) -> bool:
+    """Return True if tokenizer and shards exist, so that ``prepare_corpus`` is fast."""
+    place = corpus_text(data)
+    if data.tokenizer is None and not _is_whole(_learnt_at(data, place)):
+        return False
+    source = _fingerprint(place, text_files(place))
+    directory = _shards_at(data, source, corpus_tokenizer(data, place))
+    if is_address(directory):
+        return StoredPlace(Storage(directory)).read(MANIFEST) is not None
+    return (Path(directory) / MANIFEST).is_file()
+
+
+def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[CorpusConfig, bool]:
+    """Return settings for the first documents of the corpus, of about ``sample_bytes`` bytes, with
+    text, shards and a learnt tokenizer in ``directory``, and True if these are all documents.
+
+    A tokenizer learnt from less text has fewer entries; unused ones are added, so that the model
+    has its full size.
+    """
+    place, size = corpus_text(data), 0
+    text, is_complete = directory / "sample.jsonl", True
+    with text.open("w", encoding="utf-8") as file:
+        for document in read_corpus(place):
+            file.write(json.dumps({"text": document[:sample_bytes]}) + "\n")
+            if (size := size + len(document)) >= sample_bytes:
+                is_complete = False
+                break
+    changes: dict[str, Any] = {"corpus": str(text), "shards": str(directory / "shards")}
+    if data.tokenizer is None:
+        learnt = _learnt_at(data, place)
+        if not _is_whole(learnt):
+            learnt = directory / "tokenizer"
+            tokenizer = train_wordpiece(read_corpus(text), vocab_size=data.vocab_size)
+            missing = range(data.vocab_size - len(tokenizer))
+            tokenizer.add_tokens([f"[unused{number}]" for number in missing])
+            tokenizer.save_pretrained(learnt)
+        changes["tokenizer"] = str(learnt)
+    return data.model_copy(update=changes), is_complete
+
+
+def _shards_at(data: CorpusConfig, source: str, tokenizer: Any) -> str:
+    recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}|{FORMAT}"
+    return address_below(data.shards, Path(hashlib.sha256(recipe.encode()).hexdigest()[:16]))
+
+
+def _learnt_at(data: CorpusConfig, place: TextPlace) -> Path:
+    if is_address(data.shards):
+        raise ConfigError(
+            f"data.tokenizer is not given, and data.shards = {shown(data.shards)} is no directory "
+            "to keep a learnt one in\n"
+            "  fix: road data tokenizer TEXT DIRECTORY, then data.tokenizer=DIRECTORY"
+        )
+    recipe = f"{_fingerprint(place, text_files(place))}|{data.vocab_size}"
+    name = f"tokenizer-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
+    return Path(data.shards) / name
+
+
+def corpus_text(data: CorpusConfig) -> TextPlace:
+    """Return the place of the text: an address, an existing path, or a path below the root."""
+    if data.corpus.startswith(HUB):
+        return _from_hub(data.corpus.removeprefix(HUB), data.shards)
+    if is_address(data.corpus):
+        return data.corpus
+    path = path_of(data.corpus, "data.corpus")
+    if path.exists():
+        return path
+    root = resolve_root(data.root)
+    if root is None:
+        raise ConfigError(
+            f"data.corpus = {data.corpus}: no such file, and no data.root is given\n"
+            "  fix: add data.root=... (a directory, or `miniature`), or name a file"
+        )
+    return root / data.corpus
+
+
+def _from_hub(name: str, shards: str) -> TextPlace:
+    """Return the training split of a data set of the hub: the addresses of its text files, or, for
+    other files, a copy beside the shards.
+    """
+    local = cache_home() / "hub" if is_address(shards) else Path(shards)
+    key = hashlib.sha256(name.encode()).hexdigest()[:16]
+    directory, list_file = local / f"hub-{key}", local / f"hub-{key}.json"
+    if directory.is_dir():
+        return directory
+    if not list_file.is_file() and (files := _hub_files(name)):
+        write_json_atomic(list_file, files)
+    if not list_file.is_file():
+        return _saved(name, directory)
+    return tuple(json.loads(list_file.read_text(encoding="utf-8")))
+
+
+def _hub_files(name: str) -> list[str]:
+    """Return addresses or paths of the text files of a training split; none if it has others."""
+    from datasets import load_dataset_builder
+
+    path, _, config = name.partition(":")
+    try:
+        data_files = load_dataset_builder(path, config or None).config.data_files or {}
+    except (OSError, ValueError) as error:
+        _log.debug("hub:%s: its files cannot be listed: %s", name, error)
+        return []
+    files = [str(file) for file in data_files.get("train", ())]
+    readable = all(file.partition("?")[0].endswith(TEXT_SUFFIXES) for file in files)
+    return files if readable and all("::" not in file for file in files) else []
+
+
+def _saved(name: str, directory: Path) -> Path:
+    """Save the training split of a data set of the hub in a directory."""
+    from datasets import load_dataset
+
+    path, _, config = name.partition(":")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        loaded = load_dataset(path, config or None, split="train").select_columns(["text"])
+        with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
+            loaded.save_to_disk(Path(staged) / "hub")
+            os.replace(Path(staged) / "hub", directory)
+    except (OSError, ValueError) as error:
+        if directory.is_dir():  # another run was faster
+            return directory
+        raise DataError(
+            f"data.corpus = hub:{name}: cannot be loaded: {error}\n"
+            "  fix: check the name, that it has a split `train` with a column `text`, and the "
+            "network"
+        ) from error
+    return directory
+
+
+def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
+    """Return the configured tokenizer, or a WordPiece learnt from the corpus and stored beside its
+    shards.
+    """
+    if data.tokenizer is not None:
+        root = resolve_root(data.root)
+        below = None if root is None else root / data.tokenizer
+        return load_tokenizer(below if below and below.exists() else data.tokenizer)
+    directory = _learnt_at(data, place)
+    if not _is_whole(directory):
+        if directory.is_dir():
+            _log.warning("%s: damaged, or of an older version; it is learnt again", directory)
+        _log.info("%s: learning a tokenizer of %d word pieces, once", shown(place), data.vocab_size)
+        trained = train_wordpiece(read_corpus(place), vocab_size=data.vocab_size)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        # Staged, because other runs may look for it at this moment.
+        with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
+            trained.save_pretrained(staged)
+            names = sorted(os.listdir(staged))
+            sums = {name: sha256_of(Path(staged) / name) for name in names}
+            (Path(staged) / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
+            directory.mkdir(exist_ok=True)
+            for name in (*names, _SUMS):
+                if (directory / name).is_dir():
+                    raise DataError(f"{directory / name}: is a directory\n  fix: delete it")
+                os.replace(Path(staged) / name, directory / name)
+    return load_tokenizer(directory)
+
+
+def _is_whole(directory: Path) -> bool:
+    """Return True if all files of a learnt tokenizer exist and are undamaged."""
+    try:
+        sums: dict[str, str] = json.loads((directory / _SUMS).read_text(encoding="utf-8"))
+        sums_now = {p.name: sha256_of(p) for p in directory.iterdir() if p.name != _SUMS}
+    except (OSError, ValueError):
+        return False
+    return sums_now == sums
+
+
+def _fingerprint(place: TextPlace, files: Sequence[TextFile]) -> str:
+    """Return name, size and a digest of samples of the files; reading them whole takes long."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.name} {size_of_file(file)}\n".encode())
+        digest.update(_sample(file))
+    total = sum(map(size_of_file, files))
+    return f"{Path(shown(place)).name}, {total} bytes, {digest.hexdigest()[:16]}"
+
+
+def _sample(file: TextFile) -> bytes:
+    """Return the beginning and the end of a file, or the modification time in an object store."""
+    size = size_of_file(file)
+    if not isinstance(file, Path):
+        if file.entry.modified_ns:
+            return str(file.entry.modified_ns).encode()
+        count = min(_SAMPLED_STORED_BYTES, size)
+        read = partial(file.storage.read, file.entry.path, count=count)
+        return read(start=0) + read(start=size - count)
+    with file.open("rb") as opened:
+        start = opened.read(_SAMPLED_BYTES)
+        opened.seek(max(0, size - _SAMPLED_BYTES))
+        return start + opened.read()

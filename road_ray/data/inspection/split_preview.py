@@ -1,0 +1,94 @@
+"""Text preview of a split: examples as in the file, or rows of tokens, each with its label."""
+
+from __future__ import annotations
+
+from road_ray.data.config import SourceConfig
+from road_ray.data.custom_task import label_counts
+from road_ray.data.features.examples_and_features import (
+    UNKNOWN,
+    ChoiceExample,
+    Example,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from road_ray.data.load_split import Split, find_dataset, load_split, read_examples, root_of
+from road_ray.data.task_and_dataset import Choose, Classify, Span, Tag
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.errors import shorten
+
+_SHOWN = 300  # characters of a text
+
+
+def format_examples(dataset: str, split: str, source: SourceConfig, rows: int) -> str:
+    """Return the first examples of a split as in the file, and the number of each label."""
+    entry, _ = find_dataset(dataset, source)
+    examples = read_examples(entry, split, root_of(dataset, source))
+    spans = [example for example in examples if isinstance(example, SpanExample)]
+    bare = sum(not span.answers for span in spans)
+    counts = label_counts(examples)
+    labels = [f"{entry.label_map.get(value, value)} ({n:,})" for value, n in counts.most_common(12)]
+    about = f"{bare:,} without answer" if spans else ", ".join(labels)
+    lines = [f"{dataset} {split}: {len(examples):,} examples" + (f"; {about}" if about else "")]
+    for example in examples[:rows]:
+        lines += ["", *_shown(example)]
+    return "\n".join(lines)
+
+
+def _shown(example: Example) -> list[str]:
+    match example:
+        case TextExample():
+            return [*map(_cut, example.texts), f"  gold: {example.label or 'unknown'}"]
+        case SpanExample():
+            answers = [f"{a.text} (character {a.start})" for a in example.answers]
+            gold = "; ".join(dict.fromkeys(answers)) or "no answer"
+            return [_cut(example.question), _cut(example.context), f"  gold: {gold}"]
+        case TagExample():
+            tags = example.tags or ("?",) * len(example.words)
+            return [" ".join(f"{w}/{t}" for w, t in zip(example.words, tags, strict=True))]
+        case ChoiceExample():
+            gold = "unknown" if example.answer is None else f"choice {example.answer + 1}"
+            return [_cut(example.question), *map(_cut, example.choices), f"  gold: {gold}"]
+
+
+def _cut(text: str) -> str:
+    return shorten(" ".join(text.split()), _SHOWN)
+
+
+def format_rows(dataset: str, split: str, source: SourceConfig, tokenizer: str, rows: int) -> str:
+    """Return the first rows of a split as text, each followed by its answer or label."""
+    loaded = load_tokenizer(tokenizer)
+    encoded = load_split(dataset, split, source, loaded)
+    lengths = encoded.features.lengths
+    head = (
+        f"{dataset} {split}: {len(encoded.examples)} examples, {len(encoded.features)} rows, "
+        f"tokens a row: mean {lengths.mean():.0f}, longest {lengths.max()}"
+    )
+    lines = [head]
+    choices = encoded.features.choices
+    for index in range(min(rows, len(encoded.features))):
+        for row in range(index * choices, (index + 1) * choices):
+            tokens = loaded.convert_ids_to_tokens(encoded.features.row(row).tolist())
+            lines += [*([""] if row == index * choices else []), " ".join(tokens)]
+        lines.append(f"  gold: {_gold(encoded, index, tokens)}")
+    return "\n".join(lines)
+
+
+def _gold(split: Split, index: int, tokens: list[str]) -> str:
+    kind = split.task.kind
+    gold = split.features.gold
+    if isinstance(kind, Span):
+        start, end = int(gold["start_positions"][index]), int(gold["end_positions"][index])
+        if start == 0:
+            return "no answer in this window"
+        return f"{' '.join(tokens[start : end + 1])}  (tokens {start} to {end})"
+    if isinstance(kind, Tag):
+        row = slice(*split.features.bounds[index : index + 2])
+        pairs = zip(tokens, gold["labels"][row], strict=True)
+        return " ".join(f"{token}/{kind.labels[tag]}" for token, tag in pairs if tag != UNKNOWN)
+    label = gold["labels"][index]
+    if label == UNKNOWN:
+        return "unknown"
+    if isinstance(kind, Choose):
+        return f"choice {label + 1} of {kind.choices}"
+    return kind.labels[int(label)] if isinstance(kind, Classify) else f"{label:g}"

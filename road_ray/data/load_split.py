@@ -1,0 +1,269 @@
+"""Load a split of a data set from a directory, the embedded miniature world or the hub."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from road_ray.data import catalog, miniature
+from road_ray.data.config import HUB, MINIATURE, SourceConfig
+from road_ray.data.custom_task import custom_task, labels_missing
+from road_ray.data.features import cache as feature_cache
+from road_ray.data.features.encode_examples import check_labels, encode
+from road_ray.data.features.examples_and_features import Example, Features, SpanExample, TextExample
+from road_ray.data.folds import held_out
+from road_ray.data.readers.hub import read_hub
+from road_ray.data.readers.layouts import read_split
+from road_ray.data.readers.quac import with_history
+from road_ray.data.special_heads import SPECIAL_HEADS
+from road_ray.data.task_and_dataset import Dataset, Span, Tag, Task
+from road_ray.data.unlabelled import (
+    read_unlabelled,
+    unlabelled_file,
+    with_own_ids,
+    without_labels,
+)
+from road_ray.errors import ConfigError, nearest
+from road_ray.system import paths as places
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split of one data set, read and encoded."""
+
+    dataset: Dataset
+    task: Task
+    examples: Sequence[Example]
+    features: Features
+
+
+def resolve_root(root: str | None) -> Path | None:
+    """Return the data directory, None for the hub. Raises ``ConfigError`` if it does not exist."""
+    name = root or os.environ.get("ROAD_DATA") or HUB
+    if name == HUB:
+        return None
+    if name == MINIATURE:
+        return miniature.cached()
+    where = "data.root" if root else "ROAD_DATA"
+    place = places.path_of(name, where)
+    if not place.is_dir():
+        raise ConfigError(
+            f"{where} = {name}: no such directory\n"
+            "  allowed: a directory in the published layouts, `miniature` or `hub`\n"
+            f"  fix: {where}=miniature tries the command without files of your own"
+        )
+    return place
+
+
+def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
+    """Return the data set of that name, custom or of the catalogue, and its task."""
+    dataset, task = _entry(name, source)
+    for head in SPECIAL_HEADS:
+        if getattr(source, head.key) == head.value and head.fits(dataset, task):
+            return head.put_on(dataset, task)
+    return dataset, task
+
+
+def root_of(name: str, source: SourceConfig) -> Path | None:
+    """Return the directory that the file names of a data set are relative to; None for the hub."""
+    custom = source.sets.get(name)
+    if custom is not None and custom.hub is not None:
+        return None
+    root = resolve_root(source.root)
+    return Path.cwd() if root is None and custom is not None else root
+
+
+def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:
+    """Return the examples of a split below ``root``, or from the hub."""
+    read = read_hub(entry, split) if root is None else read_split(entry, root, split)
+    if entry.dev_fraction is None or split == "test":
+        return read
+    held = held_out(read, entry.dev_fraction, entry.name)
+    return [e for e, is_dev in zip(read, held, strict=True) if is_dev == (split == "dev")]
+
+
+def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
+    custom = source.sets.get(name)
+    if custom is None:
+        if name not in catalog.DATASETS and source.sets:
+            near = nearest(name, source.sets)
+            if near:
+                raise ConfigError(f"unknown data set {name!r}; did you mean {near!r}?")
+        dataset = catalog.dataset(name)
+        return dataset, catalog.TASKS[dataset.task]
+    if name in catalog.DATASETS:
+        raise ConfigError(
+            f"data.sets.{name}: the catalogue has a data set of that name\n  fix: choose another"
+        )
+    dataset = custom.dataset(name)
+    task = custom_task(name, source.sets)
+    needs = custom.kind in ("classify", "tag") and not task.kind.width
+    if needs:
+        raise labels_missing(
+            dataset, custom.kind, partial(read_examples, root=root_of(name, source))
+        )
+    return dataset, task
+
+
+def tasks_of(name: str, source: SourceConfig) -> list[Task]:
+    """Return all tasks that learn from a data set, its own first."""
+    dataset, task = find_dataset(name, source)
+    return [task, *(catalog.TASKS[other] for other in dataset.also)]
+
+
+def load_split(
+    name: str,
+    split: str,
+    source: SourceConfig,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    seed: int = 0,
+    judged: bool = False,
+    keep: Callable[[Example], bool] | None = None,
+    unlabelled: Sequence[str] = (),
+) -> Split:
+    """Return ``train``, ``dev`` or ``test`` of a data set, encoded for its task.
+
+    ``source.max_rows`` limits training rows and ``max_judged_rows`` all others, after a shuffle by
+    ``seed``. ``judged`` treats the split as rows to predict, also the train split. ``keep`` then
+    filters examples. The rows of the files and data sets ``unlabelled`` follow without labels.
+    """
+    entry, task = find_dataset(name, source)
+    examples: Sequence[Example] = read_examples(entry, split, root_of(name, source))
+    most = source.max_rows if split == "train" and not judged else source.max_judged_rows
+    if most is not None and most < len(examples):
+        check_labels(examples, entry, task)  # of all rows: a longer run fails no later
+        chosen = np.sort(row_order(len(examples), seed)[:most])
+        examples = [examples[index] for index in chosen]
+    if keep is not None:
+        examples = [example for example in examples if keep(example)]
+    if split == "train" and not judged and name in source.both_orders:
+        examples = [*examples, *(_turned(example, name) for example in examples)]
+    examples = [*examples, *_unlabelled(unlabelled, entry, task, source)]
+    examples = _with_turns(examples, name, source.history_turns)
+    limits: dict[str, int] = {}
+    if isinstance(task.kind, Span):
+        limits = {
+            "stride_tokens": source.stride_tokens,
+            "max_question_tokens": source.max_question_tokens,
+        }
+    make = partial(
+        encode,
+        examples,
+        entry,
+        task,
+        tokenizer,
+        train=split == "train" and not judged,
+        max_length_tokens=source.max_length_tokens,
+        further=[catalog.TASKS[other] for other in entry.also],
+        **limits,
+    )
+    directory = feature_cache.cache_directory(source.cache)
+    if directory is None or len(examples) < feature_cache.LEAST_EXAMPLES:
+        return Split(entry, task, examples, make())
+    key = feature_cache.cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
+    return Split(entry, task, examples, feature_cache.load_or_encode(directory, key, make))
+
+
+def read_unlabelled_rows(
+    names: Sequence[str], dataset: str, source: SourceConfig
+) -> Sequence[Example]:
+    """Return the rows of files and data sets that follow those of ``dataset`` without labels."""
+    entry, task = find_dataset(dataset, source)
+    return [*_unlabelled(names, entry, task, source)]
+
+
+def row_order(count: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return the order of ``count`` examples of which ``max_rows`` takes the first."""
+    return np.random.default_rng((seed, 4)).permutation(count)
+
+
+def row_features(
+    split: Split, tokenizer: PreTrainedTokenizerFast, source: SourceConfig
+) -> Features:
+    """Return the features of a split with the characters of every token, which those of training
+    rows lack.
+    """
+    if not isinstance(split.task.kind, Span) or split.features.offsets is not None:
+        return split.features
+    return encode(
+        split.examples,
+        split.dataset,
+        split.task,
+        tokenizer,
+        max_length_tokens=source.max_length_tokens,
+        stride_tokens=source.stride_tokens,
+        max_question_tokens=source.max_question_tokens,
+    )
+
+
+def _unlabelled(
+    names: Sequence[str], entry: Dataset, task: Task, source: SourceConfig
+) -> Iterator[Example]:
+    """Yield the rows of files and of training splits of data sets, without labels."""
+    root = resolve_root(source.root) if names else None
+    for name in names:
+        file = unlabelled_file(name, root)
+        if file is not None:
+            rows: Sequence[Example] = read_unlabelled(file, entry, task)
+        else:
+            if name not in catalog.DATASETS and name not in source.sets:
+                raise ConfigError(
+                    f"data.unlabelled: {name}: no such file, and no data set of that name\n"
+                    f"  data.root is {root}\n  allowed: files, data sets of `road data list` or of "
+                    "data.sets"
+                )
+            other, its_task = find_dataset(name, source)
+            if type(its_task.kind) is not type(task.kind) or isinstance(task.kind, Tag):
+                raise ConfigError(
+                    f"data.unlabelled: {name} is of kind {type(its_task.kind).__name__}, "
+                    f"{entry.name} of kind {type(task.kind).__name__}\n"
+                    "  allowed: data sets of the same kind, but of tags, and files"
+                )
+            rows = read_examples(other, "train", root_of(name, source))
+        widths = {len(row.texts) for row in rows if isinstance(row, TextExample)}
+        if widths and widths != {len(entry.columns.text)}:
+            raise ConfigError(
+                f"data.unlabelled: {name} has rows of {max(widths)} texts, "
+                f"{entry.name} of {len(entry.columns.text)}"
+            )
+        yield from with_own_ids(without_labels(rows), name)
+
+
+def _with_turns(examples: Sequence[Example], name: str, turns: int) -> Sequence[Example]:
+    """Add earlier turns of a dialog to its questions; warn if it has turns and ``turns`` is 0."""
+    spans = [e for e in examples if isinstance(e, SpanExample) and e.history]
+    if spans and not turns:
+        _log.warning(
+            "%s: questions of a dialog are read without the turns before them\n"
+            "  fix: data.history_turns=2 puts two of them before a question",
+            name,
+        )
+    if not spans or not turns:
+        return examples
+    return [
+        with_history(e, turns) if isinstance(e, SpanExample) and e.history else e for e in examples
+    ]
+
+
+def _turned(example: Example, name: str) -> TextExample:
+    """Return the pair with its second text first."""
+    if not isinstance(example, TextExample) or len(example.texts) != 2:
+        raise ConfigError(
+            f"data.both_orders: {name} is no data set of pairs\n"
+            "  allowed: those whose rows are two texts"
+        )
+    return replace(example, id=f"{example.id} turned", texts=example.texts[::-1])

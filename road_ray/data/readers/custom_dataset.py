@@ -1,0 +1,229 @@
+"""Custom data sets: a user's own files as a data set, by one entry in the YAML and no code.
+
+data:
+  dataset: tickets
+  sets:
+    tickets: {train: tickets.csv, text: [subject, body], label: queue, labels: [sales, help]}
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from road_ray.config import Config
+from road_ray.config.strict_types import BesideFile
+from road_ray.data.readers.parts.text_files import repeated
+from road_ray.data.task_and_dataset import (
+    Choose,
+    Classify,
+    Columns,
+    Dataset,
+    Hub,
+    Regress,
+    Span,
+    Splits,
+    Tag,
+    Task,
+    plain_label,
+)
+
+_LAYOUTS = {"span": "squad_json", "tag": "conll", "choose": "choices"}
+_NAME = re.compile(r"[^\W_][\w.-]{0,79}")
+SPANS = "mrc"  # task of the catalogue's spans; all heads of spans have one shape
+TOO_FEW_LABELS = "at least two, or a task; for numbers: kind: regress"
+_METRICS = {"span": ("exact", "f1"), "tag": ("entity_f1",), "regress": ("pearson", "spearman")}
+
+
+def _set_name(name: str) -> str:
+    """Return ``name``. Raises ``ValueError`` for a name that is unfit for directories and
+    figures.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{name[:80]!r} is no name for a data set\n    allowed: up to 80 letters, digits, and "
+            "after the first also . _ -"
+        )
+    return name
+
+
+SetName = Annotated[str, AfterValidator(_set_name)]
+
+
+def _one_or_more(value: Any) -> Any:
+    """Return one column as a tuple of one."""
+    return (value,) if isinstance(value, str | int) and not isinstance(value, bool) else value
+
+
+_Columns = Annotated[
+    tuple[str | int, ...],
+    BeforeValidator(_one_or_more, json_schema_input_type=tuple[str | int, ...] | str | int),
+]
+_File = Annotated[str | None, BesideFile(unless="hub")]
+
+
+class CustomDataset(Config):
+    """Task, files, columns and labels of one data set. ``data.sets.<name>`` holds it;
+    ``data/load_split.py`` turns it into an entry like those of the catalogue.
+    """
+
+    kind: Literal["classify", "regress", "span", "tag", "choose"] = "classify"
+    """Kind of the task. ``classify``: one label for a text or a pair. ``regress``: one number for a
+    text or a pair. ``span``: an answer span in a context, or none. ``tag``: one label for each
+    word. ``choose``: the best of several answers."""
+    task: str | None = None
+    """Task whose head the data set shares: one of the catalogue, such as ``sentiment``, or any name
+    that several sets of ``data.sets`` have in common. None: ``mrc``, the task of SQuAD, for spans;
+    else a separate task with a new head."""
+    layout: (
+        Literal["table", "glue_tsv", "squad_json", "mrqa", "quac", "conll", "choices"] | None
+    ) = None
+    """Layout of the files. ``table``: CSV, TSV, JSONL, a JSON array, Parquet or Arrow by suffix.
+    ``glue_tsv``: GLUE's TSV without quoting. ``squad_json``: SQuAD's JSON, or a table of its flat
+    rows. ``mrqa``, ``quac``: those formats. ``conll``: columns, one word a line, or a table with
+    lists of words and tags. ``choices``: a table with one column for each choice. None:
+    ``squad_json`` for spans, ``conll`` for tags, ``choices`` for choices, else ``table``."""
+    train: _File = None
+    """Path of the training file: beside the YAML file that names it, absolute, or below
+    ``data.root`` (below the working directory without one). A ``.gz`` of that name is found too; a
+    folder stands for its Parquet or Arrow files. With ``hub``: the name of its split. None: the
+    data set has no training split."""
+    dev: _File = None
+    """Path of the evaluation file, or split of ``hub``, as for ``train``. None: the data set has no
+    dev split but that of ``dev_fraction``."""
+    test: _File = None
+    """Path of the test file, or split of ``hub``, as for ``train``; its labels may be missing.
+    None: the data set has no test split."""
+    dev_fraction: float | None = Field(None, gt=0, lt=1)
+    """Fraction of the training rows that becomes the dev split, chosen by their text: the same for
+    every seed, and equal texts (for spans: all questions about a context) stay together. None:
+    ``dev`` names the dev split."""
+    hub: str | None = None
+    """Data set of the Hugging Face hub, such as ``org/name``, or a folder that ``datasets`` loads.
+    ``train``, ``dev`` and ``test`` then name its splits, by default ``train`` and ``validation``.
+    None: the data set is in files."""
+    configuration: str | None = None
+    """Configuration (subset) of ``hub``. None: its only one."""
+    revision: str | None = None
+    """Revision of ``hub``: a branch, tag or commit. None: the newest. A commit makes a run
+    repeatable."""
+    first_rows: int | None = Field(None, ge=1)
+    """Number of rows that are read from the beginning of each split of ``hub``, as a stream: the
+    rest is not downloaded. For splits that are too large for disk or memory; one whose rows are
+    sorted by label needs more of them. None: the whole split."""
+    text: _Columns = ()
+    """Columns of the text, by name, or by number from 0 in a file without a header; one column
+    needs no list. ``classify``
+    and ``regress``: one or two. ``choose``: the question, then one column for each choice. ``tag``:
+    the column of the words, the first by default."""
+    label: str | int | None = "label"
+    """Column of the label, by name or number. ``tag``: the last column by default. ``choose``: the
+    number of the right choice from 0, or its letter. None: the files have no labels."""
+    id: str | int | None = None
+    """Column of a unique identifier, which predictions repeat. None: rows are numbered from 0."""
+    labels: tuple[str, ...] = ()
+    """All labels of ``classify`` and ``tag``, in the order of the logits; ``tag`` uses the IOB2
+    scheme. Empty: those of ``task``, or none where the kind has no labels. Where they are missing,
+    the error lists those of the file."""
+    label_map: dict[str, str] = Field({})
+    """Map from a value of the label column to one of ``labels``. Empty: the file holds the labels
+    themselves."""
+    low: float = 0.0
+    """Smallest number of ``regress``; a label below it is an error. Training computes in units of
+    the range from ``low`` to ``high``; predictions are in the labels' own numbers, not clipped."""
+    high: float = 1.0
+    """Largest number of ``regress``; a label above it is an error."""
+    metrics: tuple[str, ...] | None = None
+    """Metrics to compute, the principal one first: ``accuracy``, ``f1``, ``matthews``, ``pearson``
+    or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of spans, ``entity_f1`` of tags.
+    None: the usual ones of the kind."""
+
+    @field_validator("labels")
+    @classmethod
+    def _each_once(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
+        if twice := repeated(map(plain_label, labels)):
+            alike = [label for label in labels if plain_label(label) in twice]
+            raise ValueError(
+                f"{', '.join(map(repr, alike))}: one label, as case, spaces and hyphens tell none "
+                "apart\n    allowed: every label once"
+            )
+        return labels
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CustomDataset:
+        if not (self.train or self.dev or self.test or self.hub):
+            raise ValueError("names no file; give train, dev or test, or hub")
+        if self.hub is None and (self.configuration or self.revision or self.first_rows):
+            raise ValueError(
+                "configuration, revision and first_rows are those of hub, which is not given"
+            )
+        if self.dev_fraction is not None and (self.dev or not (self.train or self.hub)):
+            raise ValueError(
+                "dev_fraction takes the dev split from train: give train, and leave dev out"
+            )
+        if self.task is None and self.kind in ("classify", "tag") and len(self.labels) == 1:
+            raise ValueError(f"labels = {list(self.labels)}: {TOO_FEW_LABELS}")
+        if self.kind == "choose" and len(self.text) < 3:
+            raise ValueError("text names the question and at least two choices")
+        if self.kind in ("classify", "regress") and len(self.text) not in (1, 2):
+            raise ValueError(f"text = {list(self.text)}: one or two columns")
+        if self.labels and (unknown := set(self.label_map.values()) - set(self.labels)):
+            raise ValueError(
+                f"label_map names {', '.join(map(repr, sorted(unknown)))}, labels are "
+                f"{list(self.labels)}"
+            )
+        return self
+
+    def dataset(self, name: str) -> Dataset:
+        """Return the entry that the catalogue would hold for this data set."""
+        text, label = self.text, self.label
+        if self.kind == "tag" and not text:
+            text, label = (0,), -1 if label == "label" else label
+        train, dev, test = self.train, self.dev, self.test
+        if self.hub and not (train or dev or test):
+            train, dev = "train", "validation"
+        if self.dev_fraction is not None:
+            dev = train = train or "train"
+        files = {"train": train, "dev": dev, "test": test}
+        splits = {split: name for split, name in files.items() if name}
+        hub = None
+        if self.hub:
+            hub = Hub(
+                self.hub,
+                self.configuration,
+                splits=splits,
+                revision=self.revision,
+                first_rows=self.first_rows,
+            )
+        return Dataset(
+            name,
+            task=self.task_name(name),
+            layout=self.layout or _LAYOUTS.get(self.kind, "table"),
+            folder="",
+            columns=Columns(text, label, self.id),
+            splits=Splits(train, dev, test),
+            metrics=self.metrics or _METRICS.get(self.kind, ("accuracy",)),
+            hub=hub,
+            label_map=self.label_map,
+            dev_fraction=self.dev_fraction,
+        )
+
+    def task_name(self, name: str) -> str:
+        """Return the name of the task, whose head the data set trains."""
+        return self.task or (SPANS if self.kind == "span" else name)
+
+    def new_task(self, name: str) -> Task:
+        """Return the new task of a data set that shares no task of the catalogue."""
+        match self.kind:
+            case "classify":
+                return Task(name, Classify(self.labels))
+            case "regress":
+                return Task(name, Regress(self.low, self.high))
+            case "span":
+                return Task(name, Span())
+            case "tag":
+                return Task(name, Tag(self.labels))
+            case "choose":
+                return Task(name, Choose(len(self.text) - 1))

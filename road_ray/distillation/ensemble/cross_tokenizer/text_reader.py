@@ -1,0 +1,196 @@
+"""Texts of rows in a teacher's own tokens, and its answers transferred to the student's tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data.features.batch_tokenization import tokenized
+from road_ray.data.features.examples_and_features import Ints, Longs, TagExample
+from road_ray.data.features.special_tokens import special_tokens
+from road_ray.data.features.text_rows import assembled, longest_first
+from road_ray.data.features.word_tags import encode_tags
+from road_ray.data.model_directory import locate_model, read_config
+from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
+from road_ray.distillation.ensemble.cross_tokenizer.span_transfer import transfer_spans
+from road_ray.distillation.ensemble.protocol import PAD_LOGIT
+from road_ray.distillation.teacher_identity import teacher_tokenizer
+from road_ray.errors import DataError
+from road_ray.models.architectures import longest_row
+
+Texts = tuple[str, ...]
+"""Texts of a row: one or two; question and context; words; a question with its choices."""
+
+_MOST_TOKENS = 512  # of a row, also for models that read longer ones
+_CACHED_ROWS = 1 << 16
+
+
+class TokenRow(NamedTuple):
+    """A row of the teacher's tokens."""
+
+    tokens: Ints
+    first_segment: int
+    offsets: Ints | None = None  # [T, 2] characters of the context, -1 elsewhere; spans only
+    words: Ints | None = None  # [T] word that begins at a token, -1 elsewhere; tags only
+    is_cut: bool = False  # the text was longer than the teacher reads
+
+
+class TextReader:
+    """Reader of texts with the tokenizer of a teacher. Rows are tokenized once and cached.
+
+    An answer *in own tokens* is the model's output: ``[C]``, ``[2, T]`` for spans, and ``[T, C]``
+    for tags, over the tokens of all rows of a sentence. It does not depend on the student.
+    """
+
+    def __init__(self, directory: str | Path, task: Task, longest_row_tokens: int) -> None:
+        self.directory, self.task = directory, task
+        self.tokenizer: Any = teacher_tokenizer(directory)
+        self.longest = min(longest_row_tokens, _MOST_TOKENS)
+        self._read = lru_cache(_CACHED_ROWS)(self._rows_of)
+        self._special = cache(partial(special_tokens, self.tokenizer))
+
+    @classmethod
+    def of(cls, directory: str | Path, task: Task) -> TextReader:
+        """Return the reader of a teacher without loading its weights."""
+        from transformers import AutoModel
+
+        directory = locate_model(directory)
+        with torch.device("meta"):
+            model = AutoModel.from_config(read_config(directory))
+        return cls(directory, task, longest_row(model))
+
+    def texts_of(self, batch: Mapping[str, Any]) -> Sequence[Texts]:
+        """Return the texts of a batch. Raises ``DataError`` if it has none."""
+        if batch.get("texts") is None:
+            raise DataError(
+                f"{self.directory}: has another tokenizer than the student, and the batch has no "
+                "texts\n  fix: add `texts` to the batch (docs/guides/models.md), or take a teacher "
+                "with the student's tokenizer"
+            )
+        texts: Sequence[Texts] = batch["texts"]
+        return texts
+
+    def rows(self, texts: Sequence[Sequence[str]]) -> list[list[TokenRow]]:
+        """Return the rows of tokens of each example: one, several for a long sentence, and one for
+        each choice of a question.
+        """
+        return [self._read(tuple(row)) for row in texts]
+
+    def lengths(self, rows: Sequence[Sequence[TokenRow]]) -> Longs:
+        """Return the number of tokens of each example."""
+        return np.array([sum(len(row.tokens) for row in example) for example in rows], np.int64)
+
+    def carried(
+        self, rows: Sequence[Sequence[TokenRow]], answers: Tensor, batch: Mapping[str, Any]
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Return answers in own tokens for the student's tokens, and figures of these rows.
+        ``[B, 2, T] -> [B, 2, L]``, ``[B, T, C] -> [B, L, C]``; others stay as they are.
+
+        The figures are sums: ``cut``, rows that were too long for the teacher, and for spans
+        ``outside``, the part of the start and end mass that no token of the student took.
+        """
+        figures = {"cut": float(sum(row.is_cut for example in rows for row in example))}
+        match self.task.kind:
+            case Span():
+                offsets = self._needed(batch, "offsets")
+                mask = batch.get("attention_mask")
+                mask = torch.ones_like(batch["input_ids"]) if mask is None else mask
+                answers, figures["outside"] = _spans(rows, answers, offsets, mask)
+            case Tag():
+                answers = _tags(rows, answers, self._needed(batch, "words"))
+        return answers, figures
+
+    def _needed(self, batch: Mapping[str, Any], name: str) -> Tensor:
+        if batch.get(name) is None:
+            raise DataError(
+                f"{self.directory}: has another tokenizer than the student, and the batch has no "
+                f"{name} of the student's tokens\n  fix: add them (docs/guides/models.md)"
+            )
+        tensor: Tensor = batch[name]
+        return tensor
+
+    def _rows_of(self, texts: Texts) -> list[TokenRow]:
+        """Return the rows of tokens of one example."""
+        match self.task.kind:
+            case Choose():
+                return [self._joined((texts[0], choice)) for choice in texts[1:]]
+            case Tag():
+                return self._tagged(texts)
+        return [self._joined(texts)]
+
+    def _joined(self, texts: Texts) -> TokenRow:
+        special = self._special(len(texts))
+        longest = self.longest - special.count
+        whole = tokenized(texts, self.tokenizer, offsets=isinstance(self.task.kind, Span))
+        parts = [whole.rows(slice(number, number + 1)) for number in range(len(texts))]
+        lengths = np.stack([part.lengths for part in parts])
+        fitted = longest_first(lengths, longest)
+        is_cut = bool((fitted < lengths).any())
+        parts = [part.truncated(count) for part, count in zip(parts, fitted, strict=True)]
+        tokens, _ = assembled(parts, special)
+        inner = special.between if len(texts) > 1 else special.after
+        first_segment = len(special.before) + int(fitted[0, 0]) + len(inner)
+        if not isinstance(self.task.kind, Span):
+            return TokenRow(tokens, first_segment, is_cut=is_cut)
+        offsets = np.full((len(tokens), 2), -1, np.int32)
+        context = int(fitted[1, 0])
+        assert whole.offsets is not None
+        start = int(whole.starts[1])
+        offsets[first_segment : first_segment + context] = whole.offsets[start : start + context]
+        return TokenRow(tokens, first_segment, offsets, is_cut=is_cut)
+
+    def _tagged(self, words: Texts) -> list[TokenRow]:
+        """Return the rows of a sentence; one that is too long has several."""
+        example = TagExample("", words, None, "")
+        rows = encode_tags(
+            [example], "teacher", self.task, self.tokenizer, max_length_tokens=self.longest
+        )
+        assert rows.words is not None
+        pairs = zip(rows.bounds[:-1], rows.bounds[1:], strict=True)
+        places = [slice(int(begin), int(end)) for begin, end in pairs]
+        return [
+            TokenRow(rows.tokens[place], place.stop - place.start, words=rows.words[place])
+            for place in places
+        ]
+
+
+def _spans(
+    rows: Sequence[Sequence[TokenRow]], answers: Tensor, offsets: Tensor, mask: Tensor
+) -> tuple[Tensor, float]:
+    carried, outside = [], 0.0
+    lengths = mask.sum(-1).tolist()
+    for (row,), answer, student_offsets, length in zip(
+        rows, answers.cpu().numpy(), offsets.cpu().numpy(), lengths, strict=True
+    ):
+        assert row.offsets is not None
+        logits, lost = transfer_spans(
+            answer[:, : len(row.tokens)], row.offsets, student_offsets, int(length)
+        )
+        carried.append(torch.from_numpy(logits))
+        outside += lost
+    return torch.stack(carried).to(answers.device), outside
+
+
+def _tags(rows: Sequence[Sequence[TokenRow]], answers: Tensor, words: Tensor) -> Tensor:
+    """Return the logits at the first token of every word of the student's: ``[B, L, C]``."""
+    carried = answers.new_full((*words.shape, answers.shape[-1]), PAD_LOGIT)
+    for number, example in enumerate(rows):
+        teacher_words = np.concatenate([_words(row) for row in example])
+        begins = np.flatnonzero(teacher_words >= 0)
+        token_of = {int(teacher_words[token]): int(token) for token in begins}
+        places = (words[number] >= 0).nonzero().squeeze(1)
+        tokens = [token_of[word] for word in words[number, places].tolist()]
+        carried[number, places] = answers[number, tokens]
+    return carried
+
+
+def _words(row: TokenRow) -> NDArray[np.int32]:
+    assert row.words is not None
+    return row.words

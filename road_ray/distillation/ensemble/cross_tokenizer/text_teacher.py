@@ -1,0 +1,84 @@
+"""Teacher that reads the text of a row with its own tokenizer and answers for the student's tokens.
+
+It hosts models of any tokenizer in an ensemble: the student's ids mean nothing to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from road_ray.data.batch_order import padded_width
+from road_ray.data.task_and_dataset import Choose, Tag
+from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader, TokenRow
+from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
+from road_ray.distillation.ensemble.teacher import Teacher
+from road_ray.models.architectures import longest_row
+
+
+class TextTeacher(Teacher):
+    """Teacher with another tokenizer than the student's.
+
+    ``logits`` needs the ``texts`` of the rows, ``[B]`` tuples; for spans ``offsets`` ``[B, 2, L]``
+    and for tags ``words`` ``[B, L]`` of the student's tokens, as ``RowTexts`` makes them.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.reader = TextReader(self.directory, self.task, longest_row(self._model.base_model))
+        self._stats: Mapping[str, float] = {}
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """Figures of the last transferred answer, as ``TextReader.carried`` returns them."""
+        return self._stats
+
+    def logits(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **texts: Any,
+    ) -> Tensor:
+        """Return logits in the shapes of ``Teacher.logits``, for the student's tokens: those of
+        classes as they are; of spans log-probabilities; of tags at the first token of each word.
+        With ``own_tokens`` in the batch, return them for the teacher's own tokens.
+        """
+        rows = self.reader.rows(self.reader.texts_of(texts))
+        answers = self._answers(rows)
+        if OWN_TOKENS in texts:
+            return answers
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask, **texts}
+        carried, self._stats = self.reader.carried(rows, answers, batch)
+        return carried
+
+    def _answers(self, examples: Sequence[Sequence[TokenRow]]) -> Tensor:
+        """Return the model's logits in own tokens. ``-> [B, C]``, ``[B, 2, T]``, ``[B, T, C]``."""
+        rows = [row for example in examples for row in example]
+        width = padded_width(max(len(row.tokens) for row in rows))
+        ids = np.full((len(rows), width), self.reader.tokenizer.pad_token_id or 0, np.int64)
+        mask, segments = np.zeros_like(ids), np.zeros_like(ids)
+        for number, row in enumerate(rows):
+            length = len(row.tokens)
+            ids[number, :length] = row.tokens
+            mask[number, :length] = 1
+            segments[number, row.first_segment : length] = 1
+        inputs = [torch.from_numpy(array) for array in (ids, mask, segments)]
+        if isinstance(self.task.kind, Choose):
+            inputs = [array.view(-1, self.task.kind.choices, width) for array in inputs]
+        answers = super().logits(*inputs)
+        return _sentences(examples, answers) if isinstance(self.task.kind, Tag) else answers
+
+
+def _sentences(examples: Sequence[Sequence[TokenRow]], answers: Tensor) -> Tensor:
+    """Join the rows of each sentence. ``[rows, T, C] -> [B, T of the longest sentence, C]``."""
+    parts = iter(answers)
+    sentences = [torch.cat([next(parts)[: len(row.tokens)] for row in rows]) for rows in examples]
+    padded: Tensor = torch.nn.utils.rnn.pad_sequence(
+        sentences, batch_first=True, padding_value=PAD_LOGIT
+    )
+    return padded

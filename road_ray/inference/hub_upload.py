@@ -1,0 +1,165 @@
+"""Upload of a finished model to a repository of the Hugging Face hub.
+
+``model_files`` lists the files of the model; ``push`` sends them in one commit. The module does not
+import torch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from road_ray.data.model_directory import check_hashes
+from road_ray.errors import CheckpointError, ConfigError, ResourceError
+from road_ray.training.monitoring.redaction import redact
+
+_SUFFIXES = (".json", ".safetensors", ".txt", ".model", ".onnx", ".jinja")
+_NAMES = ("README.md",)
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_LARGEST_TEXT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A file of a model: its name in the repository, its local path, its size."""
+
+    name: str
+    path: Path
+    size_bytes: int
+
+
+def model_files(model: str | Path) -> list[ModelFile]:
+    """Return the files of a run's ``hf/`` or of a model directory that are uploaded: weights,
+    configuration, tokenizer, model card, and those in folders beside them, such as a generator.
+
+    Raises ``CheckpointError`` for a directory without a model, a damaged one, and a link out of it;
+    ``ConfigError`` for a text with a secret of the environment.
+    """
+    place = Path(model).expanduser()
+    directory = place / "hf" if (place / "hf").is_dir() else place
+    if not (directory / "config.json").is_file():
+        raise CheckpointError(
+            f"{model}: no model: no config.json there or in hf/\n"
+            "  fix: name a finished run or a model directory\n  nothing was sent"
+        )
+    check_hashes(directory, weights=True)
+    files = []
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory).as_posix()
+        hidden = any(part.startswith(".") for part in path.relative_to(directory).parts)
+        if hidden or not path.is_file() or not _is_model_file(path):
+            continue
+        if not path.resolve().is_relative_to(directory.resolve()):
+            raise CheckpointError(
+                f"{path}: leads out of the model, to {path.resolve()}\n"
+                "  fix: copy the file here, or remove the link\n  nothing was sent"
+            )
+        if not path.stat().st_size:
+            raise CheckpointError(
+                f"{path}: is empty\n  fix: restore it, or make it again with the command that "
+                "wrote it\n  nothing was sent"
+            )
+        _refuse_secret(path)
+        files.append(ModelFile(name, path, path.stat().st_size))
+    if not any(file.name.endswith((".safetensors", ".onnx")) for file in files):
+        raise CheckpointError(f"{directory}: has no weights\n  nothing was sent")
+    return files
+
+
+def push(
+    files: Sequence[ModelFile], repository: str, *, public: bool = False, replace: bool = False
+) -> str:
+    """Send files in one commit to a repository, private unless ``public``, and return its address.
+
+    A missing repository is created. Raises ``ConfigError`` if it has files of these names, unless
+    ``replace``, and if it is public, unless ``public``; ``ResourceError`` without a token or
+    network.
+    """
+    from huggingface_hub import CommitOperationAdd, HfApi, get_token
+    from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: of its client
+        HfHubHTTPError,
+        HTTPError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
+
+    check_repository(repository)
+    if not (token := get_token()):
+        raise ResourceError(
+            "no token of the hub\n  fix: `hf auth login`, or HF_TOKEN in the environment, with a "
+            "token that may write\n  nothing was sent"
+        )
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=token)
+    try:
+        try:
+            info = api.model_info(repository)
+            _refuse_existing(
+                repository,
+                {file.rfilename for file in info.siblings or ()} & {file.name for file in files},
+                exposed=not public and info.private is False,
+                replace=replace,
+            )
+        except RepositoryNotFoundError:
+            api.create_repo(repository, private=not public)
+        sent = [CommitOperationAdd(file.name, str(file.path)) for file in files]
+        api.create_commit(repository, sent, commit_message="Model by road_ray")
+    except OfflineModeIsEnabled as error:
+        raise ResourceError(
+            "HF_HUB_OFFLINE is set, so the hub is not reached\n"
+            f"  fix: HF_HUB_OFFLINE=0 road push ...; the hub is {api.endpoint}\n  nothing was sent"
+        ) from error
+    except HfHubHTTPError as error:
+        raise ResourceError(
+            f"{api.endpoint} refuses {repository}: {str(error).splitlines()[0]}\n"
+            "  fix: check the name of the owner and that the token may write there\n"
+            "  kept: the repository as it was; files arrive in one commit or not at all"
+        ) from error
+    except (OSError, HTTPError) as error:
+        raise ResourceError(
+            f"{api.endpoint} cannot be reached: {error}\n  fix: check the network, and run the "
+            "same command again\n  kept: the model here"
+        ) from error
+    return f"{api.endpoint}/{repository}"
+
+
+def check_repository(name: str) -> None:
+    """Raise ``ConfigError`` for a name that is not ``OWNER/NAME``."""
+    if not _REPOSITORY.fullmatch(name) or len(name) > 96 or "--" in name or ".." in name:
+        raise ConfigError(
+            f"{name}: is not the name of a repository\n"
+            "  allowed: OWNER/NAME of letters, digits, - _ and ., at most 96 characters"
+        )
+
+
+def _refuse_existing(repository: str, existing: set[str], *, exposed: bool, replace: bool) -> None:
+    if exposed:
+        raise ConfigError(
+            f"{repository} is public\n  fix: --public to publish the model there, or name another "
+            "repository\n  nothing was sent"
+        )
+    # A new repository of the hub begins with .gitattributes alone.
+    if existing and not replace:
+        raise ConfigError(
+            f"{repository} has {', '.join(sorted(existing)[:4])}"
+            + (f" and {len(existing) - 4} more of these files" if len(existing) > 4 else "")
+            + "\n  fix: --replace (the history of the repository keeps the old ones), or name "
+            "another repository\n  nothing was sent"
+        )
+
+
+def _is_model_file(path: Path) -> bool:
+    return path.suffix in _SUFFIXES or path.name in _NAMES
+
+
+def _refuse_secret(path: Path) -> None:
+    if path.suffix in (".safetensors", ".onnx") or path.stat().st_size > _LARGEST_TEXT_BYTES:
+        return
+    text: Mapping[str, object] = {"text": path.read_text(encoding="utf-8", errors="replace")}
+    if redact(text) != text:
+        raise ConfigError(
+            f"{path}: has what looks like a secret\n  fix: remove it from the file; then "
+            "push again\n  nothing was sent"
+        )

@@ -1,0 +1,195 @@
+"""Loading of finished models for predictions: ``load(MODEL)`` returns a ``Predictor``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from road_ray.data.batching import Batch
+from road_ray.data.features.encode_examples import row_limit
+from road_ray.data.model_directory import MODEL_RECORD, locate_model, read_config
+from road_ray.data.special_heads import special_head
+from road_ray.data.task_and_dataset import (
+    Choose,
+    Classify,
+    FeatureTag,
+    JointSpan,
+    Kind,
+    Reason,
+    Regress,
+    Span,
+    Tag,
+    Task,
+)
+from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
+from road_ray.inference.predictor import Predictor
+from road_ray.models.architectures import longest_row
+from road_ray.models.encoder import model_directory
+from road_ray.models.multitask import load_trained
+from road_ray.models.performance.device_and_precision import autocast_dtype, default_device
+from road_ray.system.json_file import read_json
+
+if TYPE_CHECKING:
+    from road_ray.models.config import Precision
+
+_HEADS: dict[str, Callable[[tuple[str, ...]], Kind]] = {
+    "ForQuestionAnswering": lambda labels: Span(),
+    "ForTokenClassification": Tag,
+    "ForMultipleChoice": lambda labels: Choose(len(labels)),
+    "ForSequenceClassification": Classify,
+}
+
+
+def load(
+    model: str | Path,
+    *,
+    head: str | None = None,
+    device: str | None = None,
+    precision: Precision = "fp32",
+    max_length_tokens: int | None = None,
+    threshold: float | None = None,
+    n_best: int = 1,
+) -> Predictor:
+    """Load a model with its head for predictions.
+
+    ``model`` is a run directory, a model directory in the format of Hugging Face, a directory that
+    `road export` wrote, or a name of the hub. ``head`` selects one of several heads. ``precision``
+    is ``fp32``, ``bf16`` or ``auto`` (bf16 where the device gains by it). ``max_length_tokens``
+    defaults to that of the training. ``threshold`` is the no-answer threshold of a span model, by
+    default the stored one; a model without one always answers. ``n_best`` is the number of answers
+    listed.
+
+    Raises ``CheckpointError`` for a directory without a head that predicts.
+    """
+    place = head_directory(locate_model(model_directory(str(model), "model")), head)
+    record = _record(place)
+    task = Task(_task_name(place, str(model), record), _kind_of(place))
+    tokenizer = load_tokenizer(place if _has_tokenizer(place) else place.parents[1])
+    runtime = _load_onnx(place, record, device, precision)
+    if runtime is None:
+        runtime = _load_torch(place, task, device, precision)
+    check_vocabulary(runtime.vocab_size, len(tokenizer), str(place))
+    length = row_limit(record.get("max_length_tokens"), task)
+    is_known = "max_length_tokens" in record
+    longest = limit_length(tokenizer, runtime.positions, length if is_known else None)
+    if max_length_tokens is not None and max_length_tokens > longest:
+        raise ConfigError(
+            f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
+            f"  allowed: at most {longest}"
+        )
+    if not isinstance(task.kind, Span) and (threshold is not None or n_best > 1):
+        name, value = ("n_best", n_best) if n_best > 1 else ("threshold", threshold)
+        raise ConfigError(
+            f"{name} = {value}: the task {task.name} has no answers in a context\n"
+            f"  fix: leave {name} out"
+        )
+    if threshold is None:
+        threshold = record.get("no_answer_threshold")
+    return Predictor(
+        model=runtime.model,
+        tokenizer=tokenizer,
+        task=task,
+        device=runtime.device,
+        dtype=runtime.dtype,
+        max_length_tokens=min(max_length_tokens or length, longest),
+        longest_row_tokens=longest,
+        threshold=threshold,
+        n_best=n_best,
+        record=record,
+    )
+
+
+def head_directory(place: Path, head: str | None) -> Path:
+    """Return the directory of the chosen head; a multi-task model has one for each task."""
+    heads = sorted(path.parent.name for path in place.glob("heads/*/config.json"))
+    if not heads:
+        if head is not None:
+            raise ConfigError(f"head = {head}: {place} has one head\n  fix: leave head out")
+        return place
+    if head in heads or (head is None and len(heads) == 1):
+        return place / "heads" / (head or heads[0])
+    raise ConfigError(
+        f"head = {head}: {place} has the heads of several tasks\n  allowed: {', '.join(heads)}\n"
+        f"  fix: name one, such as head={heads[0]}"
+    )
+
+
+def _task_name(place: Path, model: str, record: Mapping[str, Any]) -> str:
+    """Return the task of a head: by its directory in a multi-task model, else by the record, else
+    the name of the model.
+    """
+    if place.parent.name == "heads":
+        return place.name
+    return str(record.get("task") or Path(model).expanduser().resolve().name)
+
+
+def _kind_of(place: Path) -> Kind:
+    """Return the kind of head in a model directory, with its labels, by its configuration."""
+    config = read_config(place)
+    labels = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
+    for special in (JointSpan(), Reason(labels), FeatureTag(labels)):
+        entry = special_head(special)
+        if entry is not None and (place / entry.file_name).is_file():
+            return special
+    names = config.architectures or [""]
+    for suffix, kind in _HEADS.items():
+        if names[0].endswith(suffix):
+            if suffix == "ForSequenceClassification" and len(labels) == 1:
+                return Regress(0.0, 1.0)  # unscaled: the model gives the task's numbers
+            return kind(labels)
+    raise CheckpointError(
+        f"{place}: {names[0] or 'its config.json'} has no head that predicts\n"
+        f"  allowed: models {', '.join(_HEADS)}\n"
+        "  fix: fine-tune it with `road finetune`, or name the directory of a fine-tuned model"
+    )
+
+
+def _record(place: Path) -> dict[str, Any]:
+    path = place / MODEL_RECORD
+    return read_json(path) if path.is_file() else {}
+
+
+def _has_tokenizer(place: Path) -> bool:
+    return any((place / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
+
+
+class _Runtime(NamedTuple):
+    """A model that is ready to be called, of either runtime, and its limits."""
+
+    model: Callable[[Batch], Tensor]
+    device: torch.device
+    dtype: torch.dtype | None
+    positions: int
+    vocab_size: int
+
+
+def _load_torch(place: Path, task: Task, device: str | None, precision: Precision) -> _Runtime:
+    where = torch.device(device) if device else default_device()
+    model = load_trained(str(place), task).to(where).eval()
+    config = model.encoder.config
+    dtype = autocast_dtype(precision, where, config.hidden_size)
+    return _Runtime(model, where, dtype, longest_row(model.encoder), config.vocab_size)
+
+
+def _load_onnx(
+    place: Path, record: Mapping[str, Any], device: str | None, precision: Precision
+) -> _Runtime | None:
+    """Return the model of a directory that `road export` wrote; None for any other directory."""
+    path = onnx_file(place, record)
+    if path is None:
+        return None
+    if device not in (None, "cpu") or precision == "bf16":
+        key, value = ("device", device) if precision != "bf16" else ("precision", precision)
+        raise ConfigError(
+            f"{key} = {value}: {place} is an ONNX model, which runs in its own precision on the "
+            f"CPU\n  fix: leave {key} out, or name the model that was exported"
+        )
+    positions = int(record[ONNX]["longest_row_tokens"])
+    vocab_size = read_config(place).vocab_size
+    return _Runtime(OnnxModel(path), torch.device("cpu"), None, positions, vocab_size)

@@ -1,0 +1,168 @@
+"""Many fine-tunings as one run: N seeds of a data set, or of each of a pool such as GLUE."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import override
+from road_ray.data.load_split import find_dataset, root_of
+from road_ray.data.readers.layouts import is_there
+from road_ray.distributed.parallel_runs import run_all
+from road_ray.errors import ConfigError
+from road_ray.evaluation.glue import average
+from road_ray.evaluation.seed_statistics import summary
+from road_ray.recipes.finetuning import finetune as single
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
+from road_ray.recipes.run_directory.resume_identity import mirrored_below
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.reporting.text_tables import is_principal
+from road_ray.system.json_file import write_json_atomic
+from road_ray.training.context import RunContext
+
+_log = logging.getLogger(__name__)
+
+Figures = Mapping[str, float]
+
+
+def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
+    """Run one fine-tuning, or one for each seed and data set; each resumes where it stopped.
+
+    With several, ``tasks.json`` is their table; metrics are means over seeds, with ``_deviation``,
+    ``_median`` and ``_best`` beside them, and for GLUE ``glue/electra`` and ``glue/leaderboard``.
+    """
+    if not isinstance(config, FinetuningsConfig):
+        return single.finetune(config, context)
+    if not config.pool and config.num_seeds == 1:
+        return single.finetune(FinetuneConfig(**_shared(config)), context)
+    return load_finished_run(config) or _run(config, context)
+
+
+def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
+    waves = plan_runs(config)
+    if context is not None and context.plan_only:
+        if len(waves[0]) == 1:
+            return single.finetune(waves[0][0], context)
+        raise ConfigError(
+            f"{sum(map(len, waves))} fine-tunings are not planned together\n"
+            "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
+        )
+    runs: list[Run] = []
+    with open_run_directory(config) as directory:
+        for wave in waves:
+            runs += run_all(single.finetune, wave, config, context)
+        by_seed = _by_seed(config, [finetuning for wave in waves for finetuning in wave], runs)
+        figures = summarise_seeds(by_seed)
+        write_json_atomic(directory / "tasks.json", table(figures, config.num_seeds))
+        write_json_atomic(directory / "metrics.json", figures)
+    return Run(directory, figures)
+
+
+def plan_runs(config: FinetuningsConfig) -> list[list[FinetuneConfig]]:
+    """Return all fine-tunings in waves: those of the second wave start from models of the first."""
+    pool = _at_hand(config) if config.only_at_hand else list(config.pool or [config.data.dataset])
+    for name, before in config.start_from.items():
+        if name in pool and (before not in pool or before in config.start_from):
+            raise ConfigError(
+                f"start_from: {name} is to start from {before}\n"
+                f"  allowed: a data set of the pool that starts from init: "
+                f"{', '.join(sorted(set(pool) - set(config.start_from)))}\n  nothing was started"
+            )
+    later = [name for name in pool if name in config.start_from]
+    waves = [[name for name in pool if name not in later], later]
+    seeds = range(config.num_seeds)
+    return [[_single(config, name, n) for name in wave for n in seeds] for wave in waves if wave]
+
+
+def _single(config: FinetuningsConfig, name: str, number: int) -> FinetuneConfig:
+    before = config.start_from.get(name)
+    place = _place(config, name, number)
+    shared = _shared(config) | {
+        "run_dir": place,
+        "training": mirrored_below(config.training, place.relative_to(config.run_dir)),
+        "seed": config.seed + number,
+        "init": str(_place(config, before, number)) if before else config.init,
+        "workers": 0,
+    }
+    changes: dict[str, Any] = {"data.dataset": name, **config.pool.get(name, {})}
+    if "data.evaluate_on" in changes and config.only_at_hand:
+        changes["data.evaluate_on"] = [
+            judged for judged in changes["data.evaluate_on"] if _is_there(config, judged, "dev")
+        ]
+    return override(FinetuneConfig(**shared), changes)
+
+
+def _place(config: FinetuningsConfig, name: str, number: int) -> Path:
+    return config.run_dir / name / f"seed-{config.seed + number}"
+
+
+def _shared(config: FinetuneConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in FinetuneConfig.model_fields}
+
+
+def _at_hand(config: FinetuningsConfig) -> list[str]:
+    """Return the data sets of the pool that have files of their training and dev splits."""
+    available = [
+        name
+        for name in config.pool
+        if _is_there(config, name, "train") and _is_there(config, name, "dev")
+    ]
+    missing = [name for name in config.pool if name not in available]
+    if missing:
+        _log.warning("no files of %s below the data root: left out", ", ".join(missing))
+    if not available:
+        raise ConfigError(f"pool: none of its data sets is available: {', '.join(config.pool)}")
+    return available
+
+
+def _is_there(config: FinetuningsConfig, name: str, split: str) -> bool:
+    root = root_of(name, config.data)
+    return root is None or is_there(find_dataset(name, config.data)[0], root, split)
+
+
+def _by_seed(
+    config: FinetuningsConfig, configs: Sequence[FinetuneConfig], runs: Sequence[Run]
+) -> list[dict[str, float]]:
+    """Return the figures of all data sets, seed by seed."""
+    figures: list[dict[str, float]] = [{} for _ in range(config.num_seeds)]
+    for finetuning, run in zip(configs, runs, strict=True):
+        figures[finetuning.seed - config.seed] |= run.metrics
+    return figures
+
+
+def summarise_seeds(by_seed: Sequence[Figures]) -> dict[str, float]:
+    """Return the mean of every figure over seeds, ``_deviation``, ``_median`` and ``_best`` of
+    those of ``eval/``, and GLUE's averages of each: ``glue/electra_median`` is the average of
+    medians.
+    """
+    summaries = {name: summary([row[name] for row in by_seed]) for name in by_seed[0]}
+    figures = {name: value.mean for name, value in summaries.items()} | average(
+        {name: value.mean for name, value in summaries.items()}
+    )
+    if len(by_seed) == 1:
+        return figures
+    judged = {name: value for name, value in summaries.items() if name.startswith("eval/")}
+    for statistic in ("median", "best"):
+        values: dict[str, float] = {name: getattr(s, statistic) for name, s in judged.items()}
+        values |= average(values)
+        figures |= {f"{name}_{statistic}": value for name, value in values.items()}
+    averages = [average(row) for row in by_seed]
+    deviations = {name: value.deviation for name, value in judged.items()} | {
+        name: summary([row[name] for row in averages]).deviation for name in averages[0]
+    }
+    return figures | {f"{k}_deviation": v for k, v in deviations.items() if v is not None}
+
+
+def table(figures: Figures, num_seeds: int) -> list[dict[str, Any]]:
+    """Return a row for each metric that papers print, GLUE's averages last."""
+    names = [name for name in figures if is_principal(name)]
+    names += [name for name in figures if name in ("glue/electra", "glue/leaderboard")]
+    rows = []
+    for name in names:
+        place, metric = name.removeprefix("eval/").split("/", 1)
+        row: dict[str, Any] = {"data set": place, "metric": metric, "mean": figures[name]}
+        statistics = {s: figures.get(f"{name}_{s}") for s in ("deviation", "median", "best")}
+        rows.append(row | (statistics if num_seeds > 1 else {}))
+    return rows

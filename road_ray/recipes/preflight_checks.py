@@ -1,0 +1,90 @@
+"""Checks of recipes before they start: the initial model, and the files that they read."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from road_ray.data.config import SourceConfig
+from road_ray.data.features.encode_examples import shared_examples
+from road_ray.data.load_split import Split
+from road_ray.data.special_heads import SPECIAL_HEADS
+from road_ray.errors import ConfigError, nearest
+from road_ray.recipes.config import RunConfig
+from road_ray.recipes.run_directory.manifest import require_whole_weights
+from road_ray.system.paths import path_of
+
+_log = logging.getLogger(__name__)
+
+
+def warn_of_overlap(train: Split, dev: Split) -> None:
+    """Warn of dev examples that are in the train split too."""
+    shared = shared_examples(train.examples, dev.examples)
+    if shared:
+        dev_example, train_example = shared[0]
+        _log.warning(
+            "%s: %d of %d dev examples are in the train split of %s too; their scores flatter\n"
+            "  the first: %s, which is %s",
+            dev.dataset.name, len(shared), len(dev.examples), train.dataset.name,
+            dev_example.where, train_example.where,
+        )  # fmt: skip
+
+
+def warn_of_rates(config: RunConfig, family: str) -> None:
+    """Warn where a model of another family gets the default rates of a verb, which are ELECTRA's.
+
+    Published rates of BERT and its successors are lower, and all their layers have one.
+    """
+    given: Any = config
+    default = type(config).model_fields["optimizer"].default
+    rates, usual = ((of.peak_lr, of.layer_decay) for of in (given.optimizer, default))
+    if family != "electra" and rates == usual:
+        _log.warning(
+            "optimizer.peak_lr=%g and layer_decay=%g are rates of ELECTRA, but the family of init "
+            "is %s: try optimizer.peak_lr=5e-5 optimizer.layer_decay=1 (Devlin et al. 2019)",
+            *(*usual, family),
+        )
+
+
+def require_init(init: str, key: str = "init") -> str:
+    """Return ``init``, the value of ``key``. Raises ``ConfigError`` if it is empty or a missing
+    local directory; a name that looks like one of the hub is checked by the loader. Raises
+    ``CheckpointError`` for a run directory with damaged weights.
+    """
+    if not init:
+        raise ConfigError(
+            f"{key} is not given\n"
+            "  allowed: a run directory (say runs/pretrain), an hf/ directory or a hub name\n"
+            f"  fix: add {key}=..."
+        )
+    place = path_of(init, key)
+    if len(place.parts) > 1 and place.parent.is_dir() and not place.exists():
+        beside = [path.name for path in place.parent.iterdir() if path.is_dir()]
+        near = nearest(place.name, beside)
+        raise ConfigError(
+            f"{key} = {init}: no such directory\n  fix: "
+            + (f"did you mean {place.parent / near}?" if near else f"name one in {place.parent}")
+        )
+    require_whole_weights(init)
+    return init
+
+
+def require_plain_head(source: SourceConfig) -> None:
+    """Raise ``ConfigError`` for a head that plain transformers cannot load, as teachers must be."""
+    for head in SPECIAL_HEADS:
+        if getattr(source, head.key) == head.value:
+            raise ConfigError(
+                f"data.{head.key} = {head.value}: teachers are run through transformers, which "
+                "has no class for that head\n"
+                f"  allowed: {SourceConfig.model_fields[head.key].default}\n  fix: leave it out"
+            )
+
+
+def check_length(split: Split, positions: int) -> None:
+    """Raise ``ConfigError`` if a row is longer than the model's position table."""
+    longest = int(split.features.lengths.max())
+    if longest > positions:
+        raise ConfigError(
+            f"data.max_length_tokens: {split.dataset.name} has rows of {longest} tokens, "
+            f"the model knows {positions} positions\n  fix: data.max_length_tokens={positions}"
+        )

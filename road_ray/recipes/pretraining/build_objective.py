@@ -1,0 +1,220 @@
+"""Build the objective of a pre-training run from its configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from road_ray.data.corpus.memory_mapped_corpus import Corpus, tokenizer_digest
+from road_ray.data.model_directory import locate_model, read_config
+from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, special_ids
+from road_ray.errors import ConfigError, DataError
+from road_ray.models.architectures import detector_output, family_of
+from road_ray.models.config import EncoderConfig
+from road_ray.models.corpus_init import (
+    attend_to_neighbours,
+    log_frequencies,
+    open_paths,
+    sinusoidal_positions,
+    start_from_corpus,
+)
+from road_ray.models.encoder import (
+    load_encoder,
+    load_heads,
+    load_language_model,
+    log_heads,
+    model_directory,
+    new_detector,
+    new_language_model,
+    scale_encoder,
+    size_differences,
+    size_of,
+)
+from road_ray.objectives.base import Objective
+from road_ray.objectives.pretraining.parts.generator import Frequencies, Generator
+from road_ray.objectives.pretraining.registry import models_of, objective_class, options_of
+from road_ray.recipes.pretraining.config import ObjectiveConfig, PretrainConfig
+
+
+def build_objective(
+    corpus: Corpus, tokenizer: Any, config: PretrainConfig
+) -> tuple[Objective, dict[str, list[str]]]:
+    """Return the objective with its models, new or from ``init``, and the names of the ``kept`` and
+    ``new`` heads of the main encoder.
+
+    Raises ``ConfigError`` for an unknown option.
+    """
+    objective, generator = config.objective, config.generator
+    kind = objective_class(objective.name)
+    options = objective.model_dump(exclude={"name"}, exclude_none=True)
+    known = options_of(kind)
+    if unknown := sorted(options.keys() - known.keys()):
+        listed = ", ".join(sorted(ObjectiveConfig.model_fields.keys() & known.keys()))
+        raise ConfigError(
+            f"objective.{unknown[0]} = {options[unknown[0]]}: objective {objective.name!r} has no "
+            f"such option\n  allowed: {listed}\n"
+            "  fix: set it to null, or choose another objective.name"
+        )
+    options |= {"special_ids": special_ids(tokenizer), "mask_id": int(tokenizer.mask_token_id)}
+    if "tying" in known:
+        options["tying"] = "none" if generator.kind != "model" else generator.tying
+    builder = _ModelBuilder(corpus, tokenizer, config)
+    made: Objective = kind(*(builder.make(name) for name in models_of(kind)), **options)
+    return made, builder.heads
+
+
+class _ModelBuilder:
+    """Builder of the models of an objective, the generator first."""
+
+    def __init__(self, corpus: Corpus, tokenizer: Any, config: PretrainConfig) -> None:
+        self.init, self.start, self.size = config.init, config.start, config.encoder
+        if self.start == "corpus" and self.size.family != "electra":
+            raise ConfigError(
+                f"start = corpus with encoder.family = {self.size.family}: made for electra only\n"
+                "  fix: start=random"
+            )
+        self.like = stored_config(self.size, self.init)
+        if self.like is not None:
+            self.size = size_of(self.like, self.size)
+        self.corpus, self.special = corpus, special_ids(tokenizer)
+        self.settings, self.objective = config.generator, config.objective
+        self.generator: Generator | None = None
+        self.heads: dict[str, list[str]] = {}
+        self.vocab_size = len(tokenizer)
+        for name, place in (("init", self.init), ("generator.init", self.settings.init)):
+            if place:
+                check_tokenizer(name, place, tokenizer)
+
+    def make(self, name: str) -> Any:
+        """Return the model of that name: ``generator``, ``model`` or ``discriminator``."""
+        if name == "generator":
+            self.generator = self._generator()
+            return self.generator
+        return self._model() if name == "model" else self._discriminator()
+
+    def _generator(self) -> Generator:
+        settings = self.settings
+        if settings.kind != "model":
+            chances = log_frequencies(self.corpus, self.vocab_size, self.special).exp()
+            chances = torch.ones_like(chances) if settings.kind == "uniform" else chances
+            chances[list(self.special)] = 0
+            return Frequencies(chances)
+        size = scale_encoder(self.size, settings.scale, settings.depth)
+        if self.like is not None and settings.init:
+            size = size_of(_config_at(settings.init, "generator.init"), size)
+        # It is not kept after the training, so its family may differ from the encoder's.
+        if settings.tying != "all" and self.like is None:
+            size = size.model_copy(update={"family": "electra"})
+        model = self._language_model(size)
+        if settings.init:
+            load_language_model(model, settings.init, self.vocab_size)
+        if settings.frozen:
+            if not settings.init:
+                raise ConfigError(
+                    "generator.frozen = true without generator.init: it would draw noise for ever\n"
+                    "  fix: generator.init=... (a finished `mlm` run of the generator's size)"
+                )
+            model.requires_grad_(False)
+        return model
+
+    def _language_model(self, size: EncoderConfig) -> PreTrainedModel:
+        model: Any = new_language_model(size, self.vocab_size, self.like)
+        if self.start == "corpus":
+            sinusoidal_positions(model.electra, size.initializer_std)
+            open_paths(model.electra)
+            attend_to_neighbours(model.electra)
+            start_from_corpus(model, self.corpus, self.special, size.initializer_std)
+        return model
+
+    def _model(self) -> PreTrainedModel:
+        model = self._language_model(self.size)
+        self._take_embeddings(model)
+        self._load_into(model)
+        return model
+
+    def _discriminator(self) -> PreTrainedModel:
+        model: Any = new_detector(self.size, self.vocab_size, self.like)
+        self._take_embeddings(model)
+        if self.start == "corpus":
+            open_paths(model.electra)
+            # About this share of tokens is replaced while the generator knows little.
+            share = (self.objective.choose_fraction or 0.15) * 0.9
+            bias = detector_output(model).bias
+            torch.nn.init.constant_(bias, float(np.log(share / (1 - share))))
+        self._load_into(model)
+        return model
+
+    def _take_embeddings(self, model: Any) -> None:
+        """Copy the generator's embeddings, which may be trained or computed from the corpus."""
+        if not isinstance(self.generator, PreTrainedModel) or self.like is not None:
+            return
+        source: Any = self.generator.base_model
+        target = model.base_model.embeddings
+        if target.word_embeddings.weight.shape == source.embeddings.word_embeddings.weight.shape:
+            target.load_state_dict(source.embeddings.state_dict())
+
+    def _load_into(self, model: Any) -> None:
+        """Load encoder and heads of ``init`` into ``model``; a head that is not stored is new."""
+        if not self.init:
+            return
+        directory = model_directory(self.init)
+        loaded = load_encoder(directory, None if self.like is not None else self.size.family)
+        check_vocabulary(int(loaded.config.vocab_size), self.vocab_size, directory)
+        try:
+            model.base_model.load_state_dict(loaded.state_dict())
+        except RuntimeError as error:
+            raise ConfigError(
+                f"init = {self.init}: has another size than `encoder`:\n"
+                f"{size_differences(model.config, loaded.config)}\n"
+                "  fix: encoder.family=init takes family and sizes from init; or change encoder.*"
+            ) from error
+        self.heads = load_heads(model, directory)
+        log_heads(self.init, self.heads)
+
+
+def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:
+    """Return the configuration of the model that ``init`` names if the encoder has its family.
+
+    Raises ``ConfigError`` if there is no ``init``, or its family has no masked language model.
+    """
+    if size.family != "init":
+        return None
+    if not init:
+        raise ConfigError("encoder.family = init without init\n  fix: init=DIRECTORY of a model")
+    config = _config_at(init, "init")
+    family_of(config)
+    return config
+
+
+def _config_at(init: str, key: str) -> PreTrainedConfig:
+    place = locate_model(model_directory(init, key))
+    if key == "generator.init" and (place / "generator" / "config.json").is_file():
+        place = place / "generator"
+    return read_config(place)
+
+
+def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:
+    """Raise ``ConfigError`` if the model at ``init`` was trained with another vocabulary.
+
+    For a folder without a tokenizer, only the size of the vocabulary is checked, on loading.
+    """
+    directory: Path | str = model_directory(init)
+    place = Path(directory)
+    if place.is_dir() and not any((place / f).is_file() for f in ("tokenizer.json", "vocab.txt")):
+        if not (place.parent / "tokenizer.json").is_file():
+            return
+        directory = place.parent  # the generator of a run lies beside its discriminator's tokenizer
+    try:
+        trained_with = load_tokenizer(directory)
+    except DataError:
+        return
+    if tokenizer_digest(trained_with) != tokenizer_digest(tokenizer):
+        raise ConfigError(
+            f"{name} = {init}: was trained with another vocabulary ({len(trained_with)} entries) "
+            f"than the corpus is cut with ({len(tokenizer)})\n"
+            f"  fix: data.tokenizer={directory}"
+        )

@@ -1,0 +1,135 @@
+"""Floating-point operations of a pre-training, computed from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from road_ray.models.config import EncoderConfig
+from road_ray.models.encoder import scale_encoder
+from road_ray.models.performance.encoder_flops import (
+    choice_head_flops,
+    detection_head_flops,
+    encoder_flops,
+    infer_flops,
+    layer_flops,
+    layer_parameters,
+    word_head_flops,
+)
+from road_ray.objectives.pretraining.registry import models_of, objective_class, options_of
+from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.pretraining.pretrain import phases
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Floating-point operations of a pre-training."""
+
+    train_paper: float  # the whole run, by the rules of the ELECTRA paper
+    train_6nd: float  # the whole run: 6 a weight of the layers and a token, both networks
+    step_paper: float  # the mean of all steps
+    infer_paper: float  # one row of the last phase through the encoder that is kept
+    tokens: float  # rows taken as full
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Sizes and numbers of tokens of one row, from which its heads are counted."""
+
+    size: EncoderConfig
+    small: EncoderConfig
+    vocab_size: int
+    length: int
+    candidates: int
+
+
+def _words(row: _Row) -> float:
+    return word_head_flops(row.size, row.vocab_size, row.length)
+
+
+def _words_everywhere(row: _Row) -> float:
+    return word_head_flops(row.size, row.vocab_size, row.length, 1.0)
+
+
+def _detection(row: _Row) -> float:
+    return detection_head_flops(row.size, row.length)
+
+
+def _mc_bert(row: _Row) -> float:
+    # Its generator samples at every position, not only at the chosen ones.
+    remaining = 1.0 - word_head_flops(row.small, row.vocab_size, row.length) / word_head_flops(
+        row.small, row.vocab_size, row.length, 1.0
+    )
+    generator = word_head_flops(row.small, row.vocab_size, row.length, remaining)
+    return generator + choice_head_flops(row.size, row.candidates, row.length, 1.0)
+
+
+def _teams(row: _Row) -> float:
+    choice = choice_head_flops(row.size, row.candidates, row.length, 0.15625)
+    return layer_flops(row.size, row.length) + _detection(row) + choice
+
+
+# Heads of the main encoder by objective; the generator's head for words is counted apart.
+_HEADS: dict[str, Callable[[_Row], float]] = {
+    "mlm": _words,
+    "replace_mlm": _words,
+    "all_tokens_mlm": _words_everywhere,
+    "mc_bert": _mc_bert,
+    "teams": _teams,
+}
+
+
+def cost(config: PretrainConfig, vocab_size: int | None = None) -> Cost:
+    """Return the cost of a configuration, for rows of the maximum length of their phase.
+
+    Raises ``ConfigError`` if ``training.steps`` is missing.
+    """
+    if config.encoder.family == "init":
+        config = config.model_copy(update={"encoder": _size_of_init(config)})
+    vocab_size = vocab_size or (config.data.vocab_size if not config.data.tokenizer else 30_522)
+    small = scale_encoder(config.encoder, config.generator.scale, config.generator.depth)
+    generates = "generator" in models_of(objective_class(config.objective.name))
+    generates = generates and config.generator.kind == "model"
+    weights = config.encoder.layers * layer_parameters(config.encoder)
+    weights += small.layers * layer_parameters(small) if generates else 0
+    train = tokens = 0.0
+    for phase in phases(config):
+        once = _forward_flops(config, small, vocab_size, phase.max_length_tokens, generates)
+        rows = phase.batch_size * config.training.passes
+        train += 2 * rows * once * phase.steps
+        tokens += rows * phase.max_length_tokens * phase.steps
+    return Cost(
+        train_paper=train,
+        train_6nd=6 * weights * tokens,
+        step_paper=train / phase.end,
+        infer_paper=infer_flops(config.encoder, vocab_size, config.data.max_length_tokens),
+        tokens=tokens,
+    )
+
+
+def _size_of_init(config: PretrainConfig) -> EncoderConfig:
+    from road_ray.models.encoder import size_of
+    from road_ray.recipes.pretraining.build_objective import stored_config
+
+    stored = stored_config(config.encoder, config.init)
+    assert stored is not None
+    return size_of(stored, config.encoder)
+
+
+def _forward_flops(
+    config: PretrainConfig, small: EncoderConfig, vocab_size: int, length: int, generates: bool
+) -> float:
+    """Return the forward operations of one row through both networks. A frozen generator counts
+    half, because it has no backward pass.
+    """
+    kind = objective_class(config.objective.name)
+    candidates = config.objective.candidates or int(options_of(kind).get("candidates", 1))
+    head = _HEADS.get(config.objective.name, _detection)
+    once = encoder_flops(config.encoder, vocab_size, length)
+    once += head(_Row(config.encoder, small, vocab_size, length, candidates))
+    if generates:
+        generator = encoder_flops(small, vocab_size, length)
+        generator += word_head_flops(small, vocab_size, length)
+
+        once += generator / 2 if config.generator.frozen else generator
+    return once

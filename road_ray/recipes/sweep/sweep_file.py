@@ -1,0 +1,184 @@
+"""Sweep files: loaded, with every mistake reported before the first trial."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import Config, InvalidConfig, load, override
+from road_ray.config import yaml_reader as yaml_lines
+from road_ray.config.dotted_keys import Key, field_at
+from road_ray.config.error_messages import unknown_key
+from road_ray.errors import Problem, nearest
+from road_ray.recipes.sweep.config import SweepConfig, locate
+from road_ray.recipes.sweep.metric_names import COSTS, final_metrics, periodic_metrics
+from road_ray.recipes.sweep.stages import OWN, SECOND, base_config, split_by_stage
+from road_ray.verbs import VERBS
+
+_INHERITED = ("data", "encoder", "generator", "init", "mixing", "objective", "tokenizer")
+
+
+def load_sweep(name: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> SweepConfig:
+    """Return the sweep of a file or a shipped name. Overrides are keys of the sweep (``trials=8``)
+    or of its verb (``data.root=...``, short for ``overrides.data.root=...``).
+
+    Raises ``InvalidConfig`` with the line of every mistake, before anything starts.
+    """
+    path = locate(name)
+    written = yaml_lines.read_yaml(path)
+    verb = written.values.get("verb")
+    overrides = _as_text(address_overrides(overrides, verb), written.values)
+    config = load(SweepConfig, path=path, overrides=overrides)
+    if not config.name:
+        config = config.model_copy(update={"name": path.stem})
+    lines: dict[Key, str] = {key: f"{path}:{line}" for key, line in written.lines.items()}
+    for text in overrides:  # or the keys of a mapping
+        section, _, rest = text.partition("=")[0].partition(".")
+        lines[(section, rest) if rest else (section,)] = f"override {text!r}"
+    if problems := list(_problems(config, lines, str(path))):
+        raise InvalidConfig(problems)
+    return config
+
+
+def address_overrides(
+    overrides: Sequence[str] | Mapping[str, Any], verb: object
+) -> list[str] | dict[str, Any]:
+    """Return the overrides, with those of the verb's keys moved below ``overrides``."""
+    kind = VERBS[verb].config if verb in VERBS else None
+
+    def full(key: str) -> str:
+        head = key.partition(".")[0].strip()
+        of_sweep = head in SweepConfig.model_fields
+        return f"overrides.{key}" if kind and not of_sweep and head in kind.model_fields else key
+
+    if isinstance(overrides, Mapping):
+        return {full(str(key)): value for key, value in overrides.items()}
+    texts = [overrides] if isinstance(overrides, str) else overrides
+    return [full(key) + equals + value for key, equals, value in (t.partition("=") for t in texts)]
+
+
+def _as_text(
+    overrides: list[str] | dict[str, Any], written: Mapping[str, Any]
+) -> list[str] | dict[str, Any]:
+    """Return the overrides, with values of text fields quoted: ``init=1e5`` names a directory; and
+    lists in brackets.
+    """
+    if isinstance(overrides, dict):
+        return overrides
+    second = written.get("then")
+    stages = {"overrides.": written, "then.overrides.": second if second else {}}
+
+    def quoted(text: str) -> str:
+        key, equals, value = text.partition("=")
+        for prefix, stage in stages.items():
+            if key.startswith(prefix) and stage.get("verb") in VERBS:
+                kind = VERBS[stage["verb"]].config
+                field = field_at(kind, tuple(key.removeprefix(prefix).strip().split(".")))
+                if field and field.members in ((str,), (Path,)) and value[:1] not in ("'", '"'):
+                    return key + equals + json.dumps(value)
+                if field and field.is_list_of_words(value, yaml_lines.parse_value(value, text)):
+                    return f"{key}{equals}[{value}]"
+        return text
+
+    return [quoted(text) for text in overrides]
+
+
+def _problems(config: SweepConfig, lines: Mapping[Key, str], name: str) -> Iterator[Problem]:
+    bases = [base_config(stage) for stage in config.stages]  # raises for mistakes of its own
+
+    def where(section: str, key: str) -> str:
+        return lines.get((section, key), lines.get((section,), f"{name}: {section}.{key}"))
+
+    refused: set[str] = set()
+    for key, scope in config.space.items():
+        number = int(key.startswith(SECOND))
+        stage_key = key.removeprefix(SECOND)
+        problem: Problem | None = None
+        if number >= len(bases):
+            problem = Problem(where("space", key), f"{key}: there is no `then`", "add one")
+        elif stage_key in OWN:
+            message = f"{key}: the sweep sets directory and seed of a trial"
+            problem = Problem(where("space", key), message, "leave it out; `seeds` repeats trials")
+        elif field_at(type(bases[number]), tuple(stage_key.split("."))) is None:
+            seen = scope.model_dump(exclude_none=True)
+            problem = unknown_key(
+                type(bases[number]), tuple(stage_key.split(".")), seen, where("space", key)
+            )
+        if problem:
+            refused.add(key)
+            yield problem
+            continue
+        yield from _refused_values(bases[number], stage_key, scope.edges, where("space", key))
+    for point in config.points if not refused else ():
+        for stage, values in zip(bases, split_by_stage(point), strict=False):
+            yield from _problems_of_values(stage, values, where("points", ""))
+    yield from _unknown_metrics(config, bases, lambda key: where(key, ""))
+    if config.scheduler == "pbt":
+        yield from _problems_of_pbt(config, where)
+
+
+def _problems_of_pbt(config: SweepConfig, where: Callable[..., str]) -> Iterator[Problem]:
+    """Yield problems of ``scheduler: pbt``: a child resumes the checkpoint of another trial's only
+    run.
+    """
+    for key, wrong, allowed in (
+        ("then", config.then is not None, "no second run"),
+        ("seeds", config.seeds > 1, "seeds: 1"),
+        ("keep", config.keep != "all", "keep: all"),
+    ):
+        if wrong:
+            message = f"scheduler = pbt resumes checkpoints of other trials; allowed: {allowed}"
+            yield Problem(where(key, ""), f"{key}: {message}", "or scheduler: asha")
+    for key in config.space:
+        if key.partition(".")[0] in _INHERITED:
+            message = f"{key}: with scheduler = pbt a child inherits its donor's model and data"
+            yield Problem(where("space", key), message, "leave it out, or scheduler: asha")
+
+
+def _refused_values(
+    stage: Config, key: str, values: Sequence[object], where: str
+) -> Iterator[Problem]:
+    for value in values:
+        problems = list(_problems_of_values(stage, {key: value}, where))
+        yield from problems
+        if problems:
+            return
+
+
+def _problems_of_values(
+    stage: Config, changes: Mapping[str, object], where: str
+) -> Iterator[Problem]:
+    try:
+        override(stage, changes)
+    except InvalidConfig as error:
+        for problem in error.problems:
+            yield Problem(where, problem.message, problem.remedy)
+
+
+def _unknown_metrics(
+    config: SweepConfig, bases: Sequence[Config], where: Callable[..., str]
+) -> Iterator[Problem]:
+    verb, last = config.stages[-1].verb, bases[-1]
+    final = final_metrics(verb, last)
+    allowed = [*final, *COSTS]
+    for metric in config.metric:
+        if metric in allowed:
+            continue
+        near = nearest(metric, allowed, 0.4)
+        message = f"metric = {metric}: `road {verb}` does not report it\n    allowed: "
+        remedy = f"did you mean {near!r}?" if near else "use one of these"
+        yield Problem(where("metric"), message + ", ".join(allowed), remedy)
+        return
+    if config.scheduler != "none" and config.metric[0] not in periodic_metrics(verb, last):
+        reported = (
+            ", ".join(periodic_metrics(verb, last))
+            or "nothing: training.evaluate_every_steps is not set"
+        )
+        yield Problem(
+            where("metric"),
+            f"metric = {config.metric[0]} is reported at the end of a run only, and scheduler = "
+            f"{config.scheduler} needs it during the run\n    reported then: {reported}",
+            "scheduler=none, or set training.evaluate_every_steps and judge by its figures",
+        )

@@ -1,0 +1,268 @@
+"""Files at an address: an object store (S3, Google Cloud), a web server, the hub, or ``file://``.
+
+A read or write that fails is repeated, with growing pauses, for half a minute; then it raises
+``ResourceError``. Files are read in chunks, so none is in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Literal, TypeVar, cast
+
+from pyarrow import ArrowException
+from pyarrow import fs as arrow
+
+from road_ray.errors import ConfigError, ResourceError
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+FAILURES = (OSError, ArrowException)
+_CHUNK_BYTES = 8 << 20  # of one request
+_FIRST_PAUSE_SECONDS, _GIVE_UP_SECONDS = 0.5, 30.0
+_WITHOUT_FOLDERS = ("s3", "gcs", "abfs")
+# Errors that a repetition does not cure, as AWS' client and the operating system name them.
+_FINAL = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH")
+_FINAL_NUMBERS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT}
+
+
+def is_address(place: str) -> bool:
+    """Return True for an address such as ``s3://bucket/text``, False for a path."""
+    return "://" in place
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of a storage, with size and time to detect changes."""
+
+    path: str
+    bytes: int
+    modified_ns: int
+
+
+class Storage:
+    """Files below one address. Copies and pickles carry the address alone."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
+        return Storage, (self.address,)
+
+    @cached_property
+    def _opened(self) -> tuple[arrow.FileSystem, str]:
+        try:
+            files, base = open_address(self.address)
+        except (*FAILURES, ValueError, ImportError) as error:
+            raise ConfigError(
+                f"{self}: no storage of that address: {error}\n"
+                "  allowed: s3://bucket/folder, gs://bucket/folder, https://host/file, "
+                "hf://datasets/owner/name, file:///folder, or a scheme of fsspec"
+            ) from error
+        return files, base.rstrip("/")
+
+    @property
+    def base(self) -> str:
+        """Path of the address within its file system."""
+        return self._opened[1]
+
+    def __str__(self) -> str:
+        return self.address.partition("?")[0].rstrip("/")
+
+    def shown(self, path: str) -> str:
+        """Return the address of a file below this one, without settings such as an end point."""
+        inner = path.removeprefix(self.base).lstrip("/")
+        return f"{self}/{inner}" if inner else str(self)
+
+    def list_files(self) -> list[Entry]:
+        """Return all files below the address, or the file at the address, in order of paths."""
+
+        def read() -> list[Entry]:
+            info = self._opened[0].get_file_info(self.base)
+            if info.type == arrow.FileType.File:
+                return [_entry(info)]
+            selector = arrow.FileSelector(self.base, recursive=True, allow_not_found=True)
+            entries = self._opened[0].get_file_info(selector)
+            files = [_entry(entry) for entry in entries if entry.type == arrow.FileType.File]
+            return sorted(files, key=lambda entry: entry.path)
+
+        return retried(read, f"{self}: cannot be listed")
+
+    def find(self, path: str) -> Entry | None:
+        """Return the file at a path, None if there is none."""
+
+        def read() -> Entry | None:
+            info = self._opened[0].get_file_info(path)
+            return _entry(info) if info.type == arrow.FileType.File else None
+
+        return retried(read, f"{self.shown(path)}: cannot be looked up")
+
+    def read(self, path: str, start: int, count: int) -> bytes:
+        """Return ``count`` bytes from ``start`` on, fewer at the end of the file."""
+
+        def read() -> bytes:
+            with self._opened[0].open_input_file(path) as file:
+                return bytes(file.read_at(count, start))
+
+        return retried(read, f"{self.shown(path)}: cannot be read at byte {start}")
+
+    def write(self, path: str, content: Any) -> None:
+        """Write a file; an object store shows it once it is complete."""
+
+        def write() -> None:
+            files = self._opened[0]
+            if files.type_name not in _WITHOUT_FOLDERS:
+                files.create_dir(path.rpartition("/")[0], recursive=True)
+            with files.open_output_stream(path, compression=None) as sink:
+                sink.write(content)
+
+        retried(write, f"{self.shown(path)}: cannot be written")
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        retried(lambda: self._opened[0].delete_file(path), f"{self.shown(path)}: cannot be deleted")
+
+    def download(self, path: str, target: IO[bytes], size: int) -> str:
+        """Copy a file of ``size`` bytes into ``target``; return the sha256 of the copied bytes."""
+        digest = hashlib.sha256()
+        for start in range(0, size, _CHUNK_BYTES):
+            content = self.read(path, start, min(_CHUNK_BYTES, size - start))
+            digest.update(content)
+            target.write(content)
+        return digest.hexdigest()
+
+
+def open_address(address: str) -> tuple[arrow.FileSystem, str]:
+    """Return the file system of an address or path and the path in it. The file system is
+    pyarrow's or, for schemes that it does not know, fsspec's.
+    """
+    if not is_address(address):
+        return arrow.LocalFileSystem(), str(Path(address).expanduser().resolve())
+    try:
+        files, path = arrow.FileSystem.from_uri(address)
+    except ArrowException:
+        import fsspec
+
+        files, path = fsspec.core.url_to_fs(address)
+        return arrow.PyFileSystem(arrow.FSSpecHandler(files)), path
+    return _impatient(files), path
+
+
+def _impatient(files: arrow.FileSystem) -> arrow.FileSystem:
+    """Return a file system of S3 whose client attempts a request twice. ``retried`` repeats it and
+    says so; by default the client alone is silent for 100 s with a server that does not answer.
+    """
+    if files.type_name != "s3":
+        return files
+    _, (options,) = files.__reduce__()  # an address has no such setting
+    twice = arrow.AwsStandardS3RetryStrategy(max_attempts=2)
+    return arrow.S3FileSystem(**options, retry_strategy=twice)
+
+
+def address_below(url: str, place: Path) -> str:
+    """Return the address of ``place``, a relative path, below another address, whose query is
+    preserved.
+    """
+    start, mark, settings = url.partition("?") if is_address(url) else (url, "", "")
+    return f"{start.rstrip('/')}/{place.as_posix()}{mark}{settings}"
+
+
+def retried(action: Callable[[], T], failure: str) -> T:
+    """Return the result of ``action``; repeat it for half a minute while it fails.
+
+    Raises ``ResourceError`` whose message begins with ``failure``.
+    """
+    pause, began, attempts = _FIRST_PAUSE_SECONDS, time.monotonic(), 0
+    while True:
+        attempts += 1
+        try:
+            return action()
+        except FAILURES as error:
+            seconds = time.monotonic() - began
+            if _is_final(error) or seconds + pause > _GIVE_UP_SECONDS:
+                raise ResourceError(
+                    f"{failure}: {str(error).splitlines()[0][:300]}\n"
+                    f"  seen: {attempts} attempts in {seconds:.0f} s\n"
+                    "  fix: check the address, the network and the credentials (AWS_* and the "
+                    "like)\n  kept: all that was written before; to resume, run the same command"
+                ) from error
+            _log.warning("%s; it is tried again in %g s: %s", failure, pause, error)
+            time.sleep(pause)
+            pause *= 2
+
+
+def _is_final(error: BaseException) -> bool:
+    known = getattr(error, "errno", None) in _FINAL_NUMBERS
+    return known or any(word in str(error) for word in _FINAL)
+
+
+def _entry(info: Any) -> Entry:
+    return Entry(info.path, int(info.size or 0), int(info.mtime_ns or 0))
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """File of a storage, with the methods of ``Path`` that readers use."""
+
+    storage: Storage
+    entry: Entry
+
+    def __str__(self) -> str:
+        return self.storage.shown(self.entry.path)
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        return PurePosixPath(self.entry.path).name
+
+    @property
+    def suffix(self) -> str:
+        """Suffix with its dot."""
+        return PurePosixPath(self.entry.path).suffix
+
+    @property
+    def suffixes(self) -> list[str]:
+        """All suffixes with their dots."""
+        return PurePosixPath(self.entry.path).suffixes
+
+    def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
+        """Open the file for reading, seekable, with a chunk in memory."""
+        return cast(IO[bytes], io.BufferedReader(_Chunks(self), _CHUNK_BYTES))
+
+
+class _Chunks(io.RawIOBase):
+    """Bytes of a stored file; each read is one request, repeated when it fails."""
+
+    def __init__(self, file: StoredFile) -> None:
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.entry.bytes}
+        self._at = base[whence] + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        count = min(len(buffer), self._file.entry.bytes - self._at)
+        if count <= 0:
+            return 0
+        entry = self._file.entry
+        content = self._file.storage.read(entry.path, self._at, count)
+        buffer[: len(content)] = content
+        self._at += len(content)
+        return len(content)

@@ -1,0 +1,234 @@
+"""Journal of a run: metrics.jsonl (the source of truth), events.jsonl, metrics.json.
+
+Each row is flushed, so that a kill loses at most the line being written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from road_ray.errors import ResourceError
+from road_ray.system.json_file import finite, write_json_atomic, write_text_atomic
+from road_ray.training.monitoring.console_progress import Kind, Work, open_console
+from road_ray.training.monitoring.redaction import redact
+from road_ray.training.monitoring.trackers import Tracker
+
+_log = logging.getLogger(__name__)
+_TAIL_BYTES = 1 << 13  # of a journal; a row has about 500
+
+
+class Journal:
+    """Rows, events and final figures of one run directory; a context manager.
+
+    ``enabled=False``, for workers that do not lead, writes and shows nothing. A tracker that fails
+    is dropped, with a warning and an event.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        console: Kind | None = None,
+        trackers: Sequence[Tracker] = (),
+        enabled: bool = True,
+        total_steps: int | None = None,
+        every_seconds: float = 10.0,
+        work: Work = float,
+    ) -> None:
+        self.run_dir, self.enabled = Path(run_dir), enabled
+        kind: Kind | None = console if enabled else "quiet"
+        self._console = open_console(kind, total_steps, every_seconds, work)
+        self._trackers = list(trackers) if enabled else []
+        self._files: dict[str, TextIO] = {}
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write a row of numbers; a number that is not finite is written as null."""
+        if not self.enabled:
+            return
+        row = {name: _number(value) for name, value in metrics.items()}
+        self._append("metrics.jsonl", {"step": step, **row})
+        self._console.show(step, row)
+        for tracker in list(self._trackers):
+            try:
+                tracker.log(step, row)
+            except Exception as error:
+                self._drop(tracker, error)
+
+    def part(self, title: str, done: int, total: int) -> None:
+        """Show the progress of work without steps, such as an evaluation; nothing is written."""
+        if self.enabled:
+            self._console.part(title, done, total)
+
+    def event(self, kind: str, **fields: object) -> None:
+        """Write an event, such as a fault, a restart or a replaced teacher; secrets are masked."""
+        if self.enabled:
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self._append("events.jsonl", {"time": now, "kind": kind, **redact(fields)})
+
+    def truncate_after(self, step: int) -> int:
+        """Remove the rows after ``step``, so that a resumed run writes each step once, and return
+        their number. An incomplete last line is removed too and not counted.
+        """
+        path = self.run_dir / "metrics.jsonl"
+        if not self.enabled or not path.is_file():
+            return 0
+        self._close_files()
+        rows = read_metrics(path)
+        remaining = [row for row in rows if row["step"] <= step]
+        write_text_atomic(path, "".join(_line(row) for row in remaining))
+        return len(rows) - len(remaining)
+
+    def finish(self, metrics: Mapping[str, float]) -> None:
+        """Write metrics.json with the final figures."""
+        if self.enabled:
+            final = {name: _number(value) for name, value in metrics.items()}
+            write_json_atomic(self.run_dir / "metrics.json", final)
+
+    def close(self, *, failed: bool = False) -> None:
+        """Close files, console and trackers; ``failed`` is passed on to trackers."""
+        self._console.close()
+        for tracker in list(self._trackers):
+            try:
+                tracker.close(failed=failed)
+            except Exception as error:
+                self._drop(tracker, error)
+        self._trackers = []
+        self._close_files()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close(failed=error is not None)
+
+    def _drop(self, tracker: Tracker, error: Exception) -> None:
+        self._trackers.remove(tracker)
+        _log.warning("tracker failed and is left out from here on: %s", error)
+        self.event("tracker_failed", tracker=type(tracker).__name__, error=str(error))
+
+    def _append(self, name: str, row: Mapping[str, object]) -> None:
+        path = self.run_dir / name
+        try:
+            if name not in self._files:
+                self.run_dir.mkdir(parents=True, exist_ok=True)
+                cut_torn_line(path)
+                self._files[name] = path.open("a", encoding="utf-8")
+            self._files[name].write(_line(row))
+            self._files[name].flush()
+        except OSError as error:
+            raise ResourceError(
+                f"{path}: cannot be written: {error.strerror}\n"
+                "    fix: free space there or make it writable, then run the same command again\n"
+                "    kept: all rows before this one"
+            ) from error
+
+    def _close_files(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files = {}
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a JSON-lines file, without an incomplete last line.
+
+    Raises ``ResourceError`` for a damaged line or an unreadable file.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise ResourceError(
+            f"{path}: cannot be read: {error.strerror}\n    fix: make it readable, or delete it"
+        ) from error
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            if number == len(lines):
+                break
+            row = None
+        if not isinstance(row, dict):
+            raise _damaged(path, number, f"not a JSON object: {line[:60]!r}")
+        rows.append(row)
+    return rows
+
+
+def last_row(path: Path) -> dict[str, Any] | None:
+    """Return the last row of a metrics.jsonl, or None if it has none. Only the end of the file is
+    read, so the cost does not grow with the journal; incomplete and damaged lines are passed over.
+    """
+    try:
+        with path.open("rb") as file:
+            end, size = file.seek(0, os.SEEK_END), _TAIL_BYTES
+            while True:
+                start = max(0, end - size)
+                file.seek(start)
+                lines = file.read(end - start).split(b"\n")
+                # The first line may lack its beginning.
+                for line in reversed(lines[1 if start else 0 :]):
+                    if (row := _row_of(line)) is not None:
+                        return row
+                if not start:
+                    return None
+                size *= 4
+    except OSError:
+        return None
+
+
+def _row_of(line: bytes) -> dict[str, Any] | None:
+    """Return the row in a line of a metrics.jsonl, or None if it holds none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and type(row.get("step")) is int else None
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a metrics.jsonl: ``step`` and figures, each a number or None.
+
+    Raises ``ResourceError`` for another line.
+    """
+    rows = read_rows(path)
+    for number, row in enumerate(rows, start=1):
+        if type(row.get("step")) is not int:
+            raise _damaged(path, number, f"step = {row.get('step')!r} is not a whole number")
+        for name, value in row.items():
+            if type(value) not in (int, float, type(None)):
+                raise _damaged(path, number, f"{name} = {str(value)[:60]!r} is not a number")
+    return rows
+
+
+def _damaged(path: Path, number: int, problem: str) -> ResourceError:
+    return ResourceError(f"{path}:{number}: {problem}\n    fix: delete that line")
+
+
+def cut_torn_line(path: Path) -> None:
+    """Truncate a file after its last complete line, so that the next row starts a line."""
+    if not path.is_file():
+        return
+    content = path.read_bytes()
+    complete = content.rfind(b"\n") + 1
+    if complete < len(content):
+        os.truncate(path, complete)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(finite(row), default=str, allow_nan=False) + "\n"
+
+
+def _number(value: Any) -> float:
+    """Return a number, tensor or NumPy scalar as a plain int or float."""
+    return value if type(value) in (int, float) else float(value)

@@ -1,0 +1,105 @@
+"""The fields of a configuration by key, and the words for what each may hold."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, PositiveInt
+
+from road_ray.config import Config
+from road_ray.config.allowed_values import allowed_values, format_value
+from road_ray.config.dotted_keys import field_at, format_key, known_keys
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Inner(Config):
+    peak_lr: float = 1.0
+    layer_decay: float = 1.0
+
+
+class Other(Config):
+    kind: Literal["other"] = "other"
+    depth: int = 1
+
+
+class Example(Config):
+    between: float = Field(0.5, ge=0, lt=1)
+    above: float = Field(0.5, gt=0)
+    below: float = Field(0.5, le=2)
+    even: int = Field(2, multiple_of=2, ge=2)
+    positive: PositiveInt = 1
+    inside: list[Annotated[float, Field(ge=0)]] = Field(default_factory=list)
+    pair: tuple[int, str] = (1, "a")
+    table: dict[str, Inner] = Field(default_factory=dict)
+    choice: Literal["a", "b"] | None = None
+    colour: Colour = Colour.RED
+    either: int | Literal["auto"] = "auto"
+    code: str = Field("a", min_length=1, pattern="^[a-z]+$")
+    some: tuple[str, ...] = Field(("a",), min_length=1)
+    path: Path | None = None
+    flag: bool = False
+    free: Any = None
+    inner: Inner = Inner()
+    mixed: Inner | Other = Inner()
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (("between",), "0 <= value < 1"),
+        (("above",), "value > 0"),
+        (("below",), "value <= 2"),
+        (("even",), "a whole number, value >= 2, a multiple of 2"),
+        (("positive",), "a whole number, value > 0"),
+        (("inside",), "a list of: value >= 0"),
+        (("inside", 3), "value >= 0"),
+        (("pair",), "a list of 2: [a whole number, text]"),
+        (("pair", 1), "text"),
+        (("table", "x", "peak_lr"), "a finite number"),
+        (("choice",), '"a" or "b" or null'),
+        (("colour",), '"red"'),
+        (("either",), 'a whole number or "auto"'),
+        (("code",), "text, length at least 1 like ^[a-z]+$"),
+        (("some",), "a list of: text, length at least 1"),
+        (("path",), "a path or null"),
+        (("flag",), "true or false"),
+        (("free",), "any value"),
+        (("inner",), "a section with the keys peak_lr, layer_decay"),
+        (("mixed", "depth"), "a whole number"),
+    ],
+)
+def test_what_is_allowed_is_told_in_words(key: tuple[str | int, ...], words: str) -> None:
+    field = field_at(Example, key)
+    assert field is not None
+    assert allowed_values(field) == words
+
+
+@pytest.mark.parametrize(
+    "key", [("no",), ("inner", "no"), ("above", "x"), ("pair", 2), ("free", 0)]
+)
+def test_a_key_that_does_not_exist_has_no_declaration(key: tuple[str | int, ...]) -> None:
+    assert field_at(Example, key) is None
+
+
+def test_keys_of_a_section_within_itself_are_listed_without_end() -> None:
+    assert "inner.peak_lr" in list(known_keys(Example))
+    assert len(list(known_keys(Tree))) == 10
+
+
+class Tree(Config):
+    name: str = ""
+    below: Tree | None = None
+
+
+def test_keys_and_values_are_written_as_in_yaml() -> None:
+    assert format_key(("a", "b", 2, "c")) == "a.b[2].c"
+    values = [True, None, float("nan"), -float("inf"), "x", 1e-4, [1]]
+    expected = ["true", "null", ".nan", "-.inf", '"x"', "0.0001", "[1]"]
+    assert [format_value(value) for value in values] == expected
+    assert len(format_value("x" * 1000)) == 80

@@ -1,0 +1,130 @@
+"""What the sections of a configuration take as a number, a bool, a path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pydantic import Field, ValidationError
+
+from road_ray.config import Config
+from road_ray.config.strict_types import refuse_unwritable, texts
+
+
+class Inner(Config):
+    rate: float = Field(1.0, gt=0)
+
+
+class Example(Config):
+    temperature: float = Field(1.0, gt=0)
+    steps: int = 1
+    flag: bool = False
+    name: str = "x"
+    rule: Literal["mean", "correctness"] = "mean"
+    inner: Inner = Inner()
+    maybe: float | None = None
+    fixed: Literal[1, 2] = 2
+    many: tuple[float, ...] = ()
+    table: dict[str, int] = Field(default_factory=dict)
+    place: Path = Path("~/runs")
+    places: list[Path] = Field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", True),
+        ("steps", True),
+        ("maybe", False),
+        ("fixed", True),
+        ("many", [1.0, True]),
+        ("table", {"a": True}),
+        ("inner", {"rate": True}),
+    ],
+)
+def test_true_is_never_a_number(name: str, value: Any) -> None:
+    with pytest.raises(ValidationError, match="not numbers"):
+        Example.model_validate({name: value})
+
+
+@pytest.mark.parametrize("value", ["no", "yes", "true", 0, 1, None])
+def test_only_true_and_false_are_bools(value: Any) -> None:
+    with pytest.raises(ValidationError, match="neither true nor false"):
+        Example.model_validate({"flag": value})
+
+
+@pytest.mark.parametrize(("value", "expected"), [("5e-5", 5e-5), ("1e-4", 1e-4), (2, 2.0)])
+def test_a_float_takes_scientific_text_and_whole_numbers(value: Any, expected: float) -> None:
+    read = Example.model_validate({"temperature": value}).temperature
+    assert (read, type(read)) == (expected, float)
+
+
+@pytest.mark.parametrize("value", ["4", 1.5, "many"])
+def test_a_whole_number_takes_neither_text_nor_fractions(value: Any) -> None:
+    with pytest.raises(ValidationError):
+        Example.model_validate({"steps": value})
+
+
+def test_a_whole_number_may_be_written_as_1e4() -> None:
+    assert Example.model_validate({"steps": 1e4}).steps == 10_000
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "nan", "-inf"])
+def test_numbers_are_finite(value: Any) -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        Example.model_validate({"maybe": value})
+
+
+def test_text_takes_no_numbers() -> None:
+    with pytest.raises(ValidationError):
+        Example.model_validate({"name": 123})
+
+
+def test_the_home_directory_is_expanded_in_every_path() -> None:
+    example = Example.model_validate({"places": ["~/a", "b/c"]})
+    assert example.place == Path.home() / "runs"
+    assert example.places == [Path.home() / "a", Path("b/c")]
+
+
+def test_a_configuration_is_frozen() -> None:
+    example = Example()
+    with pytest.raises(ValidationError, match="frozen"):
+        example.steps = 2  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        example.inner.rate = 2.0  # type: ignore[misc]
+
+
+def test_a_bad_default_is_noticed_when_it_is_used() -> None:
+    class Wrong(Config):
+        share: float = Field(1.5, le=1)
+
+    with pytest.raises(ValidationError):
+        Wrong()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("caf\udce9", r"'caf\\udce9' is no UTF-8 here"),
+        (Path("a/caf\udce9"), "is no UTF-8 here"),
+        (Path("a\0b"), "a zero byte"),
+        (Path("x" * 256), "too long"),
+        (Path("x/" * 2100), "too long"),
+    ],
+)
+def test_refuse_unwritable_refuses_what_no_file_can_hold(text, why):
+    (leaf,) = [one for one in texts({"a": [text]}) if one != "a"]
+    with pytest.raises(ValueError, match=why):
+        refuse_unwritable(leaf)
+
+
+@pytest.mark.parametrize("text", ["café", "x" * 5000, Path("été/" + "x" * 255), "a\nb"])
+def test_refuse_unwritable_takes_other_text(text):
+    refuse_unwritable(text)
+
+
+def test_a_path_that_the_locale_writes_differently_is_refused(monkeypatch):
+    monkeypatch.setattr("os.fsencode", lambda path: str(path).encode("latin-1"))
+    with pytest.raises(ValueError, match=r"LC_ALL=C\.UTF-8"):
+        refuse_unwritable(Path("été"))

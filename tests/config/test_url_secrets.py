@@ -1,0 +1,105 @@
+"""Addresses that carry a secret are found, refused in configurations and masked in texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.config import InvalidConfig, load, override
+from road_ray.config.url_secrets import MASK, masked, refuse_secret, secret_in
+from road_ray.recipes.config import EvaluateConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.sweep.config import SweepConfig
+
+SECRET = "c4n4ry-0123456789"
+HOLDING = [
+    f"s3://bucket/run?{name}={SECRET}"
+    for name in (
+        *("token", "Token", "access_token", "accessToken", "api_key", "apikey", "API-KEY"),
+        *("password", "passwd", "pwd", "PWD", "pass", "key", "access_key", "AccountKey", "sig"),
+        *("signature", "X-Amz-Signature", "X-Amz-Credential", "X-Amz-Security-Token", "secret"),
+        *("client_secret", "AWSAccessKeyId", "X-Goog-Signature", "auth", "jwt", "%74oken"),
+    )
+] + [
+    f"s3://me:{SECRET}@bucket/run",
+    f"s3://me:{SECRET}/with/slashes@bucket/run",
+    f"sqlite+pysqlcipher://:{SECRET}@/x.db",
+    f"https://{SECRET}@host/x",
+    f"https://host/x?region=a&token={SECRET}",
+    f"https://host/x?region=a;token={SECRET}",
+    f"https://host/x#access_token={SECRET}",
+    f"mssql+pyodbc:///?odbc_connect=DRIVER%3Dx%3BPWD%3D{SECRET}",
+    f"simplecache::https://me:{SECRET}@host/x",
+    f"s3://me%3A{SECRET}%40bucket",
+]
+HARMLESS = [
+    "s3://bucket/run?region=eu-west-1&endpoint_override=localhost:9000&scheme=http",
+    "hdfs://host:8020/a@b",
+    "http://[::1]:8265/a@b",
+    "mysql+pymysql://me@host:3306/db?charset=utf8&ssl_key=/etc/client.pem&ssl-key=x",
+    "postgresql://me@host/db?passfile=/home/me/.pgpass&sslmode=verify-full",
+    "http://host:5000/#/experiments/1?tokenizer=x&author=me&monkey=1&keyboard=de",
+    "ray://head:10001",
+    "sqlite:////a:b/c@d.db",
+    "runs/x?token=of-no-address",
+]
+
+
+@pytest.mark.parametrize("address", HOLDING)
+def test_secret_in_finds_secret_and_masked_hides_it(address):
+    assert secret_in(address)
+    with pytest.raises(ValueError, match="holds a key") as error:
+        refuse_secret(address)
+    assert SECRET not in str(error.value)
+    assert SECRET not in masked(f"cannot open {address}: refused")
+    assert MASK in masked(address)
+
+
+@pytest.mark.parametrize("address", HARMLESS)
+def test_harmless_addresses_stay(address):
+    assert secret_in(address) is None
+    refuse_secret(address)
+    assert masked(address) == address or "://" not in address
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        (FinetuneConfig, "training.mirror"),
+        (FinetuneConfig, "tracking.mlflow_uri"),
+        (FinetuneConfig, "data.root"),
+        (FinetuneConfig, "init"),
+        (FinetuneConfig, "address"),
+        (EvaluateConfig, "init"),
+        (PretrainConfig, "data.corpus"),
+        (PretrainConfig, "data.shards"),
+        (SweepConfig, "storage"),
+        (SweepConfig, "tracking.mlflow_uri"),
+    ],
+)
+def test_configuration_refuses_an_address_with_a_token_without_repeating_it(kind, key):
+    search = {"verb": "finetune", "metric": "m", "space": {"seed": {"choice": [1, 2]}}}
+    base = search if kind is SweepConfig else {}
+    with pytest.raises(InvalidConfig, match=key) as error:
+        load(kind, base=base, overrides=[f"{key}=s3://bucket/run?token={SECRET}"])
+    assert SECRET not in str(error.value)
+    assert "environment" in str(error.value)
+    assert error.value.exit_code == 2
+
+
+def test_configuration_refuses_secrets_inside_mappings_of_a_sweep():
+    base = {"verb": "finetune", "metric": "m", "space": {"seed": {"choice": [1, 2]}}}
+    for changes in (
+        {"overrides": {"training.mirror": f"s3://b/x?sig={SECRET}"}},
+        {"space": {"data.root": {"choice": ["a", f"s3://b/x?sig={SECRET}"]}}},
+    ):
+        with pytest.raises(InvalidConfig, match="holds a key") as error:
+            load(SweepConfig, base=base | changes)
+        assert SECRET not in str(error.value)
+
+
+def test_a_path_with_an_address_in_it_is_refused_too():
+    with pytest.raises(InvalidConfig) as error:
+        override(PretrainConfig(), {"data.shards": f"x://y/z?token={SECRET}"})
+    assert SECRET not in str(error.value)
+    assert PretrainConfig().data.shards == "cache/corpus"

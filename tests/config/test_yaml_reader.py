@@ -1,0 +1,177 @@
+"""Reading YAML: plain values with lines, and refusals for whatever is not plain."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from road_ray.config.error_messages import InvalidConfig
+from road_ray.config.yaml_reader import parse_value, read_yaml
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "my.yaml"
+
+
+def _refusal(file: Path, content: str | bytes) -> str:
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(InvalidConfig) as caught:
+        read_yaml(file)
+    return str(caught.value)
+
+
+def test_values_follow_yaml_1_2(file: Path) -> None:
+    file.write_text("a: 5e-5\nb: no\nc: 0123\nd: 2026-01-02\ne: ~\nf: 0o17\ng: true\n1: x\n")
+    expected = {"a": 5e-5, "b": "no", "c": 123, "d": "2026-01-02", "e": None, "f": 15, "g": True}
+    assert read_yaml(file).values == expected | {"1": "x"}
+
+
+def test_every_key_and_item_knows_its_line(file: Path) -> None:
+    file.write_text("# head\n\na:\n  # why\n  b: 1\n\n  c:\n  - x\n  - {d: 2}\n")
+    assert read_yaml(file).lines == {
+        ("a",): 3,
+        ("a", "b"): 5,
+        ("a", "c"): 7,
+        ("a", "c", 0): 8,
+        ("a", "c", 1): 9,
+        ("a", "c", 1, "d"): 9,
+    }
+
+
+def test_an_empty_file_is_an_empty_mapping(file: Path) -> None:
+    for content in ("", "# only a comment\n", "---\n", "null\n", "\ufeff"):
+        file.write_text(content, encoding="utf-8")
+        assert read_yaml(file).values == {}
+
+
+def test_anchors_and_merge_keys_are_understood(file: Path) -> None:
+    file.write_text("a: &one {x: 1, y: 2}\nb:\n  <<: *one\n  y: 3\nc: *one\n")
+    assert read_yaml(file).values["b"] == {"x": 1, "y": 3}
+    assert read_yaml(file).values["c"] == {"x": 1, "y": 2}
+
+
+def test_an_anchor_may_be_set_anew(file: Path, recwarn: pytest.WarningsRecorder) -> None:
+    file.write_text("a: &x 1\nb: *x\nc: &x 2\nd: *x\n")
+    assert read_yaml(file).values == {"a": 1, "b": 1, "c": 2, "d": 2}
+    assert not recwarn.list
+
+
+def test_a_key_written_twice_is_told_with_both_lines(file: Path) -> None:
+    file.write_text("a:\n  b: 1\n\n  b: 2\n")
+    (problem,) = read_yaml(file).problems
+    assert problem.where.endswith("my.yaml:4")
+    assert "a.b is written twice (first on line 2)" in problem.message
+
+
+@pytest.mark.parametrize("tag", ["!!python/object:os.system", "!!python/name:os.system", "!mine"])
+def test_tags_are_refused_and_never_run(file: Path, tag: str) -> None:
+    file.write_text(f"a: 1\nb: {tag} [x]\n")
+    (problem,) = read_yaml(file).problems
+    assert problem.where.endswith("my.yaml:2")
+    assert tag in problem.message
+    assert read_yaml(file).values == {"a": 1}
+
+
+def test_a_tag_on_the_whole_file_is_refused(file: Path) -> None:
+    file.write_text("!!python/object:os.system\na: 1\n")
+    assert read_yaml(file).problems
+    assert read_yaml(file).values == {}
+
+
+def test_an_alias_bomb_is_refused_quickly(file: Path) -> None:
+    levels = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 10)]
+    text = _refusal(file, "\n".join(["l0: &l0 [lol]", *levels]))
+    assert "once its aliases are expanded" in text
+
+
+def test_an_alias_to_itself_is_refused(file: Path) -> None:
+    assert "nested deeper" in _refusal(file, "a: &a [*a]\n")
+
+
+@pytest.mark.parametrize("depth", [60, 500])
+def test_deep_nesting_is_refused(file: Path, depth: int) -> None:
+    assert "nested deeper" in _refusal(file, "a: " + "[" * depth + "]" * depth)
+
+
+def test_a_file_too_large_for_a_configuration_is_refused(file: Path) -> None:
+    assert "too large" in _refusal(file, "a: 1\n" * 300_000)
+
+
+def test_a_tab_is_told_with_its_line_and_the_remedy(file: Path) -> None:
+    text = _refusal(file, "a:\n\tb: 1\n")
+    assert "my.yaml:2" in text
+    assert "fix: indent with spaces, not tabs" in text
+
+
+def test_a_syntax_error_is_told_with_its_line(file: Path) -> None:
+    assert "my.yaml:3  is not valid YAML" in _refusal(file, "a: 1\n\nb: [1, 2]]\n")
+
+
+def test_two_documents_are_refused(file: Path) -> None:
+    assert "is not valid YAML" in _refusal(file, "a: 1\n---\nb: 2\n")
+
+
+@pytest.mark.parametrize(("content", "seen"), [("- a\n", "a list"), ("hello\n", "the text")])
+def test_a_file_that_is_no_mapping_is_refused(file: Path, content: str, seen: str) -> None:
+    text = _refusal(file, content)
+    assert f"my.yaml:1  holds {seen}" in text
+    assert "allowed: a mapping" in text
+
+
+def test_a_missing_file_names_its_neighbours(file: Path) -> None:
+    file.with_name("mine.yaml").write_text("")
+    with pytest.raises(InvalidConfig, match=r"no such file[^$]*fix: files beside it: mine\.yaml"):
+        read_yaml(file)
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="cannot be read"):
+        read_yaml(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_is_told(file: Path) -> None:
+    file.write_text("a: 1\n")
+    file.chmod(0)
+    with pytest.raises(InvalidConfig, match="Permission denied"):
+        read_yaml(file)
+
+
+def test_bytes_that_are_no_text_are_told_with_their_line(file: Path) -> None:
+    assert "my.yaml:2  is not UTF-8 (byte 0xff)" in _refusal(file, b"a: 1\nb: \xff\n")
+    assert "is not valid YAML" in _refusal(file, b"a: \x00\n")
+
+
+@pytest.mark.parametrize("value", ["!!int x", "!!int", "9" * 5000, "!!float a", "!!bool 7"])
+def test_scalars_that_cannot_be_read_are_problems_not_crashes(file: Path, value: str) -> None:
+    file.write_text(f"a: {value}\nb: 2\n")
+    (problem,) = read_yaml(file).problems
+    assert problem.where.endswith("my.yaml:1")
+    assert read_yaml(file).values == {"b": 2}
+
+
+def test_the_no_of_yaml_1_1_is_not_taken_for_false(file: Path) -> None:
+    file.write_text("%YAML 1.1\n---\na: no\n")
+    (problem,) = read_yaml(file).problems
+    assert "a = 'no' cannot be read as bool" in problem.message
+
+
+def test_an_alias_without_its_anchor_is_told(file: Path) -> None:
+    assert "undefined alias" in _refusal(file, "a: *b\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-4", 1e-4), ("[a, 1]", ["a", 1]), ("{a: 1}", {"a": 1}), ("", None), ("no", "no")],
+)
+def test_a_piece_of_yaml_is_a_value(text: str, value: object) -> None:
+    assert parse_value(text, "here") == value
+
+
+@pytest.mark.parametrize("text", ["[1,", "!!python/object:os.system x", "{a: 1, a: 2}"])
+def test_a_bad_piece_of_yaml_is_told_where_it_stands(text: str) -> None:
+    with pytest.raises(InvalidConfig, match="here  "):
+        parse_value(text, "here")

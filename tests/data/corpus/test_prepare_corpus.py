@@ -1,0 +1,177 @@
+"""The text of a pre-training run: found, tokenised and cut once, told apart by what it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from road_ray.data.config import CorpusConfig
+from road_ray.data.corpus import prepare_corpus as module
+from road_ray.data.corpus.documents import read_corpus
+from road_ray.data.corpus.parallel_encoding import encoded_shards
+from road_ray.data.corpus.prepare_corpus import corpus_text, corpus_tokenizer, prepare_corpus
+from road_ray.errors import ConfigError, DataError
+
+TEXT = "a first sentence . and a second one .\n\nanother document is here .\n"
+
+
+@pytest.fixture
+def data(tmp_path):
+    (tmp_path / "root" / "texts").mkdir(parents=True)
+    (tmp_path / "root" / "texts" / "a.txt").write_text(TEXT)
+    return CorpusConfig(
+        root=str(tmp_path / "root"),
+        corpus="texts",
+        vocab_size=60,
+        max_length_tokens=16,
+        shards=str(tmp_path / "shards"),
+    )
+
+
+def test_text_lies_below_the_root_or_where_it_is_said_to_be(data, tmp_path, monkeypatch):
+    assert corpus_text(data) == tmp_path / "root" / "texts"
+    own = data.model_copy(update={"corpus": str(tmp_path / "root" / "texts" / "a.txt")})
+    assert corpus_text(own) == tmp_path / "root" / "texts" / "a.txt"
+    monkeypatch.delenv("ROAD_DATA", raising=False)
+    with pytest.raises(ConfigError, match=r"data\.root"):
+        corpus_text(data.model_copy(update={"root": None}))
+
+
+def test_shards_and_tokenizer_are_made_once(data):
+    corpus, tokenizer = prepare_corpus(data)
+    stamps = {p: p.stat().st_mtime_ns for p in Path(data.shards).rglob("*") if p.is_file()}
+    again, same = prepare_corpus(data)
+    assert stamps == {p: p.stat().st_mtime_ns for p in Path(data.shards).rglob("*") if p.is_file()}
+    assert again.manifest == corpus.manifest
+    assert same.get_vocab() == tokenizer.get_vocab()
+    assert len(corpus) == 2
+    assert not [p for p in Path(data.shards).iterdir() if p.name.startswith("tmp")]
+
+
+def test_another_text_of_the_same_length_is_another_corpus(data, tmp_path):
+    corpus, _ = prepare_corpus(data)
+    (tmp_path / "root" / "texts" / "a.txt").write_text(TEXT.replace("first", "third"))
+    other, _ = prepare_corpus(data)
+    assert other.manifest["source"] != corpus.manifest["source"]
+    assert other.directory != corpus.directory
+
+
+def test_a_change_in_the_middle_of_a_file_is_seen_while_it_is_read(data, tmp_path, monkeypatch):
+    """Size, beginning and end of the file stay, and these are what the fingerprint samples."""
+    monkeypatch.setattr(module, "_SAMPLED_BYTES", 8)
+    file = tmp_path / "root" / "texts" / "a.txt"
+
+    def encoding(*given, **options):
+        yield from encoded_shards(*given, **options)
+        file.write_text(TEXT.replace("second", "fourth"))
+
+    with pytest.raises(DataError, match=r"changed while it was read(?s:.)*changed: .*a\.txt"):
+        prepare_corpus(data, 1, encoding)
+    assert not list(Path(data.shards).glob("*/MANIFEST.json"))
+    corpus, _ = prepare_corpus(data)
+    assert len(corpus) == 2
+
+
+def test_another_length_shares_the_tokenizer(data):
+    prepare_corpus(data)
+    prepare_corpus(data.model_copy(update={"max_length_tokens": 8}))
+    kinds = sorted(
+        path.name.partition("-")[0] == "tokenizer" for path in Path(data.shards).iterdir()
+    )
+    assert kinds == [False, False, True]
+
+
+@pytest.mark.parametrize("damage", ["flipped", "empty", "gone"])
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "SHA256.json"])
+def test_a_damaged_tokenizer_is_learnt_again(data, caplog, name, damage):
+    corpus, tokenizer = prepare_corpus(data)
+    (directory,) = Path(data.shards).glob("tokenizer-*")
+    file = directory / name
+    whole = file.read_bytes()
+    flipped = whole[: len(whole) // 2] + bytes([whole[len(whole) // 2] ^ 1])
+    file.write_bytes(flipped + whole[len(whole) // 2 + 1 :] if damage == "flipped" else b"")
+    if damage == "gone":
+        file.unlink()
+    again, same = prepare_corpus(data)
+    assert same.get_vocab() == tokenizer.get_vocab()
+    assert again.directory == corpus.directory
+    assert file.read_bytes() == whole
+    assert f"{directory}: damaged" in caplog.text
+    caplog.clear()
+    prepare_corpus(data)
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "SHA256.json"])
+def test_a_directory_in_the_place_of_a_tokenizer_file_is_refused_by_name(data, name):
+    prepare_corpus(data)
+    (directory,) = Path(data.shards).glob("tokenizer-*")
+    (directory / name).unlink()
+    (directory / name).mkdir()
+    with pytest.raises(DataError, match=f"{name}: is a directory"):
+        prepare_corpus(data)
+
+
+def test_token_ids_beyond_the_vocabulary_are_refused(data, monkeypatch):
+    prepare_corpus(data)
+    monkeypatch.setattr("transformers.ElectraTokenizerFast.__len__", lambda self: 3)
+    with pytest.raises(DataError, match=r"token id \d+, the tokenizer has 3 entries\n  fix"):
+        prepare_corpus(data)
+
+
+def test_a_named_vocabulary_is_looked_for_below_the_root_first(data, tmp_path):
+    words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
+    (tmp_path / "root" / "vocab.txt").write_text(words)
+    settings = data.model_copy(update={"tokenizer": "vocab.txt"})
+    assert len(corpus_tokenizer(settings, corpus_text(settings))) == 6
+    (tmp_path / "own.txt").write_text(words + "b\n")
+    settings = data.model_copy(update={"tokenizer": str(tmp_path / "own.txt")})
+    assert len(corpus_tokenizer(settings, corpus_text(settings))) == 7
+
+
+def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):
+    import datasets
+
+    calls = []
+
+    def load_dataset(path, config, split):
+        calls.append((path, config, split))
+        return datasets.Dataset.from_dict({"text": ["One."], "id": [1]})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    data = CorpusConfig(corpus="hub:owner/name:small", shards=str(tmp_path))
+    places = {corpus_text(data), corpus_text(data)}
+    assert len(places) == 1
+    assert list(read_corpus(places.pop())) == ["One."]
+    assert calls == [("owner/name", "small", "train")]
+
+
+def test_of_two_runs_that_save_a_data_set_at_once_both_have_it(tmp_path, monkeypatch):
+    import datasets
+
+    made = datasets.Dataset.from_dict({"text": ["One."]})
+    data = CorpusConfig(corpus="hub:owner/name", shards=str(tmp_path))
+    places = []
+
+    def overtaken(path, config, split):
+        monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: made)
+        places.append(corpus_text(data))
+        return made
+
+    monkeypatch.setattr(datasets, "load_dataset", overtaken)
+    places.append(corpus_text(data))
+    assert places[0] == places[1]
+    assert list(read_corpus(places[0])) == ["One."]
+    assert list(tmp_path.iterdir()) == places[:1]
+
+
+def test_a_data_set_that_the_hub_has_not_is_told(tmp_path, monkeypatch):
+    import datasets
+
+    def load_dataset(path, config, split):
+        raise ValueError("unknown split train")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(DataError, match=r"(?s)hub:x: cannot be loaded: unknown split.*fix"):
+        corpus_text(CorpusConfig(corpus="hub:x", shards=str(tmp_path)))

@@ -1,0 +1,192 @@
+"""Sentences and pairs: rows by hand and against Hugging Face; labels, right and wrong."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from road_ray.data.catalog import dataset, task
+from road_ray.data.features.encode_examples import count_shared, encode, encode_texts
+from road_ray.data.features.examples_and_features import Answer, Features, SpanExample, TextExample
+from road_ray.data.readers.layouts import read_split
+from road_ray.data.task_and_dataset import Columns
+from road_ray.errors import ConfigError, DataError
+
+GLUE_AT_HAND = ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+@pytest.fixture(scope="module")
+def letters() -> Any:
+    from transformers import BertTokenizer
+
+    return BertTokenizer(vocab={w: i for i, w in enumerate([*SPECIAL, *"abcdefgh"])})
+
+
+def row(*texts: str, label: str | None = None, line: int = 2) -> TextExample:
+    return TextExample(str(line), texts, label, f"train.tsv:{line}")
+
+
+def read(rows: Features, tokenizer: Any) -> list[str]:
+    return [
+        " ".join(tokenizer.convert_ids_to_tokens(rows.row(r).tolist())) for r in range(len(rows))
+    ]
+
+
+def encoded(name: str, examples: list[TextExample], tokenizer: Any, limit: int = 8) -> Features:
+    return encode_texts(examples, dataset(name), task(name), tokenizer, max_length_tokens=limit)
+
+
+def test_a_sentence_is_one_segment(letters: Any) -> None:
+    rows = encoded("sst2", [row("a b", label="1"), row("c", label="negative")], letters)
+
+    assert read(rows, letters) == ["[CLS] a b [SEP]", "[CLS] c [SEP]"]
+    assert rows.first_segment.tolist() == rows.lengths.tolist() == [4, 3]
+    assert rows.gold["labels"].tolist() == [1, 0]
+    assert (rows.dataset, rows.task, rows.example.tolist()) == ("sst2", "sentiment", [0, 1])
+
+
+def test_a_pair_is_two_segments_cut_longest_first(letters: Any) -> None:
+    examples = [
+        row("a b", "c"),
+        row("a b c d e f", "g"),
+        row("a", "b c d e f"),
+        row("a b c d", "e f g h"),
+    ]
+    rows = encoded("rte", examples, letters)
+
+    assert read(rows, letters) == [
+        "[CLS] a b [SEP] c [SEP]",
+        "[CLS] a b c d [SEP] g [SEP]",
+        "[CLS] a [SEP] b c d e [SEP]",
+        "[CLS] a b [SEP] e f g [SEP]",
+    ]
+    assert rows.first_segment.tolist() == [4, 6, 3, 4]
+
+
+def test_truncation_is_counted(letters: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        encoded("rte", [row("a b", "c"), row("a b c d e f", "g"), row("a b c", "d e f")], letters)
+
+    assert "rte: cut 2 of 3 rows to 8 tokens" in caplog.text
+
+
+def test_rows_are_those_of_hugging_face(letters: Any) -> None:
+    rng = np.random.default_rng(0)
+    pairs = [
+        tuple(" ".join(rng.choice(list("abcdefgh"), n)) for n in rng.integers(0, 12, 2))
+        for _ in range(200)
+    ]
+    for limit in (8, 9, 13):
+        rows = encoded("rte", [row(*pair) for pair in pairs], letters, limit)
+        expected = letters(
+            [a for a, _ in pairs],
+            [b for _, b in pairs],
+            truncation="longest_first",
+            max_length=limit,
+        )
+        assert [rows.row(r).tolist() for r in range(200)] == expected["input_ids"]
+        second = [sum(types) for types in expected["token_type_ids"]]
+        assert (rows.lengths - rows.first_segment).tolist() == second
+
+
+def test_limits_left_behind_in_the_tokenizer_do_not_cut(letters: Any) -> None:
+    letters("a b c d", truncation=True, max_length=3, padding="max_length")
+
+    assert read(encoded("sst2", [row("a b c d")], letters), letters) == ["[CLS] a b c d [SEP]"]
+
+
+def test_rows_without_gold_have_labels_that_are_not_counted(letters: Any) -> None:
+    classes = encoded("sst2", [row("a"), row("b", label="0")], letters).gold["labels"]
+    numbers = encoded("stsb", [row("a", "b"), row("b", "c", label="2.5")], letters).gold["labels"]
+
+    assert (classes.dtype, classes.tolist()) == (np.int64, [-100, 0])
+    assert (numbers.dtype, numbers.tolist()) == (np.float32, [-100.0, 2.5])
+
+
+def test_labels_follow_the_order_of_the_task(letters: Any) -> None:
+    examples = [row("a", "b", label=name) for name in ("neutral", "contradiction", "entailment")]
+
+    assert encoded("mnli", examples, letters).gold["labels"].tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("label", ["2", "", "1.0", "Positive", "-1"])
+def test_a_label_outside_the_set_is_named_with_its_line(letters: Any, label: str) -> None:
+    examples = [row("a", label="1"), row("b", label=label, line=17), row("c", label="9", line=18)]
+
+    with pytest.raises(DataError) as raised:
+        encoded("sst2", examples, letters)
+    assert f"train.tsv:17 label={label!r}, allowed: '0' = negative, '1' = positive" in str(
+        raised.value
+    )
+    assert "1 more rows" in str(raised.value)
+
+
+@pytest.mark.parametrize("label", ["5.1", "-0.1", "nan", "inf", "high"])
+def test_a_number_outside_the_range_is_named_with_its_line(letters: Any, label: str) -> None:
+    with pytest.raises(
+        DataError, match=r"train.tsv:3 label='.*', allowed: a number from 0.0 to 5.0"
+    ):
+        encoded("stsb", [row("a", "b", label=label, line=3)], letters)
+
+
+def test_a_limit_without_room_for_text_is_refused(letters: Any) -> None:
+    with pytest.raises(ConfigError, match="max_length_tokens = 4"):
+        encoded("rte", [row("a", "b")], letters, 4)
+
+
+def test_more_than_two_texts_are_refused(letters: Any) -> None:
+    three = replace(dataset("rte"), columns=Columns(("a", "b", "c")))
+
+    with pytest.raises(ConfigError, match="3 text columns"):
+        encode_texts([], three, task("rte"), letters, max_length_tokens=8)
+
+
+def test_a_slow_tokenizer_is_refused() -> None:
+    with pytest.raises(ConfigError, match="fast tokenizer"):
+        encoded("sst2", [row("a")], object())
+
+
+def test_the_kind_of_the_task_decides(letters: Any) -> None:
+    span = SpanExample("1", "a", "b c", (Answer("c", 2),), "f")
+
+    text_rows = encode([row("a", label="1")], dataset("sst2"), task("sst2"), letters)
+    span_rows = encode(
+        [span],
+        dataset("squad_v2"),
+        task("mrc"),
+        letters,
+        max_length_tokens=9,
+        max_question_tokens=2,
+    )
+    assert list(text_rows.gold) == ["labels"]
+    assert span_rows.gold["start_positions"].tolist() == [4]
+    with pytest.raises(ConfigError, match="does not fit"):
+        encode([span], dataset("sst2"), task("sst2"), letters)
+
+
+def test_overlap_counts_dev_examples_with_the_texts_of_a_training_example() -> None:
+    train = [row("a", "b"), row("c", "d")]
+    dev = [row("c", "d", label="1"), row("c", "d"), row("b", "a")]
+    span = SpanExample("1", "q", "c", (), "f")
+
+    assert count_shared(train, dev) == 2
+    assert count_shared([span], [replace(span, id="2")]) == 1
+
+
+@pytest.mark.parametrize("name", [*GLUE_AT_HAND, "snli", "amazon", "boolq"])
+def test_real_dev_sets_encode(real_data: Path, name: str) -> None:
+    from transformers import BertTokenizer
+
+    tokenizer = BertTokenizer(vocab=str(real_data / "vocab" / "bert-base-uncased-vocab.txt"))
+    examples = read_split(dataset(name), real_data, "dev")[:500]
+    rows = encode(examples, dataset(name), task(name), tokenizer, max_length_tokens=64)
+
+    assert len(rows) == len(examples)
+    assert rows.lengths.max() <= 64
+    assert rows.gold["labels"].min() >= 0

@@ -1,0 +1,168 @@
+"""A user's own files are one entry of the configuration, of any kind and layout."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import road_ray as rr
+from road_ray.config import json_schema, load
+from road_ray.data.config import SourceConfig
+from road_ray.data.load_split import find_dataset, load_split
+from road_ray.data.readers.custom_dataset import CustomDataset
+from road_ray.data.task_and_dataset import Classify
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import ConfigError, DataError
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.verbs import configure
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_wordpiece(
+        ["the red and the green apple fell far from the tree " * 9], vocab_size=60
+    )
+
+
+def split_of(tokenizer, tmp_path, part="train", **own):
+    source = SourceConfig(root=str(tmp_path), sets={"mine": CustomDataset(**own)})
+    return load_split("mine", part, source, tokenizer)
+
+
+def test_a_csv_with_two_texts_and_labels_by_name(tokenizer, tmp_path):
+    (tmp_path / "t.csv").write_text("subject,body,queue\nred,apple,s\n'far,from the tree,h\n")
+    settings = {"train": "t.csv", "text": ("subject", "body"), "label": "queue"}
+    settings |= {"labels": ("sales", "help"), "label_map": {"s": "sales", "h": "help"}}
+    split = split_of(tokenizer, tmp_path, **settings)
+    assert split.features.gold["labels"].tolist() == [0, 1]
+    assert split.task.kind == Classify(("sales", "help"))
+    (tmp_path / "t.csv").write_text("subject,body,queue\nred,apple,s\nfar,tree,x\n")
+    with pytest.raises(DataError, match=r"t.csv:3 label='x', allowed: 's' = sales, 'h' = help"):
+        split_of(tokenizer, tmp_path, **settings)
+
+
+def test_one_text_column_needs_no_list(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(
+        "data:\n  dataset: mine\n  sets:\n    mine: {train: t.csv, text: title, labels: [a, b]}\n"
+    )
+    for override, columns in (([], ("title",)), (["0"], (0,)), (["body,b"], ("body", "b"))):
+        words = [f"data.sets.mine.text={word}" for word in override]
+        source = configure("finetune", path=path, overrides=words).data
+        assert source.sets["mine"].text == columns
+    with pytest.raises(ConfigError, match=r"data.sets.mine.text.*true"):
+        configure("finetune", path=path, overrides=["data.sets.mine.text=true"])
+    schema = json_schema(CustomDataset)["properties"]["text"]["anyOf"]
+    assert {item["type"] for item in schema} >= {"array", "string"}
+
+
+def test_jsonl_numbers_parquet_tags_choices_and_spans(tokenizer, tmp_path):
+    (tmp_path / "n.jsonl").write_text('{"t": "red apple", "y": 2}\n{"t": "tree", "y": "high"}\n')
+    number = {"train": "n.jsonl", "kind": "regress", "text": ("t",), "label": "y", "high": 3.0}
+    with pytest.raises(DataError, match=r"n.jsonl:2 label='high', allowed: a number from 0.0 to 3"):
+        split_of(tokenizer, tmp_path, **number)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"t": ["red", "far"], "y": [1.5, 2.0]}), tmp_path / "n.parquet")
+    result = split_of(tokenizer, tmp_path, **number | {"train": "n.parquet"})
+    assert result.features.gold["labels"].tolist() == [1.5, 2.0]
+    (tmp_path / "tags.txt").write_text("red B-C\napple O\n\n")
+    tags = split_of(tokenizer, tmp_path, train="tags.txt", kind="tag", labels=("O", "B-C", "I-C"))
+    assert tags.examples[0].tags == ("B-C", "O")
+    (tmp_path / "c.csv").write_text("q,a,b,gold\nred,apple,tree,B\n")
+    settings = {"train": "c.csv", "kind": "choose", "text": ("q", "a", "b"), "label": "gold"}
+    assert split_of(tokenizer, tmp_path, **settings).features.gold["labels"].tolist() == [1]
+    paragraph = {"context": "the red apple", "qas": [{"id": "1", "question": "which?"}]}
+    (tmp_path / "s.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    assert len(split_of(tokenizer, tmp_path, train="s.json", kind="span").features) == 1
+
+
+def test_a_set_may_share_the_head_of_a_task(tmp_path):
+    own = CustomDataset(train="x.csv", task="nli", text=("a", "b"))
+    dataset, task = find_dataset("mine", SourceConfig(sets={"mine": own}))
+    assert (dataset.task, task.kind.width) == ("nli", 3)
+    other = CustomDataset(train="x.csv", task="mrc", text=("a",))
+    with pytest.raises(ConfigError, match="kind is classify, task mrc is of kind Span"):
+        find_dataset("mine", SourceConfig(sets={"mine": other}))
+    with pytest.raises(ConfigError, match="the catalogue has a data set of that name"):
+        find_dataset("mnli", SourceConfig(sets={"mnli": own}))
+    with pytest.raises(ConfigError, match="did you mean 'mine'"):
+        find_dataset("mime", SourceConfig(sets={"mine": own}))
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"labels": ["a", "b"], "text": ["t"]}, "names no file"),
+        (
+            {"train": "x.csv", "text": ["t"], "labels": ["a"]},
+            "at least two, or a task; for numbers: kind: regress",
+        ),
+        (
+            {"train": "x.csv", "dev": "y.csv", "dev_fraction": 0.1, "kind": "span"},
+            "give train, and leave dev out",
+        ),
+        ({"train": "x.csv", "kind": "span", "revision": "main"}, "hub, which is not given"),
+        ({"train": "x.csv", "labels": ["a", "b"]}, "one or two columns"),
+        ({"train": "x.csv", "kind": "choose", "text": ["q", "a"]}, "at least two choices"),
+        ({"train": "x.csv", "lables": ["a"]}, "labels"),
+        (
+            {"train": "x.csv", "text": ["t"], "labels": ["a", "b"], "label_map": {"x": "c"}},
+            "label_map names 'c', labels are ['a', 'b']",
+        ),
+    ],
+)
+def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_path, own, message):
+    file = tmp_path / "own.yaml"
+    file.write_text(json.dumps({"data": {"sets": {"mine": own}}}))
+    result = road("finetune", file, *flags(sentiment), "--run-dir", tmp_path / "run")
+    assert result.code == 2
+    assert message in result.err
+
+
+@pytest.mark.parametrize(
+    "name", ["../../../x", "/tmp/x", "a/b", "", ".", "..", "-x", "a\nb", "x" * 81]
+)
+def test_a_name_that_is_no_name_is_refused_with_its_line(name, tmp_path):
+    file = tmp_path / "own.yaml"
+    settings = {"train": "x.csv", "text": ["t"], "labels": ["a", "b"]}
+    file.write_text(f"data:\n  sets:\n    {json.dumps(name)}: {json.dumps(settings)}\n")
+    with pytest.raises(ConfigError, match=r"(?s)own\.yaml:3  .*is no name for a data set.*allowed"):
+        load(FinetuneConfig, path=file)
+
+
+@pytest.mark.parametrize(
+    "labels", [["a", "b", "a"], ["a", "b", " A"], ["not ok", "not-ok"], ["a_b", "A B", "c"]]
+)
+def test_labels_that_stand_twice_are_refused_with_their_line(labels, tmp_path):
+    file = tmp_path / "own.yaml"
+    own = f"{{train: x.csv, text: [t],\n      labels: {json.dumps(labels)}}}"
+    file.write_text(f"data:\n  sets:\n    mine: {own}\n")
+    with pytest.raises(
+        ConfigError, match=r"own\.yaml:4 .*(?s:labels.*one label.*every label once)"
+    ):
+        load(FinetuneConfig, path=file)
+
+
+@pytest.mark.parametrize("name", ["reviews", "v1.2", "train"])
+def test_one_command_fine_tunes_on_it(road, flags, sentiment, tmp_path, name):
+    rows = "".join(f"apple {i},{'good' if i % 2 else 'bad'}\n" for i in range(16))
+    (tmp_path / "own.csv").write_text("review,verdict\n" + rows)
+    settings = {"train": "own.csv", "dev": "own.csv", "text": ["review"], "label": "verdict"}
+    file = tmp_path / "own.yaml"
+    sets = {name: settings | {"labels": ["bad", "good"]}}
+    file.write_text(json.dumps({"data": {"sets": sets, "dataset": name}}))
+    changed = {k: v for k, v in sentiment.items() if k != "data.dataset"}
+    changed |= {"data.root": str(tmp_path), "training.steps": 2}
+    result = road("finetune", file, *flags(changed), "--run-dir", tmp_path / "run", "--json")
+    assert (result.code, result.err) == (0, "")
+    assert f"eval/{name}/accuracy" in json.loads(result.out)["metrics"]
+    again = rr.evaluate(
+        overrides={
+            "init": str(tmp_path / "run"), "data.root": str(tmp_path), "console": "quiet",
+            "data.sets": sets, "data.datasets": [name], "run_dir": str(tmp_path / "again"),
+        },
+    )  # fmt: skip
+    assert again.metrics[f"eval/{name}/accuracy"] >= 0

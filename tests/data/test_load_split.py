@@ -1,0 +1,81 @@
+"""Where data lies, and a split read and encoded."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.data import load_split as module
+from road_ray.data.config import SourceConfig
+from road_ray.data.load_split import load_split, resolve_root
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def tokenizer(world):
+    words = (world / "glue" / "SST-2" / "train.tsv").read_text()
+    return train_wordpiece([words], vocab_size=200)
+
+
+def test_a_root_is_named_or_taken_from_the_environment_or_the_hub(world, tmp_path, monkeypatch):
+    monkeypatch.delenv("ROAD_DATA", raising=False)
+    assert resolve_root(str(world)) == world
+    assert resolve_root(None) is None
+    monkeypatch.setenv("ROAD_DATA", str(world))
+    assert resolve_root(None) == world
+    assert resolve_root("hub") is None
+    assert resolve_root(str(tmp_path)) == tmp_path
+
+
+def test_a_root_that_is_no_directory_is_refused_with_what_is_allowed(world, monkeypatch):
+    for place in ("/nowhere", str(world / "newsqa" / "dev.json")):
+        with pytest.raises(ConfigError, match="`miniature` or `hub`"):
+            resolve_root(place)
+    monkeypatch.setenv("ROAD_DATA", "/elsewhere")
+    with pytest.raises(ConfigError, match="ROAD_DATA = /elsewhere"):
+        resolve_root(None)
+
+
+def test_the_embedded_world_is_written_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROAD_CACHE", str(tmp_path))
+    written = []
+    monkeypatch.setattr(module.miniature, "cached", lambda: written.append(1) or tmp_path)
+    assert resolve_root("miniature") == tmp_path
+    assert written == [1]
+
+
+def test_the_first_rows_of_a_seeded_shuffle_are_kept_for_training_only(world, tokenizer):
+    few = SourceConfig(root=str(world), max_rows=10)
+    first, again = (load_split("sst2", "train", few, tokenizer) for _ in range(2))
+    other = load_split("sst2", "train", few, tokenizer, seed=1)
+    ids = [[example.id for example in split.examples] for split in (first, again, other)]
+    assert len(ids[0]) == len(first.features) == 10
+    assert ids[0] == ids[1] != ids[2]
+    assert ids[0] == sorted(ids[0], key=int), "the order of the file is kept"
+    assert len(load_split("sst2", "dev", few, tokenizer).examples) == 25
+    more = SourceConfig(root=str(world), max_rows=1000)
+    assert len(load_split("sst2", "train", more, tokenizer).examples) == 150
+
+
+def test_lengths_and_strides_reach_the_rows(world, tokenizer):
+    narrow = SourceConfig(
+        root=str(world), max_length_tokens=64, stride_tokens=8, max_question_tokens=24
+    )
+    wide = SourceConfig(root=str(world))
+    cut, whole = (load_split("squad_v2", "dev", s, tokenizer) for s in (narrow, wide))
+    assert cut.features.lengths.max() <= 64
+    assert len(cut.features) > len(whole.features) >= len(whole.examples)
+    assert cut.dataset.name == "squad_v2"
+
+
+def test_pairs_without_order_are_learnt_both_ways_round(world, tokenizer):
+    source = SourceConfig(root=str(world), max_rows=3, both_orders=("qqp",))
+    split = load_split("qqp", "train", source, tokenizer)
+    assert [e.texts for e in split.examples[3:]] == [e.texts[::-1] for e in split.examples[:3]]
+    assert split.features.gold["labels"][:3].tolist() == split.features.gold["labels"][3:].tolist()
+    assert len({e.id for e in split.examples}) == 6
+    once = SourceConfig(root=str(world), max_rows=3, both_orders=())
+    assert len(load_split("qqp", "train", once, tokenizer).examples) == 3
+    assert len(load_split("qqp", "train", source, tokenizer, judged=True).examples) > 3
+    with pytest.raises(ConfigError, match=r"data\.both_orders: sst2 is no data set of pairs"):
+        load_split("sst2", "train", SourceConfig(root=str(world), both_orders=("sst2",)), tokenizer)

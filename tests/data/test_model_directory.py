@@ -1,0 +1,262 @@
+"""What the files of a model directory may say, and that none of it loads anything else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from fnmatch import fnmatch
+
+import pytest
+
+from road_ray.data.model_directory import locate_model, model_hashes, read_config, read_json
+from road_ray.data.tokenizer import load_tokenizer, read_tokenizer
+from road_ray.errors import CheckpointError, RoadError
+from road_ray.models.encoder import load_encoder
+from tests.tiny_teacher import make_teacher
+
+
+@pytest.fixture
+def place(tmp_path):
+    return make_teacher(tmp_path / "model")
+
+
+def edit(path, **fields):
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+@pytest.mark.parametrize("content", [b"null", b"[]", b"{}", b"", b"{", b"\xff\xfe", b"[" * 100_000])
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_damaged_files_are_refused_by_name(place, file, content):
+    (place / file).write_bytes(content)
+    load = load_encoder if file == "config.json" else load_tokenizer
+    if (file, content) == ("tokenizer_config.json", b"{}"):
+        assert len(load(place)) == 24
+        return
+    with pytest.raises(RoadError, match=file):
+        load(str(place))
+
+
+def test_unreadable_files_are_refused_by_name(place):
+    (place / "config.json").unlink()
+    (place / "config.json").mkdir()
+    with pytest.raises(CheckpointError, match=r"config\.json: cannot be read"):
+        read_json(place / "config.json")
+    with pytest.raises(CheckpointError, match=r"config\.json: cannot be read"):
+        read_config(place)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine", "AutoModel": "mine.Model"}},
+        {"auto_map": {"AutoConfig": "mine.Mine", "AutoModel": "mine.Model"}},
+        {"auto_map": {}},
+        {"model_type": None},
+        {"model_type": "clip"},
+        {"attn_implementation": "kernels-community/flash-attn"},
+        {"_attn_implementation": "someone/kernel"},
+        {"_attn_implementation_internal": "someone/kernel:forward"},
+        {"attn_implementation": {"": "someone/kernel"}},
+        {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}},
+        {"fusion_config": {"patch": True}},
+        {"per_layer_config": {"0": {"hidden_size": 8}}},
+        {"anything": [{"deep": 1}]},
+    ],
+)
+def test_read_config_refuses_fields_that_can_load_code(place, fields, monkeypatch):
+    """The code that such a field names would write a file; nobody is asked whether it may."""
+    (place / "mine.py").write_text("open('ran', 'w').close()\n")
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    edit(place / "config.json", **fields)
+    for load in (load_encoder, read_tokenizer):
+        with pytest.raises(CheckpointError, match=r"config\.json: .*(field '|model_type)"):
+            load(str(place))
+    assert not (place / "ran").exists()
+    assert "mine" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"dtype": "load"}, "dtype is 'load'"),
+        ({"torch_dtype": "int8"}, "torch_dtype is 'int8'"),
+        ({"dtype": ["float32"]}, "dtype is"),
+        ({"num_attention_heads": 0}, "no model can be built"),
+        ({"num_attention_heads": "two"}, "no configuration|no model can be built"),
+        ({"hidden_act": "swooosh"}, "no model can be built.*swooosh"),
+        ({"num_attention_heads": -1}, "num_attention_heads is -1"),
+        ({"classifier_dropout": 3}, "classifier_dropout is 3"),
+        ({"architectures": 3}, "architectures is 3"),
+        ({"architectures": [{"a": 1}]}, "architectures is"),
+        ({"hidden_size": None}, "no configuration|no model can be built"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
+        ({"vocab_size": 10**30}, "vocab_size is"),
+        ({"hidden_size": float("inf")}, "hidden_size is inf"),
+        ({"num_labels": 10**9, "id2label": None}, "num_labels is"),
+        ({"id2label": ["a", "b"]}, "id2label is"),
+        ({"id2label": {"1": "a", "2": "b", "x": "c"}}, "id2label is"),
+        ({"id2label": {"1": "a", "2": "b", "3": "c"}}, "id2label is"),
+    ],
+)
+def test_values_that_no_model_can_have_are_refused_by_name(place, fields, named):
+    edit(place / "config.json", **fields)
+    with pytest.raises(CheckpointError, match=rf"config\.json: .*({named})"):
+        load_encoder(str(place))
+
+
+@pytest.mark.parametrize(
+    ("verb", "given"),
+    [
+        ("evaluate", ["init={}"]),
+        ("finetune", ["init={}"]),
+        ("multitask", ["init={}", "data.datasets=[sst2]"]),
+        ("pretrain", ["init={}"]),
+        ("pretrain", ["generator.init={}"]),
+        ("distill", ["init={}", "distillation.teachers=[{}]", "distillation.num_teachers=1"]),
+        ("distill", ["init=good", "distillation.teachers=[{}]", "distillation.num_teachers=1"]),
+    ],
+)
+def test_no_verb_runs_the_code_of_a_model_directory(place, verb, given, road, world, monkeypatch):
+    """Even where transformers would ask, and somebody answers."""
+    make_teacher(place.parent / "good")
+    foreign = {"AutoConfig": "mine.Mine", "AutoModel": "mine.Model"}
+    edit(place / "config.json", model_type="mine", auto_map=foreign)
+    (place / "mine.py").write_text("open('ran', 'w').close()\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    monkeypatch.chdir(place.parent)
+    result = road(
+        verb, *(item.format(place) for item in given), f"data.root={world}", "run_dir=run"
+    )
+    assert result.code == 4, result.err
+    assert "auto_map" in result.err or "mine.py" in result.err
+    assert not list(place.parent.rglob("ran"))
+
+
+def test_read_config_lets_harmless_fields_of_published_models_pass_and_act_on_nothing(place):
+    edit(
+        place / "config.json",
+        **{"_name_or_path": "/home/someone/model", "_commit_hash": "main", "pruned_heads": {}},
+        **{"directionality": "bidi", "pooler_fc_size": 768, "finetuning_task": "sst2"},
+        **{"gradient_checkpointing": False, "task_specific_params": {"a": {"b": 1}}},
+        **{"transformers_weights": "../other/model.safetensors", "_num_labels": 2},
+        **{"attn_implementation": "sdpa", "use_return_dict": False, "return_dict": False},
+        **{"to_dict": 5, "tokenizer_class": "BertTokenizer", "adapters": {}},
+    )
+    config = read_config(place)
+    assert config.pooler_fc_size == 768
+    assert config.return_dict
+    assert config.to_dict()["hidden_size"] == 32
+    assert not hasattr(config, "transformers_weights")
+    assert load_encoder(str(place)).config._attn_implementation == "sdpa"
+    assert read_tokenizer(place) is not None
+
+
+def test_an_adapter_of_another_model_is_refused(place):
+    (place / "adapter_config.json").write_text('{"base_model_name_or_path": "someone/else"}')
+    with pytest.raises(CheckpointError, match=r"adapter_config\.json: an adapter"):
+        load_encoder(str(place))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"auto_map": {"AutoTokenizer": ["x.Y", None]}},
+        {"gguf_file": "x.gguf"},
+        {"fast_tokenizer_files": ["../tokenizer.json"]},
+        {"tokenizer_class": "AutoModel"},
+        {"tokenizer_class": "pipeline"},
+        {"tokenizer_class": 3},
+        {"init_inputs": ["/etc/passwd"]},
+        {"vocab_file": "/etc/passwd"},
+        {"tokenizer_object": {"a": 1}},
+        {"model_max_length": []},
+    ],
+)
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+def test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code(place, file, fields):
+    (place / file).write_text(json.dumps(fields))
+    for load in (read_tokenizer, load_tokenizer):
+        with pytest.raises(CheckpointError, match=rf"{file}: (field '|tokenizer_class|model_max)"):
+            load(place)
+
+
+def test_read_tokenizer_takes_what_published_ones_say(place):
+    before = read_tokenizer(place)("good film")["input_ids"]
+    edit(
+        place / "tokenizer_config.json",
+        **{
+            "name_or_path": "/someone",
+            "special_tokens_map_file": "/root/.cache/x",
+            "never_split": None,
+        },
+        **{"tokenizer_class": "BertTokenizerFast", "clean_up_tokenization_spaces": True},
+        **{"sp_model_kwargs": {}, "tokenizer_file": None, "do_basic_tokenize": True},
+        **{"model_max_length": 10**30, "wordpieces_prefix": "##"},
+    )
+    assert read_tokenizer(place)("good film")["input_ids"] == before
+
+
+def test_a_tokenizer_without_a_configuration_beside_it_is_read(place):
+    (place / "config.json").unlink()
+    assert len(read_tokenizer(place)) == 24
+
+
+def test_locate_takes_a_run_a_model_directory_and_fetches_no_pickles(place, tmp_path, monkeypatch):
+    calls = {}
+
+    def fetched(name, allow_patterns):
+        calls[name] = allow_patterns
+        return str(place)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetched)
+    assert locate_model(place) == place
+    assert locate_model("someone/model") == place
+    assert locate_model("someone/words", weights=False) == place
+    assert "*.safetensors" in calls["someone/model"]
+    assert "*.safetensors" not in calls["someone/words"]
+    assert not any(fnmatch("x.bin", item) for each in calls.values() for item in each)
+
+
+def recorded(place):
+    (place / "road_ray.json").write_text(json.dumps({"files": model_hashes(place)}))
+    return place
+
+
+def test_model_hashes_cover_weights_and_tokenizer_but_not_what_people_edit(place):
+    make_teacher(place / "generator")
+    files = ["model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+    expected = {*files, *(f"generator/{name}" for name in files)}
+    assert set(model_hashes(recorded(place))) == expected
+
+
+def test_a_tokenizer_file_other_than_recorded_is_refused_until_its_entry_is_deleted(place):
+    recorded(place)
+    edit(place / "config.json", id2label={"0": "a", "1": "b", "2": "c"})
+    edit(place / "tokenizer_config.json", do_lower_case=False)
+    with pytest.raises(CheckpointError, match=r"tokenizer_config\.json: .*road_ray\.json records"):
+        load_tokenizer(place)
+    output = json.loads((place / "road_ray.json").read_text())
+    del output["files"]["tokenizer_config.json"]
+    (place / "road_ray.json").write_text(json.dumps(output))
+    assert len(load_tokenizer(place)) == 24
+
+
+@pytest.mark.parametrize("at", ["", "generator"])
+def test_weights_other_than_recorded_are_refused_by_name(place, at):
+    make_teacher(place / "generator")
+    recorded(place)
+    other = make_teacher(place.with_name("other"), seed=1) / "model.safetensors"
+    load_encoder(str(place / at))
+    (place / at / "model.safetensors").write_bytes(other.read_bytes())
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: .*road_ray\.json records"):
+        load_encoder(str(place / at))
+    (place / "road_ray.json").unlink()
+    load_encoder(str(place / at))
+
+
+@pytest.mark.parametrize("files", [[], "all", {"tokenizer.json": None}])
+def test_a_record_with_damaged_hashes_is_named(place, files):
+    (place / "road_ray.json").write_text(json.dumps({"files": files}))
+    with pytest.raises(CheckpointError, match=r"road_ray\.json"):
+        load_tokenizer(place)

@@ -1,0 +1,63 @@
+"""Intervals, Holm's correction, effect sizes and power: by hand and against tables."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import pytest
+from scipy.stats import ttest_rel
+
+from road_ray.errors import DataError
+from road_ray.evaluation.seed_statistics import compare, holm, interval, needed_pairs, power
+
+
+def test_interval_of_four_values_by_the_table_of_t():
+    # mean 5, deviation sqrt(20 / 3), t(0.975, 3) = 3.182
+    low, high = interval([2.0, 4.0, 6.0, 8.0])
+    half = 3.1824 * sqrt(20 / 3) / 2
+    assert (low, high) == pytest.approx((5 - half, 5 + half), rel=1e-4)
+
+
+def test_a_single_value_has_no_interval():
+    assert interval([3.0]) is None
+
+
+def test_holm_multiplies_by_the_number_of_tests_left_and_never_falls():
+    # sorted: 0.01 * 4, 0.02 * 3, 0.03 * 2 (below the one before), 0.9
+    assert holm([0.03, 0.01, 0.9, 0.02]) == pytest.approx([0.06, 0.04, 0.9, 0.06])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_compare_pairs_by_seed():
+    result = compare([3.0, 4.0, 6.0], [1.0, 3.0, 4.0])  # differences 2, 1, 2
+    assert result.difference == pytest.approx(5 / 3)
+    assert result.effect_size == pytest.approx((5 / 3) / sqrt(1 / 3))
+    assert result.p_value == pytest.approx(ttest_rel([3, 4, 6], [1, 3, 4]).pvalue)
+    half = 4.3027 * sqrt(1 / 3) / sqrt(3)
+    assert (result.low, result.high) == pytest.approx((5 / 3 - half, 5 / 3 + half), rel=1e-4)
+    assert (result.pairs, result.needed_pairs) == (3, 4)
+
+
+def test_equal_differences_have_no_effect_size():
+    result = compare([2.0, 3.0], [1.0, 2.0])
+    assert (result.effect_size, result.needed_pairs) == (None, None)
+    assert (result.low, result.high) == (1.0, 1.0)
+
+
+def test_one_pair_cannot_be_tested():
+    with pytest.raises(DataError, match="at least 2"):
+        compare([1.0], [2.0])
+
+
+@pytest.mark.parametrize(("effect", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
+def test_needed_pairs_are_those_of_the_tables_of_power(effect, pairs):
+    """Two-sided paired t-test, alpha 0.05, power 0.8, as G*Power gives them."""
+    assert needed_pairs(effect) == needed_pairs(-effect) == pairs
+    assert power(effect, pairs) >= 0.8 > power(effect, pairs - 1)
+
+
+def test_no_effect_needs_more_pairs_than_there_are():
+    assert needed_pairs(0.0) is None
+    assert needed_pairs(1e-4) is None
+    assert needed_pairs(100.0) == 2

@@ -1,0 +1,185 @@
+"""``road push`` against a hub of the test: what is sent, and what is refused before."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.inference.hub_upload import check_repository, model_files
+
+ROOT = Path(__file__).parents[2]
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The calls of a commit, as the hub answers them; ``server.repositories`` by name."""
+
+    def do_GET(self):
+        repository = self.server.repositories.get(self.path.removeprefix("/api/models/"))
+        if repository is None:
+            self.answer(404, {"error": "Repository not found"}, error="RepoNotFound")
+            return
+        siblings = [{"rfilename": name} for name in repository["files"]]
+        self.answer(200, {"id": "o/n", "private": repository["private"], "siblings": siblings})
+
+    def do_POST(self):
+        assert self.headers["authorization"] == "Bearer hf_of_the_test"
+        body = self.rfile.read(int(self.headers["content-length"])).decode()
+        self.server.calls.append(self.path)
+        if self.path == "/api/validate-yaml":  # of the model card
+            self.answer(200, {"errors": [], "warnings": []})
+        elif self.path == "/api/repos/create":
+            wanted = json.loads(body)
+            name = f"{wanted['organization']}/{wanted['name']}"
+            private = wanted.get("private") or wanted.get("visibility") == "private"
+            self.server.repositories[name] = {"private": private, "files": {}}
+            self.answer(200, {"url": f"{self.server.url}/{name}"})
+        elif self.path.endswith("/preupload/main"):
+            paths = [file["path"] for file in json.loads(body)["files"]]
+            regular = {"uploadMode": "regular", "shouldIgnore": False}
+            self.answer(200, {"files": [{"path": path} | regular for path in paths]})
+        elif self.path.endswith("/commit/main"):
+            name = self.path.removeprefix("/api/models/").removesuffix("/commit/main")
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    content = base64.b64decode(line["value"]["content"])
+                    self.server.repositories[name]["files"][line["value"]["path"]] = content
+            self.answer(200, {"commitUrl": f"{self.server.url}/{name}/commit/1", "commitOid": "1"})
+        else:
+            self.answer(500, {"error": self.path})
+
+    def answer(self, code, content, error=""):
+        body = json.dumps(content).encode()
+        self.send_response(code)
+        if error:
+            self.send_header("X-Error-Code", error)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hub():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        server.repositories, server.calls = {}, []
+        server.url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def model(pretrained, tmp_path):
+    """A copy of a run, with files that nobody wants to publish."""
+    run = tmp_path / "run"
+    shutil.copytree(pretrained.directory, run)
+    (run / "hf" / "train.csv").write_text("private rows\n")
+    (run / "hf" / ".netrc").write_text("password\n")
+    (run / "hf" / "notes.json.swp").write_text("x")
+    return run
+
+
+def road_push(*words, hub=None, **more):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))}
+    environment |= {"HF_HUB_OFFLINE": "0", "HF_HOME": "/nonexistent", "HF_HUB_DISABLE_XET": "1"}
+    environment |= {"HF_ENDPOINT": hub.url if hub else "http://127.0.0.1:9"} | more
+    command = [sys.executable, "-m", "road_ray", "push", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+TOKEN = {"HF_TOKEN": "hf_of_the_test"}
+
+
+def test_the_model_and_nothing_else_is_sent_to_a_private_repository(hub, model):
+    done = road_push(model, "me/mine", hub=hub, **TOKEN)
+    assert done.returncode == 0, done.stderr
+    assert f"sent to {hub.url}/me/mine (private)" in done.stdout
+    there = hub.repositories["me/mine"]
+    assert there["private"] is True
+    here = {file.name: file.path.read_bytes() for file in model_files(model)}
+    assert there["files"] == here
+    assert {"config.json", "model.safetensors", "generator/model.safetensors"} <= here.keys()
+    assert not {"train.csv", ".netrc", "notes.json.swp"} & here.keys()
+
+    again = road_push(model, "me/mine", hub=hub, **TOKEN)
+    assert again.returncode == 2
+    assert "--replace" in again.stderr
+    replaced = road_push(model, "me/mine", "--replace", "--json", hub=hub, **TOKEN)
+    assert json.loads(replaced.stdout)["url"] == f"{hub.url}/me/mine"
+
+
+def test_a_public_repository_gets_a_model_only_on_request(hub, model):
+    hub.repositories["me/open"] = {"private": False, "files": {".gitattributes": b""}}
+    refused = road_push(model, "me/open", hub=hub, **TOKEN)
+    assert (refused.returncode, "is public" in refused.stderr) == (2, True)
+    assert hub.calls == []
+    assert road_push(model, "me/open", "--public", hub=hub, **TOKEN).returncode == 0
+
+
+def test_dry_run_lists_and_sends_nothing(road, model):
+    """Offline, as every test, and without a token."""
+    result = road("push", model, "me/mine", "--dry-run")
+    assert result.code == 0
+    assert "nothing was sent" in result.out
+    size = (model / "hf" / "model.safetensors").stat().st_size
+    assert f"{size:,}" in result.out
+    listed = json.loads(road("push", model, "me/mine", "--dry-run", "--json").out)
+    assert (listed["url"], listed["files"]["model.safetensors"]) == (None, size)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({}, "no token"),
+        (TOKEN, "cannot be reached"),
+        (TOKEN | {"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set"),
+    ],
+)
+def test_without_token_or_network_is_told_with_exit_code_4(model, more, message):
+    done = road_push(model, "me/mine", **more)
+    assert done.returncode == 4, done.stderr
+    assert message in done.stderr
+    assert "fix:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["mine", "me/mi ne", "me/../x", "a/b/c", f"me/{'x' * 100}"])
+def test_a_name_of_no_repository_is_refused(name):
+    with pytest.raises(ConfigError, match="OWNER/NAME"):
+        check_repository(name)
+
+
+def test_what_is_no_whole_model_is_refused(model, tmp_path, monkeypatch):
+    with pytest.raises(CheckpointError, match="no model"):
+        model_files(tmp_path)
+    (model / "hf" / "more.json").symlink_to("/etc/hostname")
+    with pytest.raises(CheckpointError, match="leads out of the model"):
+        model_files(model)
+    (model / "hf" / "more.json").unlink()
+    (model / "hf" / "more.json").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"more.json: is empty(.|\n)*nothing was sent"):
+        model_files(model)
+    (model / "hf" / "more.json").unlink()
+    monkeypatch.setenv("MY_API_KEY", "sk-very-secret-indeed")
+    (model / "hf" / "README.md").write_text("call with sk-very-secret-indeed")
+    with pytest.raises(ConfigError, match="looks like a secret"):
+        model_files(model)
+    (model / "hf" / "README.md").unlink()
+    with (model / "hf" / "model.safetensors").open("r+b") as weights:
+        weights.seek(-4, os.SEEK_END)
+        weights.write(b"\1\2\3\4")
+    with pytest.raises(CheckpointError, match="sha256 differs"):
+        model_files(model)

@@ -1,0 +1,159 @@
+"""A comparison as configurations: seeds, shared teachers and store, data and sizes of the arms."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.errors import ConfigError
+from road_ray.recipes.comparison.finetuning_plan import TEACHER_SEED, make_plan
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.verbs import configure
+
+
+def planned(overrides):
+    return make_plan(configure("reproduce", overrides=overrides))
+
+
+def only(plan, arm, seed=0):
+    (chosen,) = [unit for unit in plan.units if (unit.arm, unit.seed) == (arm, seed)]
+    return chosen.jobs
+
+
+def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path):
+    plan = planned(tiny("road_distillation"))
+    assert [ensemble.run_dir.name for ensemble in plan.ensembles] == [
+        "teachers-squad_v2",
+        "folds-squad_v2",
+    ]
+    assert [ensemble.seed for ensemble in plan.ensembles] == [TEACHER_SEED] * 2
+    assert plan.ensembles[1].num_folds == 2
+    (job,) = only(plan, "weighted_0.5", 1)
+    student = job.config
+    assert isinstance(student, DistillConfig)
+    assert (student.seed, student.weighting.rule, student.weighting.wrong) == (
+        1,
+        "correctness",
+        0.5,
+    )
+    assert student.data.evaluate_on == ("squad_v2", "newsqa")
+    assert student.distillation.teachers == (
+        str(tmp_path / "run" / "teachers" / "teachers-squad_v2" / "teachers.json"),
+    )
+    stores = {
+        job.config.distillation.store
+        for unit in plan.units
+        for job in unit.jobs
+        if isinstance(job.config, DistillConfig)
+    }
+    assert stores == {tmp_path / "run" / "store"}
+    (single,) = only(plan, "single")
+    assert single.config.distillation.num_teachers == 1
+    assert single.config.distillation.teachers[0].endswith("teacher-0/hf")
+    (none,) = only(plan, "none")
+    assert (none.verb, none.scored) == ("finetune", True)
+    assert len(plan.units) == 2 * len(plan.arms)
+
+
+def test_wanted_arms_bring_those_that_they_are_tested_against(tiny):
+    changes = {"data.max_rows": 40, "arms": ["mean"]}
+    plan = planned(tiny("low_resource", **changes))
+    assert [arm.name for arm in plan.arms] == ["none", "none_longer", "mean"]
+
+
+def test_the_longer_arm_has_as_many_updates_as_rows_without_labels_bring(tiny):
+    sizes = {"data.max_rows": 40, "data.max_unlabelled_rows": 20, "data.epochs": 2.0}
+    plan = planned(tiny("low_resource", **sizes))
+    (longer,), (mean,) = only(plan, "none_longer"), only(plan, "mean")
+    assert longer.config.data.epochs == 2 * (40 + 20) / 40
+    assert mean.config.data.epochs == 2
+    assert len(mean.config.data.unlabelled) == 1
+    assert only(plan, "labelled")[0].config.data.unlabelled == ()
+
+
+def test_rows_of_ones_own_take_the_place_of_those_beyond_the_labelled_ones(tiny, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a fine film\n" * 20)
+    settings = {"data.max_rows": 40, "data.unlabelled": [str(texts)], "data.epochs": 2.0}
+    plan = planned(tiny("low_resource", **settings))
+    assert only(plan, "mean")[0].config.data.unlabelled == (str(texts),)
+    assert only(plan, "none_longer")[0].config.data.epochs == 2 * (40 + 20) / 40
+
+
+def test_students_of_a_comparison_of_sizes_keep_fewer_layers_and_teachers_all(tiny, tmp_path):
+    import json
+    import shutil
+
+    changes = tiny("compression", **{"data.max_rows": 40})
+    deep = tmp_path / "deep"
+    shutil.copytree(f"{changes['init']}/hf", deep)
+    size = json.loads((deep / "config.json").read_text())
+    (deep / "config.json").write_text(json.dumps(size | {"num_hidden_layers": 6}))
+    plan = planned(changes | {"init": str(deep)})
+    layers = {
+        name: only(plan, f"kd_{name}")[0].config.student.layers
+        for name in ("full", "half", "third")
+    }
+    assert layers == {"full": None, "half": 3, "third": 2}
+    assert plan.ensembles[0].student.layers is None
+
+
+def test_teachers_of_noisy_rows_learn_from_them_and_all_are_judged_on_clean_ones(tiny):
+    plan = planned(tiny("noisy_labels", **{"data.max_rows": 40}))
+    assert [ensemble.data.dataset for ensemble in plan.ensembles] == [
+        "sst2-noisy-10",
+        "sst2-noisy-20",
+    ]
+    for unit in plan.units:
+        (job,) = unit.jobs
+        data = job.config.data
+        assert data.evaluate_on in (("sst2",), None)
+        assert data.dataset == "sst2" or data.dataset.startswith("sst2-noisy-")
+
+
+def test_a_mixture_comes_before_every_target(tiny):
+    options = {"targets": {"rte": {"data.epochs": 1.0}, "sst2": {}}}
+    options["multitask.data.datasets"] = ["sst2", "mnli"]
+    plan = planned(tiny("road_multitask", **options))
+    stage, *targets = only(plan, "road_kd")
+    assert isinstance(stage.config, MultitaskConfig)
+    assert set(stage.config.distillation.teachers) == {"sst2", "mnli"}
+    assert (stage.config.mixing.passes, stage.config.mixing.heads) == (4, "task")
+    assert [job.config.data.dataset for job in targets] == ["rte", "sst2"]
+    assert {job.config.init for job in targets} == {str(stage.config.run_dir)}
+    (theirs, *_) = only(plan, "mt_dnn")
+    assert theirs.config.mixing.heads == "dataset"
+    assert len(only(plan, "single")) == 2
+
+
+def test_both_ways_of_a_mixture_read_as_many_rows_a_step(tiny):
+    options = {"multitask.data.batch_size": 6, "multitask.data.max_batch_tokens": 300}
+    options |= {"targets": {"sst2": {}}, "multitask.data.datasets": ["sst2"]}
+    plan = planned(tiny("road_multitask", **options))
+    stages = {name: only(plan, name)[0].config for name in ("mt_dnn", "road", "road_kd")}
+    sizes = {
+        name: (stage.mixing.passes, stage.data.batch_size, stage.data.max_batch_tokens)
+        for name, stage in stages.items()
+    }
+    assert sizes == {"mt_dnn": (1, 24, 1200), "road": (4, 6, 300), "road_kd": (4, 6, 300)}
+    assert {stage.mixing.sampler for stage in stages.values()} == {"uniform_dataset"}
+
+
+def test_another_data_set_takes_the_place_of_the_default(tiny):
+    plan = planned(tiny("road_distillation", **{"data.dataset": "sst2"}))
+    assert {job.config.data.dataset for unit in plan.units for job in unit.jobs} == {"sst2"}
+    assert only(plan, "none")[0].config.data.evaluate_on is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"init": ""}, "init is not given"),
+        ({"data.dataset": "cola"}, r"no files of cola \(train\), cola \(dev\)"),
+        ({"data.dataset": "sts2"}, "unknown data set 'sts2'; did you mean"),
+        ({"data.max_rows": 100_000}, "keep their labels"),
+    ],
+)
+def test_mistakes_are_found_before_anything_starts(tiny, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        planned(tiny("low_resource", **({"data.max_rows": 40} | changes)))

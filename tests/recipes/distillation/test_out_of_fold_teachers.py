@@ -1,0 +1,176 @@
+"""Students that ask only teachers that have not seen the row."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+import road_ray as rr
+from road_ray.config import override
+from road_ray.data.folds import fold_of
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.teacher_identity import fingerprint_tokenizer
+from road_ray.distributed.teachers.replicas import Pool
+from road_ray.errors import ConfigError
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.distillation.distill import _with_teachers, teacher_source_of
+from road_ray.recipes.distillation.locate_teachers import teacher_directories
+from road_ray.recipes.distillation.out_of_fold_teachers import (
+    open_ensemble,
+    store_is_complete,
+    subset_of_pool,
+    warn_of_seen_rows,
+)
+from road_ray.recipes.distillation.teacher_list import read_teacher_list
+from road_ray.recipes.finetuning.config import FinetuneDataConfig
+from road_ray.recipes.finetuning.finetune import prepare
+from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.training.worker import Worker
+
+
+def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, monkeypatch):
+    from road_ray.distillation.ensemble.teacher import Teacher
+
+    calls: list[tuple[str, str]] = []
+    plain = Teacher.logits
+
+    def heard(self, input_ids, *more, **named):
+        calls.append((str(self.directory), len(input_ids)))
+        return plain(self, input_ids, *more, **named)
+
+    monkeypatch.setattr(Teacher, "logits", heard)
+    run = rr.distill(
+        overrides=sentiment,
+        teachers=folded.directory / "teachers.json",
+        num_teachers=2,
+        host="process",
+        run_dir=tmp_path,
+    )
+    rows = [row for row in read_rows(run.directory / "metrics.jsonl") if "train/sst2" in row]
+    for row in rows:  # two teachers for every row, though there are four
+        assert sum(row[f"teachers/right_{n}"] for n in range(3)) in (15, 16)
+        assert "teachers/right_3" not in row
+    counts = {name: sum(n for who, n in calls if who == name) for name, _ in calls}
+    by_fold = [{counts[n] for n in counts if f"fold-{fold}" in n} for fold in (0, 1)]
+    assert all(len(counts_of_fold) == 1 for counts_of_fold in by_fold)
+    assert sum(next(iter(counts_of_fold)) for counts_of_fold in by_fold) >= 6 * 15
+    assert "eval/sst2/accuracy" in run.metrics
+
+
+@pytest.fixture
+def source_of(folded, sentiment, tmp_path):
+    """What a student of these teachers would ask, for a configuration's changes."""
+
+    def make(**changes: object):
+        settings = {"distillation.teachers": [str(folded.directory / "teachers.json")]}
+        settings |= {"distillation.host": "process", "distillation.num_teachers": 2}
+        config = override(DistillConfig(run_dir=tmp_path), sentiment | settings | changes)
+        prepared = prepare(config, Worker.alone())
+        student = fingerprint_tokenizer(prepared.tokenizer)
+        source = teacher_source_of(config, teacher_directories(config.distillation), student)
+        return source, prepared
+
+    return make
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_every_row_is_asked_of_the_teachers_without_its_fold(source_of, tmp_path, store):
+    teacher_source, prepared = source_of(
+        **({"distillation.store": str(tmp_path / "s")} if store else {})
+    )
+    assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), teacher_source.directories, strict=True)]
+    everybody = LocalEnsemble.load(teacher_source.directories, prepared.task)
+    options = {
+        "tokenizer": prepared.tokenizer,
+        "source": FinetuneDataConfig(),
+        "pad_id": 0,
+        "device": Worker.alone().device,
+        "on_event": lambda *_, **__: None,
+    }
+    with open_ensemble(teacher_source, 2, prepared.split, None, **options) as ensemble:
+        for number in range(prepared.stream.batches_per_epoch):
+            batch = prepared.stream[number]
+            answers = ensemble.gather(ensemble.submit(batch))
+            whole = everybody.gather(everybody.submit(batch))
+            for place, row in enumerate(batch["rows"].tolist()):
+                example = prepared.split.examples[prepared.split.features.example[row]]
+                fold = fold_of(example, 2)
+                expected = whole[2 * fold : 2 * fold + 2, place]
+                assert answers[:, place].allclose(expected, atol=2e-2 if store else 1e-5)
+        ensemble.flush()
+    if store:  # every teacher has only the rows that it was asked for, and needs no more
+        assert store_is_complete(teacher_source, 2, prepared.split, None)
+        assert not teacher_source.complete(prepared.split.features)
+
+
+def test_a_part_of_a_pool_is_some_of_its_teachers():
+    class Actors:
+        def __init__(self, pool: Pool) -> None:
+            self.handles = pool
+
+    actors = (("a",), ("b",), ("c",), ("d",))
+    some = subset_of_pool(Actors(Pool(actors, ("1", "2", "3", "4"), timeout_seconds=7.0)), 2, 4)
+    assert some.handles == Pool(actors[2:], ("3", "4"), timeout_seconds=7.0)
+
+
+def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path):
+    with pytest.raises(ConfigError, match=r"(?s)names 4.*num_teachers = 3 for each of 2 folds"):
+        rr.distill(
+            overrides=sentiment,
+            teachers=folded.directory / "teachers.json",
+            host="process",
+            run_dir=tmp_path,
+        )
+
+
+def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tmp_path):
+    path = folded.directory / "teachers.json"
+    places = read_teacher_list(path)[0]
+    settings = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
+    config = override(DistillConfig(run_dir=tmp_path), sentiment | settings)
+    assert _with_teachers(config, places) == config
+    plain = _with_teachers(override(config, {"distillation.teachers": []}), places)
+    assert plain.distillation.teachers == tuple(places)
+    assert plain.distillation.num_teachers == 4
+    with pytest.raises(ConfigError, match="names 4 teachers of folds, and the ensemble has 4"):
+        _with_teachers(config, places[::-1])
+
+
+def test_a_teacher_of_folds_whose_ancestor_saw_all_rows_is_warned_of(tmp_path, caplog):
+    def model(name, **record):
+        place = tmp_path / name
+        place.mkdir()
+        (place / "config.json").write_text("{}")
+        (place / "road_ray.json").write_text(json.dumps(record))
+        return str(place)
+
+    pretrained = model("pretrained", objective="electra")
+    mixture = model("mixture", datasets=["mnli", "sst2"], init=pretrained)
+    between = model("between", datasets=["rte"], init=mixture)
+    honest = model("honest", datasets=["sst2"], init=pretrained)
+    warn_of_seen_rows([honest], "sst2")
+    assert caplog.text == ""
+    warn_of_seen_rows([honest, model("seen", datasets=["sst2"], init=between)], "sst2")
+    assert f"teacher 1 of a fold started from {mixture}, which was trained on sst2" in caplog.text
+
+
+def test_a_student_of_teachers_of_folds_is_warned_from_their_lineage(
+    folded, teachers, sentiment, tmp_path, caplog
+):
+    """Their ``init`` becomes a model that was trained on every row."""
+    pool = shutil.copytree(folded.directory, tmp_path / "pool")
+    chosen = {"num_teachers": 2, "host": "process", "training.steps": 1}
+
+    def distil(name):
+        given = {"teachers": pool / "teachers.json", "run_dir": tmp_path / name}
+        return rr.distill(overrides=sentiment, **given, **chosen)
+
+    distil("honest")
+    assert "has seen the rows of every fold" not in caplog.text
+    record = next(pool.rglob("hf/road_ray.json"))
+    output = json.loads(record.read_text())
+    record.write_text(json.dumps(output | {"init": str(teachers.directory / "teacher-0")}))
+    distil("warned")
+    assert "has seen the rows of every fold" in caplog.text

@@ -1,0 +1,202 @@
+"""Every objective from the command line; what generators and initialisations are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, ElectraForMaskedLM
+
+import road_ray as rr
+from road_ray.objectives.pretraining.registry import OBJECTIVES, objective_class
+from road_ray.recipes.pretraining.config import ObjectiveConfig
+from road_ray.training.monitoring.metrics_journal import read_rows
+
+MORE = {"teams": {"generator.scale": 1.0, "objective.shared_layers": 1}}
+
+
+@pytest.fixture
+def attempt(road, flags, pretraining, tmp_path):
+    def run(name: str = "run", **changed: object):
+        settings = {key.replace("__", "."): value for key, value in changed.items()}
+        return road("pretrain", *flags(pretraining | {"run_dir": tmp_path / name} | settings))
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["electra_masked", "replace_mlm", "all_tokens_mlm"])
+def test_objectives_beside_electra_train(attempt, tmp_path, name):
+    result = attempt(objective__name=name, training__steps=1)
+    assert result.code == 0, result.err
+    AutoModel.from_pretrained(tmp_path / "run" / "hf")
+
+
+@pytest.mark.parametrize("name", ["mlm", "mc_bert", "teams", "adversarial"])
+def test_objectives_with_draws_of_their_own_resume_to_the_same_bytes(
+    name, pretraining, tmp_path, monkeypatch
+):
+    options = pretraining | {"objective.name": name, "training.steps": 4} | MORE.get(name, {})
+    options |= {"training.save_every_steps": 2}
+    whole = rr.pretrain(overrides=options | {"run_dir": str(tmp_path / "whole")})
+    kind = objective_class(name)
+    forward, calls = kind.forward, iter(range(100))
+
+    def killed(self, batch):
+        if next(calls) == 3:
+            raise RuntimeError("killed")
+        return forward(self, batch)
+
+    broken = options | {"run_dir": str(tmp_path / "broken")}
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "forward", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            rr.pretrain(overrides=broken)
+    resumed = rr.pretrain(overrides=broken)
+    weights = [(run.hf_dir / "model.safetensors").read_bytes() for run in (whole, resumed)]
+    assert weights[0] == weights[1]
+    assert len(read_rows(resumed.directory / "metrics.jsonl")) == 2
+    AutoModel.from_pretrained(whole.hf_dir)
+    assert json.loads((whole.hf_dir / "road_ray.json").read_text())["objective"] == name
+
+
+@pytest.mark.parametrize("family", ["bert", "albert"])
+def test_other_encoders_are_trained_and_gone_on_from(attempt, tmp_path, family):
+    chosen = {"encoder__family": family, "training__steps": 1}
+    chosen |= {"encoder__embedding_size": 32} if family == "bert" else {}
+    assert attempt("first", **chosen).code == 0
+    hf = tmp_path / "first" / "hf"
+    assert AutoModel.from_pretrained(hf).config.model_type == family
+    ElectraForMaskedLM.from_pretrained(hf / "generator")
+    more = attempt("second", init=hf, generator__init=hf, objective__name="replace_mlm", **chosen)
+    assert more.code == 0, more.err
+
+
+@pytest.mark.parametrize("kind", ["uniform", "unigram"])
+def test_generators_that_look_at_no_context(attempt, tmp_path, kind):
+    result = attempt(generator__kind=kind, training__steps=1)
+    assert result.code == 0, result.err
+    assert not (tmp_path / "run" / "hf" / "generator").exists()
+
+
+def test_two_stages_are_two_runs(attempt, tmp_path):
+    """A masked language model, then a discriminator that begins as it, the generator frozen."""
+    assert attempt("first", objective__name="mlm", training__steps=2).code == 0
+    first = tmp_path / "first"
+    stage = {"init": first, "generator__init": first, "generator__scale": 1.0}
+    stage |= {"generator__tying": "none", "training__steps": 2}
+    result = attempt("second", generator__frozen="true", **stage)
+    assert result.code == 0, result.err
+    original = (tmp_path / "second" / "hf" / "generator" / "model.safetensors").read_bytes()
+    assert original == (first / "hf" / "model.safetensors").read_bytes()
+    rows = read_rows(tmp_path / "second" / "metrics.jsonl")
+    assert "train/generator" not in rows[-1]
+    assert "train/generator_accuracy" in rows[-1]
+    result = attempt("third", generator__frozen="true", generator__tying="none")
+    assert result.code == 2
+    assert "without generator.init" in result.err
+
+
+def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path):
+    assert attempt("first", training__steps=1).code == 0
+    vocabulary = tmp_path / "vocab.txt"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
+    vocabulary.write_text("\n".join(words + [f"##{letter}" for letter in words[5:]]))
+    for key in ("init", "generator__init"):
+        result = attempt("second", data__tokenizer=vocabulary, **{key: tmp_path / "first"})
+        assert result.code == 2
+        assert "was trained with another vocabulary" in result.err
+
+
+def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):
+    result = attempt(objective__name="electre")
+    assert result.code == 2
+    assert "did you mean 'electra'" in result.err
+    result = attempt(objective__name="mlm", objective__candidates=5)
+    assert result.code == 2
+    assert "objective 'mlm' has no such option" in result.err
+    assert "choose_fraction" in result.err
+
+
+def test_starting_from_the_corpus_is_for_electra(attempt):
+    result = attempt(start="corpus", encoder__family="albert")
+    assert result.code == 2
+    assert "made for electra only" in result.err
+
+
+def test_every_option_of_the_configuration_belongs_to_an_objective():
+    from road_ray.objectives.pretraining.registry import objective_class, options_of
+
+    known = {name for kind in OBJECTIVES for name in options_of(objective_class(kind))}
+    assert ObjectiveConfig.model_fields.keys() - {"name"} <= known
+
+
+def with_bias(directory, place, name, value):
+    """Return a copy of a model directory in which one bias has a value of its own."""
+    shutil.copytree(directory, place)
+    (place / "road_ray.json").unlink(missing_ok=True)
+    file = next(place.glob("model.safetensors"))
+    tensors = load_file(file)
+    tensors[name] = torch.full_like(tensors[name], value)
+    save_file(tensors, file, metadata={"format": "pt"})
+    return place
+
+
+def test_the_detector_of_init_is_kept(attempt, pretrained, tmp_path, caplog):
+    name = "discriminator_predictions.dense_prediction.bias"
+    place = with_bias(pretrained.hf_dir, tmp_path / "published", name, 7.0)
+    result = attempt(init=place, training__steps=1, optimizer__peak_lr=1e-9, console="plain")
+    assert result.code == 0, result.err
+    assert "heads kept: discriminator_predictions; new: none" in caplog.text
+    stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
+    assert stored[name].item() == pytest.approx(7.0, abs=1e-3)
+    rows = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
+    [event] = [row for row in rows if row["kind"] == "initialized"]
+    assert (event["kept"], event["new"]) == (["discriminator_predictions"], [])
+
+
+def test_heads_of_an_earlier_run_are_kept(attempt, tmp_path):
+    for objective, head in (("electra", "discriminator_predictions"), ("mlm", "generator_lm_head")):
+        settings = {"objective__name": objective, "optimizer__peak_lr": 1e-2}
+        assert attempt(f"{objective}-1", **settings, training__steps=4).code == 0
+        settings |= {"init": tmp_path / f"{objective}-1", "optimizer__peak_lr": 1e-12}
+        result = attempt(f"{objective}-2", **settings, training__steps=1)
+        assert result.code == 0, result.err
+        before, after = (
+            load_file(tmp_path / f"{objective}-{n}" / "hf" / "model.safetensors") for n in (1, 2)
+        )
+        biases = [name for name in before if head in name and name.endswith("bias")]
+        assert biases
+        assert all(before[name].abs().max() > 1e-4 for name in biases)
+        assert all(after[name].allclose(before[name], atol=1e-8) for name in biases)
+        rows = read_rows(tmp_path / f"{objective}-2" / "events.jsonl")
+        [event] = [row for row in rows if row["kind"] == "initialized"]
+        assert head in event["kept"]
+        assert event["new"] == []
+
+
+def test_the_vocabulary_head_of_init_is_kept_and_a_missing_one_is_new(
+    attempt, pretrained, tmp_path, caplog
+):
+    name = "generator_lm_head.bias"
+    generator = pretrained.hf_dir / "generator"
+    whole = with_bias(generator, tmp_path / "published", name, 5.0)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(pretrained.hf_dir / file, whole / file)
+    size = json.loads((whole / "config.json").read_text())
+    same = {
+        "encoder.layers": size["num_hidden_layers"],
+        "encoder.hidden_size": size["hidden_size"],
+        "encoder.heads": size["num_attention_heads"],
+        "encoder.intermediate_size": size["intermediate_size"],
+        "encoder.embedding_size": size["embedding_size"],
+    }
+    options = {"objective__name": "mlm", "training__steps": 1, "optimizer__peak_lr": 1e-9}
+    result = attempt(init=whole, **options, **{k.replace(".", "__"): v for k, v in same.items()})
+    assert result.code == 0, result.err
+    stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
+    assert stored[name].mean().item() == pytest.approx(5.0, abs=1e-3)
+    result = attempt("other", init=pretrained.hf_dir, console="plain", **options)
+    assert "heads kept: none; new: generator_predictions, generator_lm_head" in caplog.text

@@ -1,0 +1,67 @@
+"""Mistakes that are told before anything starts."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from road_ray.data.config import SourceConfig
+from road_ray.data.load_split import load_split
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.errors import ConfigError
+from road_ray.recipes.preflight_checks import (
+    check_length,
+    require_init,
+    warn_of_overlap,
+    warn_of_rates,
+)
+from road_ray.verbs import configure
+
+
+@pytest.fixture
+def dev(world, pretrained):
+    tokenizer = load_tokenizer(pretrained.hf_dir)
+    return load_split("mnli", "dev", SourceConfig(root=str(world)), tokenizer)
+
+
+def test_examples_in_both_train_and_dev_are_counted(dev, caplog):
+    train = replace(dev, examples=dev.examples[:3])
+    warn_of_overlap(train, dev)
+    assert f"mnli: 3 of {len(dev.examples)} dev examples are in the train split" in caplog.text
+    assert f"the first: {dev.examples[0].where}, which is {train.examples[0].where}" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        warn_of_overlap(replace(dev, examples=[]), dev)
+    assert caplog.text == ""
+
+
+def test_rows_longer_than_the_position_table_are_refused(dev):
+    longest = int(dev.features.lengths.max())
+    check_length(dev, longest)
+    with pytest.raises(ConfigError, match=rf"mnli has rows of {longest} tokens"):
+        check_length(dev, longest - 1)
+
+
+def test_a_start_that_is_not_there_names_what_is(tmp_path):
+    (tmp_path / "pretrained").mkdir()
+    assert require_init(str(tmp_path / "pretrained"))
+    with pytest.raises(ConfigError, match=r"did you mean .*pretrained"):
+        require_init(str(tmp_path / "pretraind"))
+    with pytest.raises(ConfigError, match="init is not given"):
+        require_init("")
+
+
+@pytest.mark.parametrize("verb", ["finetune", "teachers", "distill", "multitask"])
+@pytest.mark.parametrize(
+    ("family", "given", "warns"),
+    [
+        ("bert", {}, True),
+        ("bert", {"optimizer.peak_lr": 5e-5, "optimizer.layer_decay": 1.0}, False),
+        ("electra", {}, False),
+    ],
+)
+def test_a_line_warns_of_the_rates_of_another_family(verb, family, given, warns, caplog):
+    warn_of_rates(configure(verb, overrides=given), family)
+    assert ("try optimizer.peak_lr=5e-5 optimizer.layer_decay=1" in caplog.text) is warns

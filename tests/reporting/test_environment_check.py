@@ -1,0 +1,93 @@
+"""Checks of ``road check``."""
+
+from __future__ import annotations
+
+import shutil
+from collections import namedtuple
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from road_ray.reporting import environment_check
+from road_ray.reporting.environment_check import findings
+
+
+def states(*given):
+    rows, good = findings(*given)
+    return {row["what"]: (row["found"], row["state"]) for row in rows}, good
+
+
+def test_folders_of_the_data_root_are_named(world):
+    result, _ = states(None, str(world))
+    assert result["data"][1] == "ok"
+    assert "glue, newsqa, squad, wikipedia" in result["data"][0]
+
+
+def test_without_a_root_it_is_the_hub(monkeypatch):
+    monkeypatch.delenv("ROAD_DATA", raising=False)
+    assert states(None, None)[0]["data"][0].startswith("hub")
+
+
+@pytest.mark.parametrize(("package", "state"), [("torch", "PROBLEM"), ("wandb", "ok")])
+def test_a_missing_package_is_a_problem_unless_optional(monkeypatch, world, package, state):
+    real = environment_check.version
+
+    def version(name):
+        if name == package:
+            raise PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(environment_check, "version", version)
+    result, good = states(None, str(world))
+    assert result[package] == ("not installed", state)
+    assert good is False or state == "ok"
+
+
+def test_too_little_disk_is_a_problem(monkeypatch, world):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, 2**30))
+    result, good = states(None, str(world))
+    assert result["disk"] == ("1.0 GiB free here", "PROBLEM")
+    assert not good
+    (row,) = [row for row in findings(None, str(world))[0] if row["what"] == "disk"]
+    assert "free space" in row["mend"]
+
+
+def test_a_version_that_is_not_allowed_is_a_problem(monkeypatch, world):
+    real = environment_check.version
+    monkeypatch.setattr(
+        environment_check, "version", lambda name: "2.9.0" if name == "torch" else real(name)
+    )
+    rows = {row["what"]: row for row in findings(None, str(world))[0]}
+    assert rows["torch"]["state"] == "PROBLEM"
+    assert "torch>=2.10" in rows["torch"]["mend"]
+    assert rows["ray"]["state"] == "ok"
+
+
+def test_small_shared_memory_and_an_old_clock_are_problems(monkeypatch, world):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(64 * 2**20, 1, 2**40))
+    monkeypatch.setattr(environment_check.time, "time", lambda: 1.0)
+    rows = {row["what"]: row for row in findings(None, str(world))[0]}
+    assert rows["shared memory"]["state"] == "PROBLEM"
+    assert "--shm-size" in rows["shared memory"]["mend"]
+    assert rows["clock"]["state"] == "PROBLEM"
+    assert rows["clock"]["found"].startswith("1970")
+
+
+def test_a_cluster_that_cannot_be_joined_is_a_problem(monkeypatch, world):
+    from contextlib import contextmanager
+
+    from road_ray.distributed import connection
+    from road_ray.errors import ClusterError
+
+    @contextmanager
+    def refused(address):
+        raise ClusterError(f"address = {address}: no Ray cluster could be joined\n  fix: start one")
+        yield
+
+    monkeypatch.setattr(connection, "connected", refused)
+    result, good = states("10.0.0.1:6379", str(world))
+    what = "address = 10.0.0.1:6379: no Ray cluster could be joined"
+    assert result["cluster"] == (what, "PROBLEM")
+    assert not good

@@ -1,0 +1,41 @@
+"""Alignment of tables and choice of figures."""
+
+from __future__ import annotations
+
+from road_ray.reporting.text_tables import aligned, demo_table, figures
+
+
+def test_numbers_stand_to_the_right_and_text_to_the_left():
+    rows = [{"name": "a", "value": 1234.5}, {"name": "long one", "value": 0.0001}]
+    assert aligned(rows).splitlines() == [
+        "name         value",
+        "--------  --------",
+        "a         1,234.50",
+        "long one  1.00e-04",
+    ]
+
+
+def test_nothing_is_said_to_be_nothing():
+    assert aligned([]) == "(none)"
+    assert "no figures" in figures({})
+
+
+def test_evaluations_come_before_losses_and_counts_are_left_out():
+    shown = figures({"eval/a/f1": 50.0, "eval/a/total": 3, "train/loss": 1.0})
+    assert "eval/a/f1" in shown
+    assert "total" not in shown
+    assert "train/loss" not in shown
+    assert "train/loss" in figures({"train/loss": 1.0})
+    assert "eval/a/odd" in figures({"eval/a/odd": 1.0, "train/loss": 1.0})
+
+
+def test_a_figure_that_is_not_known_is_a_dash():
+    assert figures({"eval/a/f1": None}).splitlines()[-1].split() == ["eval/a/f1", "-"]
+
+
+def test_a_story_has_deviations_beside_the_means():
+    rows = [
+        {"model": "a", "F1": 58.31, "F1 +-": 0.62},
+        {"model": "b", "F1": 60.0, "F1 +-": None},
+    ]
+    assert demo_table(rows).splitlines()[2:] == ["a      58.3 ± 0.6", "b      60.0"]

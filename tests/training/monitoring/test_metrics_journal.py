@@ -1,0 +1,231 @@
+"""Rows, events, final figures, resumption and failing trackers."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from road_ray.errors import ResourceError
+from road_ray.training.monitoring.metrics_journal import Journal, last_row, read_rows
+
+
+def quiet(directory, **options):
+    return Journal(directory, console="quiet", **options)
+
+
+def rows(directory, name="metrics.jsonl"):
+    return [json.loads(line) for line in (directory / name).read_text().splitlines()]
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_row_stands_in_the_file_as_soon_as_it_is_written(tmp_path):
+    with quiet(tmp_path / "run") as journal:
+        journal.write(1, {"train/generator": 0.1, "time/step_seconds": 2})
+        assert rows(tmp_path / "run") == [
+            {"step": 1, "train/generator": 0.1, "time/step_seconds": 2}
+        ]
+
+
+def test_numbers_of_any_library_are_written_and_others_become_null(tmp_path):
+    with quiet(tmp_path) as journal:
+        journal.write(1, {"a": torch.tensor(0.5), "b": np.float32(0.25), "c": np.int64(3)})
+        journal.write(2, {"a": math.nan, "b": torch.tensor(math.inf), "c": -math.inf})
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert rows(tmp_path) == [
+        {"step": 1, "a": 0.5, "b": 0.25, "c": 3.0},
+        {"step": 2, "a": None, "b": None, "c": None},
+    ]
+
+
+def test_an_event_has_time_and_kind(tmp_path):
+    with quiet(tmp_path) as journal:
+        journal.event("checkpoint_damaged", path=tmp_path, loss=math.nan)
+    (event,) = rows(tmp_path, "events.jsonl")
+    assert event.pop("time").endswith("+00:00")
+    assert event == {"kind": "checkpoint_damaged", "path": str(tmp_path), "loss": None}
+
+
+def test_rows_beyond_the_resumed_step_are_dropped_and_written_once(tmp_path):
+    with quiet(tmp_path) as journal:
+        for step in range(1, 8):
+            journal.write(step, {"a": step})
+    with quiet(tmp_path) as journal:
+        assert journal.truncate_after(4) == 3
+        journal.write(5, {"a": 50})
+        assert journal.truncate_after(5) == 0
+        journal.write(6, {"a": 60})
+    assert [row["a"] for row in rows(tmp_path)] == [1, 2, 3, 4, 50, 60]
+    assert names(tmp_path) == ["metrics.jsonl"]
+
+
+def test_there_is_nothing_to_drop_at_the_first_start(tmp_path):
+    assert quiet(tmp_path).truncate_after(0) == 0
+
+
+@pytest.mark.parametrize("tail", ['{"step": 3, "a"', "{", "\0\0\0\0"])
+def test_a_torn_last_line_is_forgotten(tmp_path, tail):
+    path = tmp_path / "metrics.jsonl"
+    whole = '{"step": 1}\n{"step": 2}\n'
+    path.write_text(whole + tail)
+    assert read_rows(path) == [{"step": 1}, {"step": 2}]
+    with quiet(tmp_path) as journal:
+        journal.write(3, {"a": 1})
+    assert rows(tmp_path) == [{"step": 1}, {"step": 2}, {"step": 3, "a": 1}]
+    path.write_text(whole + tail)
+    with quiet(tmp_path) as journal:
+        assert journal.truncate_after(2) == 0
+    assert path.read_text() == whole
+
+
+def test_a_damaged_earlier_line_is_named(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\nbroken\n{"step": 2}\n')
+    with pytest.raises(ResourceError, match=r"metrics\.jsonl:2: not a JSON object: 'broken'"):
+        quiet(tmp_path).truncate_after(1)
+    assert "broken" in path.read_text()
+
+
+def test_the_final_figures_replace_older_ones_whole(tmp_path):
+    with quiet(tmp_path) as journal:
+        journal.finish({"eval/rte/accuracy": 0.5})
+        journal.finish({"eval/rte/accuracy": torch.tensor(0.75), "lost": math.nan})
+    text = (tmp_path / "metrics.json").read_text()
+    assert json.loads(text) == {"eval/rte/accuracy": 0.75, "lost": None}
+    assert names(tmp_path) == ["metrics.json"]
+
+
+def test_a_worker_that_does_not_lead_writes_nothing(tmp_path, capsys):
+    with Journal(tmp_path, console="plain", enabled=False) as journal:
+        journal.write(1, {"train/a": 1.0})
+        journal.event("fault")
+        journal.finish({"a": 1.0})
+        assert journal.truncate_after(0) == 0
+    assert names(tmp_path) == []
+    assert capsys.readouterr().err == ""
+
+
+class Recorder:
+    def __init__(self, fail_at=None):
+        self.rows, self.closed, self.fail_at = [], [], fail_at
+
+    def log(self, step, metrics):
+        if step == self.fail_at:
+            raise ConnectionError("tracker is down")
+        self.rows.append((step, dict(metrics)))
+
+    def close(self, *, failed):
+        self.closed.append(failed)
+
+
+def test_a_failing_tracker_is_noted_once_and_no_row_is_lost(tmp_path, caplog):
+    bad, good = Recorder(fail_at=2), Recorder()
+    with quiet(tmp_path, trackers=[bad, good]) as journal:
+        for step in range(1, 5):
+            journal.write(step, {"a": step})
+    assert [step for step, _ in bad.rows] == [1]
+    assert good.rows == [(step, {"a": step}) for step in range(1, 5)]
+    assert len(rows(tmp_path)) == 4
+    (event,) = rows(tmp_path, "events.jsonl")
+    assert (event["kind"], event["error"]) == ("tracker_failed", "tracker is down")
+    assert caplog.text.count("tracker is down") == 1
+    assert (bad.closed, good.closed) == ([], [False])
+
+
+def test_a_tracker_hears_that_the_run_failed(tmp_path):
+    tracker = Recorder()
+    with pytest.raises(KeyError), quiet(tmp_path, trackers=[tracker]):
+        raise KeyError
+    assert tracker.closed == [True]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(ResourceError, match=r"(?s)metrics\.jsonl: cannot be written.*kept:"):
+        quiet(tmp_path / "run").write(1, {"a": 1})
+
+
+def test_a_killed_process_loses_no_row_that_it_had_written(tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "from road_ray.training.monitoring.metrics_journal import Journal\n"
+        "journal = Journal(Path(sys.argv[1]), console='quiet')\n"
+        "for step in range(20): journal.write(step, {'a': 1.0})\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert [row["step"] for row in rows(tmp_path)] == list(range(20))
+
+
+@pytest.mark.parametrize("line", ["null", "[]", "3", '"a"', "[" * 100_000, "1" * 5000])
+def test_read_rows_names_a_line_that_is_no_object(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{line}\n{{"step": 2}}\n')
+    with pytest.raises(ResourceError) as refused:
+        read_rows(tmp_path / "metrics.jsonl")
+    assert str(refused.value).startswith(f"{tmp_path / 'metrics.jsonl'}:2: not a JSON object")
+
+
+def test_read_rows_names_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(ResourceError, match="Is a directory"):
+        read_rows(tmp_path)
+
+
+@pytest.mark.parametrize("row", ["{}", '{"step": "1"}', '{"step": 1.5}', '{"step": 2, "a": "b"}'])
+def test_resuming_names_a_row_of_the_wrong_kind(tmp_path, row):
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "a": null}}\n{row}\n')
+    with quiet(tmp_path) as journal, pytest.raises(ResourceError, match=r"metrics\.jsonl:2: "):
+        journal.truncate_after(4)
+
+
+def test_an_event_holds_no_secret(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "c4n4ry-0123456789")
+    with Journal(tmp_path, console="quiet") as journal:
+        journal.event(
+            "tracker_failed", error="no answer of http://x/?token=other-1 c4n4ry-0123456789"
+        )
+    (event,) = read_rows(tmp_path / "events.jsonl")
+    assert event["error"] == "no answer of http://x/?token=*** ***"
+
+
+def test_the_last_row_is_found_whatever_stands_around_it(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    long_row = json.dumps({"step": 8, "train/x": 1.5, "note": "x" * 100_000})
+    few = "".join(f'{{"step": {number}}}\n' for number in range(5))
+    for content, step in (
+        (few, 4),
+        (few + '{"step": 9, "tra', 4),
+        (few + '[1]\n{"step": null}\n\n', 4),
+        (few + long_row + "\n", 8),
+        (long_row, 8),
+    ):
+        path.write_text(content)
+        row = last_row(path)
+        assert row is not None
+        assert row["step"] == step
+    for content in ("", "\n", "{", "9" * 5000):
+        path.write_text(content)
+        assert last_row(path) is None
+    assert last_row(tmp_path / "none") is None
+
+
+def test_the_last_row_is_read_without_those_before_it(tmp_path, monkeypatch):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(f'{{"step": {number}}}\n' for number in range(50_000)))
+    parsed, loads = [], json.loads
+    monkeypatch.setattr(json, "loads", lambda line: parsed.append(line) or loads(line))
+    assert last_row(path) == {"step": 49_999}
+    assert len(parsed) <= 2
