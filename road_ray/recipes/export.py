@@ -99,7 +99,12 @@ def _measured(facts: Mapping[str, Any]) -> str:
     rows = measured_rows(facts)
     lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    inexact = (
+        "\nThe figures of this card are those of the PyTorch model. int8 is not exact: evaluate it "
+        "on your own data before you use it.\n"
+    )
     return (
         f"## ONNX\n\n{table}\n\nLargest difference of a logit from PyTorch's on random rows; "
         "medians of the CPU time of a batch on one thread of the machine that exported.\n"
+        f"{inexact if facts['quantization'] else ''}"
     )

@@ -207,6 +207,7 @@ def test_a_head_of_our_own_is_refused_by_its_name(tmp_path):
 def test_the_card_keeps_what_it_said_and_tells_the_use_of_the_export():
     facts = {
         "file": "model.onnx",
+        "quantization": None,
         "bytes": {"pytorch": 2_000_000, "onnx_fp32": 2_100_000},
         "largest_logit_difference": {"onnx_fp32": 1.5e-6},
         "latency_ms": {"1 x 32 tokens": {"pytorch": 3.14, "onnx_fp32": 1.0}},
@@ -227,3 +228,6 @@ def test_the_card_keeps_what_it_said_and_tells_the_use_of_the_export():
     assert "| ONNX fp32 | 2.1 | 1.5e-06 | 1.0 |" in card
     assert card.endswith("- One seed.\n")
     assert "## ONNX" in _card("# Bare\n", facts)
+    assert "int8 is not exact" not in card
+    int8 = _card(before, facts | {"quantization": "int8"})
+    assert "int8 is not exact: evaluate it on your own data before you use it.\n\n## Limits" in int8
