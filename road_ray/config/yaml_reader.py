@@ -7,6 +7,7 @@ objects, duplicate keys, and aliases that expand without bound are reported with
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +102,8 @@ class _Parser(YAML):
 
 
 def _compose(text: str, name: str) -> Node | None:
-    parser = _Parser(typ="safe", pure=True)
-    parser.composer.warn_double_anchors = False  # YAML allows an anchor to be redefined
     try:
-        node: Node | None = parser.compose(text)
+        return _nodes(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark and "\n" in text else name
@@ -117,6 +116,14 @@ def _compose(text: str, name: str) -> Node | None:
     except (YAMLError, ValueError) as error:
         message = f"is not valid YAML: {' '.join(str(error).split())}"
         raise InvalidConfig([Problem(name, message, "remove special characters")]) from None
+
+
+@lru_cache(maxsize=4)
+def _nodes(text: str) -> Node | None:
+    """Return the nodes of a YAML text, which nothing changes; a run reads its own record often."""
+    parser = _Parser(typ="safe", pure=True)
+    parser.composer.warn_double_anchors = False  # YAML allows an anchor to be redefined
+    node: Node | None = parser.compose(text)
     return node
 
 

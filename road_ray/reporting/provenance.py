@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def environment() -> dict[str, object]:
     }
 
 
+@cache
 def version_of(package: str) -> str:
     """Return the version of an installed package, or "not installed"."""
     try:
@@ -35,6 +37,7 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
+@cache
 def revision() -> str:
     """Return the git revision of the source tree of this code, or "unknown"."""
     try:

@@ -61,6 +61,7 @@ def settings(sentiment, mixed, tags):
             "data.dataset": name,
             "data.batch_size": 8,
             "data.max_length_tokens": 64,
+            "data.max_judged_rows": 16,
         }
         chosen |= {"distillation.teachers": mixed(name)}
         if name == "squad_v2":  # whose tiny teachers need more tokens than they read
@@ -132,8 +133,8 @@ def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings,
 def test_a_killed_run_with_a_store_resumes_to_the_very_same_weights(
     name, host, settings, tmp_path, road, flags
 ):
-    long = settings(name) | {"training.steps": 20, "console": "plain"}
-    long |= {"distillation.host": host, "training.save_every_steps": 5}
+    long = settings(name) | {"training.steps": 12, "console": "plain"}
+    long |= {"distillation.host": host, "training.save_every_steps": 3}
 
     def command(run):
         options = {"distillation.store": str(tmp_path / f"store-{run}")}

@@ -1,5 +1,5 @@
-"""The core without what only Linux has: a process in which it is missing trains and predicts. Freed
-memory is used again.
+"""The core without what only Linux has and without Ray: a process in which it is missing trains,
+predicts and asks teachers. Freed memory is used again.
 """
 
 from __future__ import annotations
@@ -40,12 +40,18 @@ again = rr.finetune(overrides=overrides)
 assert again.metrics == run.metrics
 from road_ray.system import file_lock
 assert file_lock.fcntl is None
-print(json.dumps([run.metrics["eval/sst2/accuracy"], rr.load(run.directory)("a fine film")]))
+prediction = rr.load(run.directory)("a fine film")
+import road_ray.recipes.sweep.sweep
+with rr.Ensemble([run.directory], task="sst2", host="process") as ensemble:
+    size = ensemble.size
+accuracy = run.metrics["eval/sst2/accuracy"]
+print(json.dumps([accuracy, prediction, size, "ray" in sys.modules]))
 """
 
 
 @pytest.mark.slow
-def test_core_trains_and_predicts_without_modules_of_linux(sentiment, tmp_path):
+def test_core_trains_and_predicts_without_modules_of_linux_and_without_ray(sentiment, tmp_path):
+    """Ray reads RAY_AUTH_MODE once, at its import: a sweep imports it after it has set that."""
     overrides = sentiment | {"run_dir": str(tmp_path / "run"), "data.max_judged_rows": 16}
     done = subprocess.run(
         [sys.executable, "-c", PROCESS, json.dumps(overrides)],
@@ -55,9 +61,10 @@ def test_core_trains_and_predicts_without_modules_of_linux(sentiment, tmp_path):
         timeout=280,
     )
     assert done.returncode == 0, done.stderr
-    accuracy, prediction = json.loads(done.stdout.splitlines()[-1])
+    accuracy, prediction, size, imports_ray = json.loads(done.stdout.splitlines()[-1])
     assert 0 <= accuracy <= 100
     assert prediction["label"] in ("negative", "positive")
+    assert (size, imports_ray) == (1, False)
 
 
 def test_cores_without_affinity_are_all_cores(monkeypatch):
@@ -88,12 +95,13 @@ def test_a_device_that_is_not_here_is_refused(monkeypatch):
         default_device()
 
 
-# In a process of its own: what malloc is told holds for all that comes after.
+# In processes of their own: what malloc is told holds for all that comes after.
 FAULTS = """
-import resource, sys
+import os, resource
 import torch
 from road_ray.system.operating_system import keep_freed_memory
-if sys.argv[1] == "kept":
+child = os.fork()
+if child == 0:
     keep_freed_memory()
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -105,16 +113,17 @@ for _ in range(8):
 before = faults()
 for _ in range(8):
     step()
-print(faults() - before)
+print("kept" if child == 0 else "stock", faults() - before, flush=True)
+if child:
+    os.waitpid(child, 0)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
 def test_the_next_tensor_takes_the_pages_of_the_last():
-    def faults(how):
-        command = [sys.executable, "-c", FAULTS, how]
-        return int(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
-
+    command = [sys.executable, "-c", FAULTS]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    faults = dict(line.split() for line in done.stdout.splitlines())
     # 64 MiB twice in each of eight steps: 262,144 pages of 4 KiB.
-    assert faults("kept") < faults("stock") / 4
+    assert int(faults["kept"]) < int(faults["stock"]) / 4

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _TEXTS_AT_A_TIME = 1024
+_SPACES = np.array([code for code in range(0x3001) if chr(code).isspace()], np.uint32)
 
 
 def tokenized(
@@ -70,7 +71,8 @@ def _tokenized(texts: list[str], backend: Any, offsets: bool) -> Ragged:
 
 def _shown(text: str, offsets: Ints) -> Ints:
     """Return the offsets without the spaces at both ends of a token."""
-    letters = np.fromiter((not letter.isspace() for letter in text), np.bool_, len(text))
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    letters = ~np.isin(codes, _SPACES)
     before = np.concatenate([[0], np.cumsum(letters)])  # letters before each place
     places = np.append(np.flatnonzero(letters), len(text))
     first, last = before[offsets[:, 0]], before[offsets[:, 1]]

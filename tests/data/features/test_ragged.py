@@ -47,6 +47,11 @@ def test_ids_and_offsets_are_those_of_the_plain_call(
     np.testing.assert_array_equal(fast.ids, rows.ids)
 
 
+def test_spaces_are_those_of_python() -> None:
+    spaces = {code for code in range(0x110000) if chr(code).isspace()}
+    assert {*batch_tokenization._SPACES.tolist()} == spaces
+
+
 def test_no_texts_give_no_rows(letters: Any) -> None:
     rows = tokenized([], letters, offsets=True)
     assert len(rows.starts) == len(rows.lengths) == len(rows.ids) == 0

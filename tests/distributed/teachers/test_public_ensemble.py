@@ -65,19 +65,6 @@ def test_a_run_directory_is_as_good_as_its_model(tmp_path):
         assert ensemble.size == 1
 
 
-@pytest.mark.slow
-def test_teachers_in_this_process_and_the_import_of_a_sweep_need_no_ray(directories):
-    # Ray reads RAY_AUTH_MODE once, when it is imported: a sweep imports it after it has set that.
-    script = (
-        "import sys; from road_ray.distributed.teachers.public_ensemble import Ensemble; "
-        "import road_ray.recipes.sweep.sweep; "
-        f"Ensemble([{str(directories[0])!r}], task='sst2', host='process'); "
-        "sys.exit('ray' in sys.modules)"
-    )
-    root = Path(__file__).parents[3]
-    assert subprocess.run([sys.executable, "-c", script], cwd=root, timeout=120).returncode == 0
-
-
 def test_what_cannot_be_done_is_refused_before_anything_starts(directories, tmp_path):
     with pytest.raises(ConfigError, match="'actors', 'process'"):
         Ensemble(directories, task="sst2", host="cloud")

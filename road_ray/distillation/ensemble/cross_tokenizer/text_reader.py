@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,6 +54,7 @@ class TextReader:
         self.tokenizer: Any = teacher_tokenizer(directory)
         self.longest = min(longest_row_tokens, _MOST_TOKENS)
         self._read = lru_cache(_CACHED_ROWS)(self._rows_of)
+        self._special = cache(partial(special_tokens, self.tokenizer))
 
     @classmethod
     def of(cls, directory: str | Path, task: Task) -> TextReader:
@@ -125,9 +126,10 @@ class TextReader:
         return [self._joined(texts)]
 
     def _joined(self, texts: Texts) -> TokenRow:
-        special = special_tokens(self.tokenizer, len(texts))
+        special = self._special(len(texts))
         longest = self.longest - special.count
-        parts = [tokenized([text], self.tokenizer, offsets=True) for text in texts]
+        whole = tokenized(texts, self.tokenizer, offsets=isinstance(self.task.kind, Span))
+        parts = [whole.rows(slice(number, number + 1)) for number in range(len(texts))]
         lengths = np.stack([part.lengths for part in parts])
         fitted = longest_first(lengths, longest)
         is_cut = bool((fitted < lengths).any())
@@ -139,8 +141,9 @@ class TextReader:
             return TokenRow(tokens, first_segment, is_cut=is_cut)
         offsets = np.full((len(tokens), 2), -1, np.int32)
         context = int(fitted[1, 0])
-        assert parts[1].offsets is not None
-        offsets[first_segment : first_segment + context] = parts[1].offsets[:context]
+        assert whole.offsets is not None
+        start = int(whole.starts[1])
+        offsets[first_segment : first_segment + context] = whole.offsets[start : start + context]
         return TokenRow(tokens, first_segment, offsets, is_cut=is_cut)
 
     def _tagged(self, words: Texts) -> list[TokenRow]:
