@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AlbertConfig, AlbertModel, ElectraConfig, ElectraModel
 
 from road_ray.data.task_and_dataset import Classify, Span, Task
@@ -196,6 +199,31 @@ def test_a_head_without_a_pass_stays_as_it_is(objective):
     optimizer.step()
     for name, parameter in objective.named_parameters():
         assert torch.equal(parameter, before[name]) == ("heads.mrc" in name), name
+
+
+class _Calls(TorchDispatchMode):
+    """Counts the operators that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.counts[func.overloadpacket.__name__] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_an_update_is_one_fused_kernel_a_group_whatever_the_number_of_parameters(objective):
+    optimizer = build_optimizer(objective, OptimizerConfig())
+    for parameter in objective.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()  # makes the moments
+    optimizer.set_rate(1.0)
+    with _Calls() as calls:
+        optimizer.step()
+    groups = len(optimizer.param_groups)
+    assert calls.counts["_fused_adamw_"] == groups
+    assert calls.counts.total() <= 3 * groups < len(list(objective.parameters()))
 
 
 def test_a_restored_optimizer_goes_on_alike(objective):
