@@ -137,7 +137,7 @@ class FinetuningTimes:
             plain = {"data": as_base(FinetuneDataConfig, data), "init": self.init}
             timed = as_base(FinetuneConfig, config).model_copy(update=plain)
             if not self.speeds:  # excludes imports and other work that this process does once
-                _measured(timed, self.place / "timed")
+                _measured(timed, self.place / "timed", num_steps=1)
             self.speeds[key] = _measured(timed, self.place / "timed")
         return self.speeds[key]
 
@@ -260,8 +260,8 @@ class _Estimate:
         return self.plan.ensembles_of(config)[0]
 
 
-def _measured(config: FinetuneConfig, place: Path) -> Speed:
-    """Run a few steps of a fine-tuning and return its speed."""
+def _measured(config: FinetuneConfig, place: Path, num_steps: int = _STEPS) -> Speed:
+    """Run ``num_steps`` steps of a fine-tuning, after one that warms up, and return its speed."""
     began = Seconds.now()
     load_encoder(model_directory(config.init))
     load = Seconds.now() - began
@@ -269,7 +269,7 @@ def _measured(config: FinetuneConfig, place: Path) -> Speed:
         config,
         {
             "run_dir": place,
-            "training.steps": 1 + _STEPS,
+            "training.steps": 1 + num_steps,
             "training.log_every_steps": 1,
             "training.evaluate_every_steps": None,
             "training.keep_checkpoints_at_end": 1,  # says nothing; its directory is removed
@@ -288,11 +288,11 @@ def _measured(config: FinetuneConfig, place: Path) -> Speed:
     finetune(small, RunContext(on_row=lambda *_: ends.append(Seconds.now())))
     total = Seconds.now() - began
     shutil.rmtree(place)
-    steps = ends[_STEPS] - ends[0]
+    steps = ends[num_steps] - ends[0]
     passes, stream = small.training.passes, prepared.stream
     read = sum(
         _padded(stream, prepared.split.features, number)
-        for number in range(passes, (1 + _STEPS) * passes)
+        for number in range(passes, (1 + num_steps) * passes)
     )
     train = steps * (1 / read)
     first = train * sum(_padded(stream, prepared.split.features, n) for n in range(passes))
