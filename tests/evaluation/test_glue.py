@@ -58,15 +58,26 @@ def test_the_zip_has_every_file_with_the_names_of_the_server(complete, tmp_path)
     [
         ({"rte": None}, "no predictions for rte"),
         ({"snli": {}}, "snli is not in GLUE"),
+    ],
+)
+def test_other_data_sets_than_those_of_the_server_are_refused(complete, tmp_path, changed, message):
+    given = {k: v for k, v in (complete | changed).items() if v is not None}
+    with pytest.raises(DataError, match=message):
+        write_submission(tmp_path / "glue.zip", given)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
         ({"rte": {"0": "entailment"}}, "rte: 1 predictions, the test set has 3000 rows"),
         ({"wnli": {str(n + 1): "entailment" for n in range(146)}}, "such as '146'"),
         ({"wnli": dict.fromkeys(map(str, range(146)), "yes")}, "prediction 'yes'"),
     ],
 )
-def test_what_the_server_would_refuse_is_refused_here(complete, tmp_path, changed, message):
-    given = {k: v for k, v in (complete | changed).items() if v is not None}
+def test_what_the_server_would_refuse_is_refused_here(tmp_path, given, message):
     with pytest.raises(DataError, match=message):
-        write_submission(tmp_path / "glue.zip", given)
+        write_submission(tmp_path / "glue.zip", given, partial=True)
     assert not list(tmp_path.iterdir())
 
 

@@ -55,29 +55,37 @@ CASES = (*PRETRAINED, *SUPERVISED, *DISTILLED, *INTERMEDIATE)
 
 
 def case_of(
-    name: str, directory: Path, *, length: int = 16, rows: int = 6, dropout: float = 0.1
+    name: str,
+    directory: Path,
+    *,
+    length: int = 16,
+    rows: int = 6,
+    dropout: float = 0.1,
+    layers: int = 2,
 ) -> tuple[Objective, dict[str, Any]]:
     """The objective ``name`` and a batch of ``rows`` rows, padded to ``length``."""
-    made = _objective_of(name, directory, dropout)
+    made = _objective_of(name, directory, dropout, layers)
     return made.train(), batch_of(name, made, length=length, rows=rows)
 
 
-def _objective_of(name: str, directory: Path, dropout: float) -> Objective:
+def _objective_of(name: str, directory: Path, dropout: float, layers: int) -> Objective:
     if name in tiny.KINDS:
-        return tiny.objective_of(name, dropout=dropout)
+        return tiny.objective_of(name, dropout=dropout, layers=layers)
     if name in OPTIONS:
-        return _with_option(name, dropout)
+        return _with_option(name, dropout, layers)
     if name in INTERMEDIATE:
-        return _intermediate(directory, dropout, attentions=INTERMEDIATE[name])
+        return _intermediate(directory, dropout, layers, attentions=INTERMEDIATE[name])
     head, how = name.split(" ", 1)
     torch.manual_seed(0)
-    model = MultitaskModel(ElectraModel(tiny.config_of(32, dropout)), [Task(head, HEADS[head])])
+    size = tiny.config_of(32, dropout, layers)
+    model = MultitaskModel(ElectraModel(size), [Task(head, HEADS[head])])
     return Supervised(model) if how == "head" else Distilled(model)
 
 
-def _with_option(name: str, dropout: float) -> Objective:
+def _with_option(name: str, dropout: float, layers: int) -> Objective:
     """ELECTRA, or MC-BERT, with an option that takes another path through its code."""
-    made = tiny.objective_of("mc_bert" if name == "faithful" else "electra", dropout=dropout)
+    base = "mc_bert" if name == "faithful" else "electra"
+    made = tiny.objective_of(base, dropout=dropout, layers=layers)
     if name == "frequencies":
         kind = objective_class("electra")
         unigram = Frequencies(torch.arange(1.0, VOCAB + 1))
@@ -86,8 +94,8 @@ def _with_option(name: str, dropout: float) -> Objective:
     return made
 
 
-def _intermediate(directory: Path, dropout: float, *, attentions: bool) -> Objective:
-    size: ElectraConfig = tiny.config_of(32, dropout)
+def _intermediate(directory: Path, dropout: float, layers: int, *, attentions: bool) -> Objective:
+    size: ElectraConfig = tiny.config_of(32, dropout, layers)
     torch.manual_seed(1)
     ElectraForSequenceClassification(size).save_pretrained(directory)
     torch.manual_seed(0)

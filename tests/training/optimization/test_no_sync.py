@@ -54,7 +54,7 @@ def _no_autocast(monkeypatch):
 
 
 def on_meta(name, directory) -> tuple[Objective, list, Worker]:
-    objective, batch = every.case_of(name, directory)
+    objective, batch = every.case_of(name, directory, layers=1)
     worker = Worker(device=META)
     moved = placed(batch, objective, META)
     return objective.to(META), [moved], worker
@@ -82,7 +82,7 @@ def test_a_step_reads_nothing_back_from_the_device(name, tmp_path):
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_shape_depends_on_a_value(name, tmp_path):
-    objective, batch = every.case_of(name, tmp_path)
+    objective, batch = every.case_of(name, tmp_path, layers=1)
     passes = [placed(batch, objective, torch.device("cpu"))]
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fake = [_fake(mode, item) for item in passes]

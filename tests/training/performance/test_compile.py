@@ -136,7 +136,7 @@ _LENGTHS = (12, 16, 20, 24)
 )
 def test_an_objective_is_one_graph_for_batches_of_all_lengths(name, tmp_path):
     """``fullgraph`` makes a break of the graph an error; the backend gets one graph in all."""
-    objective, given = every.case_of(name, tmp_path, dropout=0.0, length=_LENGTHS[0])
+    objective, given = every.case_of(name, tmp_path, dropout=0.0, layers=1, length=_LENGTHS[0])
     counter = CompileCounter()
     with torch.no_grad():
         objective(objective.prepare(given))  # transformers puts its hooks in place
@@ -161,7 +161,7 @@ def test_an_objective_is_one_graph_for_batches_of_all_lengths(name, tmp_path):
 )
 def test_encoders_as_a_training_compiles_them_have_one_graph_each(name, tmp_path):
     """Errors are suppressed there, so a break would only cost time: it is counted here."""
-    objective, counter = every.case_of(name, tmp_path, dropout=0.0)[0], CompileCounter()
+    objective, counter = every.case_of(name, tmp_path, dropout=0.0, layers=1)[0], CompileCounter()
     encoders = list(encoders_of(objective))
     compile_encoders(objective, backend=counter)
     torch._dynamo.utils.counters.clear()
