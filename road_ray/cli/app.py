@@ -47,7 +47,7 @@ from road_ray.cli.report import report
 from road_ray.cli.runs import runs_app
 from road_ray.cli.submit import submit, submit_settings
 from road_ray.cli.sweep import sweep
-from road_ray.errors import ConfigError, InterruptedRunError, RoadError
+from road_ray.errors import ConfigError, InterruptedRunError, ResourceError, RoadError
 from road_ray.verbs import VERBS
 
 app = typer.Typer(
@@ -198,10 +198,17 @@ def _configure_logging() -> None:
 
 
 def _run_command_line() -> None:
-    """Run the command line. Raise ``ConfigError`` for a file name that is too long."""
+    """Run the command line. Raise ``ConfigError`` for a file name that is too long, and
+    ``ResourceError`` for an output without room.
+    """
     try:
         app(prog_name="road")
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise ResourceError(
+                f"{error.filename or 'standard output'}: cannot be written: {error.strerror}\n"
+                "  fix: free space there, then repeat the command"
+            ) from error
         if error.errno != errno.ENAMETOOLONG:
             raise
         raise ConfigError(

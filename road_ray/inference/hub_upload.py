@@ -45,7 +45,9 @@ def model_files(model: str | Path) -> list[ModelFile]:
             f"{model}: no model: no config.json there or in hf/\n"
             "  fix: name a finished run or a model directory\n  nothing was sent"
         )
-    check_hashes(directory, weights=True)
+    for part in {directory, *(path.parent for path in directory.rglob("config.json"))}:
+        for weights in (True, False):
+            check_hashes(part, weights=weights)
     files = []
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()

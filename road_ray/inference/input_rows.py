@@ -123,8 +123,9 @@ def _check_columns(
         first_line = missing_columns(where, missing, [*row]).split("\n")[0]
         raise DataError(f"{first_line}\n  fix: {fix}")
     lacking = [name for name in fields if name not in read]
-    if (trained and lacking) or lacking == list(fields):
-        raise DataError(_without_fields(where, row, lacking, trained))
+    needs_all = bool(trained) or "question" in fields  # of others, one is enough
+    if lacking and (needs_all or lacking == list(fields)):
+        raise DataError(_without_fields(where, row, lacking, trained, needs_all=needs_all))
     useful = {*read.values(), *columns.keep.values(), *columns.ignore}
     if "context" in fields:
         useful.update(_ANSWERS)
@@ -133,11 +134,11 @@ def _check_columns(
 
 
 def _without_fields(
-    where: str, row: Row, lacking: Sequence[str], trained: Mapping[str, str]
+    where: str, row: Row, lacking: Sequence[str], trained: Mapping[str, str], *, needs_all: bool
 ) -> str:
     """Return the message for fields that no column is read for."""
     what = f"no column {lacking[0]!r}" if len(lacking) == 1 else f"no columns {', '.join(lacking)}"
-    if not trained:  # one of them would do
+    if not needs_all:
         what, lacking = f"none of the fields {', '.join(lacking)}", lacking[:1]
     known = trained or dict.fromkeys(lacking, "NAME")
     options = " ".join(

@@ -63,7 +63,10 @@ def export(
 def _default_output(model: str, head: str | None, quantize: str | None) -> Path:
     place = Path(model).expanduser()
     if not place.is_dir():
-        raise ConfigError(f"output: {model} is not a directory here\n  fix: give --output DIR")
+        raise ConfigError(
+            f"{model}: no directory here, so the export needs another output\n"
+            "  fix: check the path; for a model of the hub, add --output DIR"
+        )
     return place / "-".join(["onnx", *filter(None, (head, quantize))])
 
 

@@ -178,6 +178,17 @@ def test_what_is_no_whole_model_is_refused(model, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="looks like a secret"):
         model_files(model)
     (model / "hf" / "README.md").unlink()
+    tokenizer = (model / "hf" / "tokenizer.json").read_bytes()
+    (model / "hf" / "tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match=r"tokenizer.json: not the file .* cannot be read"):
+        model_files(model)
+    (model / "hf" / "tokenizer.json").write_bytes(tokenizer)
+    generator = model / "hf" / "generator" / "model.safetensors"
+    stored = generator.read_bytes()
+    generator.write_bytes(stored[:-4] + b"\1\2\3\4")
+    with pytest.raises(CheckpointError, match=r"generator/model.safetensors: .* sha256 differs"):
+        model_files(model)
+    generator.write_bytes(stored)
     with (model / "hf" / "model.safetensors").open("r+b") as weights:
         weights.seek(-4, os.SEEK_END)
         weights.write(b"\1\2\3\4")

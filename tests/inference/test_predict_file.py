@@ -9,6 +9,8 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -173,6 +175,13 @@ def test_a_column_without_a_use_is_refused_with_the_options_to_paste(rows_file):
         list(input_rows(path, ColumnChoice(keep={"star": "star"}), ("text",)))
 
 
+@pytest.mark.parametrize("fields", [("question", "context"), ("question", "choices")])
+def test_a_question_needs_all_its_fields(rows_file, fields):
+    path = rows_file(".jsonl", [{"question": "Who?"}])
+    with pytest.raises(DataError, match=rf"no column '{fields[1]}'.*\n.*--column {fields[1]}=NAME"):
+        list(input_rows(path, EACH, fields))
+
+
 def test_every_row_of_jsonl_is_checked_and_flat_questions_have_their_columns(rows_file):
     path = rows_file(".jsonl", [{"text": "a"}, {"text": "b", "stars": 3}])
     with pytest.raises(DataError, match=r"rows.jsonl:2: .* does not read: 'stars'"):
@@ -196,6 +205,7 @@ def test_a_kept_column_cannot_hide_a_prediction(name):
         ("a.json", '{"rows": 3,\n"x": 1}', "neither an array of rows nor in SQuAD's layout"),
         ("a.json", "[1]", r"\[0\] is no JSON object"),
         ("a.csv", "text\n\xff", "not UTF-8"),
+        ("a.json", "", "the file is empty"),
     ],
 )
 def test_a_file_that_is_not_read_is_refused(tmp_path, name, content, message):
@@ -403,6 +413,15 @@ def test_a_byte_order_mark_and_a_long_text_are_read(directory, tmp_path):
     source.write_bytes(b"\xef\xbb\xbftext\n" + b"fine " * 200_000 + b"\na film\n")
     call = {"model": str(directory), "report_progress": False}
     assert predict_file(load(directory), str(source), tmp_path / "out.jsonl", **call) == 2
+
+
+def test_standard_output_without_room_is_an_error_without_a_traceback(directory, rows_file):
+    command = [sys.executable, "-m", "road_ray", "predict", str(directory), rows_file(".csv")]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "standard output: cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_full_disk_keeps_the_chunks_that_were_written(

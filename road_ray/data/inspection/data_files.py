@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from road_ray.data.corpus.documents import read_corpus
 from road_ray.data.features.examples_and_features import SpanExample, TagExample
 from road_ray.data.readers.conll import TAG, read_conll
 from road_ray.data.readers.hub import datasets_library
@@ -32,6 +33,7 @@ HUB = "hub:"
 _CONLL = (".conll", ".iob", ".iob2", ".bio", ".txt", ".tsv", "")
 _TEXT = (".txt", *(f".txt{packed}" for packed in SUFFIXES))
 _SNIFFED_LINES = 200
+_READ_DOCUMENTS = 10_000  # of text for pre-training, so that a wrong encoding is known early
 _OF_ARROW = ("dataset_info.json", "state.json")  # beside the files of Dataset.save_to_disk
 _SPLITS = {
     "train": ("train", "training"),
@@ -75,10 +77,18 @@ def find_source(place: str) -> Source:
         hub = f", or name a data set of the hub by {HUB}{place}" if like_hub else ""
         raise ConfigError(f"{place}: no such file or directory\n  fix: check the path{hub}")
     source = _folder(path) if path.is_dir() else _file(path)
+    if source.layout == "text":
+        _check_text(source)
     if source.layout == "text" or source.hub:
         return source
     read = {split: _read(source.layout, Path(where)) for split, where in source.splits.items()}
     return replace(source, rows=read, class_names=_class_names(Path(source.splits["train"])))
+
+
+def _check_text(source: Source) -> None:
+    """Raise ``DataError`` for a text without words, or whose beginning cannot be read."""
+    for _ in islice(read_corpus(source.splits["train"]), _READ_DOCUMENTS):
+        pass
 
 
 def layout_of(path: Path) -> Layout:

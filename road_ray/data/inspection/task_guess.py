@@ -74,6 +74,8 @@ def guess(place: str, wishes: Wishes | None = None) -> Guess:
 
 
 def _of_source(source: Source, wishes: Wishes, place: str) -> Guess:
+    if source.layout != "table":
+        _refuse_wishes(wishes, source, place)
     if source.layout == "text":
         return Guess(source, "corpus", {}, ["task: pre-training, as this is plain text"])
     rows: Any = source.rows["train"]
@@ -83,15 +85,29 @@ def _of_source(source: Source, wishes: Wishes, place: str) -> Guess:
         tags = [sentence.tags for sentence in rows]
         return _tags(source, tags, "as every line is a word with a tag", {})
     columns = count_columns(rows)
-    if is_span(columns):
+    if not columns:
+        raise DataError(f"{place}: its rows have no columns\n  fix: name another file")
+    chosen = bool(wishes.text or wishes.label or wishes.kind)  # of one label for a text or a pair
+    if is_span(columns) and not chosen:
         return _spans(source, "the columns context, question and answers")
-    if (lists := word_and_tag_columns(rows)) is not None:
+    if (lists := word_and_tag_columns(rows)) is not None and not chosen:
         tags = [row[lists[1]] for _, row in rows]
         entry = {"text": [lists[0]], "label": lists[1]}
         return _tags(source, tags, f"as the columns {lists[0]} and {lists[1]} are lists", entry)
     if list(columns) == ["text"] and wishes.label is None:
         return Guess(source, "corpus", {}, ["task: pre-training, as `text` is the only column"])
     return _sentences(source, columns, wishes, place)
+
+
+def _refuse_wishes(wishes: Wishes, source: Source, place: str) -> None:
+    """Raise ``ConfigError`` for options on the columns of a table, where there is none."""
+    given = {"--label": wishes.label, "--text": " ".join(wishes.text), "--kind": wishes.kind}
+    if named := [f"{option} {value}" for option, value in given.items() if value]:
+        what = {"text": "plain text", "conll": "words and tags", "squad_json": "SQuAD's JSON"}
+        raise ConfigError(
+            f"{place}: {named[0]}: the file is {what[source.layout]}, not a table with columns\n"
+            f"  fix: leave {named[0].split()[0]} out, or name a CSV, TSV, JSONL or parquet file"
+        )
 
 
 def _spans(source: Source, why: str) -> Guess:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
+import tracemalloc
 
 import pytest
 
@@ -13,6 +15,9 @@ from road_ray.data.inspection.starter_config import starter_yaml
 from road_ray.data.inspection.task_guess import Guess, Wishes, guess
 from road_ray.errors import ConfigError, DataError
 
+QUESTION = {"id": "1", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]}
+PARAGRAPH = {"context": "Ada wrote it.", "qas": [QUESTION]}
+SQUAD_JSON = json.dumps({"data": [{"title": "t", "paragraphs": [PARAGRAPH]}]})
 WORDS = ["a", "fine", "film", "with", "dull", "story", "and", "good", "actors", "slow", "scene"]
 
 
@@ -276,6 +281,11 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
         ("t.txt", "a text\n".encode("utf-16"), "it is UTF-16"),
         ("t.xlsx", b"PK", r"\.xlsx is not read\n  allowed: .csv"),
         ("t.json", b"{", "broken JSON"),
+        ("t.json", b" \n", "the file is empty"),
+        ("t.json", '[{"text": "a"}]'.encode("utf-16-le"), "NUL byte at byte 2"),
+        ("t.json", b"{}", "its rows have no columns"),
+        ("t.txt", b" \n\n", "0 documents"),
+        ("t.txt", b"text\n\n" * 99 + b"caf\xe9", ":199: not UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, message):
@@ -297,6 +307,50 @@ def test_a_line_of_two_gigabytes_is_refused_without_reading_it(tmp_path):
         file.truncate((2 << 30) + 1)
     with pytest.raises(DataError, match="a line of more than 64 MiB"):
         guess(str(tmp_path / "x.csv"))
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
+def test_a_json_file_that_is_none_is_refused_by_its_beginning(tmp_path, name):
+    with (gzip.open if name.endswith(".gz") else open)(tmp_path / name, "wb") as file:
+        file.write(b"a" * (64 << 20))
+    tracemalloc.start()
+    with pytest.raises(DataError, match="broken JSON at column 1"):
+        guess(str(tmp_path / name))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wishes", "message"),
+    [
+        ("t.txt", "a text\n", Wishes(label="x"), "--label x: the file is plain text"),
+        ("t.conll", "a O\nb B-X\n", Wishes(text=("a", "b")), "--text a b: .* words and tags"),
+        (
+            "t.json",
+            SQUAD_JSON,
+            Wishes(kind="classify"),
+            "--kind classify: .* SQuAD's JSON",
+        ),
+    ],
+)
+def test_options_on_columns_are_refused_where_there_are_none(
+    tmp_path, name, content, wishes, message
+):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        guess(str(tmp_path / name), wishes)
+
+
+def test_a_label_that_is_named_makes_classes_of_questions_too(tmp_path):
+    rows = [
+        {"question": f"Who is {n}?", "context": f"Text {n}.", "answers": {"text": []}, "topic": t}
+        for n, t in enumerate(["arts", "law"] * 4)
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert guess(str(tmp_path / "t.jsonl")).kind == "span"
+    wishes = Wishes(text=("question",), label="topic")
+    assert guess(str(tmp_path / "t.jsonl"), wishes).kind == "classify"
 
 
 @pytest.mark.parametrize(

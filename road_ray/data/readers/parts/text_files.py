@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # configuration imports this module, and loads without numpy
 _Name = TypeVar("_Name", bound=Hashable)
 LONGEST_LINE = 64 << 20  # bytes; a book has about 1 MiB
 _LARGEST_DOCUMENT = 2 << 30  # bytes; parsed JSON takes several times as much memory
+_HEAD = 1 << 20  # bytes of a JSON file that show whether it is one
+_BOM = b"\xef\xbb\xbf"
+_NUL = "  fix: write the file as UTF-8 text; it is binary, UTF-16 or damaged"
 _LISTED = 5  # faults that a message shows
 # Exceptions of indexing a value that has another shape than its layout.
 MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
@@ -54,7 +57,7 @@ def decoded_lines(file: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
                 f"{name}:{number}: a line of more than {LONGEST_LINE >> 20} MiB\n"
                 "  fix: write one paragraph a line, or JSONL with one document a line"
             )
-        line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+        line = raw.removeprefix(_BOM) if number == 1 else raw
         yield number, _decoded(line, f"{name}:{number}").rstrip("\r\n")
 
 
@@ -105,14 +108,13 @@ def parse_json(text: str, where: str) -> Any:
 def read_document(path: Path) -> Any:
     """Return the content of a plain or ``.gz`` JSON file. Raises ``DataError`` with the line."""
     try:
-        if path.stat().st_size > _LARGEST_DOCUMENT:
-            raise DataError(
-                f"{path}: one JSON value of more than {_LARGEST_DOCUMENT >> 30} GiB\n"
-                "  fix: write JSONL, one object a line, or parquet"
-            )
-        with open_bytes(path) as file:
-            raw = file.read()
-        return parse_json(raw.decode("utf-8-sig"), str(path))
+        raw = _document_bytes(path)
+        if not raw.strip():
+            raise DataError(f"{path}: the file is empty\n  fix: name a file with rows")
+        text = raw.decode("utf-8-sig")
+        if "\x00" in text[:_HEAD]:
+            raise DataError(f"{path}: NUL byte at byte {raw.index(0) + 1}\n{_NUL}")
+        return parse_json(text, str(path))
     except json.JSONDecodeError as error:
         raise DataError(
             f"{path}:{error.lineno}: broken JSON at column {error.colno}: {error.msg}\n"
@@ -127,6 +129,24 @@ def read_document(path: Path) -> Any:
         raise DataError(f"{path}: the gzip stream is damaged or cut short ({error})") from error
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def _document_bytes(path: Path) -> bytes:
+    """Return the bytes of a JSON file, or only the first ones if it does not begin as one: whatever
+    its size, its fault is there.
+    """
+    with open_bytes(path) as file:
+        head = file.read(_HEAD)
+        if head.removeprefix(_BOM).lstrip()[:1] not in (b"{", b"["):
+            return head
+    with open_bytes(path) as file:
+        raw = file.read(_LARGEST_DOCUMENT + 1)  # a small .gz may hold any number of bytes
+    if len(raw) > _LARGEST_DOCUMENT:
+        raise DataError(
+            f"{path}: one JSON value of more than {_LARGEST_DOCUMENT >> 30} GiB\n"
+            "  fix: write JSONL, one object a line, or parquet"
+        )
+    return raw
 
 
 def repeated(names: Iterable[_Name]) -> list[_Name]:
@@ -225,10 +245,7 @@ def _decoded(raw: bytes, where: str) -> str:
             f"  fix: {_conversion(raw)}"
         ) from error
     if "\x00" in text:
-        raise DataError(
-            f"{where}: NUL byte at byte {raw.index(0) + 1} of the line\n"
-            "  fix: write the file as UTF-8 text; it is binary, UTF-16 or damaged"
-        )
+        raise DataError(f"{where}: NUL byte at byte {raw.index(0) + 1} of the line\n{_NUL}")
     return text
 
 
