@@ -17,6 +17,7 @@ import json
 import math
 import os
 import resource
+import sys
 import tempfile
 import threading
 import time
@@ -27,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout, which has `tests`
 
 SIZES = {
     "store": (10_000, 100_000, 1_000_000, 10_000_000),
