@@ -2,7 +2,7 @@
 
 ``weighting/`` has the rules (ROaD's Algorithm 2 is ``weighting/correctness.py``), ``losses.py`` the
 losses, ``ensemble/`` the ensembles of this process, ``logit_store/`` the teacher logits on disk,
-``parity.py`` the check that actors, store and local teachers agree, ``teacher_identity.py``
+``parity.py`` the check that actors, store and local teachers agree, ``teacher_checks.py``
 the checks of a teacher's labels, tokenizer and files. Teachers in Ray actors are in
 ``distributed/teachers/``, the recipe in ``recipes/distillation/``. To add a weighting rule, add one
 function to ``weighting/``.

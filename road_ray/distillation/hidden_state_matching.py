@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_directory import locate_model
-from road_ray.distillation.teacher_identity import refuse_random
+from road_ray.distillation.teacher_checks import refuse_random
 from road_ray.errors import ConfigError
 from road_ray.models.architectures import input_names
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.data.model_directory import read_config
 from road_ray.data.task_and_dataset import Task
+from road_ray.distillation.teacher_checks import check_teacher
 from road_ray.distillation.teacher_identity import (
     ANSWERS_FOR,
-    check_teacher,
     decisive_entries,
     fingerprint_config,
     fingerprint_tokenizer,

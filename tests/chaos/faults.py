@@ -309,17 +309,17 @@ FAULTS = (
     _f(
         *("F37", "more tokens than embeddings", "an error at load"),
         "data/test_tokenizer.py::test_a_tokenizer_larger_than_the_table_is_refused",
-        "distillation/test_teacher_identity.py::test_more_token_ids_than_embeddings_are_refused",
+        "distillation/test_teacher_checks.py::test_more_token_ids_than_embeddings_are_refused",
     ),
     _f(
         *("F38", "a teacher with another tokenizer", "reads texts, never the student's ids"),
-        "distillation/test_teacher_identity.py::test_a_tokenizer_with_two_ids_swapped_is_another_one",
+        "distillation/test_teacher_checks.py::test_a_tokenizer_with_two_ids_swapped_is_another_one",
         f"{_STUDENT}TestMistakes::test_states_of_a_teacher_with_another_tokenizer",
     ),
     _f(
         *("F39", "labels in another order", "matched by name; unknown names are refused"),
-        "distillation/test_teacher_identity.py::test_labels_are_aligned_by_name_whatever_their_order_and_case",
-        "distillation/test_teacher_identity.py::test_labels_of_other_names_are_refused_with_the_way_out",
+        "distillation/test_teacher_checks.py::test_labels_are_aligned_by_name_whatever_their_order_and_case",
+        "distillation/test_teacher_checks.py::test_labels_of_other_names_are_refused_with_the_way_out",
         "distillation/ensemble/test_annotate.py::test_a_teacher_with_permuted_labels_is_aligned_by_name",
     ),
     _f(

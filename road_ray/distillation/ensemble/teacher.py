@@ -15,7 +15,7 @@ from road_ray.data.batching import INPUTS
 from road_ray.data.model_directory import locate_model
 from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
-from road_ray.distillation.teacher_identity import HEADS, check_teacher, refuse_random
+from road_ray.distillation.teacher_checks import HEADS, check_teacher, refuse_random
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import input_names
 from road_ray.models.config import TeacherPrecision

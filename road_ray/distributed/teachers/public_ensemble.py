@@ -21,7 +21,8 @@ from road_ray.distillation.ensemble import protocol
 from road_ray.distillation.ensemble.annotate import allowed_of, annotate, targets_of
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
-from road_ray.distillation.teacher_identity import check_teachers, fingerprint_tokenizer
+from road_ray.distillation.teacher_checks import check_teachers
+from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError

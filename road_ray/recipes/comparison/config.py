@@ -14,8 +14,8 @@ from pydantic import Field, model_validator
 from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig
-from road_ray.recipes.comparison.finetuning_catalog import COMPARISONS
-from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS as OF_PRETRAINING
+from road_ray.recipes.comparison.finetuning_arms import COMPARISONS
+from road_ray.recipes.comparison.pretraining_arms import COMPARISONS as OF_PRETRAINING
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import (
     DistillationConfig,

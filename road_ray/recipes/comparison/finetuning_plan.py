@@ -20,7 +20,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.models.encoder_layers import num_layers
 from road_ray.recipes.comparison import arm_data_files
 from road_ray.recipes.comparison.config import ReproduceConfig
-from road_ray.recipes.comparison.finetuning_catalog import COMPARISONS, Arm, Comparison, Keys, Stage
+from road_ray.recipes.comparison.finetuning_arms import COMPARISONS, Arm, Comparison, Keys, Stage
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import DistillConfig, DistillDataConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, TeachersConfig

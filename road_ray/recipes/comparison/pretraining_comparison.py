@@ -13,7 +13,7 @@ from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.seed_statistics import means, paired_test, summary
 from road_ray.recipes.comparison.config import ArmConfig, ReproduceConfig
 from road_ray.recipes.comparison.failures import failure, reason_of
-from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS, Arm, Comparison
+from road_ray.recipes.comparison.pretraining_arms import COMPARISONS, Arm, Comparison
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain

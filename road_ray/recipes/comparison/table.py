@@ -12,7 +12,7 @@ from road_ray.data.task_and_dataset import Span
 from road_ray.errors import RoadError
 from road_ray.evaluation.seed_statistics import compare, holm, interval, summary
 from road_ray.recipes.comparison.config import ReproduceConfig
-from road_ray.recipes.comparison.finetuning_catalog import Arm
+from road_ray.recipes.comparison.finetuning_arms import Arm
 from road_ray.recipes.comparison.finetuning_plan import Plan, Unit
 from road_ray.reporting.health import right_counts
 from road_ray.reporting.records.run_record import read_run

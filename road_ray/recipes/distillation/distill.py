@@ -19,12 +19,8 @@ from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distillation.schedule import schedule
-from road_ray.distillation.teacher_identity import (
-    LABEL_MAP,
-    check_teacher,
-    fingerprint_tokenizer,
-    reads_other_tokens,
-)
+from road_ray.distillation.teacher_checks import LABEL_MAP, check_teacher
+from road_ray.distillation.teacher_identity import fingerprint_tokenizer, reads_other_tokens
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch_run
@@ -50,7 +46,7 @@ from road_ray.recipes.distillation.teacher_source import (
     TeacherSource,
     flush_store_before_checkpoint,
 )
-from road_ray.recipes.distillation.truncation import check_truncation
+from road_ray.recipes.distillation.text_truncation import check_truncation
 from road_ray.recipes.distillation.weighting_rule import used_weighting, weighting_rule
 from road_ray.recipes.finetuning.finetune import check_student, fit, prepare, training_split
 from road_ray.recipes.preflight_checks import require_init, require_plain_head

@@ -17,7 +17,8 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.ensemble.protocol import Ensemble
-from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher, fingerprint_tokenizer
+from road_ray.distillation.teacher_checks import LABEL_MAP, check_teacher
+from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import Rule
 from road_ray.distributed.connection import connected
@@ -34,7 +35,7 @@ from road_ray.recipes.distillation.teacher_source import (
     TeacherSource,
     flush_store_before_checkpoint,
 )
-from road_ray.recipes.distillation.truncation import check_truncation
+from road_ray.recipes.distillation.text_truncation import check_truncation
 from road_ray.recipes.distillation.weighting_rule import weighting_rule
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.preflight_checks import require_init

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from road_ray.evaluation.seed_statistics import PairedTest, Summary, paired_test, summary
@@ -28,53 +27,14 @@ from road_ray.reporting.pages.page import (
 from road_ray.reporting.pages.run_page import clock, headline
 from road_ray.reporting.plots.chart import Axis, Chart, Intervals, Line, thinned
 from road_ray.reporting.published_results import published
-from road_ray.reporting.records.run_record import RunRecord, is_decisive
+from road_ray.reporting.records.run_groups import Group, group_runs, is_decisive
+from road_ray.reporting.records.run_record import RunRecord
 from road_ray.reporting.text_tables import metric_title
 
 _MOST_GROUPS = 40
 _MOST_VERDICTS = 8
 _MOST_COLUMNS = 5  # of figures in the table of runs: those that most runs have
 _SURE = 0.05  # p value from which on there is no difference
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs that differ in their seed only."""
-
-    name: str
-    runs: Sequence[RunRecord]
-
-    def scores(self, metric: str) -> dict[object, float]:
-        """Return the figure of each run that has it, by seed."""
-        return {
-            run.settings.get("seed", number): float(run.metrics[metric])
-            for number, run in enumerate(self.runs)
-            if isinstance(run.metrics.get(metric), int | float)
-        }
-
-
-def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
-    """Group runs whose settings differ in seed and directory only, in order of first appearance."""
-    groups: dict[str, list[RunRecord]] = {}
-    for run in runs:
-        key = repr(
-            [run.verb, *sorted((k, str(v)) for k, v in run.settings.items() if is_decisive(k))]
-        )
-        groups.setdefault(key, []).append(run)
-    names = [_common_name(members) for members in groups.values()]
-    twice = {name for name in names if names.count(name) > 1}
-    return [
-        Group(str(members[0].directory) if name in twice else name, members)
-        for name, members in zip(names, groups.values(), strict=True)
-    ]
-
-
-def _common_name(runs: Sequence[RunRecord]) -> str:
-    """Return ``mean`` for ``mean-10`` and ``mean-11``; a single run keeps its name."""
-    if len(runs) == 1:
-        return runs[0].name
-    stems = {re.sub(r"[-_]?(seed)?[-_]?\d+$", "", run.name) for run in runs}
-    return stems.pop() if len(stems) == 1 else f"{runs[0].name} and {len(runs) - 1} more"
 
 
 def compare_page(

@@ -10,7 +10,6 @@ from typing import Any
 
 from road_ray.errors import DataError
 from road_ray.reporting.pages.comparison_page import (
-    Group,
     intervals,
     paired_against,
     runs_table,
@@ -30,6 +29,7 @@ from road_ray.reporting.pages.page import (
     link_to,
 )
 from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
+from road_ray.reporting.records.run_groups import Group
 from road_ray.reporting.records.run_record import RunRecord, read_run, runs_below
 from road_ray.reporting.text_tables import mean_with_deviation
 

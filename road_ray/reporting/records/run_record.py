@@ -39,8 +39,6 @@ _ROUTINE = (
     "checkpoints_removed",
     *("teachers_started", "teachers_proven", "store_complete"),
 )
-# Keys in which the seeds of one experiment may differ.
-_INDECISIVE = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
 
 
 @dataclass(frozen=True)
@@ -207,11 +205,6 @@ def read_run(directory: Path, *, summary: bool = False) -> RunRecord:
         model=shapes.model_facts(model),
         problems=tuple(problems),
     )
-
-
-def is_decisive(key: str) -> bool:
-    """Return True if runs that differ in this key are different experiments, not seeds of one."""
-    return not key.startswith(_INDECISIVE)
 
 
 def _figures(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.comparison.config import ReproduceConfig
-from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS
+from road_ray.recipes.comparison.pretraining_arms import COMPARISONS
 from road_ray.recipes.comparison.pretraining_comparison import comparison_table, plan
 from road_ray.recipes.pretraining.pretraining_flops import cost
 from road_ray.verbs import configure

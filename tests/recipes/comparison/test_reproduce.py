@@ -14,7 +14,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError
-from road_ray.recipes.comparison.finetuning_catalog import COMPARISONS
+from road_ray.recipes.comparison.finetuning_arms import COMPARISONS
 from road_ray.recipes.comparison.finetuning_plan import make_plan
 from road_ray.reporting.text_tables import comparison_text
 from road_ray.training.context import RunContext

@@ -6,12 +6,12 @@ import pytest
 
 from road_ray.reporting.pages.comparison_page import (
     compare_page,
-    group_runs,
     paired_against,
     runs_table,
 )
 from road_ray.reporting.pages.page import Figures, Table, Verdict, render
 from road_ray.reporting.plots.chart import Intervals
+from road_ray.reporting.records.run_groups import group_runs
 from road_ray.reporting.records.run_record import read_run
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from road_ray.reporting.records.run_record import (
     RunRecord,
-    is_decisive,
     is_run,
     read_run,
     runs_below,
@@ -66,12 +65,6 @@ def test_runs_are_found_below_a_folder(write_run, tmp_path):
     assert [path.name for path in runs_below(tmp_path)] == ["a-1", "b-1"]
     assert is_run(tmp_path / "a-1")
     assert not is_run(tmp_path)
-
-
-def test_what_makes_runs_different():
-    assert not is_decisive("seed")
-    assert not is_decisive("tracking.wandb_project")
-    assert is_decisive("weighting.wrong")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ from road_ray.distillation.ensemble.protocol import PAD_LOGIT
 from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of, some_rows
 from road_ray.distillation.logit_store.row_keys import RowKeys, keys_of_texts, rows_of
-from road_ray.distillation.teacher_identity import HEADS, fingerprint_tokenizer
+from road_ray.distillation.teacher_checks import HEADS
+from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.errors import DataError
 from tests.published import TEXTS, publish, tokenizer_of

@@ -6,7 +6,7 @@ import pytest
 
 from road_ray.config import override
 from road_ray.recipes.comparison.config import continued_scale, mixture_scale
-from road_ray.recipes.comparison.finetuning_catalog import COMPARISONS
+from road_ray.recipes.comparison.finetuning_arms import COMPARISONS
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, TeachersConfig
 

@@ -10,14 +10,16 @@ from transformers import CTRLTokenizer
 
 from road_ray.data.catalog import task
 from road_ray.data.model_directory import locate_model
-from road_ray.distillation.teacher_identity import (
+from road_ray.distillation.teacher_checks import (
     LABEL_MAP,
     check_teacher,
     check_teachers,
+    refuse_foreign,
+)
+from road_ray.distillation.teacher_identity import (
     fingerprint_tokenizer,
     fingerprint_weights,
     reads_other_tokens,
-    refuse_foreign,
     teacher_tokenizer,
 )
 from road_ray.errors import CheckpointError

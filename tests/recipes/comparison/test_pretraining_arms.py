@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import override
-from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS
+from road_ray.recipes.comparison.pretraining_arms import COMPARISONS
 from road_ray.recipes.pretraining.config import laptop_scale
 from road_ray.recipes.pretraining.pretraining_flops import cost
 
