@@ -40,7 +40,8 @@ def sweep(
 ) -> None:
     """Search the values of configuration keys (Ray Tune, Optuna).
 
-    To resume, run the same command."""
+    max_concurrent=N limits the trials that run at once, retry_failed=true tries failed trials
+    again; `road schema sweep` lists all keys. To resume, run the same command."""
     words = arguments or []
     refuse_options(words, "sweep")
     if not words or "=" in words[0]:
