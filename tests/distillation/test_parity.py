@@ -11,7 +11,7 @@ from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.ensemble.teacher import inputs_of
 from road_ray.distillation.parity import all_counted, check_parity
 from road_ray.errors import CheckpointError
-from road_ray.models.performance import int8
+from road_ray.models.performance import int8_linear
 
 NLI = task("nli")
 
@@ -66,7 +66,7 @@ def test_bf16_is_rounding_only_where_teachers_may_take_it(answered, directories)
 @pytest.fixture
 def every_layer_in_int8(monkeypatch):
     """The layers of the tiny teachers are smaller than those that are rounded."""
-    monkeypatch.setattr(int8, "_LEAST_WIDTH", 16)
+    monkeypatch.setattr(int8_linear, "_LEAST_WIDTH", 16)
 
 
 @pytest.mark.usefixtures("every_layer_in_int8")

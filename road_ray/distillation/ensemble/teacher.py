@@ -21,7 +21,7 @@ from road_ray.models.architectures import input_names
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 from road_ray.models.performance.device_and_precision import autocast_dtype
-from road_ray.models.performance.int8 import round_to_int8
+from road_ray.models.performance.int8_linear import round_to_int8
 from road_ray.models.weights import load_stored
 
 

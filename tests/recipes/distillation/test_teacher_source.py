@@ -15,7 +15,7 @@ import pytest
 import road_ray as rr
 from road_ray.distillation.logit_store.logit_shards import read_shard, write_shard
 from road_ray.errors import CheckpointError
-from road_ray.models.performance import int8
+from road_ray.models.performance import int8_linear
 from road_ray.training.monitoring.metrics_journal import read_rows
 
 STEPS = 14  # an epoch is 10: every row is asked for, some twice
@@ -69,7 +69,7 @@ def test_cold_and_warm_runs_are_bit_equal_and_the_warm_one_starts_no_teacher(stu
 def test_teachers_in_int8_tell_their_drift_and_have_a_store_of_their_own(
     student, tmp_path, monkeypatch, store
 ):
-    monkeypatch.setattr(int8, "_LEAST_WIDTH", 16)  # the teachers are narrow
+    monkeypatch.setattr(int8_linear, "_LEAST_WIDTH", 16)  # the teachers are narrow
     exact = student("exact")
     changes = {} if store else {"distillation.store": None}
     run = student("rounded", **changes, **{"distillation.precision": "int8"})

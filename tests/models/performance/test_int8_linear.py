@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from road_ray.models.performance.int8 import Int8Linear, round_to_int8
+from road_ray.models.performance.int8_linear import Int8Linear, round_to_int8
 
 
 @pytest.fixture
