@@ -7,12 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.errors import CheckpointError
-from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Prose, Section, Table
+from road_ray.reporting.pages.page import (
+    NOTHING,
+    Block,
+    Cell,
+    Figures,
+    Page,
+    Prose,
+    Section,
+    State,
+    Table,
+    Verdict,
+)
 from road_ray.reporting.plots.chart import Axis, Chart, Dot, Figure, Intervals
 from road_ray.reporting.text_tables import metric_title, probability
 from road_ray.system.json_file import read_json
 
 TABLE = "table.json"
+_SURE = 0.05  # corrected p value from which on there is no difference
 Entry = Mapping[str, Any]
 
 _ABOUT_TESTS = (
@@ -51,7 +63,11 @@ def _page(table: Entry) -> Page:
         titles = {arm["name"]: arm["about"] for arm in table["arms"]}
         charts: list[Figure] = [*_differences(table, titles), *_sizes(table)]
         sections += [
-            Section("Differences", [Figures(charts)], "Bars are 95% intervals."),
+            Section(
+                "Differences",
+                [_verdict(table["tests"], titles), Figures(charts)],
+                "Bars are 95% intervals.",
+            ),
             Section("Tests", [_tests(table["tests"], titles)], _ABOUT_TESTS),
         ]
     if right := _right(table["arms"]):
@@ -129,12 +145,28 @@ def _teachers(
         yield row
 
 
+def _verdict(tests: Sequence[Entry], titles: Mapping[str, str]) -> Verdict:
+    """Return a sentence for each difference that survives the correction, or one that none does."""
+    lines: list[tuple[str, State]] = []
+    for test in tests:
+        if test["p_holm"] < _SURE:
+            better = test["difference"] > 0
+            text = (
+                f"{test['data_set']}: {titles[test['arm']]} is {'better' if better else 'worse'} "
+                f"than {titles[test['against']]} by {abs(test['difference']):.2f} points "
+                f"(corrected p = {probability(test['p_holm'])})."
+            )
+            lines.append((text, "good" if better else "bad"))
+    none = f"No difference is significant after correction; {len(tests)} were tested."
+    return Verdict(lines or [(none, "plain")])
+
+
 def _tests(tests: Sequence[Entry], titles: Mapping[str, str]) -> Table:
     names = ["data set", "arm", "against", "difference", "95% interval", "p", "p (Holm)"]
     names += ["effect size", "pairs", "seeds for 80% power"]
     rows = []
     for test in tests:
-        sure = test["p_holm"] < 0.05
+        sure = test["p_holm"] < _SURE
         rows.append(
             [
                 Cell(test["data_set"]),

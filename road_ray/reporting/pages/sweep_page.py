@@ -55,7 +55,8 @@ def _about(sweep: Sweep) -> str:
         f"{'highest' if up else 'lowest'} {metric}"
         for metric, up in zip(sweep.metrics, sweep.larger, strict=True)
     )
-    return f"Search for the {aims} over {len(sweep.params)} keys."
+    keys = "one key" if len(sweep.params) == 1 else f"{len(sweep.params)} keys"
+    return f"Search for the {aims} over {keys}."
 
 
 def _tiles(sweep: Sweep) -> list[tuple[str, str, str]]:

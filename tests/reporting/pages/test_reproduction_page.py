@@ -95,8 +95,21 @@ def test_a_difference_that_survives_the_correction_is_bold(directory):
     assert row[3].strong
 
 
+def test_the_verdict_names_what_survives_the_correction(directory, table):
+    verdict, _ = blocks(reproduction_page(directory), "Differences")
+    assert verdict.lines == [
+        ("sst2: arm mean is better than arm none by 2.00 points (corrected p = 0.0200).", "good")
+    ]
+    table["tests"][0]["p_holm"] = 0.05
+    (directory / "table.json").write_text(json.dumps(table))
+    verdict, _ = blocks(reproduction_page(directory), "Differences")
+    assert verdict.lines == [
+        ("No difference is significant after correction; 1 were tested.", "plain")
+    ]
+
+
 def test_charts_show_differences_and_score_by_size(directory):
-    (figures,) = blocks(reproduction_page(directory), "Differences")
+    _, figures = blocks(reproduction_page(directory), "Differences")
     assert isinstance(figures, Figures)
     differences, sizes = figures.figures
     assert differences.rows == [("arm mean against arm none", 2.0, (1.0, 3.0), ())]
