@@ -157,7 +157,7 @@ def _verdict(tests: Sequence[Entry], titles: Mapping[str, str]) -> Verdict:
                 f"(corrected p = {probability(test['p_holm'])})."
             )
             lines.append((text, "good" if better else "bad"))
-    none = f"No difference is significant after correction; {len(tests)} were tested."
+    none = f"No difference is significant after correction (tests: {len(tests)})."
     return Verdict(lines or [(none, "plain")])
 
 

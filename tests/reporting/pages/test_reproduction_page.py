@@ -103,9 +103,7 @@ def test_the_verdict_names_what_survives_the_correction(directory, table):
     table["tests"][0]["p_holm"] = 0.05
     (directory / "table.json").write_text(json.dumps(table))
     verdict, _ = blocks(reproduction_page(directory), "Differences")
-    assert verdict.lines == [
-        ("No difference is significant after correction; 1 were tested.", "plain")
-    ]
+    assert verdict.lines == [("No difference is significant after correction (tests: 1).", "plain")]
 
 
 def test_charts_show_differences_and_score_by_size(directory):
