@@ -1,36 +1,36 @@
-"""What the coordinator remembers, who counts as silent, how often a worker calls."""
+"""What the channel remembers, who counts as silent, how often a worker calls."""
 
 from __future__ import annotations
 
-from road_ray.distributed.train.coordinator import CoordinatorActor, beat_seconds, error_of
+from road_ray.distributed.train.worker_channel import WorkerChannelActor, beat_seconds, error_of
 from road_ray.errors import ClusterError, DataError
 
 
 def test_the_first_failure_is_the_one_that_counts():
-    coordinator = CoordinatorActor()
-    assert coordinator.failure() is None
-    coordinator.fail("DataError", "row 3")
-    coordinator.fail("ClusterError", "connection closed by peer")
-    assert coordinator.failure() == ("DataError", "row 3")
-    assert coordinator.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, True)
+    channel = WorkerChannelActor()
+    assert channel.failure() is None
+    channel.fail("DataError", "row 3")
+    channel.fail("ClusterError", "connection closed by peer")
+    assert channel.failure() == ("DataError", "row 3")
+    assert channel.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, True)
 
 
 def test_a_stop_reaches_whoever_beats():
-    coordinator = CoordinatorActor()
-    assert coordinator.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, False)
-    coordinator.stop()
-    assert coordinator.beat(1, 2, "a", 5, "") == (True, False)
+    channel = WorkerChannelActor()
+    assert channel.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, False)
+    channel.stop()
+    assert channel.beat(1, 2, "a", 5, "") == (True, False)
 
 
 def test_only_those_who_spoke_and_did_not_leave_can_be_silent():
-    coordinator = CoordinatorActor()
-    coordinator.beat(0, 11, "a", 5, "")
-    coordinator.beat(1, 12, "b", 4, "")
-    assert coordinator.silent(60.0) == {}
-    assert set(coordinator.silent(-1.0)) == {0, 1}
-    assert coordinator.silent(-1.0)[1].pid == 12
-    coordinator.leave(1)
-    assert set(coordinator.silent(-1.0)) == {0}
+    channel = WorkerChannelActor()
+    channel.beat(0, 11, "a", 5, "")
+    channel.beat(1, 12, "b", 4, "")
+    assert channel.silent(60.0) == {}
+    assert set(channel.silent(-1.0)) == {0, 1}
+    assert channel.silent(-1.0)[1].pid == 12
+    channel.leave(1)
+    assert set(channel.silent(-1.0)) == {0}
 
 
 def test_an_error_comes_back_with_its_class_and_text():
@@ -42,22 +42,22 @@ def test_an_error_comes_back_with_its_class_and_text():
 
 def test_a_death_is_told_once_and_silences_the_whole_group():
     """The others are ended with it: their silence means nothing."""
-    coordinator = CoordinatorActor()
-    coordinator.beat(0, 11, "a", 5, "8 x 32 tokens")
-    coordinator.beat(1, 12, "b", 4, "7 x 32 tokens")
-    coordinator.died({1: "connection error code 2. End of file"})
-    ((rank, beat, _cause),) = coordinator.deaths()
+    channel = WorkerChannelActor()
+    channel.beat(0, 11, "a", 5, "8 x 32 tokens")
+    channel.beat(1, 12, "b", 4, "7 x 32 tokens")
+    channel.died({1: "connection error code 2. End of file"})
+    ((rank, beat, _cause),) = channel.deaths()
     assert (rank, beat.pid, beat.step, beat.batch) == (1, 12, 4, "7 x 32 tokens")
-    assert coordinator.deaths() == []
-    assert coordinator.silent(-1.0) == {}
+    assert channel.deaths() == []
+    assert channel.silent(-1.0) == {}
 
 
 def test_rows_are_told_once_in_their_order():
-    coordinator = CoordinatorActor()
-    coordinator.row(1, 3, {"m": 0.5})
-    coordinator.row(2, 3, {"m": 1.0})
-    assert coordinator.rows() == [(1, 3, {"m": 0.5}), (2, 3, {"m": 1.0})]
-    assert coordinator.rows() == []
+    channel = WorkerChannelActor()
+    channel.row(1, 3, {"m": 0.5})
+    channel.row(2, 3, {"m": 1.0})
+    assert channel.rows() == [(1, 3, {"m": 0.5}), (2, 3, {"m": 1.0})]
+    assert channel.rows() == []
 
 
 def test_large_groups_call_less_often_so_that_one_actor_can_answer():
