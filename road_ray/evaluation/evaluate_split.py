@@ -34,7 +34,7 @@ from road_ray.evaluation.spans.no_answer_threshold import (
     score,
 )
 from road_ray.evaluation.spans.prediction_files import write_json, write_predictions
-from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
+from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
 from road_ray.evaluation.tag_metrics import entity_scores, predicted_tags
 from road_ray.models.multitask import MultitaskModel
 

@@ -40,8 +40,8 @@ from road_ray.recipes.finetuning.train_teachers import single_teachers
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.pretrain import pretrain
-from road_ray.training.context import RunContext
 from road_ray.training.performance.compile import configure_networks
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 _STEPS = 8  # timed, after one that warms up
