@@ -250,6 +250,7 @@ def objective_of(
     shared: dict[str, Any] = {
         "kd_weight": schedule(settings.schedule, settings.kd_weight),
         "temperature": settings.temperature,
+        "one_dataset": True,
     }
     matching = settings.matching
     if not matching.enabled:

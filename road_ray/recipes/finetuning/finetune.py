@@ -105,7 +105,7 @@ def _run(config: FinetuneConfig, context: RunContext | None) -> Run:
 def main(config: FinetuneConfig, worker: Worker, context: RunContext) -> dict[str, float]:
     """Fine-tune on one worker; return the metrics."""
     prepared = prepare(config, worker)
-    objective = Supervised(prepared.model)
+    objective = Supervised(prepared.model, one_dataset=True)
 
     def steps(start: int) -> Iterator[list[Batch]]:
         passes = config.training.passes
