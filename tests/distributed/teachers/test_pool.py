@@ -75,11 +75,12 @@ def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tm
         specify_pool([other], NLI),
         specify_pool([renamed], NLI),
         specify_pool([first], NLI, precision="bf16"),
+        specify_pool([first], NLI, compiled=True),
         specify_pool([first], NLI, replicas=2),
         specify_pool([first], NLI, num_gpus=0.5),
         specify_pool([first], NLI, label_map={"a": "b"}),
     ]
-    assert len({name, *(spec.digest() for spec in changed)}) == 7
+    assert len({name, *(spec.digest() for spec in changed)}) == 8
 
 
 @pytest.mark.ray
