@@ -15,7 +15,7 @@ from road_ray.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from road_ray.recipes.run_directory.run import Run
-    from road_ray.training.context import RunContext
+    from road_ray.training.run_context import RunContext
 
 
 @dataclass(frozen=True)

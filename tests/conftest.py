@@ -81,9 +81,11 @@ def shared_cluster(pytestconfig: pytest.Config) -> Iterator[Any]:
     from tests.forked_workers import forked_workers
 
     with ExitStack() as stack:
-        if not os.environ.get("ROAD_COLD_WORKERS"):  # our 1 s is most of what a tiny run takes
+        if not os.environ.get("ROAD_COLD_WORKERS"):
             given = stack.enter_context(pytest.MonkeyPatch.context())
+            # Our 1 s is most of what a tiny run takes; Ray gives a frozen actor 5 s to end itself.
             given.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
+            given.setenv("RAY_kill_worker_timeout_milliseconds", "1000")
         stack.enter_context(forked_workers(stack.enter_context(short_directory())))
         ray = stack.enter_context(own_cluster(4))
         pytestconfig.stash[CLUSTER] = stack.pop_all()

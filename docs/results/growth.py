@@ -1,7 +1,7 @@
 """How costs grow: ``python docs/results/growth.py CURVE`` prints a JSON line a size, then the law.
 
 CURVE is ``store`` (rows of a teacher store), ``report`` (rows of a run's journal), ``runs`` (runs
-of ``road runs list``), ``coordinator`` (workers that send heartbeats), ``sweep`` (what the driver
+of ``road runs list``), ``channel`` (workers that send heartbeats), ``sweep`` (what the driver
 does for so many trials, without running them), ``trials`` (trials of no work on Ray Tune),
 ``workers`` (of a training: its start, and its recovery after one is killed), ``students`` (that
 share one replica of a teacher) or ``replicas`` (of a teacher that eight students share).
@@ -35,14 +35,14 @@ SIZES = {
     "store": (10_000, 100_000, 1_000_000, 10_000_000),
     "report": (1_000, 10_000, 100_000, 1_000_000),
     "runs": (50, 200, 1_000, 5_000),
-    "coordinator": (16, 64, 256, 512),
+    "channel": (16, 64, 256, 512),
     "sweep": (100, 1_000, 5_000),
     "trials": (100, 1_000, 5_000),
     "workers": (1, 2, 4, 8, 16),
     "students": (1, 2, 4, 8, 16, 32),
     "replicas": (1, 2, 4, 8),
 }
-ON_RAY = ("coordinator", "trials", "workers", "students", "replicas")
+ON_RAY = ("channel", "trials", "workers", "students", "replicas")
 STUDENT_SECONDS = 10.0
 SHARDS = 20
 READ_ROWS = 2_000
@@ -129,13 +129,13 @@ def runs(size: int, place: Path) -> dict[str, float]:
     return {"list_s": listed, "memory_mb": peak_mb() - before}
 
 
-def coordinator(size: int, place: Path) -> dict[str, float]:
+def channel(size: int, place: Path) -> dict[str, float]:
     """Send heartbeats of so many workers for ten seconds, as often as a worker does."""
     import ray
 
-    from road_ray.distributed.train.coordinator import CoordinatorActor, beat_seconds
+    from road_ray.distributed.train.worker_channel import WorkerChannelActor, beat_seconds
 
-    actor = ray.remote(num_cpus=0)(Measured(CoordinatorActor)).remote()
+    actor = ray.remote(num_cpus=0)(Measured(WorkerChannelActor)).remote()
     began = ray.get(actor.cpu_seconds.remote())
     waits: list[float] = []
     stop = time.monotonic() + 10
@@ -335,7 +335,7 @@ CURVES = {
     "store": store,
     "report": report,
     "runs": runs,
-    "coordinator": coordinator,
+    "channel": channel,
     "sweep": sweep,
     "trials": trials,
     "workers": workers,

@@ -13,7 +13,7 @@ from road_ray.cli.options import JsonOption, show_list
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
-    from road_ray.distributed.jobs.submit import Job, Jobs
+    from road_ray.distributed.jobs.job_client import Job, Jobs
 
 _ACTIONS = ("list", "status", "stop", "follow", "show")
 submit_settings = {"allow_interspersed_args": False, "ignore_unknown_options": True}
@@ -42,7 +42,7 @@ def submit(
     The same command again follows its job, or resumes the run. `show` prints a cluster file.
     """
     from road_ray.distributed.jobs.cluster_profile import cluster_files, load_profile
-    from road_ray.distributed.jobs.submit import Jobs
+    from road_ray.distributed.jobs.job_client import Jobs
 
     if words == ["show"]:
         _show(cluster_files(cluster))

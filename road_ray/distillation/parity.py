@@ -109,6 +109,7 @@ def _parity_error(
     directory: str | Path, drift: Drift, precision: TeacherPrecision
 ) -> CheckpointError:
     coarse = "distillation.precision=fp32 if int8 is too coarse for it; or " * (precision == "int8")
+    coarse += "distillation.torch_compile=false; or " * (drift.path == "torch.compile")
     return CheckpointError(
         f"teacher {drift.teacher} ({directory}): through {drift.path} its logits differ "
         f"from those of its weights by up to {drift.difference:.3g}\n"

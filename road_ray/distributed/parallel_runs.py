@@ -11,7 +11,7 @@ import torch
 
 from road_ray.distributed.connection import connected, enter_directory
 from road_ray.errors import ClusterError, InterruptedRunError, RoadError
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 
 
 class ParallelSettings(Protocol):
@@ -90,16 +90,16 @@ def run_parallel(
     import ray
 
     from road_ray.distributed.placement import check_placement
-    from road_ray.distributed.train.coordinator import Coordinator, connect_worker
     from road_ray.distributed.train.supervisor import supervise
+    from road_ray.distributed.train.worker_channel import WorkerChannel, connect_worker
 
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
-    directory, coordinator = os.getcwd(), Coordinator()
+    directory, channel = os.getcwd(), WorkerChannel()
 
     def run(number: int, config: object) -> Any:
         torch.set_num_threads(max(1, int(num_cpus)))
         task_context = RunContext()
-        with connect_worker(coordinator, number, task_context):
+        with connect_worker(channel, number, task_context):
             if task_context.stop.is_set():
                 return InterruptedRunError(f"run {number} was not started")
             try:
@@ -109,7 +109,7 @@ def run_parallel(
 
     def in_thread(number: int, config: object) -> Any:
         enter_directory(directory)
-        # While the main thread of a task waits for an answer (of the coordinator, of a teacher),
+        # While the main thread of a task waits for an answer (of the channel, of a teacher),
         # Ray lends its CPUs to another task, and two runs share them. Other threads keep theirs.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(run, number, config).result()
@@ -117,11 +117,11 @@ def run_parallel(
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(in_thread)
     refs = [task.remote(number, config) for number, config in enumerate(configs)]
     try:
-        results = supervise(lambda: _gathered(refs, timeout_seconds), coordinator, context)
+        results = supervise(lambda: _gathered(refs, timeout_seconds), channel, context)
     finally:
         for ref in refs:
             ray.cancel(ref, force=True)
-        coordinator.close()
+        channel.close()
     raised = InterruptedRunError if return_errors else RoadError
     for result in results:
         if isinstance(result, raised):

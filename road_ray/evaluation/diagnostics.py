@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.evaluation import squad
-from road_ray.evaluation.spans.span_answers import SpanPrediction
+from road_ray.evaluation.spans.span_decoding import SpanPrediction
 
 _BINS = 10
 _MOST_LABELS = 20

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from road_ray.data.batch_order import padded_width
 from road_ray.data.batching import Batch, pad, to_device
 from road_ray.data.features.examples_and_features import (
     FURTHER,
@@ -33,7 +34,7 @@ from road_ray.evaluation.spans.no_answer_threshold import (
     score,
 )
 from road_ray.evaluation.spans.prediction_files import write_json, write_predictions
-from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
+from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
 from road_ray.evaluation.tag_metrics import entity_scores, predicted_tags
 from road_ray.models.multitask import MultitaskModel
 
@@ -111,8 +112,7 @@ def batched_logits(
     """
     lengths = features.lengths
     rows: list[NDArray[np.float32] | None] = [None] * len(features)
-    order = np.argsort(lengths, kind="stable")
-    batches = [order[n : n + _ROWS_AT_ONCE] for n in range(0, len(order), _ROWS_AT_ONCE)]
+    batches = _batches(lengths)
     others = np.random.default_rng(0).permutation(max(len(batches) - 1, 0))
     done = 0
     for place in [-1, *others] if batches else []:
@@ -129,6 +129,19 @@ def batched_logits(
         if on_rows is not None:
             on_rows(done, len(features))
     return [row for row in rows if row is not None]
+
+
+def evaluation_tokens(features: Features) -> int:
+    """Return the number of tokens of an evaluation, padding included."""
+    lengths = features.lengths
+    wide = sum(len(rows) * padded_width(int(lengths[rows].max())) for rows in _batches(lengths))
+    return wide * features.choices
+
+
+def _batches(lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return the row numbers of each batch, the shortest rows first."""
+    order = np.argsort(lengths, kind="stable")
+    return [order[n : n + _ROWS_AT_ONCE] for n in range(0, len(order), _ROWS_AT_ONCE)]
 
 
 def _check_finite(row: NDArray[np.float32], kind: Kind, task: str) -> None:

@@ -38,7 +38,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.errors import DataError
 from road_ray.evaluation.evaluate_split import OnRows, batched_logits
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
-from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
+from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
 from road_ray.inference.entities import Sentence, entities, softmax
 
 Row: TypeAlias = Mapping[str, object]

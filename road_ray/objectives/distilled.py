@@ -44,8 +44,9 @@ class Distilled(Supervised):
         temperature: float = 2.0,
         export_task: str | None = None,
         weights: Mapping[str, float] | None = None,
+        one_dataset: bool = False,
     ) -> None:
-        super().__init__(model, export_task=export_task, weights=weights)
+        super().__init__(model, export_task=export_task, weights=weights, one_dataset=one_dataset)
         if not isinstance(kd_weight, Schedule):
             if not 0 <= kd_weight <= 1:
                 raise ConfigError(

@@ -57,7 +57,8 @@ def label_loss(task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor
 class Supervised(Objective):
     """Training on labels; several tasks may share the encoder, with one head each.
 
-    ``weights`` multiply the loss of a data set, or of a task; the default is 1.
+    ``weights`` multiply the loss of a data set, or of a task; the default is 1. ``one_dataset``:
+    all batches are of one data set, so that each has labels for all heads.
     """
 
     def __init__(
@@ -66,12 +67,13 @@ class Supervised(Objective):
         *,
         export_task: str | None = None,
         weights: Mapping[str, float] | None = None,
+        one_dataset: bool = False,
     ) -> None:
         super().__init__()
         self.model = model
         self.weights = dict(weights or {})
         self.encoder = model.encoder
-        self.sparse = len(model.tasks) > 1
+        self.sparse = len(model.tasks) > 1 and not one_dataset
         self.export_task = export_task or next(iter(model.tasks))
 
     def forward(self, batch: Batch) -> Losses:

@@ -41,8 +41,8 @@ from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_
 from road_ray.reporting.pages.demo_page import FIGURES, STUDENTS, TASK
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.config import OptimizerConfig, TrainingConfig
-from road_ray.training.context import RunContext
 from road_ray.training.monitoring.console_progress import open_console
+from road_ray.training.run_context import RunContext
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble

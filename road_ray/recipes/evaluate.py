@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from road_ray.data.check_model_files import locate_model
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
-from road_ray.data.model_directory import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.errors import ConfigError
@@ -34,8 +34,8 @@ from road_ray.recipes.run_directory.model_record import (
 from road_ray.recipes.run_directory.recorded_config import deciding_digest
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.system.json_file import write_json_atomic
-from road_ray.training.context import RunContext
 from road_ray.training.monitoring.console_progress import Console, open_console
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 

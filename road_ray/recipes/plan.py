@@ -36,8 +36,8 @@ from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
 from road_ray.recipes.pretraining.pretraining_flops import cost as flops
-from road_ray.training.context import RunContext
 from road_ray.training.performance.profile import Measured
+from road_ray.training.run_context import RunContext
 
 _BYTES_PER_TOKEN, _SAMPLED_BATCHES = 5, 2
 _LEAST_BYTES, _MOST_BYTES = 1 << 18, 4 << 20  # of text, whose rows and tokenizer take seconds

@@ -18,9 +18,9 @@ from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint.async_save import named_tensors
 from road_ray.training.checkpoint.serialization import tensors_from_file, tensors_to_file
-from road_ray.training.context import Training
 from road_ray.training.fsdp import assemble, assembled
 from road_ray.training.monitoring.metrics_journal import read_metrics
+from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

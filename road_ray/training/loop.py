@@ -26,7 +26,6 @@ from road_ray.training.checkpoint.serialization import (
     load_optimizer,
     tensors_from_file,
 )
-from road_ray.training.context import Training
 from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.fsdp import local_part, shard
 from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
@@ -40,6 +39,7 @@ from road_ray.training.performance.compile import configure_networks
 from road_ray.training.performance.mfu import ModelFlopsUtilization
 from road_ray.training.performance.prefetch import one_ahead
 from road_ray.training.performance.profile import measure
+from road_ray.training.run_context import Training
 from road_ray.training.signals import StopRequest
 from road_ray.training.worker import Worker
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import torch
 
 from road_ray.distributed.train.launch import launch
 from road_ray.objectives.pretraining.registry import OBJECTIVES
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 from tests.benchmarks import contestants, corpora, stored, swept
 from tests.benchmarks import distil as distilling

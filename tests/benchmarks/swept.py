@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import load
-from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.driver import SETTINGS, search
 from road_ray.distributed.tune.lock import sweep_lock
+from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import OnReport, Outcome
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.recipes.sweep.trial_runs import Trial
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 from road_ray.verbs import VERBS
 from tests.benchmarks.race import peak_memory_mb
 from tools.miniature import write

@@ -156,7 +156,7 @@ FAULTS = (
     _f(
         *("F18", "a worker killed for memory", "the message names rank, batch and length"),
         f"{_GROUP}TestCluster::test_a_worker_that_dies_is_told_and_replaced_with_its_group",
-        "distributed/train/test_coordinator.py::test_a_death_is_told_once_and_silences_the_whole_group",
+        "distributed/train/test_worker_channel.py::test_a_death_is_told_once_and_silences_the_whole_group",
         "training/monitoring/test_out_of_memory.py::test_an_allocation_that_fails_names_what_was_worked_on",
     ),
     _f(
@@ -392,7 +392,7 @@ FAULTS = (
             "a job that fails, a cluster that is down, a wrong token",
             "an exit code and a hint",
         ),
-        "distributed/jobs/test_submit.py::test_following_gives_the_log_and_the_exit_code",
+        "distributed/jobs/test_job_client.py::test_following_gives_the_log_and_the_exit_code",
         "cli/test_submit.py::test_a_cluster_that_is_not_there_is_a_cluster_error",
         "distributed/test_cluster_check.py::test_another_token_and_another_version_are_problems",
     ),
@@ -504,9 +504,9 @@ FAULTS = (
             "a model directory that names code, kernels or other files",
             "refused before anything is loaded, whatever is answered",
         ),
-        "data/test_model_directory.py::test_no_verb_runs_the_code_of_a_model_directory",
-        "data/test_model_directory.py::test_read_config_refuses_fields_that_can_load_code",
-        "data/test_model_directory.py::test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code",
+        "data/test_check_model_files.py::test_no_verb_runs_the_code_of_a_model_directory",
+        "data/test_check_model_files.py::test_read_config_refuses_fields_that_can_load_code",
+        "data/test_check_model_files.py::test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code",
         "models/test_weights.py::test_load_stored_reads_nothing_else_in_the_directory",
     ),
     _f(
@@ -515,8 +515,8 @@ FAULTS = (
             "damaged config.json or tokenizer files, impossible values",
             "refused with file and field",
         ),
-        "data/test_model_directory.py::test_damaged_files_are_refused_by_name",
-        "data/test_model_directory.py::test_values_that_no_model_can_have_are_refused_by_name",
+        "data/test_check_model_files.py::test_damaged_files_are_refused_by_name",
+        "data/test_check_model_files.py::test_values_that_no_model_can_have_are_refused_by_name",
         "recipes/test_evaluate.py::test_evaluate_names_the_damaged_file_of_a_model",
     ),
     _f(

@@ -78,7 +78,7 @@ def run_in_sight(directory, params, on_report):
     """A trial whose worker, in another process, tells what the scheduler hears."""
     from road_ray.distributed.train.launch import launch
     from road_ray.distributed.tune.trial_record import Outcome, Report
-    from road_ray.training.context import RunContext
+    from road_ray.training.run_context import RunContext
     from tests.distributed.sweep_driver import work_in_sight
 
     def see(step, total, row):
@@ -109,9 +109,9 @@ def cluster(place: str) -> Iterator[None]:
 
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
-    from road_ray.distributed.tune.config import SearchConfig
     from road_ray.distributed.tune.driver import search
     from road_ray.distributed.tune.lock import sweep_lock
+    from road_ray.distributed.tune.search_config import SearchConfig
     from road_ray.distributed.tune.trial_resources import Demand
     from tests.distributed import sweep_driver
 

@@ -15,7 +15,7 @@ import pytest
 
 from road_ray.data.tokenizer import train_tokenizer
 from road_ray.distributed.jobs.cluster_profile import load_profile
-from road_ray.distributed.jobs.submit import run_directory_of
+from road_ray.distributed.jobs.job_client import run_directory_of
 from road_ray.verbs import configure
 from tests.docs.blocks import ROOT, commands
 from tests.published import publish

@@ -155,6 +155,19 @@ def test_rows_are_asked_longest_first_then_mixed_and_returned_in_order(split, mo
     assert (done[-1], done == sorted(done)) == ((len(features), len(features)), True)
 
 
+def test_tokens_of_an_evaluation_are_those_of_its_batches(split, monkeypatch):
+    monkeypatch.setattr(predict, "_ROWS_AT_ONCE", 3)
+    features, sizes = split("sst2").features, []
+
+    def forward(batch):
+        sizes.append(batch["input_ids"].numel())
+        return torch.zeros(len(batch["input_ids"]), 2)
+
+    predict.batched_logits(forward, features, split("sst2").task.kind, 0)
+    assert len(sizes) > 1
+    assert predict.evaluation_tokens(features) == sum(sizes)
+
+
 def test_predictions_file_and_figures_agree_with_and_without_a_threshold(model, split, tmp_path):
     chosen = split("squad_v2")
     golds = {e.id: e for e in chosen.examples}

@@ -85,6 +85,7 @@ def test_a_pass_uses_the_head_of_its_task_and_names_its_data_set(model, batch):
     objective = Supervised(model)
     assert objective.sparse
     assert not Supervised(MultitaskModel(model.encoder, [NLI])).sparse
+    assert not Supervised(model, one_dataset=True).sparse
     labels = {"labels": torch.tensor([0, 1, 2, -100, 1])}
     terms = objective(batch | labels | {"task": "nli", "dataset": "mnli"}).terms
     assert {name: int(term.count) for name, term in terms.items()} == {"mnli": 4}

@@ -16,9 +16,9 @@ from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.registry import OBJECTIVES, models_of, objective_class
 from road_ray.training.checkpoint.atomic_commit import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
-from road_ray.training.context import Training
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
+from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
 KINDS = (*OBJECTIVES, "second_stage")

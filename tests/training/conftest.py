@@ -17,8 +17,8 @@ from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.checkpoint.atomic_commit import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
-from road_ray.training.context import Training
 from road_ray.training.monitoring.metrics_journal import Journal
+from road_ray.training.run_context import Training
 from tests.objectives.tiny import config_of
 
 NLI = Task("nli", Classify(("a", "b", "c")))

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from road_ray.training import signals
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 from road_ray.training.signals import StopRequest
 from road_ray.training.worker import Worker
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from road_ray.data.model_directory import locate_model
+from road_ray.data.check_model_files import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, Ensemble, numbered, stacked
@@ -54,6 +54,7 @@ class LocalEnsemble(Ensemble):
         label_map: LabelMap | None = None,
         device: str | torch.device = "cpu",
         precision: TeacherPrecision = "auto",
+        compiled: bool = False,
     ) -> LocalEnsemble:
         """Load one teacher per directory. ``student`` is the fingerprint of the student's
         tokenizer: teachers with another one read texts. None: all have the student's.
@@ -65,6 +66,7 @@ class LocalEnsemble(Ensemble):
             label_map=label_map,
             device=device,
             precision=precision,
+            compiled=compiled,
         )
         return cls([load(place) for place in directories])
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import INPUTS
-from road_ray.data.model_directory import locate_model
+from road_ray.data.check_model_files import locate_model
 from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
 from road_ray.distillation.teacher_checks import HEADS, check_teacher, refuse_random
@@ -20,13 +20,17 @@ from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import input_names
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
+from road_ray.models.performance.compilation import compile_for_all_shapes
 from road_ray.models.performance.device_and_precision import autocast_dtype
 from road_ray.models.performance.int8_linear import round_to_int8
 from road_ray.models.weights import load_stored
 
 
 class Teacher:
-    """A frozen ``transformers`` model, its classes in the order of the task's labels."""
+    """A frozen ``transformers`` model, its classes in the order of the task's labels.
+
+    ``compiled``: ``torch.compile`` makes its kernels at the first answer, for batches of any shape.
+    """
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class Teacher:
         label_map: LabelMap | None = None,
         device: str | torch.device = "cpu",
         precision: TeacherPrecision = "auto",
+        compiled: bool = False,
     ) -> None:
         self.directory = locate_model(directory)
         self.task = task
@@ -44,6 +49,8 @@ class Teacher:
         self._order = None if order is None else torch.tensor(order, device=device)
         self._autocast = self._reduce_precision(precision)
         self._segments = "token_type_ids" in input_names(self._model)
+        if compiled:
+            compile_for_all_shapes(self._model)
 
     @property
     def device(self) -> torch.device:

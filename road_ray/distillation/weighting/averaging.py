@@ -1,4 +1,6 @@
-"""Rules that average probabilities instead of logits, or change the mean afterwards."""
+"""Rules that count every teacher alike: the mean of the logits, of the probabilities, or of the
+logits with its top class corrected by the label.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,15 @@ from torch import Tensor
 
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.distillation.weighting.combine import check_shapes, check_targets, combine
-from road_ray.distillation.weighting.correctness import mean
-from road_ray.distillation.weighting.registry import merging
+from road_ray.distillation.weighting.registry import merging, weighting
 from road_ray.errors import ConfigError
+
+
+@weighting("mean")
+def mean(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return ones, for a plain mean. ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
+    check_shapes(logits, targets)
+    return torch.ones(logits.shape[:-1], dtype=torch.float32, device=logits.device)
 
 
 @merging("mean_probabilities")

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.distillation.weighting.averaging import mean
 from road_ray.distillation.weighting.combine import check_targets
-from road_ray.distillation.weighting.correctness import mean
 from road_ray.distillation.weighting.registry import SpanCorrectness, check_choice, weighting
 
 _MAX_CROSS_ENTROPY = 1e4  # bound, because that of a class that is not allowed is infinite

@@ -1,4 +1,4 @@
-"""Rules by the correctness of the teachers: ROaD's Algorithm 2 and its limit; the plain mean."""
+"""Rules by the correctness of the teachers: ROaD's Algorithm 2 and its limit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.distillation.weighting.averaging import mean
 from road_ray.distillation.weighting.combine import check_shapes, check_targets
 from road_ray.distillation.weighting.registry import (
     AllWrong,
@@ -14,13 +15,6 @@ from road_ray.distillation.weighting.registry import (
     weighting,
 )
 from road_ray.errors import ConfigError
-
-
-@weighting("mean")
-def mean(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return ones, for a plain mean. ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
-    check_shapes(logits, targets)
-    return torch.ones(logits.shape[:-1], dtype=torch.float32, device=logits.device)
 
 
 @weighting("correctness")

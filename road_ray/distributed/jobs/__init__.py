@@ -1,5 +1,6 @@
 """Ray jobs: a command line of ``road`` on a cluster.
 
-``submit.py`` starts, follows and stops jobs, ``cluster_profile.py`` says how to reach a cluster,
-``working_dir.py`` packs the files of a job, ``runtime_environment.py`` its packages and variables.
+``job_client.py`` starts, follows and stops jobs, ``cluster_profile.py`` says how to reach a
+cluster, ``working_dir.py`` packs the files of a job, ``runtime_environment.py`` its packages and
+variables.
 """

@@ -1,7 +1,7 @@
 """Profiles of clusters: the address, environment and resources of jobs beyond Ray's cluster files.
 
 ``Profile`` is a ``*.profile.yaml`` beside a cluster file, or the section ``x-road`` in it;
-``load_profile`` finds it by name. ``distributed/jobs/submit.py`` consumes it.
+``load_profile`` finds it by name. ``distributed/jobs/job_client.py`` consumes it.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ class Hosting:
     label_map: LabelMap | None = None
     student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
     precision: TeacherPrecision = "auto"
+    compiled: bool = False
     max_rows: int = 256  # of a merged batch
     wait_seconds: float = 0.002  # that a request waits for other students
 
@@ -55,6 +56,7 @@ class TeacherActor:
                 label_map=hosting.label_map,
                 device=hosting.device,
                 precision=hosting.precision,
+                compiled=hosting.compiled,
             )
             for place in directories
         ]

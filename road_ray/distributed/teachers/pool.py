@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from road_ray.data.model_directory import locate_model
+from road_ray.data.check_model_files import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.teacher_identity import fingerprint_config, fingerprint_weights
 from road_ray.distributed.placement import check_placement, core_share
@@ -45,6 +45,7 @@ class PoolSpecification:
     label_map: LabelMap | None = None
     student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
     precision: TeacherPrecision = "auto"
+    compiled: bool = False
     max_rows: int = 256  # of a batch merged from requests of several students
     wait_seconds: float = 0.002  # that a request waits for other students
     timeout_seconds: float = 120.0  # per answer
@@ -159,6 +160,7 @@ def start_pool(specification: PoolSpecification) -> ActorEnsemble:
         label_map=None if specification.label_map is None else dict(specification.label_map),
         student=specification.student,
         precision=specification.precision,
+        compiled=specification.compiled,
         max_rows=specification.max_rows,
         wait_seconds=specification.wait_seconds,
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from road_ray.distributed.connection import connected
-from road_ray.training.context import RunContext
 from road_ray.training.monitoring.out_of_memory import oom_as_error
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 Main = Callable[..., dict[str, float]]

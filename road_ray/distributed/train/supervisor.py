@@ -17,10 +17,10 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from road_ray.distributed.train.coordinator import Coordinator, Heartbeat
-from road_ray.training.context import RunContext
+from road_ray.distributed.train.worker_channel import Heartbeat, WorkerChannel
 from road_ray.training.monitoring.out_of_memory import REMEDY
 from road_ray.training.monitoring.trackers import RowCallback
+from road_ray.training.run_context import RunContext
 from road_ray.training.signals import StopRequest
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _KILLED = ("End of file", "memory", "SIGKILL", "died unexpectedly", "worker died
 
 
 def supervise(
-    work: Callable[[], Any], coordinator: Coordinator, context: RunContext | None = None
+    work: Callable[[], Any], channel: WorkerChannel, context: RunContext | None = None
 ) -> Any:
     """Return the result of ``work``, which runs in a thread. Meanwhile this thread forwards
     SIGTERM, Ctrl-C and ``context.stop`` to the workers and their rows to ``context.on_row``, logs
@@ -56,31 +56,31 @@ def supervise(
             thread.join(0.2)
             if not stopping and (request.requested or context.stop.is_set()):
                 stopping = True
-                coordinator.stop()
+                channel.stop()
                 _log.warning("stopping after the step in progress; repeat to stop at once")
             if time.monotonic() > poll_at:
                 poll_at = time.monotonic() + _POLL_SECONDS
-                _poll(coordinator, context.on_row)
-        _poll(coordinator, context.on_row)
+                _poll(channel, context.on_row)
+        _poll(channel, context.on_row)
     if error := outcome.get("error"):
-        raise (coordinator.failure() or error) from error
-    if failure := coordinator.failure():
+        raise (channel.failure() or error) from error
+    if failure := channel.failure():
         raise failure
     return outcome["result"]
 
 
-def _poll(coordinator: Coordinator, on_row: RowCallback | None) -> None:
+def _poll(channel: WorkerChannel, on_row: RowCallback | None) -> None:
     """Forward rows, log deaths, and end workers that hang."""
     try:
         if on_row is not None:
-            for row in coordinator.rows():
+            for row in channel.rows():
                 on_row(*row)
-        for rank, beat, cause in coordinator.deaths():
+        for rank, beat, cause in channel.deaths():
             _log.warning("%s", describe_worker_failure(rank, beat, cause))
-        for rank, beat in coordinator.silent(SILENT_SECONDS).items():
-            _end_silent(coordinator, rank, beat)
+        for rank, beat in channel.silent(SILENT_SECONDS).items():
+            _end_silent(channel, rank, beat)
     except RayError:
-        return  # the coordinator is slow, as on an overloaded machine; the next poll repeats this
+        return  # the channel is slow, as on an overloaded machine; the next poll repeats this
 
 
 def describe_worker_failure(rank: int, beat: Heartbeat | None, cause: str) -> str:
@@ -101,7 +101,7 @@ def describe_worker_failure(rank: int, beat: Heartbeat | None, cause: str) -> st
     return f"{where}: {(cause.strip().splitlines() or ['no message'])[-1]}"
 
 
-def _end_silent(coordinator: Coordinator, rank: int, beat: Heartbeat) -> None:
+def _end_silent(channel: WorkerChannel, rank: int, beat: Heartbeat) -> None:
     """Kill a worker that hangs, by a task on its node; Ray then restarts the group."""
     _log.warning(
         "worker %d (process %d) is silent for %g s, last seen at step %d; ending it",
@@ -110,7 +110,7 @@ def _end_silent(coordinator: Coordinator, rank: int, beat: Heartbeat) -> None:
         SILENT_SECONDS,
         beat.step,
     )
-    coordinator.actor.leave.remote(rank)
+    channel.actor.leave.remote(rank)
     there = NodeAffinitySchedulingStrategy(beat.node, soft=False)
     ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(_end).remote(beat.pid)
 

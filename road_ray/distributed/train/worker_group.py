@@ -31,14 +31,14 @@ from road_ray.distributed.connection import enter_directory
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.distributed.ray_private import propagated_environment
 from road_ray.distributed.train import start_timeout
-from road_ray.distributed.train.coordinator import Coordinator, connect_worker
 from road_ray.distributed.train.elastic import ElasticTrainer
 from road_ray.distributed.train.gpu_check import check_gpus
 from road_ray.distributed.train.supervisor import supervise
+from road_ray.distributed.train.worker_channel import WorkerChannel, connect_worker
 from road_ray.distributed.train.worker_network import ByNodeAddress, named_cluster
 from road_ray.errors import ClusterError, RoadError
-from road_ray.training.context import RunContext
 from road_ray.training.monitoring.out_of_memory import REMEDY, oom_as_error
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def fit_worker_group(
     resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
     minimum = min_workers or workers
     _require_room(minimum, resources)
-    coordinator = Coordinator()
+    channel = WorkerChannel()
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     # Earlier files are of a driver that was killed: the directory belongs to this process.
     shutil.rmtree(storage, ignore_errors=True)
@@ -74,13 +74,13 @@ def fit_worker_group(
         "config": config,
         "extra": tuple(extra),
         "directory": os.getcwd(),
-        "coordinator": coordinator,
+        "channel": channel,
         "report_rows": context.on_row is not None,
     }
     trainer = ElasticTrainer(
         _on_worker,
         train_loop_config={"settings": ray.put(settings)},  # the controller need not load them
-        inherited=coordinator.environment(propagated_environment()),
+        inherited=channel.environment(propagated_environment()),
         torch_config=ByNodeAddress(backend="nccl" if gpus_per_worker else "gloo"),
         scaling_config=ScalingConfig(
             num_workers=workers if minimum == workers else (minimum, workers),
@@ -88,19 +88,19 @@ def fit_worker_group(
             resources_per_worker=resources,
             elastic_resize_monitor_interval_s=_GROWS_AFTER_SECONDS,
         ),
-        run_config=_run_config(name, storage, coordinator),
+        run_config=_run_config(name, storage, channel),
     )
     try:
         with named_cluster():
             result = supervise(
-                lambda: _persistent(lambda: trainer.fit().return_value, coordinator.furthest),
-                coordinator,
+                lambda: _persistent(lambda: trainer.fit().return_value, channel.furthest),
+                channel,
                 context,
             )
     except Exception as error:
         raise _user_error(error) from error
     finally:
-        coordinator.close()
+        channel.close()
         shutil.rmtree(storage / name, ignore_errors=True)  # only Ray's own files
         with suppress(OSError):
             storage.rmdir()
@@ -116,7 +116,7 @@ def _require_room(workers: int, resources: Mapping[str, float]) -> None:
     wait_for_room(workers, resources)
 
 
-def _run_config(name: str, storage: Path, coordinator: Coordinator) -> RunConfig:
+def _run_config(name: str, storage: Path, channel: WorkerChannel) -> RunConfig:
     """Return Ray Train's settings of a run. ``name`` is new for each: with an old one Ray would
     resume its own bookkeeping, and the checkpoints are ours.
     """
@@ -125,7 +125,7 @@ def _run_config(name: str, storage: Path, coordinator: Coordinator) -> RunConfig
         storage_path=str(storage),
         failure_config=FailureConfig(max_failures=_MAX_FAILURES),
         callbacks=[
-            _Deaths(coordinator),
+            _Deaths(channel),
             start_timeout.StartDeadline(start_timeout.START_SECONDS),
         ],
         # Ray would print the traceback of every error; the last one is raised.
@@ -134,13 +134,13 @@ def _run_config(name: str, storage: Path, coordinator: Coordinator) -> RunConfig
 
 
 class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
-    """Reports workers that died to the coordinator; lives beside Ray's controller."""
+    """Reports workers that died to the channel; lives beside Ray's controller."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, channel: WorkerChannel) -> None:
+        self._channel = channel
 
     def after_exception(self, run_context: object, worker_exceptions: dict[int, Exception]) -> None:
-        self._coordinator.died({rank: str(error) for rank, error in worker_exceptions.items()})
+        self._channel.died({rank: str(error) for rank, error in worker_exceptions.items()})
 
 
 def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
@@ -178,33 +178,33 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     """Training function of Ray Train: run ``main`` with the worker and the context of this process.
 
     A retry does not cure a ``RoadError``, so it must not fail the worker, which would restart the
-    group: it goes to the coordinator, and the other workers stop waiting because this one leaves
+    group: it goes to the channel, and the other workers stop waiting because this one leaves
     their process group.
     """
     settings = ray.get(config["settings"])
     enter_directory(settings["directory"])
-    coordinator: Coordinator = settings["coordinator"]
-    if coordinator.failure() is not None:
+    channel: WorkerChannel = settings["channel"]
+    if channel.failure() is not None:
         return None
     group = ray.train.get_context()
     device = get_device() if torch.cuda.is_available() else torch.device("cpu")
     worker = Worker(group.get_world_rank(), group.get_world_size(), device)
     if device.type == "cpu":
         torch.set_num_threads(1)
-    on_row = coordinator.row if settings["report_rows"] else None
+    on_row = channel.row if settings["report_rows"] else None
     context = RunContext(on_row=on_row, preempted=_preempted)
-    with connect_worker(coordinator, worker.rank, context, worker.size):
+    with connect_worker(channel, worker.rank, context, worker.size):
         try:
             with oom_as_error(worker.rank, context):
                 return settings["main"](settings["config"], worker, context, *settings["extra"])
         except RoadError as error:
-            coordinator.fail(error)
+            channel.fail(error)
             if dist.is_initialized():
                 dist.destroy_process_group()
             return None
         except Exception:
             time.sleep(1.0)  # another worker may be about to report why this one lost its group
-            if coordinator.failure() is not None:
+            if channel.failure() is not None:
                 return None
             raise
 

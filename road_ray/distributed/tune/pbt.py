@@ -19,7 +19,7 @@ from typing import Any
 from optuna.distributions import CategoricalDistribution
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from road_ray.distributed.tune.config import Range, SearchConfig
+from road_ray.distributed.tune.search_config import Range, SearchConfig
 from road_ray.distributed.tune.study import distributions
 from road_ray.errors import CheckpointError
 from road_ray.training.checkpoint.atomic_commit import step_of

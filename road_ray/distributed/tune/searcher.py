@@ -18,8 +18,8 @@ from optuna.trial import TrialState
 from ray.tune.search import Searcher
 
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.pbt import perturb
+from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
     distributions,
     record_of,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from road_ray.distributed.tune.config import Range, _Whole
+from road_ray.distributed.tune.search_config import Range, _Whole
 
 
 def encode_choice(value: object) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import Features, SpanExample
-from road_ray.evaluation.spans.span_answers import SpanPrediction, nbest_candidates
+from road_ray.evaluation.spans.span_decoding import SpanPrediction, nbest_candidates
 from road_ray.evaluation.spans.span_search import Flags, Span, check_covered, span_columns
 
 Beams = Sequence[NDArray[np.float32]]

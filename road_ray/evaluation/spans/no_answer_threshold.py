@@ -8,7 +8,7 @@ import numpy as np
 
 from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.evaluation import squad
-from road_ray.evaluation.spans.span_answers import SpanPrediction
+from road_ray.evaluation.spans.span_decoding import SpanPrediction
 
 UNTUNED_THRESHOLD = 0.0
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from road_ray.evaluation.spans.no_answer_threshold import apply_threshold, odds_of
-from road_ray.evaluation.spans.span_answers import SpanPrediction
+from road_ray.evaluation.spans.span_decoding import SpanPrediction
 from road_ray.system.json_file import write_text_atomic
 
 

@@ -22,7 +22,7 @@ from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.features.examples_and_features import Features
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.evaluation.evaluate_split import evaluate_split
+from road_ray.evaluation.evaluate_split import evaluate_split, evaluation_tokens
 from road_ray.models.encoder import load_encoder, model_directory
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.comparison.config import ReproduceConfig
@@ -40,8 +40,8 @@ from road_ray.recipes.finetuning.train_teachers import single_teachers
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.pretrain import pretrain
-from road_ray.training.context import RunContext
 from road_ray.training.performance.compile import configure_networks
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 _STEPS = 8  # timed, after one that warms up
@@ -124,8 +124,7 @@ class FinetuningTimes:
         """Return the time of evaluating one model on all dev splits of a fine-tuning."""
         tokens = 0
         for name in judged_names(config):
-            features = self.split(name, "dev", config)
-            tokens += sum(padded_width(int(length)) for length in features.lengths)
+            tokens += evaluation_tokens(self.split(name, "dev", config))
         return self.speed(config).judge * tokens
 
     def speed(self, config: FinetuneConfig) -> Speed:
@@ -281,7 +280,7 @@ def _measured(config: FinetuneConfig, place: Path, num_steps: int = _STEPS) -> S
     began, tokens, pad_id = Seconds.now(), 0, int(prepared.tokenizer.pad_token_id)
     for split in prepared.judged.values():
         evaluate_split(prepared.model, split, pad_id=pad_id, device=Worker.alone().device)
-        tokens += sum(padded_width(int(length)) for length in split.features.lengths)
+        tokens += evaluation_tokens(split.features)
     judged = Seconds.now() - began
     ends: list[Seconds] = []
     began = Seconds.now()

@@ -21,7 +21,7 @@ from road_ray.recipes.pretraining.pretraining_flops import cost
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.system.json_file import write_json_atomic
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 
 Scores = dict[int, Mapping[str, float]]
 """Figures of one arm by seed."""

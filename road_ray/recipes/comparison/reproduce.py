@@ -24,7 +24,7 @@ from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_json_atomic
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, open_run_directory
 from road_ray.system.json_file import write_json_atomic
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 
 Distill = Callable[..., Run]
 

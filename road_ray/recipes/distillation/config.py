@@ -76,6 +76,11 @@ class TeachingConfig(Config):
     ``int8``: weights and activations of linear layers have 8 bits; for CPUs without bf16. Logits
     that differ from fp32 by more than an eighth of the largest are an error; the difference is in
     the event ``teachers_proven``."""
+    torch_compile: bool = False
+    """Compile the teachers with ``torch.compile``, once for batches of all lengths. Meant for GPUs
+    and thousands of steps, not measured on one: the first answer waits for the compiler, minutes on
+    a CPU. Raise ``distillation.timeout_seconds`` where that takes longer. Parts that cannot be
+    compiled run uncompiled."""
     label_map: dict[str, str | dict[str, str]] = Field({})
     """Label names of the teachers' heads mapped to those of the task, such as
     ``{LABEL_0: negative}``. A teacher's directory mapped to such names is a map for it alone.

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_dict
 from road_ray.data.batching import Batch, Batching, BatchStream
+from road_ray.data.check_model_files import locate_model
 from road_ray.data.load_split import Split, find_dataset
 from road_ray.data.mixing import accumulated, with_fraction_done
-from road_ray.data.model_directory import locate_model
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
@@ -51,9 +51,9 @@ from road_ray.recipes.distillation.weighting_rule import used_weighting, weighti
 from road_ray.recipes.finetuning.finetune import check_student, fit, prepare, training_split
 from road_ray.recipes.preflight_checks import require_init, require_plain_head
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
-from road_ray.training.context import RunContext
 from road_ray.training.loop import identity_of
 from road_ray.training.monitoring.metrics_journal import Journal
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
@@ -250,6 +250,7 @@ def objective_of(
     shared: dict[str, Any] = {
         "kd_weight": schedule(settings.schedule, settings.kd_weight),
         "temperature": settings.temperature,
+        "one_dataset": True,
     }
     matching = settings.matching
     if not matching.enabled:

@@ -42,6 +42,7 @@ def start_teacher_pool(
         beside=beside,
         other_teachers=other_teachers,
         student=student,
+        compiled=settings.torch_compile,
         timeout_seconds=settings.timeout_seconds,
         start_timeout_seconds=settings.start_timeout_seconds,
         **{name: getattr(settings, name) for name in same},

@@ -75,8 +75,7 @@ class TeacherSource:
             ensemble: Ensemble = actors or self._local(self.directories, device)
             if actors is not None:
                 actors.on_event = on_event
-            # Teachers of this process are the reference themselves, unless int8 has rounded them.
-            path = "its actor" if actors else "int8" if self.settings.precision == "int8" else None
+            path = "its actor" if actors else self._change_of_local_teachers()
             if leads and self.settings.check_parity and path is not None:
                 batch = _parity_batch(features, np.zeros(len(features), np.bool_), pad_id, texts)
                 answers = ensemble.gather(ensemble.submit(batch))
@@ -136,6 +135,14 @@ class TeacherSource:
         with self._open_store(live, keys, lambda *_, **__: None, rows) as stored:
             return stored.complete
 
+    def _change_of_local_teachers(self) -> str | None:
+        """Return what sets teachers of this process apart from the reference, which is loaded in
+        the same way otherwise.
+        """
+        if self.settings.precision == "int8":
+            return "int8"
+        return "torch.compile" if self.settings.torch_compile else None
+
     def _local(self, directories: Sequence[str], device: torch.device) -> LocalEnsemble:
         return LocalEnsemble.load(
             directories,
@@ -144,6 +151,7 @@ class TeacherSource:
             label_map=self.settings.label_map,
             device=device,
             precision=self.settings.precision,
+            compiled=self.settings.torch_compile,
         )
 
     def _open_store(

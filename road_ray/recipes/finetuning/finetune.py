@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
+from road_ray.data.check_model_files import locate_model, read_config
 from road_ray.data.features.encode_examples import count_shared, row_limit
 from road_ray.data.features.examples_and_features import TextExample
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
-from road_ray.data.model_directory import locate_model, read_config
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.distributed.train.launch import launch_run
@@ -61,9 +61,9 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
-from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import Steps, head_units, identity_of, train
 from road_ray.training.monitoring.metrics_journal import Journal
+from road_ray.training.run_context import RunContext, Training
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _run(config: FinetuneConfig, context: RunContext | None) -> Run:
 def main(config: FinetuneConfig, worker: Worker, context: RunContext) -> dict[str, float]:
     """Fine-tune on one worker; return the metrics."""
     prepared = prepare(config, worker)
-    objective = Supervised(prepared.model)
+    objective = Supervised(prepared.model, one_dataset=True)
 
     def steps(start: int) -> Iterator[list[Batch]]:
         passes = config.training.passes

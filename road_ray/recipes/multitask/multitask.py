@@ -51,9 +51,9 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
-from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import head_units, identity_of, train
 from road_ray.training.monitoring.metrics_journal import Journal
+from road_ray.training.run_context import RunContext, Training
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:

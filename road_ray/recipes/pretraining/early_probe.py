@@ -12,7 +12,7 @@ from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfi
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.pretraining.config import ProbeConfig
 from road_ray.training.config import TrainingConfig
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 
 
 def early_probe(

@@ -36,9 +36,9 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
-from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import identity_of, train
 from road_ray.training.monitoring.metrics_journal import Journal
+from road_ray.training.run_context import RunContext, Training
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

@@ -41,7 +41,6 @@ from road_ray.training.checkpoint.atomic_commit import (
     disk_error,
     has_checkpoints,
 )
-from road_ray.training.context import RunContext
 from road_ray.training.monitoring.console_progress import Work
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import (
@@ -51,6 +50,7 @@ from road_ray.training.monitoring.trackers import (
     tensorboard_tracker,
     wandb_tracker,
 )
+from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
 _LINE = "\n    "

@@ -1,8 +1,8 @@
 """Configuration of ``road sweep``: a file of ``search_spaces/``.
 
-``SweepConfig`` adds to a search (``distributed/tune/config.py``) the verb that a trial runs, its
-seeds and the retention of models. ``recipes/sweep/sweep_file.py`` validates it against the verb's
-own configuration, ``sweep.py`` runs it.
+``SweepConfig`` adds to a search (``distributed/tune/search_config.py``) the verb that a trial runs,
+its seeds and the retention of models. ``recipes/sweep/sweep_file.py`` validates it against the
+verb's own configuration, ``sweep.py`` runs it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from road_ray.config import Config, flatten
 from road_ray.config.merge import locate_beside
 from road_ray.config.strict_types import BesideFile
 from road_ray.config.url_secrets import check_address
-from road_ray.distributed.tune.config import SearchConfig
+from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ConfigError, nearest
 from road_ray.verbs import VERBS
 

@@ -16,7 +16,7 @@ from road_ray.evaluation.seed_statistics import summary
 from road_ray.models.weights import headers_of
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 from road_ray.verbs import VERBS
 
 

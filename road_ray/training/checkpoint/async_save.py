@@ -18,14 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from road_ray.data.model_directory import MODEL_RECORD, model_hashes
+from road_ray.data.check_model_files import MODEL_RECORD, model_hashes
 from road_ray.errors import ResourceError
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.checkpoint.serialization import optimizer_tensors, tensors_to_file
-from road_ray.training.context import Training
 from road_ray.training.fsdp import copy_weights, full_tensor
 from road_ray.training.optimization.optimizer import ElectraAdamW
+from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import torch
 
 from road_ray.data.batching import Batch
 from road_ray.errors import ResourceError
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 
 REMEDY = "a smaller data.batch_size with more training.passes, or a smaller data.max_length_tokens"
 

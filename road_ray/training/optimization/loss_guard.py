@@ -12,9 +12,9 @@ from torch import Tensor
 
 from road_ray.errors import DivergedError
 from road_ray.training.checkpoint.async_save import AsyncSaver
-from road_ray.training.context import Training
 from road_ray.training.optimization.gradient_accumulation import StepResult
 from road_ray.training.optimization.optimizer import ElectraAdamW
+from road_ray.training.run_context import Training
 
 _log = logging.getLogger(__name__)
 

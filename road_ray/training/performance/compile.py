@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel
+
+from road_ray.models.performance.compilation import compile_for_all_shapes
 
 
 def configure_networks(objective: nn.Module, recomputed: bool, compiled: bool) -> None:
@@ -29,12 +30,9 @@ def recompute(objective: nn.Module) -> None:
 
 
 def compile_encoders(objective: nn.Module, backend: object = "inductor") -> None:
-    """Compile every encoder for batches of any shape. Code that cannot be compiled runs eagerly,
-    with a warning of PyTorch; names in checkpoints do not change.
-    """
-    torch._dynamo.config.suppress_errors = True
+    """Compile every encoder for batches of any shape; names in checkpoints do not change."""
     for encoder in encoders_of(objective):
-        encoder.compile(backend=backend, dynamic=True)
+        compile_for_all_shapes(encoder, backend)
 
 
 def encoders_of(objective: nn.Module) -> Iterator[PreTrainedModel]:

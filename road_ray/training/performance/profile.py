@@ -16,9 +16,9 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch, BatchTotals, to_device
 from road_ray.objectives.base import Objective
-from road_ray.training.context import Training
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.optimization.optimizer import ElectraAdamW, build_optimizer, clip
+from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
 _NOTHING = BatchTotals(0, 0, 0)

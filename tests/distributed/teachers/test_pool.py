@@ -75,11 +75,12 @@ def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tm
         specify_pool([other], NLI),
         specify_pool([renamed], NLI),
         specify_pool([first], NLI, precision="bf16"),
+        specify_pool([first], NLI, compiled=True),
         specify_pool([first], NLI, replicas=2),
         specify_pool([first], NLI, num_gpus=0.5),
         specify_pool([first], NLI, label_map={"a": "b"}),
     ]
-    assert len({name, *(spec.digest() for spec in changed)}) == 7
+    assert len({name, *(spec.digest() for spec in changed)}) == 8
 
 
 @pytest.mark.ray
@@ -103,9 +104,9 @@ def test_teachers_that_would_wait_for_others_give_up_in_time(cluster, directorie
     from road_ray.distributed.teachers import pool
 
     with pool.start_teachers(directories[:1], NLI, num_cpus=3):
-        message = r"has not started after 3 s; free in the cluster: CPU \d"
+        message = r"has not started after 1 s; free in the cluster: CPU \d"
         with pytest.raises(ClusterError, match=message):
-            pool.start_teachers(directories[1:2], NLI, num_cpus=2, start_timeout_seconds=3)
+            pool.start_teachers(directories[1:2], NLI, num_cpus=2, start_timeout_seconds=1)
 
 
 @pytest.mark.ray

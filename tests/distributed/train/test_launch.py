@@ -23,9 +23,9 @@ from road_ray.distributed.train import start_timeout, supervisor
 from road_ray.distributed.train.launch import launch
 from road_ray.distributed.train.supervisor import SILENT_SECONDS
 from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedRunError
-from road_ray.training.context import RunContext
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import CallbackTracker
+from road_ray.training.run_context import RunContext
 from road_ray.training.signals import StopRequest
 from road_ray.training.worker import Worker
 

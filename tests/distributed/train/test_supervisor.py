@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from road_ray.distributed.train.coordinator import Heartbeat
 from road_ray.distributed.train.supervisor import describe_worker_failure
+from road_ray.distributed.train.worker_channel import Heartbeat
 
 
 def test_a_process_that_was_killed_may_have_needed_memory():

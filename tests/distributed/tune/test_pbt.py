@@ -12,9 +12,9 @@ import pytest
 
 from road_ray.config import InvalidConfig, load
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.pbt import PopulationBasedScheduler, copy_donor_checkpoint, perturb
 from road_ray.distributed.tune.schedulers import replay_reports, to_tune_result
+from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.study import open_study
 from road_ray.distributed.tune.trial_record import Outcome, Record, Report

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from road_ray.config import load
-from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.schedulers import _Earlier, replay_reports, scheduler, to_tune_result
+from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import Report
 
 BASE = {"metric": "m", "space": {"x": {"uniform": [0, 1]}}}

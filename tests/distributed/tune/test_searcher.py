@@ -7,7 +7,7 @@ from ray.tune.search import Searcher
 
 from road_ray.config import load
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.config import SearchConfig
+from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.study import open_study
 from road_ray.distributed.tune.trial_record import Record, Report

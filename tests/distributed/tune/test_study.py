@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 from road_ray.config import load
 from road_ray.distributed.tune import study as sweep_study
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.config import SearchConfig
+from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import distributions, open_study, tell_outcome
 from road_ray.distributed.tune.study_storage import JOURNAL
 from road_ray.distributed.tune.trial_record import Record, Report

@@ -10,7 +10,7 @@ import optuna
 import pytest
 
 from road_ray.config import load
-from road_ray.distributed.tune.config import SearchConfig
+from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study_storage import open_storage
 from road_ray.errors import ConfigError, ResourceError
 

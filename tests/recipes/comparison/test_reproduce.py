@@ -17,7 +17,7 @@ from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError
 from road_ray.recipes.comparison.finetuning_arms import COMPARISONS
 from road_ray.recipes.comparison.finetuning_plan import make_plan
 from road_ray.reporting.text_tables import comparison_text
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure
 
 SIZES: dict[str, dict[str, object]] = {

@@ -7,15 +7,20 @@ import multiprocessing
 import os
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
+from torch._dynamo.testing import CompileCounter
+from torch.testing import assert_close
 
 import road_ray as rr
 from road_ray.distillation.logit_store.logit_shards import read_shard, write_shard
 from road_ray.errors import CheckpointError
 from road_ray.models.performance import int8_linear
+from road_ray.models.performance.compilation import compile_for_all_shapes
 from road_ray.training.monitoring.metrics_journal import read_rows
 
 STEPS = 14  # an epoch is 10: every row is asked for, some twice
@@ -78,6 +83,23 @@ def test_teachers_in_int8_tell_their_drift_and_have_a_store_of_their_own(
     assert all(0 < drift < 0.2 for drift in proven["difference"].values())
     assert weights(run) != weights(exact)
     assert len(list((tmp_path / "store").iterdir())) == (6 if store else 3)
+
+
+def test_compiled_teachers_teach_the_same(student, monkeypatch):
+    counter = CompileCounter()
+    monkeypatch.setattr(
+        "road_ray.distillation.ensemble.teacher.compile_for_all_shapes",
+        partial(compile_for_all_shapes, backend=counter),
+    )
+    without = {"distillation.store": None}
+    eager = student("eager", **without)
+    assert not counter.frame_count
+    compiled = student("compiled", **without, **{"distillation.torch_compile": True})
+    assert counter.frame_count == 1  # three teachers of one architecture share the graph
+    (drift,) = events(compiled)["teachers_proven"]["difference"].values()
+    assert drift < 1e-5
+    ours, theirs = (load_file(run.hf_dir / "model.safetensors") for run in (compiled, eager))
+    assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def distil_until_killed(given):

@@ -13,8 +13,8 @@ import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.pretraining.masking_preview import peek
 from road_ray.reporting.records.run_record import read_run
-from road_ray.training.context import RunContext
 from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.training.run_context import RunContext
 
 
 def steps(run_dir):

@@ -20,7 +20,7 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
 )
 from road_ray.training.config import TrainingConfig
-from road_ray.training.context import RunContext
+from road_ray.training.run_context import RunContext
 
 
 def config(directory: Path, **changes: object) -> FinetuneConfig:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from road_ray.errors import ResourceError
-from road_ray.training.context import RunContext
 from road_ray.training.monitoring.out_of_memory import oom_as_error, shapes
+from road_ray.training.run_context import RunContext
 
 
 def test_an_allocation_that_fails_names_what_was_worked_on():

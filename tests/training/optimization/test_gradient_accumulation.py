@@ -7,8 +7,11 @@ import torch
 from torch.testing import assert_close
 
 from road_ray.data.mixing import mixed
+from road_ray.data.task_and_dataset import Task
+from road_ray.objectives.supervised import Supervised
 from road_ray.training.monitoring.step_metrics import StepMetrics
 from road_ray.training.optimization.gradient_accumulation import backward
+from road_ray.training.performance.compile import recompute
 from road_ray.training.worker import Worker
 from tests.pair import both
 
@@ -116,9 +119,15 @@ def test_the_tally_means_over_steps_by_their_counts(tiny):
 def steps_of(tiny, kind, worker):
     """Two steps of passes on this worker's share; counts differ between the workers."""
     place = {"rank": worker.rank, "size": worker.size}
-    if kind == "electra":
-        stream = tiny.stream(tiny.rows(count=21, seed=2), batch_size=7, **place)
-        return tiny.electra(dropout=0.0), [[stream[0], stream[1]], [stream[2]]]
+    if kind in ("electra", "recomputed", "one data set"):
+        stream = tiny.stream(tiny.rows(count=21, seed=2, unlabelled=0.4), batch_size=7, **place)
+        objective = all_heads(tiny) if kind == "one data set" else tiny.electra(dropout=0.0)
+        if kind == "recomputed":
+            recompute(objective.train())
+        batches = [stream[number] for number in range(4)]
+        if kind == "one data set":  # the second head has labels of its own, as QuAC's have
+            batches = [b | {"labels/second": b["labels"].clamp(max=1)} for b in batches]
+        return objective, [batches[:3], batches[3:]]
     tasks = (tiny.nli, tiny.similarity, tiny.mrc)
     streams = {
         task.name: tiny.stream(
@@ -128,6 +137,12 @@ def steps_of(tiny, kind, worker):
     }
     steps = mixed(streams, 3, seed=15)  # two heads in each step, three in all
     return tiny.supervised(dropout=0.0), [next(steps), next(steps)]
+
+
+def all_heads(tiny):
+    second = Task("second", tiny.nli.kind)
+    model = tiny.supervised(dropout=0.0, tasks=(tiny.nli, second)).model
+    return Supervised(model, one_dataset=True)
 
 
 def trained(tiny, kind, worker):
@@ -159,6 +174,7 @@ def as_alone(worker, tiny, kind, expected):
     if kind == "electra":
         assert len(buckets_of(tiny, worker)) == 1
         assert len(buckets_of(tiny, ALONE)) > 10
+    assert steps_of(tiny, kind, worker)[0].sparse == (kind == "supervised")
     gradient_of = trained(tiny, kind, worker)
     for (ours, loss, row), (theirs, whole_loss, whole_row) in zip(
         gradient_of, expected, strict=True
@@ -178,7 +194,7 @@ def as_alone(worker, tiny, kind, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["electra", "supervised"])
+@pytest.mark.parametrize("kind", ["electra", "recomputed", "supervised", "one data set"])
 def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(tiny, kind, tmp_path):
     expected = trained(tiny, kind, ALONE)
     both(as_alone, tmp_path, tiny, kind, expected, timeout_seconds=60)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from road_ray.data.mixing import accumulated
-from road_ray.training.context import RunContext
 from road_ray.training.loop import train
 from road_ray.training.performance import profile
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 

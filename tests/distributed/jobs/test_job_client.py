@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from road_ray.distributed.jobs import submit
+from road_ray.distributed.jobs import job_client
 from road_ray.distributed.jobs.cluster_profile import Profile
-from road_ray.distributed.jobs.submit import Jobs
+from road_ray.distributed.jobs.job_client import Jobs
 from road_ray.errors import ClusterError, ConfigError
 
 
@@ -40,7 +40,7 @@ class Client:
 
     def end(self, name, status, code):
         (job,) = [one for one in self.jobs if one.submission_id == name]
-        ended, job.status, job.driver_exit_code = job.status in submit._DONE, status, code
+        ended, job.status, job.driver_exit_code = job.status in job_client._DONE, status, code
         return not ended
 
     def get_job_logs(self, name):
@@ -85,7 +85,7 @@ def test_a_cluster_that_is_still_starting_is_waited_for(jobs, tmp_path, monkeypa
         submitted(**given)
 
     jobs._client.submit_job = starting
-    monkeypatch.setattr(submit, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(job_client, "_AGAIN_SECONDS", 0.0)
     assert jobs.send(LINE, tmp_path)[1]
     assert next(refusals, None) is None
 
@@ -95,8 +95,8 @@ def test_a_cluster_that_never_takes_jobs_is_told_with_what_to_do(jobs, tmp_path,
         raise RuntimeError("Request failed with status code 500: No available agent to submit")
 
     jobs._client.submit_job = starting
-    monkeypatch.setattr(submit, "_AGAIN_SECONDS", 0.0)
-    monkeypatch.setattr(submit, "_STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(job_client, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(job_client, "_STARTING_SECONDS", 0.0)
     with pytest.raises(ClusterError, match=r"(?s)was not up within 0 s.*dashboard_agent\.log"):
         jobs.send(LINE, tmp_path)
 
@@ -136,7 +136,7 @@ def test_run_directories_of_like_names_are_jobs_of_their_own(jobs, tmp_path):
     ],
 )
 def test_following_gives_the_log_and_the_exit_code(jobs, tmp_path, end, code, monkeypatch):
-    monkeypatch.setattr(submit.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(job_client.time, "sleep", lambda seconds: None)
     job, _ = jobs.send(LINE, tmp_path)
     jobs._client.codes[job.name] = end
     heard = []

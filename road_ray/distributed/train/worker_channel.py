@@ -23,7 +23,7 @@ from road_ray import errors
 from road_ray.errors import ClusterError, RoadError
 
 if TYPE_CHECKING:  # it imports torch, for which the actor would wait a second
-    from road_ray.training.context import RunContext
+    from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
 _BEAT_SECONDS = 0.5
@@ -37,7 +37,7 @@ _GRACE_SECONDS = 20.0  # for a worker to notice by itself that another one has f
 class Heartbeat:
     """Last sign of life of a worker."""
 
-    seen: float  # time.monotonic() of the coordinator
+    seen: float  # time.monotonic() of the channel
     pid: int
     node: str
     step: int
@@ -48,7 +48,7 @@ Row = tuple[int, int | None, dict[str, float]]  # step, total steps, metrics
 Death = tuple[int, Heartbeat | None, str]  # rank, last sign of life, cause in Ray's words
 
 
-class CoordinatorActor:
+class WorkerChannelActor:
     """State shared by driver and workers. Only the first failure is stored: others follow from
     it.
     """
@@ -117,20 +117,20 @@ class CoordinatorActor:
         return {rank: beat for rank, beat in self._beats.items() if now - beat.seen > seconds}
 
 
-class Coordinator:
-    """Handle of a ``CoordinatorActor``; can be sent to Ray workers."""
+class WorkerChannel:
+    """Handle of a ``WorkerChannelActor``; can be sent to Ray workers."""
 
     def __init__(self, actor: Any = None) -> None:
         if actor is None:
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
             )
-            remote = ray.remote(num_cpus=0, scheduling_strategy=here)(CoordinatorActor)
+            remote = ray.remote(num_cpus=0, scheduling_strategy=here)(WorkerChannelActor)
             actor = remote.remote()
         self.actor = actor
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Coordinator, (self.actor,)
+        return WorkerChannel, (self.actor,)
 
     def stop(self) -> None:
         """Tell all workers to stop; does not wait."""
@@ -199,9 +199,9 @@ def beat_seconds(num_workers: int) -> float:
 
 @contextmanager
 def connect_worker(
-    coordinator: Coordinator, rank: int, context: RunContext, num_workers: int = 1
+    channel: WorkerChannel, rank: int, context: RunContext, num_workers: int = 1
 ) -> Iterator[None]:
-    """Connect the ``RunContext`` of a worker with the coordinator: a thread sends heartbeats and
+    """Connect the ``RunContext`` of a worker with the channel: a thread sends heartbeats and
     sets ``context.stop`` and ``context.check_preemption``.
 
     A worker that waits for one that has failed would wait for ever: if it has not left this block
@@ -212,7 +212,7 @@ def connect_worker(
 
     def beat() -> bool:
         stop, failed = ray.get(
-            coordinator.actor.beat.remote(rank, os.getpid(), node, context.step, context.batch),
+            channel.actor.beat.remote(rank, os.getpid(), node, context.step, context.batch),
             timeout=_ANSWER_SECONDS,
         )
         if stop:
@@ -236,11 +236,11 @@ def connect_worker(
                     os._exit(1)
 
     beat()
-    thread = threading.Thread(target=run, name="coordinator", daemon=True)
+    thread = threading.Thread(target=run, name="channel", daemon=True)
     thread.start()
     try:
         yield
     finally:
         finished.set()
         thread.join(_BEAT_SECONDS)  # a beat after leave() would register the worker again
-        coordinator.actor.leave.remote(rank)
+        channel.actor.leave.remote(rank)

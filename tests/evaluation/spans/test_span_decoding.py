@@ -20,7 +20,7 @@ from road_ray.evaluation.spans.no_answer_threshold import (
     score,
 )
 from road_ray.evaluation.spans.prediction_files import write_predictions
-from road_ray.evaluation.spans.span_answers import Candidate, SpanPrediction, best_spans
+from road_ray.evaluation.spans.span_decoding import Candidate, SpanPrediction, best_spans
 
 Rows = list[NDArray[np.float32]]
 

@@ -1,0 +1,15 @@
+"""``torch.compile`` of networks whose batches differ in length."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def compile_for_all_shapes(network: nn.Module, backend: object = "inductor") -> None:
+    """Compile a network, in place, once for batches of any size and length; batches of one row
+    are compiled apart. Code that cannot be compiled runs eagerly, with a warning of PyTorch; names
+    of weights do not change.
+    """
+    torch._dynamo.config.suppress_errors = True
+    network.compile(backend=backend, dynamic=True)

@@ -1,0 +1,65 @@
+"""What the channel remembers, who counts as silent, how often a worker calls."""
+
+from __future__ import annotations
+
+from road_ray.distributed.train.worker_channel import WorkerChannelActor, beat_seconds, error_of
+from road_ray.errors import ClusterError, DataError
+
+
+def test_the_first_failure_is_the_one_that_counts():
+    channel = WorkerChannelActor()
+    assert channel.failure() is None
+    channel.fail("DataError", "row 3")
+    channel.fail("ClusterError", "connection closed by peer")
+    assert channel.failure() == ("DataError", "row 3")
+    assert channel.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, True)
+
+
+def test_a_stop_reaches_whoever_beats():
+    channel = WorkerChannelActor()
+    assert channel.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, False)
+    channel.stop()
+    assert channel.beat(1, 2, "a", 5, "") == (True, False)
+
+
+def test_only_those_who_spoke_and_did_not_leave_can_be_silent():
+    channel = WorkerChannelActor()
+    channel.beat(0, 11, "a", 5, "")
+    channel.beat(1, 12, "b", 4, "")
+    assert channel.silent(60.0) == {}
+    assert set(channel.silent(-1.0)) == {0, 1}
+    assert channel.silent(-1.0)[1].pid == 12
+    channel.leave(1)
+    assert set(channel.silent(-1.0)) == {0}
+
+
+def test_an_error_comes_back_with_its_class_and_text():
+    error = error_of("DataError", "a.tsv:3\n  fix: it")
+    assert type(error) is DataError
+    assert str(error) == "a.tsv:3\n  fix: it"
+    assert type(error_of("FromTheFuture", "x")) is ClusterError
+
+
+def test_a_death_is_told_once_and_silences_the_whole_group():
+    """The others are ended with it: their silence means nothing."""
+    channel = WorkerChannelActor()
+    channel.beat(0, 11, "a", 5, "8 x 32 tokens")
+    channel.beat(1, 12, "b", 4, "7 x 32 tokens")
+    channel.died({1: "connection error code 2. End of file"})
+    ((rank, beat, _cause),) = channel.deaths()
+    assert (rank, beat.pid, beat.step, beat.batch) == (1, 12, 4, "7 x 32 tokens")
+    assert channel.deaths() == []
+    assert channel.silent(-1.0) == {}
+
+
+def test_rows_are_told_once_in_their_order():
+    channel = WorkerChannelActor()
+    channel.row(1, 3, {"m": 0.5})
+    channel.row(2, 3, {"m": 1.0})
+    assert channel.rows() == [(1, 3, {"m": 0.5}), (2, 3, {"m": 1.0})]
+    assert channel.rows() == []
+
+
+def test_large_groups_call_less_often_so_that_one_actor_can_answer():
+    assert [beat_seconds(n) for n in (1, 16, 64)] == [0.5, 0.5, 0.5]
+    assert [n / beat_seconds(n) for n in (128, 512, 4096)] == [128.0, 128.0, 128.0]
