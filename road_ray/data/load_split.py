@@ -134,15 +134,17 @@ def load_split(
     judged: bool = False,
     keep: Callable[[Example], bool] | None = None,
     unlabelled: Sequence[str] = (),
+    read: Callable[[Dataset, str, Path | None], list[Example]] = read_examples,
 ) -> Split:
     """Return ``train``, ``dev`` or ``test`` of a data set, encoded for its task.
 
     ``source.max_rows`` limits training rows and ``max_judged_rows`` all others, after a shuffle by
     ``seed``. ``judged`` treats the split as rows to predict, also the train split. ``keep`` then
     filters examples. The rows of the files and data sets ``unlabelled`` follow without labels.
+    ``read`` returns the examples of the split.
     """
     entry, task = find_dataset(name, source)
-    examples: Sequence[Example] = read_examples(entry, split, root_of(name, source))
+    examples: Sequence[Example] = read(entry, split, root_of(name, source))
     most = source.max_rows if split == "train" and not judged else source.max_judged_rows
     if most is not None and most < len(examples):
         check_labels(examples, entry, task)  # of all rows: a longer run fails no later

@@ -107,9 +107,10 @@ def test_a_wrong_row_is_found_before_the_file_is_written(road, reviews):
     table = reviews / "reviews.csv"
     (reviews / "reviews-train.csv").write_bytes(table.read_bytes())
     (reviews / "reviews-dev.csv").write_text("body,queue\nfine,a,b\n")
-    result = road("init", "reviews-train.csv", "--label", "queue")
+    output = ("--output", "new/folder/my.yaml")
+    result = road("init", "reviews-train.csv", "--label", "queue", *output)
     assert (result.code, "reviews-dev.csv:2: 3 columns, expected 2" in result.err) == (3, True)
-    assert not list(reviews.glob("*.yaml"))
+    assert not (reviews / "new").exists()
 
 
 def test_a_full_disk_leaves_nothing(road, reviews, small_disk):

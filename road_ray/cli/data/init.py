@@ -7,6 +7,8 @@ import logging
 import os
 import shlex
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,8 +85,10 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
     from road_ray.verbs import configure
 
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".road-init-") as staged:
+        with (
+            _directories(place.parent),
+            tempfile.TemporaryDirectory(dir=place.parent, prefix=".road-init-") as staged,
+        ):
             new = Path(staged) / place.name
             new.write_text(content, encoding="utf-8")
             beside = place.parent / f".{place.name}.partial"  # its paths are relative to this place
@@ -106,6 +110,20 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
             "  fix: free space there, or name another file by --output"
         ) from None
     return rows
+
+
+@contextmanager
+def _directories(place: Path) -> Iterator[None]:
+    """Make a directory and its parents; remove those that are new and empty after an error."""
+    new = [parent for parent in (place, *place.parents) if not parent.exists()]
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # not empty: another program writes there
+            for directory in new:
+                directory.rmdir()
+        raise
 
 
 def _checked_rows(source: SourceConfig, task_guess: Guess) -> str:

@@ -153,7 +153,10 @@ _ABOUT = {
     "label_map": ("Value in the file: the label that it stands for.",),
     "dev_fraction": ("Part of the training rows that is held out to evaluate on.",),
     "hub": ("Data set on the hub; train, dev and test are its splits.",),
-    "first_rows": ("Rows that are streamed of each split; without it, all are downloaded.",),
+    "first_rows": (
+        "A run trains and evaluates on these first rows of each split, not on all of it:",
+        "remove the key for the whole data set, which is then downloaded.",
+    ),
 }
 
 

@@ -68,6 +68,12 @@ def _loaded(hub: Hub, split: str) -> Any:
     )
     if not streamed:
         return rows
+    _log.warning(
+        "%s: only the first %d rows of %s are read (first_rows); without that key, all of them",
+        hub.path,
+        hub.first_rows,
+        split,
+    )
     return datasets.Dataset.from_list(list(rows.take(hub.first_rows)), features=rows.features)
 
 

@@ -169,6 +169,10 @@ def _check_utf8(body: bytes) -> None:
         seen = f"0x{body[error.start]:02x}"
         where = f"byte {error.start} of the body"
         raise Refusal(400, "body is not UTF-8", where, seen, "JSON in UTF-8") from error
+    if (place := body.find(b"\0")) >= 0:  # never in JSON; every other byte of UTF-16
+        raise Refusal(
+            400, "body is not UTF-8", f"byte {place} of the body", "0x00", "JSON in UTF-8"
+        )
 
 
 class _TokenCheck:

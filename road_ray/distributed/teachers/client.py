@@ -150,7 +150,8 @@ class ActorEnsemble(Ensemble):
                 pids.append(int(ray.get(ref, timeout=max(deadline - time.monotonic(), 0.0))))
             except GetTimeoutError:
                 reason = (
-                    f"has not started after {limit:g} s; free in the cluster: {free_resources()}"
+                    f"has not started after {limit:g} s (distillation.start_timeout_seconds); "
+                    f"free in the cluster: {free_resources()}"
                 )
                 raise self._lost_error(group, reason) from None
             except RayActorError as error:

@@ -1,6 +1,7 @@
 """``road reproduce NAME --dry-run``: estimate the time of every arm and seed on this machine.
 
-A few steps of each model size are run and timed; numbers of steps and tokens are exact. Core time
+A few steps of each model size are run and timed. Numbers of steps are exact, and tokens but for the
+padding, which is that of the first epoch. Every split is read and encoded once. Core time
 is the CPU time of this process, which does not depend on other programs on the machine.
 """
 
@@ -11,17 +12,21 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override
 from road_ray.data.batch_order import padded_width
 from road_ray.data.batching import Batching, BatchStream
-from road_ray.data.features.examples_and_features import Features
-from road_ray.data.load_split import load_split
+from road_ray.data.config import SourceConfig
+from road_ray.data.features.examples_and_features import Example
+from road_ray.data.load_split import Split, find_dataset, load_split, read_examples, root_of
+from road_ray.data.task_and_dataset import Dataset
 from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distributed.train.launch import launch_run
 from road_ray.evaluation.evaluate_split import evaluate_split, evaluation_tokens
 from road_ray.models.encoder import load_encoder, model_directory
 from road_ray.objectives.supervised import Supervised
@@ -35,17 +40,26 @@ from road_ray.recipes.finetuning.config import (
     TeachersConfig,
     judged_names,
 )
-from road_ray.recipes.finetuning.finetune import finetune, prepare
+from road_ray.recipes.finetuning.finetune import main, prepare, training_split
 from road_ray.recipes.finetuning.train_teachers import single_teachers
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.pretrain import pretrain
+from road_ray.recipes.run_directory.run import open_run_directory
 from road_ray.training.performance.compile import configure_networks
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
-_STEPS = 8  # timed, after one that warms up
-_JUDGED = 64  # rows of the timed evaluation
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_LEAST_STEPS, _STEPS = 2, 8  # timed, after one that warms up
+_LONGEST_SECONDS = 1.5  # of CPU time, of the timed steps, which have fewer rows where they are slow
+_LEAST_TOKENS = 500  # of a timed step, so that the update of the weights is a small part of it
+_TRAIN_FACTOR = 3  # a step with its backward pass costs about three forward passes
+_JUDGED = 24  # rows of the timed evaluation of each data set
+_COUNTED = 200  # rows whose tokens give those of a dev split
+_FEW_ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -109,22 +123,52 @@ class FinetuningTimes:
     def __init__(self, init: str, place: Path) -> None:
         self.init, self.place = init, place
         self.speeds: dict[str, Speed] = {}
-        self.rows: dict[str, Features] = {}
+        self.read_rows: dict[str, tuple[list[Example], Seconds]] = {}
+        self.splits: dict[str, Split] = {}
+        self.sizes: dict[str, tuple[int, int]] = {}
 
     def work(self, config: FinetuneConfig) -> Work:
         """Return the work of a fine-tuning, with its evaluation."""
-        speed, features = self.speed(config), self.features(config)
-        stream = _stream(features, config)
-        updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
-        steps = config.training.steps or max(1, math.ceil(updates))
-        tokens = sum(_padded(stream, features, n) for n in range(steps * config.training.passes))
-        return Work(steps, tokens, speed.train * tokens + self.judged(config) + speed.once)
+        steps, tokens = self.steps_and_tokens(config)
+        speed = self.speed(config)
+        read = sum_of_times(
+            self.read_seconds(name, split, config)
+            for name, split in [
+                (config.data.dataset, "train"),
+                *((name, "dev") for name in judged_names(config)),
+            ]
+        )
+        spent = speed.train * tokens + self.judged(config) + speed.once + read
+        return Work(steps, tokens, spent)
+
+    def steps_and_tokens(self, config: FinetuneConfig) -> tuple[int, int]:
+        """Return the steps of a fine-tuning and its tokens, padding included."""
+        data, training = config.data, config.training
+        key = f"{config.seed} {data} {training.steps} {training.passes}"
+        if key not in self.sizes:
+            stream = self.stream(config)
+            updates = stream.batches_per_epoch * data.epochs / training.passes
+            steps = training.steps or max(1, math.ceil(updates))
+            self.sizes[key] = steps, stream.totals(steps * training.passes).positions
+        return self.sizes[key]
+
+    def stream(self, config: FinetuneConfig) -> BatchStream:
+        """Return the batches of a fine-tuning."""
+        data = config.data
+        features = training_split(data, self.tokenizer, self.load).features
+        batching = Batching(data.batch_size, config.seed, data.max_batch_tokens)
+        return BatchStream(features, batching, pad_id=0)
 
     def judged(self, config: FinetuneConfig) -> Seconds:
-        """Return the time of evaluating one model on all dev splits of a fine-tuning."""
-        tokens = 0
+        """Return the time of evaluating one model on all dev splits of a fine-tuning, whose tokens
+        are those of a sample for each of their rows.
+        """
+        tokens = 0.0
         for name in judged_names(config):
-            tokens += evaluation_tokens(self.split(name, "dev", config))
+            sample = self.sample(name, config)
+            count, most = len(self._rows(name, "dev", config)[0]), config.data.max_judged_rows
+            rows = count if most is None else min(count, most)
+            tokens += _sorted_tokens(sample) * rows / max(len(sample.examples), 1)
         return self.speed(config).judge * tokens
 
     def speed(self, config: FinetuneConfig) -> Speed:
@@ -136,29 +180,117 @@ class FinetuningTimes:
             plain = {"data": as_base(FinetuneDataConfig, data), "init": self.init}
             timed = as_base(FinetuneConfig, config).model_copy(update=plain)
             if not self.speeds:  # excludes imports and other work that this process does once
-                _measured(timed, self.place / "timed", num_steps=1)
-            self.speeds[key] = _measured(timed, self.place / "timed")
+                self._time_run(override(timed, {"data.batch_size": _FEW_ROWS}), num_steps=1)
+            self.speeds[key] = self._measured(timed)
         return self.speeds[key]
 
-    def features(self, config: FinetuneConfig) -> Features:
-        """Return the training rows of a fine-tuning."""
-        return self.split(config.data.dataset, "train", config)
+    # Rows, each read and encoded once.
 
-    def split(self, name: str, split: str, config: FinetuneConfig) -> Features:
-        """Return the rows of a split."""
-        data = config.data
-        key = str((name, split, data.unlabelled_sources(), data.held_out_fold, data.num_folds))
-        if key not in self.rows:
-            train = split == "train"
-            self.rows[key] = load_split(
-                name,
-                split,
-                data,
-                load_tokenizer(model_directory(self.init)),
-                keep=data.learns_from if train else None,
-                unlabelled=data.unlabelled_sources() if train else (),
-            ).features
-        return self.rows[key]
+    def load(self, name: str, split: str, source: SourceConfig, *args: Any, **kwargs: Any) -> Split:
+        """Return a split as ``load_split`` does, the same one for equal settings."""
+        unused = {"batch_size", "max_batch_tokens", "epochs", "dataset", "evaluate_on"}
+        unused.add("max_judged_rows" if split == "train" else "max_rows")
+        key = f"{name} {split} {source.model_dump(exclude=unused)}"
+        if key not in self.splits:
+            read = partial(self._read, name)
+            self.splits[key] = load_split(name, split, source, *args, read=read, **kwargs)
+        return self.splits[key]
+
+    def sample(self, name: str, config: FinetuneConfig, rows: int = _COUNTED) -> Split:
+        """Return some rows of a dev split."""
+        most = min(rows, config.data.max_judged_rows or rows)
+        source = config.data.model_copy(update={"max_judged_rows": most})
+        return self.load(name, "dev", source, self.tokenizer)
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """The tokenizer of ``init``."""
+        return load_tokenizer(model_directory(self.init))
+
+    def read_seconds(self, name: str, split: str, config: FinetuneConfig) -> Seconds:
+        """Return the time of reading a split from its files."""
+        return self._rows(name, split, config)[1]
+
+    def _rows(self, name: str, split: str, config: FinetuneConfig) -> tuple[list[Example], Seconds]:
+        entry, _ = find_dataset(name, config.data)
+        self._read(name, entry, split, root_of(name, config.data))
+        return self.read_rows[f"{name} {split}"]
+
+    def _read(self, name: str, entry: Dataset, split: str, root: Path | None) -> list[Example]:
+        key = f"{name} {split}"
+        if key not in self.read_rows:
+            began = Seconds.now()
+            rows = read_examples(entry, split, root)
+            self.read_rows[key] = rows, Seconds.now() - began
+        return self.read_rows[key][0]
+
+    # One measurement.
+
+    def _measured(self, config: FinetuneConfig) -> Speed:
+        """Return the speed of a fine-tuning by a short one, whose steps and rows take about
+        ``_LONGEST_SECONDS``.
+        """
+        began = Seconds.now()
+        load_encoder(model_directory(config.init))
+        load = Seconds.now() - began
+        judge = self._judge_seconds(config)
+        stream, passes = self.stream(config), config.training.passes
+        sizes, batch = stream.totals(passes), config.data.batch_size
+        row = _TRAIN_FACTOR * judge.cores * sizes.positions / sizes.rows
+        steps = int(min(max(_LONGEST_SECONDS / (row * sizes.rows), _LEAST_STEPS), _STEPS))
+        rows = int(_LONGEST_SECONDS / _LEAST_STEPS / row / passes)
+        rows = min(max(rows, math.ceil(_LEAST_TOKENS * sizes.rows / sizes.positions)), batch)
+        small = override(config, {"data.batch_size": rows})
+        ends, total, dev_tokens = self._time_run(small, steps)
+        batches = self.stream(small)
+        first = batches.totals(passes).positions
+        read = batches.totals((1 + steps) * passes).positions - first
+        train = (ends[steps] - ends[0]) * (1 / read)
+        return Speed(train, judge, total + (train * (first + read) + judge * dev_tokens) * -1, load)
+
+    def _judge_seconds(self, config: FinetuneConfig) -> Seconds:
+        """Return the time of evaluating one token, padding included."""
+        splits = [self.sample(name, config, _FEW_ROWS) for name in judged_names(config)]
+        splits += [self.sample(name, config, _JUDGED) for name in judged_names(config)]
+        changes = {"run_dir": self.place / "timed", "data.max_judged_rows": _FEW_ROWS}
+        prepared = prepare(override(config, changes), Worker.alone(), self.load)
+        configure_networks(Supervised(prepared.model), False, False)
+        tokens, spent, pad_id = 0, Seconds(), int(prepared.tokenizer.pad_token_id)
+        for number, split in enumerate(splits):
+            began = Seconds.now()
+            evaluate_split(prepared.model, split, pad_id=pad_id, device=Worker.alone().device)
+            if number >= len(splits) // 2:  # the first of each warm up
+                tokens += evaluation_tokens(split.features)
+                spent += Seconds.now() - began
+        return spent * (1 / tokens)
+
+    def _time_run(
+        self, config: FinetuneConfig, num_steps: int
+    ) -> tuple[list[Seconds], Seconds, int]:
+        """Run ``num_steps`` steps of a fine-tuning, after one that warms up. Return the end of each
+        step, the time of the run, and the tokens of its evaluation.
+        """
+        small = override(
+            config,
+            {
+                "run_dir": self.place / "timed",
+                "training.steps": 1 + num_steps,
+                "training.log_every_steps": 1,
+                "training.evaluate_every_steps": None,
+                "training.keep_checkpoints_at_end": 1,  # says nothing; its directory is removed
+                "data.max_judged_rows": min(_FEW_ROWS, config.data.max_judged_rows or _FEW_ROWS),
+            },
+        )
+        ends: list[Seconds] = []
+        context = RunContext(on_row=lambda *_: ends.append(Seconds.now()))
+        self.stream(small)
+        judged = [self.sample(name, small) for name in judged_names(small)]
+        began = Seconds.now()
+        with open_run_directory(small, keep_checkpoints=1) as directory:
+            launch_run(main, small, self.load, context=context, directory=directory)
+        total = Seconds.now() - began
+        shutil.rmtree(small.run_dir)
+        return ends, total, sum(evaluation_tokens(split.features) for split in judged)
 
 
 class _Estimate:
@@ -194,9 +326,9 @@ class _Estimate:
                     name = self._ensemble_of(job.config).run_dir.name
                     students.setdefault(name, []).append(job.config.run_dir)
         for config in self.plan.distillations:
-            speed, features = self.times.speed(config), self.times.features(config)
-            stream = _stream(features, config)  # as many batches as the store fills, in other order
-            tokens = sum(_padded(stream, features, n) for n in range(stream.batches_per_epoch))
+            # As many batches as the store fills, in another order.
+            speed, stream = self.times.speed(config), self.times.stream(config)
+            tokens = stream.totals(stream.batches_per_epoch).positions
             spent = (speed.judge * tokens + speed.load) * config.distillation.num_teachers
             name = self._ensemble_of(config).run_dir.name
             if name not in work or spent.wall > work[name].time.wall:
@@ -259,44 +391,11 @@ class _Estimate:
         return self.plan.ensembles_of(config)[0]
 
 
-def _measured(config: FinetuneConfig, place: Path, num_steps: int = _STEPS) -> Speed:
-    """Run ``num_steps`` steps of a fine-tuning, after one that warms up, and return its speed."""
-    began = Seconds.now()
-    load_encoder(model_directory(config.init))
-    load = Seconds.now() - began
-    small = override(
-        config,
-        {
-            "run_dir": place,
-            "training.steps": 1 + num_steps,
-            "training.log_every_steps": 1,
-            "training.evaluate_every_steps": None,
-            "training.keep_checkpoints_at_end": 1,  # says nothing; its directory is removed
-            "data.max_judged_rows": min(_JUDGED, config.data.max_judged_rows or _JUDGED),
-        },
-    )
-    prepared = prepare(small, Worker.alone())  # fills the caches that later runs find
-    configure_networks(Supervised(prepared.model), False, False)
-    began, tokens, pad_id = Seconds.now(), 0, int(prepared.tokenizer.pad_token_id)
-    for split in prepared.judged.values():
-        evaluate_split(prepared.model, split, pad_id=pad_id, device=Worker.alone().device)
-        tokens += evaluation_tokens(split.features)
-    judged = Seconds.now() - began
-    ends: list[Seconds] = []
-    began = Seconds.now()
-    finetune(small, RunContext(on_row=lambda *_: ends.append(Seconds.now())))
-    total = Seconds.now() - began
-    shutil.rmtree(place)
-    steps = ends[num_steps] - ends[0]
-    passes, stream = small.training.passes, prepared.stream
-    read = sum(
-        _padded(stream, prepared.split.features, number)
-        for number in range(passes, (1 + num_steps) * passes)
-    )
-    train = steps * (1 / read)
-    first = train * sum(_padded(stream, prepared.split.features, n) for n in range(passes))
-    once = total + (steps + first + judged) * -1
-    return Speed(train, judged * (1 / tokens), once, load)
+def _sorted_tokens(split: Split) -> int:
+    """Return the tokens of rows as wide as those of similar length that share a batch with them in
+    the whole split.
+    """
+    return sum(padded_width(int(length)) for length in split.features.lengths)
 
 
 def measured_work(recipe: Callable[..., object], config: RunConfig, rows: float | None) -> Work:
@@ -340,23 +439,15 @@ def totals(
     }
 
 
-def _stream(features: Features, config: FinetuneConfig) -> BatchStream:
-    data = config.data
-    batching = Batching(data.batch_size, config.seed, data.max_batch_tokens)
-    return BatchStream(features, batching, pad_id=0)
-
-
-def _padded(stream: BatchStream, features: Features, number: int) -> int:
-    """Return the tokens of a batch with padding."""
-    numbers = stream.row_numbers(number)
-    longest = int(features.lengths[numbers].max())
-    return len(numbers) * padded_width(longest) * features.choices
-
-
 def sum_of(works: Sequence[Work]) -> Work:
     """Return several trainings as one."""
     return Work(
         sum(work.steps for work in works),
         sum(work.tokens for work in works),
-        sum((work.time for work in works), Seconds()),
+        sum_of_times(work.time for work in works),
     )
+
+
+def sum_of_times(times: Iterable[Seconds]) -> Seconds:
+    """Return several times as one."""
+    return sum(times, Seconds())

@@ -21,7 +21,7 @@ from road_ray.recipes.comparison.finetuning_estimate import (
 from road_ray.recipes.comparison.pretraining_comparison import plan
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig
-from road_ray.recipes.plan import sampled_corpus
+from road_ray.recipes.plan import sampled_corpus, timed_start
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 
@@ -97,7 +97,7 @@ class _Estimate:
             place.mkdir()
             self.corpora[key] = sampled_corpus(stage, place)
         sample, rows = self.corpora[key]
-        return override(stage, sample), rows
+        return override(stage, sample | timed_start(stage)), rows
 
 
 def _name(arm: ArmConfig) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -102,9 +102,14 @@ def _run(config: FinetuneConfig, context: RunContext | None) -> Run:
     return Run(directory, metrics)
 
 
-def main(config: FinetuneConfig, worker: Worker, context: RunContext) -> dict[str, float]:
-    """Fine-tune on one worker; return the metrics."""
-    prepared = prepare(config, worker)
+def main(
+    config: FinetuneConfig,
+    worker: Worker,
+    context: RunContext,
+    load: Callable[..., Split] = load_split,
+) -> dict[str, float]:
+    """Fine-tune on one worker; return the metrics. ``load`` is ``load_split``, or a cache of it."""
+    prepared = prepare(config, worker, load)
     objective = Supervised(prepared.model, one_dataset=True)
 
     def steps(start: int) -> Iterator[list[Batch]]:
@@ -114,13 +119,15 @@ def main(config: FinetuneConfig, worker: Worker, context: RunContext) -> dict[st
     return fit(config, worker, context, prepared, objective, steps)
 
 
-def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
+def prepare(
+    config: FinetuneConfig, worker: Worker, load: Callable[..., Split] = load_split
+) -> Prepared:
     """Return tokenizer, model and rows. Raises the errors of all of them before the training."""
     directory = model_directory(require_init(config.init))
     tokenizer = load_tokenizer(directory)
     entry, task = find_dataset(config.data.dataset, config.data)
     check_judged(config.data)
-    split = training_split(config.data, tokenizer)
+    split = training_split(config.data, tokenizer, load)
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     model, heads = _model(config, directory, tasks_of(entry.name, config.data))
     costs = {}
@@ -142,7 +149,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
         log_heads(config.init, heads)
         warn_of_rates(config, str(model.encoder.config.model_type))
     # Read now, so that missing data fail at once and not after hours of training.
-    judged = _judged(config, tokenizer) if worker.leads else {}
+    judged = _judged(config, tokenizer, load) if worker.leads else {}
     for dev_split in judged.values():
         warn_of_overlap(split, dev_split)
     longest = longest_row(model.encoder)
@@ -228,9 +235,13 @@ def check_judged(data: FinetuneDataConfig) -> None:
             )
 
 
-def training_split(data: FinetuneDataConfig, tokenizer: PreTrainedTokenizerFast) -> Split:
+def training_split(
+    data: FinetuneDataConfig,
+    tokenizer: PreTrainedTokenizerFast,
+    load: Callable[..., Split] = load_split,
+) -> Split:
     """Return the training rows of ``data.dataset``, followed by those of ``data.unlabelled``."""
-    return load_split(
+    return load(
         data.dataset,
         "train",
         data,
@@ -240,9 +251,9 @@ def training_split(data: FinetuneDataConfig, tokenizer: PreTrainedTokenizerFast)
     )
 
 
-def _judged(config: FinetuneConfig, tokenizer: Any) -> dict[str, Split]:
+def _judged(config: FinetuneConfig, tokenizer: Any, load: Callable[..., Split]) -> dict[str, Split]:
     names = judged_names(config)
-    return {name: load_split(name, "dev", config.data, tokenizer) for name in names}
+    return {name: load(name, "dev", config.data, tokenizer) for name in names}
 
 
 def fit(

@@ -31,8 +31,11 @@ _ABOUT_TESTS = (
     "Mean difference with its 95% interval, paired by seed; p of the paired t-test, and corrected "
     "for all tests of a data set (Holm); effect size: mean difference over its standard deviation; "
     "seeds that a test needs for a power of 80% if the effect is as large as measured. Bold: "
-    "corrected p < 0.05. All students of a comparison share their teachers, so the intervals do "
-    "not include the variation between teachers."
+    "corrected p < 0.05."
+)
+_ABOUT_TEACHERS = (
+    "All students of a comparison share their teachers, so the intervals do not include the "
+    "variation between teachers."
 )
 
 
@@ -62,13 +65,14 @@ def _page(table: Entry) -> Page:
     if table["tests"]:
         titles = {arm["name"]: arm["about"] for arm in table["arms"]}
         charts: list[Figure] = [*_differences(table, titles), *_sizes(table)]
+        about = f"{_ABOUT_TESTS} {_ABOUT_TEACHERS}" if table["ensembles"] else _ABOUT_TESTS
         sections += [
             Section(
                 "Differences",
                 [_verdict(table["tests"], titles), Figures(charts)],
                 "Bars are 95% intervals.",
             ),
-            Section("Tests", [_tests(table["tests"], titles)], _ABOUT_TESTS),
+            Section("Tests", [_tests(table["tests"], titles)], about),
         ]
     if right := _right(table["arms"]):
         about = "Share of labelled training rows on which so many teachers were right."

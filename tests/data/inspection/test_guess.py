@@ -262,7 +262,9 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
     made = guess(place)
     assert made.entry["first_rows"] == 20
     assert "first 20 rows were inspected and are streamed (first_rows)" in made.reasons[-1]
-    assert "      first_rows: 20" in starter_yaml(made, tmp_path / "a.yaml", "i", "s", place)
+    written = starter_yaml(made, tmp_path / "a.yaml", "i", "s", place)
+    assert "      first_rows: 20" in written
+    assert "trains and evaluates on these first rows of each split, not on all of it" in written
     corpus = Guess(
         Source("wiki", "table", {"train": "train"}, hub=("acme/wiki", "raw")), "corpus", {}
     )

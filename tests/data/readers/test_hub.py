@@ -104,7 +104,7 @@ def test_a_recorded_data_set_of_the_hub_is_found_by_its_name_without_a_network(r
     assert (shown.code, "film train" in shown.out) == (0, True)
 
 
-def test_first_rows_are_streamed_and_the_rest_is_not_fetched(tmp_path, monkeypatch):
+def test_first_rows_are_streamed_and_the_rest_is_not_fetched(tmp_path, monkeypatch, caplog):
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -117,6 +117,7 @@ def test_first_rows_are_streamed_and_the_rest_is_not_fetched(tmp_path, monkeypat
         return read_hub(entry, "train")
 
     first = read(first_rows=7)
+    assert "only the first 7 rows of train are read (first_rows)" in caplog.text
     assert not list((tmp_path / "cache").rglob("*.arrow"))
     assert first == read()[:7]
     assert list((tmp_path / "cache").rglob("*.arrow"))

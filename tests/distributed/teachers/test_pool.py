@@ -104,7 +104,10 @@ def test_teachers_that_would_wait_for_others_give_up_in_time(cluster, directorie
     from road_ray.distributed.teachers import pool
 
     with pool.start_teachers(directories[:1], NLI, num_cpus=3):
-        message = r"has not started after 1 s; free in the cluster: CPU \d"
+        message = (
+            r"has not started after 1 s \(distillation.start_timeout_seconds\); "
+            r"free in the cluster: CPU \d"
+        )
         with pytest.raises(ClusterError, match=message):
             pool.start_teachers(directories[1:2], NLI, num_cpus=2, start_timeout_seconds=1)
 

@@ -115,6 +115,14 @@ def test_charts_show_differences_and_score_by_size(directory):
     assert dots == [(1.0, 70.0, "arm none"), (0.5, 72.0, "arm mean")]
 
 
+def test_shared_teachers_are_told_only_where_there_are_any(directory, table):
+    (section,) = [s for s in reproduction_page(directory).sections if s.title == "Tests"]
+    assert "share their teachers" in section.about
+    (directory / "table.json").write_text(json.dumps(table | {"ensembles": []}))
+    (section,) = [s for s in reproduction_page(directory).sections if s.title == "Tests"]
+    assert "teachers" not in section.about
+
+
 def test_right_teachers_and_failed_runs_are_told(directory):
     page = reproduction_page(directory)
     (right,) = blocks(page, "Right teachers")
