@@ -7,7 +7,6 @@ them. The predictions return in the order of the chunks, so the output is the sa
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,8 +44,6 @@ def predictor_pool(
     each free core. A dead actor is replaced, and its chunks are predicted again. Raises
     ``ClusterError``.
     """
-    # Ray's core prints an error for Ray Data's own way to start actors.
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     with connected(address, num_cpus=workers if address is None else None):
         import ray
 
@@ -72,6 +69,7 @@ def _predict(
 
     load_errors = ray.remote(num_cpus=0)(LoadErrors).remote()
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised here too
+    warnings.filterwarnings("ignore", message="The minimum number of concurrent actors")
     chunks = partial(_chunks, source, done, CHUNK_ROWS)
     with ray.data.DataContext.current(_context()), warnings.catch_warnings():
         # Ray 2.60 has no other way to limit the retries of a chunk and to spread actors.
