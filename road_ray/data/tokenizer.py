@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from road_ray.data.check_model_files import (
+from road_ray.data.model_files import (
     check_hashes,
     check_tokenizer_files,
     locate_model,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.data.check_model_files import check_tokenizer_files, locate_model, read_config
 from road_ray.data.features.special_tokens import special_tokens
+from road_ray.data.model_files import check_tokenizer_files, locate_model, read_config
 from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.distillation.teacher_identity import fingerprint_tokenizer, teacher_tokenizer
 from road_ray.errors import CheckpointError, ConfigError

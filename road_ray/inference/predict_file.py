@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.check_model_files import locate_model, model_hashes
+from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.evaluation.evaluate_split import OnRows
 from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.prediction_writer import PredictionFile

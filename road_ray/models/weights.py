@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from road_ray.data.check_model_files import check_hashes, read_config
+from road_ray.data.model_files import check_hashes, read_config
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.hf_logging import suppress_logging

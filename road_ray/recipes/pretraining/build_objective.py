@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from road_ray.data.check_model_files import locate_model, read_config
 from road_ray.data.corpus.memory_mapped_corpus import Corpus, tokenizer_digest
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, special_ids
 from road_ray.errors import ConfigError, DataError
 from road_ray.models.architectures import detector_output, family_of
