@@ -69,6 +69,7 @@ def own_cluster(num_cpus: int, within: str = "/tmp", **options: Any) -> Iterator
 # Detached by Ray Train until the cluster stops: its cleaner asks the dashboard whether the
 # controller is gone.
 _ACTORS_OF_RAY = {"AutoscalingCoordinator", "PlacementGroupCleaner"}
+_ACTORS_OF_RAY |= {"ActorLocationTracker", "datasets_stats_actor"}  # detached by Ray Data
 
 
 def occupants() -> Counter[str]:

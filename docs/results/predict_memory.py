@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from road_ray.inference.input_rows import RowSource
 from road_ray.inference.load_model import load
-from road_ray.inference.predict_file import predict_file
+from road_ray.inference.predict_file import predict_chunks, predict_file
 
 WORDS = ("a", "the", "film", "story", "was", "dull", "fine", "long", "slow", "very", "not", "with")
 
@@ -42,10 +43,10 @@ def main() -> None:
     predictor = load(told.model)
     print(f"model loaded: {peak_mib():.0f} MiB")
 
-    def reported(chunks: Iterator[list[Any]]) -> Iterator[list[Any]]:
-        done, began = 0, time.process_time()
-        for chunk in chunks:
-            yield predictor.predict_rows(chunk)
+    def reported(source: RowSource, done: int) -> Iterator[list[Any]]:
+        began = time.process_time()
+        for chunk in predict_chunks(predictor, source.rows()):
+            yield chunk
             if done // 100_000 < (done + len(chunk)) // 100_000:
                 seconds = time.process_time() - began
                 print(f"{done + len(chunk):,} rows: {peak_mib():.0f} MiB, {seconds:.0f} s of CPU")
@@ -56,7 +57,7 @@ def main() -> None:
         write_rows(source, told.rows)
         call: dict[str, Any] = {"model": told.model, "report_progress": False}
         rows = predict_file(
-            predictor, str(source), Path(place) / "out.jsonl", chunks=reported, **call
+            predictor, str(source), Path(place) / "out.jsonl", predict=reported, **call
         )
     print(f"{rows:,} rows: {peak_mib():.0f} MiB at most")
 

@@ -1,33 +1,32 @@
-"""Predict chunks of rows on a pool of model actors: ``road predict --workers``.
+"""Predict the rows of a file on a pool of model actors with Ray Data: ``road predict --workers``.
 
-The chunks are those of a single process and return in their order, so the output is the same.
+One task on the caller's node reads the file in the chunks of a single process, and actors predict
+them. The predictions return in the order of the chunks, so the output is the same.
 """
-
-# Plain actors rather than Ray Data, which was tried (Ray 2.60, two actors): its reader runs ahead
-# of slow actors without a limit (38 of 40 chunks of 10 MB, spilled from a store of 100 MiB, against
-# two an actor here), and it would have to copy standard input to a file first, for it reads in a
-# process of its own. 20,000 rows took 105 s instead of 88 s.
 
 from __future__ import annotations
 
+import logging
+import pickle
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.corpus.parallel_encoding import submit_in_order
 from road_ray.distributed.connection import connected
 from road_ray.errors import ClusterError, RoadError
+from road_ray.inference import predict_file
+from road_ray.inference.input_rows import RowSource
 from road_ray.inference.load_model import load
-from road_ray.inference.predict_file import Chunks
-from road_ray.inference.predictor import Prediction, Row
+from road_ray.inference.predictor import CHUNK_ROWS, Prediction
 
-_CHUNK_SECONDS = 3600.0  # 4,096 long contexts take minutes; the rest is waiting for a new actor
-_START_SECONDS = 300.0
+_CHUNK_SECONDS = 3600  # 4,096 long contexts take minutes; the rest is waiting for a new actor
+_START_SECONDS = 300
 _RETRIES = 3  # of a chunk whose actor died; a chunk that kills every actor is an error
-
-Chunk = list[tuple[str, Row]]
+_CHUNKS_PER_ACTOR = 2  # one is predicted while the next one is sent
 
 
 @contextmanager
@@ -38,9 +37,9 @@ def predictor_pool(
     workers: int | None = None,
     gpus_per_worker: float = 0.0,
     address: str | None = None,
-) -> Iterator[Chunks]:
-    """Start ``workers`` actors that each load ``model`` with the ``options`` of ``load``, and give
-    the function that predicts chunks with them, in order.
+) -> Iterator[predict_file.Predict]:
+    """Join a cluster with room for ``workers`` actors, and give the function that predicts a file
+    on them, in order. Each actor loads ``model`` with the ``options`` of ``load``.
 
     Actors run on the cluster at ``address``, or on a new one on this machine; by default one for
     each free core. A dead actor is replaced, and its chunks are predicted again. Raises
@@ -54,52 +53,115 @@ def predictor_pool(
         workers = workers or max(1, int(ray.available_resources().get("CPU", 1.0)))
         check_placement("predictors", workers, {"CPU": 1.0, "GPU": gpus_per_worker})
         place = str(Path(model).resolve()) if Path(model).exists() else model
-        actor = ray.remote(
-            num_cpus=1,
-            num_gpus=gpus_per_worker,
-            max_restarts=-1,
-            max_task_retries=_RETRIES,
-            scheduling_strategy="SPREAD",
-        )(PredictorActor)
-        actors = [actor.remote(place, dict(options)) for _ in range(workers)]
-        try:
-            for ready in [actor.ready.remote() for actor in actors]:
-                _answer(ready, _START_SECONDS)
-            yield partial(_predict, actors)
-        finally:
-            for actor in actors:
-                ray.kill(actor)
+        yield partial(_predict, place, dict(options), workers, gpus_per_worker)
 
 
-def _predict(actors: list[Any], chunks: Iterator[Chunk]) -> Iterator[list[Prediction]]:
-    """Yield the predictions of each chunk, in order."""
-
-    def submit(number: int, chunk: Chunk) -> Any:
-        return actors[number % len(actors)].predict.remote(chunk)
-
-    for _, ref in submit_in_order(enumerate(chunks), submit, len(actors)):
-        yield _answer(ref, _CHUNK_SECONDS)
-
-
-def _answer(ref: object, timeout_seconds: float) -> Any:
-    """Return the answer of an actor. Raises the ``RoadError`` that it raised, ``ClusterError`` for
-    an actor that is lost.
-    """
-    import ray
+def _predict(
+    model: str,
+    options: dict[str, Any],
+    workers: int,
+    gpus_per_worker: float,
+    source: RowSource,
+    done: int,
+) -> Iterator[list[Prediction]]:
+    """Yield the predictions of each chunk after ``done`` rows, in order."""
+    import ray.data
     from ray.exceptions import RayError
 
+    load_errors = ray.remote(num_cpus=0)(LoadErrors).remote()
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised here too
+    warnings.filterwarnings("ignore", message="The minimum number of concurrent actors")
+    chunks = partial(_chunks, source, done, CHUNK_ROWS)
+    with ray.data.DataContext.current(_context()), warnings.catch_warnings():
+        # Ray 2.60 has no other way to limit the retries of a chunk and to spread actors.
+        warnings.filterwarnings("ignore", message=".*ray_remote_args")
+        dataset = ray.data.read_datasource(
+            _one_read_task(chunks), num_cpus=0, override_num_blocks=1
+        ).map_batches(
+            PredictorActor,
+            batch_size=1,  # of one chunk each
+            batch_format="pyarrow",
+            compute=ray.data.ActorPoolStrategy(
+                size=workers, max_tasks_in_flight_per_actor=_CHUNKS_PER_ACTOR
+            ),
+            fn_constructor_args=(model, options, load_errors),
+            num_cpus=1,
+            num_gpus=gpus_per_worker,
+            max_task_retries=_RETRIES,
+            scheduling_strategy="SPREAD",
+        )
+    blocks = dataset.iter_batches(batch_size=1, batch_format="pyarrow", prefetch_batches=0)
     try:
-        answer = ray.get(ref, timeout=timeout_seconds)
+        for number, block in enumerate(blocks):
+            if number == 0 and (error := ray.get(load_errors.first.remote())):
+                raise error  # before anything is written, though other actors have the model
+            yield _unpacked(block)
     except RayError as error:
-        raise ClusterError(
-            f"predictors did not answer: {str(error).splitlines()[0]}\n"
-            f"  allowed: an answer within {timeout_seconds:g} s; a chunk is tried {_RETRIES + 1} "
-            "times\n  fix: check memory and log of the cluster, then repeat the command\n"
-            "  kept: the chunks written so far"
-        ) from error
-    if isinstance(answer, RoadError):
-        raise answer
-    return answer
+        raise _pool_error(error) from error
+    finally:
+        ray.kill(load_errors)
+
+
+def _context() -> Any:
+    """Return the settings of the data set: chunks stay apart and in order, and nothing is shown."""
+    from ray.data import DataContext
+
+    context = DataContext.get_current().copy()
+    context.execution_options.preserve_order = True
+    context.target_max_block_size = 1  # byte: no chunk waits for the next one to fill a block
+    context.wait_for_min_actors_s = _START_SECONDS
+    context.execution_no_progress_timeout_s = _CHUNK_SECONDS
+    context.max_consecutive_actor_init_deaths = 0
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    return context
+
+
+def _one_read_task(chunks: partial[Iterator[Any]]) -> Any:
+    """Return the data source with one read task, which runs on this node: only this machine is
+    known to have the file. If its process dies, Ray reads the file again from the start.
+    """
+    from ray.data.block import BlockMetadata
+    from ray.data.datasource import Datasource, ReadTask
+
+    class PredictionInput(Datasource):  # type: ignore[misc]
+        supports_distributed_reads = False
+
+        def estimate_inmemory_data_size(self) -> int | None:
+            return None
+
+        def get_read_tasks(self, *_: object, **__: object) -> list[ReadTask]:
+            return [ReadTask(chunks, BlockMetadata(None, None, None, None))]
+
+    return PredictionInput()
+
+
+def _chunks(source: RowSource, done: int, chunk_rows: int) -> Iterator[Any]:
+    """Yield a block for each chunk of rows after ``done``; at a row that cannot be read, one of the
+    error.
+    """
+    try:
+        for chunk in predict_file.chunks_of(islice(source.rows(), done, None), chunk_rows):
+            yield _packed(chunk)
+    except RoadError as error:
+        yield _packed(error)
+
+
+def _packed(content: object) -> Any:
+    """Return a block of one cell: rows of any columns, or an error. The cell is bytes, because Ray
+    Data limits what it reads ahead by the sizes of blocks, and counts an object as a few bytes.
+    """
+    import pyarrow as pa
+
+    return pa.table({"chunk": pa.array([pickle.dumps(content)], pa.large_binary())})
+
+
+def _unpacked(block: Any) -> Any:
+    """Return what ``_packed`` was given. Raises it if it is a ``RoadError``."""
+    value = pickle.loads(block["chunk"][0].as_buffer())
+    if isinstance(value, RoadError):
+        raise value
+    return value
 
 
 class PredictorActor:
@@ -107,21 +169,44 @@ class PredictorActor:
     Ray would wrap it.
     """
 
-    def __init__(self, model: str, options: dict[str, Any]) -> None:
+    def __init__(self, model: str, options: dict[str, Any], load_errors: Any) -> None:
         try:
             self._predictor: Any = load(model, **options)
         except RoadError as error:
+            import ray
+
             self._predictor = error
+            ray.get(load_errors.add.remote(error))
 
-    def ready(self) -> RoadError | None:
-        """Return None once the model is loaded, or the reason why it is not."""
-        return self._predictor if isinstance(self._predictor, RoadError) else None
-
-    def predict(self, rows: Chunk) -> list[Prediction] | RoadError:
+    def __call__(self, block: Any) -> Any:
         """Return one prediction a row, in order."""
         if isinstance(self._predictor, RoadError):  # a replacement found the model gone
-            return self._predictor
+            return _packed(self._predictor)
         try:
-            return list(self._predictor.predict_rows(rows))
+            return _packed(predict_file.predict_chunk(self._predictor, _unpacked(block)))
         except RoadError as error:
-            return error
+            return _packed(error)
+
+
+class LoadErrors:
+    """Actor that collects the errors of predictors that could not load the model."""
+
+    def __init__(self) -> None:
+        self._errors: list[RoadError] = []
+
+    def add(self, error: RoadError) -> None:
+        """Keep an error for ``first``."""
+        self._errors.append(error)
+
+    def first(self) -> RoadError | None:
+        """Return the first error, if there is one."""
+        return self._errors[0] if self._errors else None
+
+
+def _pool_error(error: Exception) -> ClusterError:
+    return ClusterError(
+        f"predictors did not answer: {str(error).splitlines()[0]}\n"
+        f"  allowed: an answer within {_CHUNK_SECONDS} s; a chunk is tried {_RETRIES + 1} "
+        "times\n  fix: check memory and log of the cluster, then repeat the command\n"
+        "  kept: the chunks written so far"
+    )

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.evaluation.evaluate_split import OnRows
-from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
+from road_ray.inference.input_rows import ColumnChoice, InputRow, RowSource
 from road_ray.inference.prediction_writer import PredictionFile
-from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor, Row
+from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
 from road_ray.models.encoder import model_directory
 from road_ray.system.paths import STDIN
 from road_ray.training.monitoring.console_progress import Console, Kind, open_console
@@ -23,7 +22,8 @@ from road_ray.training.monitoring.console_progress import Console, Kind, open_co
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 10.0
 
-Chunks = Callable[[Iterator[list[tuple[str, Row]]]], Iterator[list[Prediction]]]
+Predict = Callable[[RowSource, int], Iterator[list[Prediction]]]
+"""Function that yields the predictions of each chunk of a source, in order, after so many rows."""
 
 
 def predict_file(
@@ -33,30 +33,39 @@ def predict_file(
     *,
     model: str,
     columns: ColumnChoice | None = None,
-    chunks: Chunks | None = None,
+    predict: Predict | None = None,
     report_progress: bool = True,
 ) -> int:
     """Write the predictions of all rows of ``source`` to ``output``; return their number.
 
-    If the process was killed, the same call continues after the last complete chunk. ``chunks``
-    predicts chunks of rows in order, by default in this process. Raises ``ConfigError`` if
-    ``output`` exists.
+    If the process was killed, the same call continues after the last complete chunk. ``predict``
+    predicts in other processes of this machine or of a cluster, by default this process does it.
+    Raises ``ConfigError`` if ``output`` exists.
     """
     columns = columns or ColumnChoice()
     identity = _identity(predictor, source, model, columns)
     file = PredictionFile(output, identity)
-    rows = input_rows(source, columns, predictor.fields, predictor.columns)
     done = file.rows
     if done:
         _log.info("%s: resuming after %d rows", output, done)
     kind: Kind | None = None if report_progress else "quiet"
+    rows = RowSource(source, columns, predictor.fields, predictor.columns)
     try:
-        rows = chain([next(rows)], rows)  # the first row is checked before all are counted
-        with closing(open_console(kind, None, _SECONDS_BETWEEN_REPORTS)) as console:
-            progress = _Progress(done, count_rows(source) if report_progress else 0, console)
+        with (
+            rows.readable_again() if predict else nullcontext(rows) as rows,
+            closing(open_console(kind, None, _SECONDS_BETWEEN_REPORTS)) as console,
+        ):
+            read = rows.rows()
+            first = next(read)  # checked before all are counted
+            progress = _Progress(done, rows.count() if report_progress else 0, console)
             on_rows = progress.report_part if report_progress else None
             progress.report(done)
-            for predictions in predict_chunks(predictor, islice(rows, done, None), chunks, on_rows):
+            if predict:
+                chunks = predict(rows, done)
+            else:
+                waiting = islice(chain([first], read), done, None)
+                chunks = predict_chunks(predictor, waiting, on_rows)
+            for predictions in chunks:
                 file.append(predictions)
                 progress.report(file.rows)
         file.finish()
@@ -66,28 +75,28 @@ def predict_file(
 
 
 def predict_chunks(
-    predictor: Predictor,
-    rows: Iterable[InputRow],
-    chunks: Chunks | None = None,
-    on_rows: OnRows | None = None,
+    predictor: Predictor, rows: Iterator[InputRow], on_rows: OnRows | None = None
 ) -> Iterator[list[Prediction]]:
-    """Yield the predictions of each chunk of rows, in order, with the copied cells. ``on_rows`` is
-    called with the number of rows of a chunk while this process predicts it.
+    """Yield the predictions of each chunk of rows, in order. ``on_rows`` is called with the number
+    of rows of a chunk that are predicted.
     """
-    predict = chunks or (
-        lambda waiting: (predictor.predict_rows(chunk, on_rows) for chunk in waiting)
-    )
-    copied: deque[list[Row]] = deque()  # of the chunks that are being predicted
+    for chunk in chunks_of(rows, CHUNK_ROWS):
+        yield predict_chunk(predictor, chunk, on_rows)
 
-    def inputs() -> Iterator[list[tuple[str, Row]]]:
-        waiting = iter(rows)
-        while chunk := list(islice(waiting, CHUNK_ROWS)):
-            copied.append([row.copied for row in chunk])
-            yield [(row.where, row.fields) for row in chunk]
 
-    for predictions in predict(inputs()):
-        pairs = zip(predictions, copied.popleft(), strict=True)
-        yield [prediction | dict(cells) for prediction, cells in pairs]
+def chunks_of(rows: Iterator[InputRow], size: int) -> Iterator[list[InputRow]]:
+    """Yield the rows in lists of ``size``; the last one may be shorter."""
+    while chunk := list(islice(rows, size)):
+        yield chunk
+
+
+def predict_chunk(
+    predictor: Predictor, chunk: Sequence[InputRow], on_rows: OnRows | None = None
+) -> list[Prediction]:
+    """Return the predictions of the rows, with the cells that are copied."""
+    predictions = predictor.predict_rows([(row.where, row.fields) for row in chunk], on_rows)
+    pairs = zip(predictions, chunk, strict=True)
+    return [prediction | dict(row.copied) for prediction, row in pairs]
 
 
 def _identity(

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +25,7 @@ from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice, input_rows
 from road_ray.inference.load_model import load
-from road_ray.inference.predict_file import predict_file
+from road_ray.inference.predict_file import predict_chunks, predict_file
 from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.models.multitask import MultitaskModel
 
@@ -274,12 +275,12 @@ def test_progress_of_a_resumed_file_is_that_of_its_rest(
     rows = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(100)])
     model, output = load(directory), tmp_path / "o.jsonl"
 
-    def killed(waiting):
-        yield model.predict_rows(next(waiting))
+    def killed(source, done):
+        yield next(predict_chunks(model, source.rows()))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        predict_file(model, rows, output, model=str(directory), chunks=killed)
+        predict_file(model, rows, output, model=str(directory), predict=killed)
     capfd.readouterr()
     predict_file(model, rows, output, model=str(directory))
     assert "predictions  40/60  eta" in capfd.readouterr().err
@@ -296,29 +297,27 @@ def test_a_killed_run_resumes_behind_its_last_chunk(
     whole, cut = tmp_path / f"whole{suffix}", tmp_path / f"cut{suffix}"
     call = {"model": str(directory)}
     predict_file(model, source, whole, **call)
-    chunks = []
 
-    def killed(waiting):
-        for chunk in waiting:
-            if len(chunks) == 2:
-                raise KeyboardInterrupt
-            chunks.append(chunk)
-            yield model.predict_rows(chunk)
+    def killed(waiting, done):
+        yield from islice(predict_chunks(model, waiting.rows()), 2)
+        raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        predict_file(model, source, cut, chunks=killed, **call)
+        predict_file(model, source, cut, predict=killed, **call)
     partial = tmp_path / f".cut{suffix}.partial"
     with partial.open("ab") as file:
         file.write(b'{"id": "torn')  # what a kill within a chunk leaves
     assert not cut.exists()
     counted = []
 
-    def counting(waiting):
-        for chunk in waiting:
-            counted.extend(row["id"] for _, row in chunk)
-            yield model.predict_rows(chunk)
+    predict_chunk = predicting.predict_chunk
 
-    assert predict_file(model, source, cut, chunks=counting, **call) == 18
+    def counting(predictor, chunk, on_rows):
+        counted.extend(row.fields["id"] for row in chunk)
+        return predict_chunk(predictor, chunk, on_rows)
+
+    monkeypatch.setattr(predicting, "predict_chunk", counting)
+    assert predict_file(model, source, cut, **call) == 18
     assert counted == [str(number) for number in range(8, 18)]
     assert cut.read_bytes() == whole.read_bytes()
 

@@ -32,6 +32,13 @@ KeepOption = Annotated[
 ]
 IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="column to leave out")]
 
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        help="number of Ray actors with the model; standard input is read to its end first", min=1
+    ),
+]
+
 
 def predict(
     model: ModelArgument,
@@ -58,9 +65,7 @@ def predict(
     max_length_tokens: Annotated[
         int | None, typer.Option(help="tokens of a row; default: those of the training")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="number of Ray actors with the model", min=1)
-    ] = None,
+    workers: WorkersOption = None,
     gpus_per_worker: GpusOption = None,
     address: AddressOption = None,
     as_json: JsonOption = False,
@@ -152,8 +157,8 @@ def _write(
         return predict_file(predictor, source, output, **call)
     from road_ray.distributed.predictor_pool import predictor_pool
 
-    with predictor_pool(model, options, **pool) as chunks:
-        return predict_file(predictor, source, output, chunks=chunks, **call)
+    with predictor_pool(model, options, **pool) as predict_on_pool:
+        return predict_file(predictor, source, output, predict=predict_on_pool, **call)
 
 
 def _choice(columns: list[str], keep: list[str], ignore: list[str]) -> ColumnChoice:
