@@ -4,6 +4,6 @@ Start with ``driver.py``. ``search_config.py`` has the keys, ``space.py`` encode
 ``searcher.py`` draws values with Optuna, ``schedulers.py`` stops trials early, ``pbt.py`` is
 population-based training, ``trial_actor.py`` runs one trial, ``trial_record.py`` stores it,
 ``trial_resources.py`` counts what it needs. ``study_storage.py`` opens the study's file or
-database, ``study.py`` keeps it in agreement with the trials, ``lock.py`` admits one driver. The
-function that a trial runs is in ``recipes/sweep/``.
+database, ``study.py`` keeps it in agreement with the trials, ``sweep_lock.py`` admits one driver.
+The function that a trial runs is in ``recipes/sweep/``.
 """
