@@ -191,3 +191,15 @@ def test_road_predict_runs_on_the_cluster_and_needs_a_file(cluster, road, model,
     assert pooled.read_bytes() == alone.read_bytes()
     assert road(*words, "--output", pooled, "--workers", 2).code == 2
     assert "add --output FILE" in road(*words, "--workers", 2).err
+
+
+def test_a_file_without_rows_is_refused_before_a_cluster_starts(
+    cluster, road, model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pools, "predictor_pool", None)
+    empty = tmp_path / "empty.csv"
+    empty.write_text("text\n")
+    result = road("predict", model, empty, "--output", tmp_path / "o.csv", "--workers", 2)
+    assert result.code == 3
+    assert "empty.csv" in result.err
+    assert not (tmp_path / "o.csv").exists()

@@ -17,7 +17,7 @@ from road_ray.cli.options import (
     VerboseOption,
 )
 from road_ray.errors import ConfigError
-from road_ray.system.paths import check_input, check_new
+from road_ray.system.paths import STDIN, check_input, check_new
 
 if TYPE_CHECKING:
     from road_ray.inference.input_rows import ColumnChoice
@@ -156,7 +156,10 @@ def _write(
     if pool is None:
         return predict_file(predictor, source, output, **call)
     from road_ray.distributed.predictor_pool import predictor_pool
+    from road_ray.inference.input_rows import RowSource
 
+    if source != STDIN:  # a mistake in the first row is told before a cluster starts
+        next(RowSource(source, columns, predictor.fields, predictor.columns).rows())
     with predictor_pool(model, options, **pool) as predict_on_pool:
         return predict_file(predictor, source, output, predict=predict_on_pool, **call)
 
