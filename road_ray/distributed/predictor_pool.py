@@ -7,7 +7,6 @@ them. The predictions return in the order of the chunks, so the output is the sa
 from __future__ import annotations
 
 import logging
-import pickle
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -109,6 +108,10 @@ def _context() -> Any:
     context = DataContext.get_current().copy()
     context.execution_options.preserve_order = True
     context.target_max_block_size = 1  # byte: no chunk waits for the next one to fill a block
+    # Without both of these, Ray 2.60 reads on though the chunks that wait have filled their share
+    # of the object store, and spills them.
+    context.object_store_memory_pressure_fraction = 0.5
+    context.object_store_reservation_overshoot_ratio = 1.0
     context.wait_for_min_actors_s = _START_SECONDS
     context.execution_no_progress_timeout_s = _CHUNK_SECONDS
     context.max_consecutive_actor_init_deaths = 0
@@ -148,17 +151,19 @@ def _chunks(source: RowSource, done: int, chunk_rows: int) -> Iterator[Any]:
 
 
 def _packed(content: object) -> Any:
-    """Return a block of one cell: rows of any columns, or an error. The cell is bytes, because Ray
-    Data limits what it reads ahead by the sizes of blocks, and counts an object as a few bytes.
+    """Return a block of one cell: rows of any columns, or an error. It is an Arrow block, because
+    Ray Data limits what it reads ahead by the sizes of blocks, and counts an object of pandas as a
+    few bytes.
     """
     import pyarrow as pa
+    from ray.data.extensions import ArrowPythonObjectArray
 
-    return pa.table({"chunk": pa.array([pickle.dumps(content)], pa.large_binary())})
+    return pa.table({"chunk": ArrowPythonObjectArray.from_objects([content])})
 
 
 def _unpacked(block: Any) -> Any:
     """Return what ``_packed`` was given. Raises it if it is a ``RoadError``."""
-    value = pickle.loads(block["chunk"][0].as_buffer())
+    value = block["chunk"][0].as_py()
     if isinstance(value, RoadError):
         raise value
     return value
