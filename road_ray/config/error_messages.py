@@ -141,6 +141,9 @@ def _remedy(field: Field, value: object, default: str) -> str:
         return f"did you mean {near!r}?"
     if isinstance(value, str) and int in members and value.strip().lstrip("+-").isdecimal():
         return "write a number without quotes" + default
+    takes_numbers = (float in members or int in members) and str not in members
+    if isinstance(value, str) and takes_numbers and not field.choices:
+        return "write a number" + default
     return "use a value that is allowed" + default
 
 
@@ -154,7 +157,8 @@ def _nearest(kind: type[BaseModel], key: Key, parent: Key, siblings: Sequence[st
     """Return the key that was probably meant: the same name elsewhere, a similar sibling, or a
     similar key anywhere.
     """
-    name, last = format_key(key), NAMES_ELSEWHERE.get(str(key[-1]), str(key[-1]))
+    name, last = format_key(key), str(key[-1])
+    last = NAMES_ELSEWHERE.get(nearest(last, NAMES_ELSEWHERE, 0.9) or last, last)
     everywhere = [k for k in known_keys(kind) if k != name]
     same_name = [k for k in everywhere if k.rpartition(".")[2] == last]
     if same_name:

@@ -28,8 +28,11 @@ def get_preset(name: str, verb: str | None = None) -> Preset[Config]:
     if name not in PRESETS:
         known = sorted(preset.name for preset in PRESETS.values() if verb in (None, preset.verb))
         hint = did_you_mean(name, known)
-        of = f" of `road {verb}`" if verb else ""
-        raise ConfigError(f"unknown preset {name!r}{hint}\n  known{of}: {', '.join(known)}")
+        of = f" for `road {verb}`" if verb else ""
+        raise ConfigError(
+            f"unknown preset {name!r}{hint}\n  allowed{of}: {', '.join(known)}\n"
+            "  fix: use one of these; `road presets NAME` prints its keys"
+        )
     return PRESETS[name]
 
 

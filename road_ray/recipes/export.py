@@ -64,8 +64,8 @@ def _default_output(model: str, head: str | None, quantize: str | None) -> Path:
     place = Path(model).expanduser()
     if not place.is_dir():
         raise ConfigError(
-            f"{model}: no directory here, so the export needs another output\n"
-            "  fix: check the path; for a model of the hub, add --output DIR"
+            f"{model}: no such directory; a model of the hub needs --output\n"
+            "  fix: check the path, or add --output DIR"
         )
     return place / "-".join(["onnx", *filter(None, (head, quantize))])
 

@@ -77,7 +77,7 @@ def predict(
     To resume after an interruption, run the same command.
     """
     if precision not in ("fp32", "bf16", "auto"):
-        raise ConfigError(f"--precision {precision}\n  allowed: fp32, bf16, auto")
+        raise ConfigError(f"--precision: unknown {precision!r}\n  allowed: fp32, bf16, auto")
     options = {
         "head": head,
         "precision": precision,

@@ -59,6 +59,9 @@ def arrow_rows(path: ReadableFile, only: list[str] | None = None) -> Iterator[di
             file = pa.ipc.open_file(source)
             batches = (file.get_batch(number) for number in range(file.num_record_batches))
         for batch in batches:
+            # Arrow follows offsets as they are; damaged ones lead out of the file, and a read of
+            # memory that is not there ends the process.
+            batch.validate(full=True)
             _check_columns(path, batch.schema.names, only)
             yield from (batch.select(only) if only else batch).to_pylist()
 

@@ -155,3 +155,19 @@ def test_an_empty_folder_holds_no_table(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(DataError, match=r"holds no parquet or Arrow file; found: notes\.txt"):
         list(table_rows(tmp_path))
+
+
+def test_an_arrow_file_whose_offsets_lead_out_of_it_is_refused(tmp_path):
+    """Arrow itself would read memory that is not there, which ends the process."""
+    import pyarrow as pa
+
+    path = tmp_path / "x.arrow"
+    table = pa.table({"text": ["fine!", "dull"]})
+    with pa.ipc.new_stream(str(path), table.schema) as stream:
+        stream.write_table(table)
+    offsets = b"".join(number.to_bytes(4, "little") for number in (0, 5, 9))
+    content = path.read_bytes()
+    assert content.count(offsets) == 1
+    path.write_bytes(content.replace(offsets, offsets[:8] + (2**30).to_bytes(4, "little")))
+    with pytest.raises(DataError, match="damaged or cut-off Arrow file"):
+        list(table_rows(path))
