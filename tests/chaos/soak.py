@@ -92,17 +92,21 @@ class Driver:
 
     def pids(self, named: str = "") -> list[int]:
         """Its living processes, all or those with that word in their title."""
-        pids = []
+        return [pid for pid, title in self.titles().items() if named in title]
+
+    def titles(self) -> dict[int, str]:
+        """State and command line of its living processes, by their number."""
+        titles = {}
         for place in Path("/proc").glob("[0-9]*"):
             try:
                 ours = self.mark.encode() in (place / "environ").read_bytes()
                 title = (place / "cmdline").read_bytes().decode(errors="replace")
-                alive = (place / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+                state = (place / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            if ours and alive and named in title:
-                pids.append(int(place.name))
-        return pids
+            if ours and state != "Z":
+                titles[int(place.name)] = f"{state} {title.replace(chr(0), ' ')}"
+        return titles
 
     def resident_mib(self) -> float:
         """Of the driver and the workers."""
@@ -186,7 +190,7 @@ def soak(
     summary.seconds = time.monotonic() - began
     summary.ideal_seconds = settings(minutes, place)["training.steps"] * STEP_SECONDS
     time.sleep(5)
-    summary.left = [f"process {pid}" for pid in driver.pids()]
+    summary.left = [f"process {pid}: {title:.300}" for pid, title in driver.titles().items()]
     summary.left += [str(path) for path in driver.run.rglob(".step-*")]
     summary.left += [str(path) for path in driver.run.glob(".ray*")]
     calm = Driver(place / "calm", minutes, "quiet")

@@ -7,14 +7,26 @@ import shlex
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "docs/*.md", "docs/guides/*.md"]
+_BLOCK = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```", flags=re.M | re.S)
+
+
+def pages() -> list[str]:
+    """Return the pages that a user reads, as paths below the root."""
+    paths = (path for pattern in PAGES for path in sorted(ROOT.glob(pattern)))
+    return [path.relative_to(ROOT).as_posix() for path in paths]
+
+
+def all_blocks(page: str) -> list[tuple[str, str, str]]:
+    """Return language, name and text of every code block of a page."""
+    return _BLOCK.findall((ROOT / page).read_text("utf-8"))
 
 
 def blocks(page: str, language: str = "bash") -> dict[str, str]:
     """Return the code blocks of a page that have a name after their language, by name."""
-    text = (ROOT / page).read_text("utf-8")
-    matches = re.findall(rf"^```{language} (\w+)\n(.*?)^```", text, flags=re.M | re.S)
-    assert len({name for name, _ in matches}) == len(matches)
-    return dict(matches)
+    found = [(name, text) for kind, name, text in all_blocks(page) if kind == language and name]
+    assert len(dict(found)) == len(found)
+    return dict(found)
 
 
 def commands(block: str) -> list[list[str]]:

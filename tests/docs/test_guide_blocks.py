@@ -1,5 +1,5 @@
-"""Blocks of the guides that have no guide of their own to run: files that load as they stand, and a
-rule that weights as it says.
+"""Every code block of the pages has a test that runs it. Here are those of files that load as they
+stand, and of a rule that weights as it says.
 """
 
 from __future__ import annotations
@@ -11,7 +11,47 @@ from road_ray.data.load_split import find_dataset
 from road_ray.distillation.weighting.registry import WEIGHTINGS
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.verbs import configure, verb_of_file
-from tests.docs.blocks import blocks
+from tests.docs.blocks import ROOT, all_blocks, blocks, pages
+
+# The tests that run the blocks of a page. Those of other pages are in `test_guides_run.py`.
+TESTS = {
+    "docs/tutorial.md": "docs/test_tutorial.py",
+    "docs/method.md": "docs/test_tutorial.py",
+    "docs/architecture.md": "docs/test_links.py",
+    "docs/guides/cluster.md": "journeys/test_submit.py",
+    "docs/guides/data.md": "docs/test_data_guide.py",
+    "docs/guides/inference.md": "docs/test_inference_guide.py",
+    "docs/guides/pretraining.md": "docs/test_pretraining_guide.py",
+}
+ALL = {  # run without their names
+    *(
+        ("docs/tutorial.md", "bash"),
+        ("docs/guides/cluster.md", "bash"),
+        ("docs/guides/data.md", "yaml"),
+    ),
+}
+ELSEWHERE = {
+    # An unpinned torch of the package index is gigabytes; `make demo` is `recipes/test_demo.py`.
+    ("README.md", "install"): "docs/results/first_hour.sh",
+    ("docs/reliability.md", "tests"): "tests/chaos/__main__.py",
+    ("docs/guides/serving.md", "request"): "tests/distributed/serving/test_server.py",
+    ("docs/guides/serving.md", "refused"): "tests/distributed/serving/test_server.py",
+}
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_block_has_a_name_and_a_test(page):
+    files = {"docs/test_guides_run.py", "docs/test_guide_blocks.py", TESTS.get(page, "conftest.py")}
+    tests = "".join((ROOT / "tests" / file).read_text("utf-8") for file in sorted(files))
+    for language, name, text in all_blocks(page):
+        if language == "mermaid":
+            continue
+        assert language, text
+        assert name, text
+        if (page, name) in ELSEWHERE:
+            assert (ROOT / ELSEWHERE[page, name]).is_file()
+        elif language != "text" and (page, language) not in ALL:
+            assert f'"{name}"' in tests, (page, name)
 
 
 @pytest.fixture

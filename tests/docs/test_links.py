@@ -56,7 +56,7 @@ def definitions(path: Path) -> frozenset[str]:
 def block(heading: str) -> str:
     """Return the code block below a heading of the map."""
     section = MAP.read_text("utf-8").split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    return section.split("```")[1]
+    return section.split("```")[1].partition("\n")[2]
 
 
 def entries(tree: str) -> list[str]:
