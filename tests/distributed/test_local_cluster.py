@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from road_ray.distributed import local_cluster
+from road_ray.distributed import local_cluster, orphan_cleanup
 from road_ray.errors import ClusterError
 from tests.cluster import processes_with
 
@@ -127,3 +127,10 @@ def is_alive(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_it_ends_soon_where_nothing_is_left():
+    line = [sys.executable, "-I", "-S", orphan_cleanup.__file__, "ROAD_CLUSTER=none has this"]
+    began = time.monotonic()
+    subprocess.run(line, stdin=subprocess.DEVNULL, check=True, timeout=20)
+    assert time.monotonic() - began < orphan_cleanup.GRACE_SECONDS
