@@ -158,10 +158,10 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
     try:
         directory = locate_model(place, weights=False) if not place.is_dir() else place
     except CheckpointError as error:
-        raise DataError(
-            f"{path}: no such file or directory here; on the hub: no tokenizer can be loaded from "
-            f"there: {str(error).splitlines()[0]}\n"
-            "  fix: name a vocabulary file, a model directory or a model of the hub"
+        raise CheckpointError(
+            f"{str(error).splitlines()[0]}\n"
+            "  allowed: a vocabulary file, a model directory, a run directory, or ORGANISATION/NAME of "
+            "the hub\n  fix: check the path, or the connection to the hub"
         ) from error
     return read_tokenizer(directory)
 
