@@ -8,12 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from road_ray.data.model_files import (
-    check_hashes,
-    check_tokenizer_files,
-    locate_model,
-    read_config,
-)
+from road_ray.data.model_files.locate_model import check_hashes, locate_model
+from road_ray.data.model_files.remote_code import check_tokenizer_files, read_config
 from road_ray.errors import CheckpointError, DataError
 from road_ray.system.json_file import read_json
 
@@ -160,8 +156,8 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
     except CheckpointError as error:
         raise CheckpointError(
             f"{str(error).splitlines()[0]}\n"
-            "  allowed: a vocabulary file, a model directory, a run directory, or ORGANISATION/NAME of "
-            "the hub\n  fix: check the path, or the connection to the hub"
+            "  allowed: a vocabulary file, a model directory, a run directory, or "
+            "ORGANISATION/NAME of the hub\n  fix: check the path, or the connection to the hub"
         ) from error
     return read_tokenizer(directory)
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.data.batching import Batch, encoder_inputs
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.distillation.teacher_checks import refuse_random
 from road_ray.errors import ConfigError
 from road_ray.models.architectures import input_names

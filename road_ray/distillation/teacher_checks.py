@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.data.features.special_tokens import special_tokens
-from road_ray.data.model_files import check_tokenizer_files, locate_model, read_config
+from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files.remote_code import check_tokenizer_files, read_config
 from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.distillation.teacher_identity import fingerprint_tokenizer, teacher_tokenizer
 from road_ray.errors import CheckpointError, ConfigError

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.data.model_files import read_config
+from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.teacher_checks import check_teacher
 from road_ray.distillation.teacher_identity import (

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from road_ray.data.model_files import check_hashes
+from road_ray.data.model_files.locate_model import check_hashes
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.training.monitoring.redaction import redact
 

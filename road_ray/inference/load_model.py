@@ -11,7 +11,8 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.data.features.encode_examples import row_limit
-from road_ray.data.model_files import MODEL_RECORD, locate_model, read_config
+from road_ray.data.model_files.locate_model import MODEL_RECORD, locate_model
+from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.special_heads import special_head
 from road_ray.data.task_and_dataset import (
     Choose,

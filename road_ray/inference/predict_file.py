@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.model_files import locate_model, model_hashes
+from road_ray.data.model_files.locate_model import locate_model, model_hashes
 from road_ray.evaluation.evaluate_split import OnRows
 from road_ray.inference.input_rows import ColumnChoice, InputRow, RowSource
 from road_ray.inference.prediction_writer import PredictionFile

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from road_ray.data.batching import Batch, encoder_inputs
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.special_heads import SpecialHead, special_head
 from road_ray.data.task_and_dataset import Choose, Classify, Kind, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError

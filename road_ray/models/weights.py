@@ -16,7 +16,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from road_ray.data.model_files import check_hashes, read_config
+from road_ray.data.model_files.locate_model import check_hashes
+from road_ray.data.model_files.remote_code import read_config
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.hf_logging import suppress_logging

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.errors import ConfigError

@@ -504,9 +504,9 @@ FAULTS = (
             "a model directory that names code, kernels or other files",
             "refused before anything is loaded, whatever is answered",
         ),
-        "data/test_model_files.py::test_no_verb_runs_the_code_of_a_model_directory",
-        "data/test_model_files.py::test_read_config_refuses_fields_that_can_load_code",
-        "data/test_model_files.py::test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code",
+        "data/model_files/test_remote_code.py::test_no_verb_runs_the_code_of_a_model_directory",
+        "data/model_files/test_remote_code.py::test_read_config_refuses_fields_that_can_load_code",
+        "data/model_files/test_remote_code.py::test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code",
         "models/test_weights.py::test_load_stored_reads_nothing_else_in_the_directory",
     ),
     _f(
@@ -515,8 +515,8 @@ FAULTS = (
             "damaged config.json or tokenizer files, impossible values",
             "refused with file and field",
         ),
-        "data/test_model_files.py::test_damaged_files_are_refused_by_name",
-        "data/test_model_files.py::test_values_that_no_model_can_have_are_refused_by_name",
+        "data/model_files/test_remote_code.py::test_damaged_files_are_refused_by_name",
+        "data/model_files/test_remote_code.py::test_values_that_no_model_can_have_are_refused_by_name",
         "recipes/test_evaluate.py::test_evaluate_names_the_damaged_file_of_a_model",
     ),
     _f(

@@ -106,7 +106,7 @@ def test_another_kind_of_file_is_refused(tmp_path, content):
 def test_a_directory_without_a_tokenizer_and_a_name_that_is_nothing_are_refused(tmp_path):
     with pytest.raises(DataError, match="holds no tokenizer"):
         load_tokenizer(tmp_path)
-    with pytest.raises(DataError, match="no tokenizer"):
+    with pytest.raises(CheckpointError, match="no such directory, and no model of the hub"):
         load_tokenizer(tmp_path / "nowhere")
 
 

@@ -9,7 +9,7 @@ import pytest
 from transformers import CTRLTokenizer
 
 from road_ray.data.catalog import task
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.distillation.teacher_checks import (
     LABEL_MAP,
     check_teacher,

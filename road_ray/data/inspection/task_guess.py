@@ -10,26 +10,26 @@ from typing import Any
 
 from road_ray.data.custom_task import sorted_labels, tag_labels
 from road_ray.data.features.examples_and_features import SpanExample
-from road_ray.data.inspection.column_guess import (
+from road_ray.data.inspection.data_files import MOST_ROWS, Row, Source, find_source
+from road_ray.data.inspection.find_columns import (
     Column,
     check_classes,
     check_complete,
     check_header,
     count_columns,
     id_column,
-    is_regression,
     is_span,
     label_column,
     text_columns,
     word_and_tag_columns,
 )
-from road_ray.data.inspection.data_files import MOST_ROWS, Row, Source, find_source
 from road_ray.data.readers.sentence_tables import NO_LABEL
 from road_ray.data.task_and_dataset import plain_label
 from road_ray.errors import ConfigError, DataError
 
 DEV_FRACTION = 0.1
 KINDS = ("classify", "regress")  # that --kind decides between
+_MOST_NUMBERED_CLASSES = 20  # whole numbers with more values are a regression
 _TOKENS_PER_WORD = 1.4
 _LENGTHS = (128, 256, 384, 512)
 
@@ -283,3 +283,9 @@ def _add_splits(made: Guess) -> None:
                 "(first_rows); without that key all of it is downloaded"
             )
         made.reasons.append(reason)
+
+
+def is_regression(column: Column) -> bool:
+    """Return True for fractions and for many different whole numbers."""
+    numbers = column.numbers
+    return numbers is not None and (column.is_fractions or len(numbers) > _MOST_NUMBERED_CLASSES)

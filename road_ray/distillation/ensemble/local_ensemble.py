@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, Ensemble, numbered, stacked

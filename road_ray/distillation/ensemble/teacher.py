@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import INPUTS
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
 from road_ray.distillation.teacher_checks import HEADS, check_teacher, refuse_random

@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.teacher_identity import fingerprint_config, fingerprint_weights
 from road_ray.distributed.placement import check_placement, core_share

@@ -21,8 +21,7 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState
 
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.search_config import Range, SearchConfig
-from road_ray.distributed.tune.space import encode_choice, grid_of
+from road_ray.distributed.tune.search_config import Range, SearchConfig, encode_choice, grid_of
 from road_ray.distributed.tune.study_storage import JOURNAL, open_storage
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.errors import ResourceError

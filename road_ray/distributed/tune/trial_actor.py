@@ -6,12 +6,10 @@ the trial from its own checkpoints.
 
 from __future__ import annotations
 
-import faulthandler
 import math
 import time
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +23,9 @@ from road_ray.distributed.tune.pbt import copy_donor_checkpoint
 from road_ray.distributed.tune.schedulers import to_tune_result
 from road_ray.distributed.tune.sweep_lock import hold_trial_lock
 from road_ray.distributed.tune.trial_record import Record, Report, Run
+from road_ray.distributed.tune.trial_time_limit import HUNG, with_time_limit
 from road_ray.errors import DivergedError, RoadError
 
-HUNG = "hung.txt"  # the stack of a trial at its time limit
 ENDED = "ended"  # key of a trial's final state in its last result
 _LONGEST_REASON = 600
 
@@ -94,23 +92,6 @@ def _run_trial(record: Record, work: Work) -> Record:
         seconds=record.seconds + time.monotonic() - began,
         teacher_seconds=outcome.teacher_seconds,
     )
-
-
-@contextmanager
-def with_time_limit(seconds: float | None, path: Path) -> Iterator[None]:
-    """End the process if the body takes longer than ``seconds``, with its stack in ``path``:
-    calls that cannot be interrupted end too."""
-    if seconds is None:
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        faulthandler.dump_traceback_later(seconds, exit=True, file=file)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
-    path.unlink(missing_ok=True)
 
 
 def _write_traceback(error: Exception, path: Path) -> None:

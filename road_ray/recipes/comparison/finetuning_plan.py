@@ -13,7 +13,8 @@ from typing import Any, TypeVar, cast
 from road_ray.config import override, to_dict
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, read_unlabelled_rows, resolve_root
-from road_ray.data.model_files import locate_model, read_config
+from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.readers.layouts import is_there
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory

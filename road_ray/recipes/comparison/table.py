@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from road_ray.data.load_split import find_dataset
-from road_ray.data.model_files import MODEL_RECORD
+from road_ray.data.model_files.locate_model import MODEL_RECORD
 from road_ray.data.task_and_dataset import Span
 from road_ray.errors import RoadError
 from road_ray.evaluation.seed_statistics import compare, holm, interval, summary

@@ -13,7 +13,7 @@ from road_ray.config import override, to_dict
 from road_ray.data.batching import Batch, Batching, BatchStream
 from road_ray.data.load_split import Split, find_dataset
 from road_ray.data.mixing import accumulated, with_fraction_done
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.config import DistillationConfig

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from road_ray.data.config import SourceConfig
 from road_ray.data.folds import row_folds
 from road_ray.data.load_split import Split, row_features
-from road_ray.data.model_files import MODEL_RECORD, locate_model
+from road_ray.data.model_files.locate_model import MODEL_RECORD, locate_model
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, WithTexts
 from road_ray.distillation.ensemble.out_of_fold_ensemble import OutOfFoldEnsemble
 from road_ray.distillation.ensemble.protocol import Ensemble

@@ -17,7 +17,8 @@ from road_ray.data.features.encode_examples import count_shared, row_limit
 from road_ray.data.features.examples_and_features import TextExample
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
-from road_ray.data.model_files import locate_model, read_config
+from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.distributed.train.launch import launch_run

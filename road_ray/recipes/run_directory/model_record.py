@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.model_files import MODEL_RECORD, model_hashes
+from road_ray.data.model_files.locate_model import MODEL_RECORD, model_hashes
 from road_ray.data.task_and_dataset import Task
 from road_ray.errors import CheckpointError
 from road_ray.reporting.card import write_card

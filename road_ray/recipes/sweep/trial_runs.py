@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from road_ray.distributed.tune.space import decode_params
+from road_ray.distributed.tune.search_config import decode_params
 from road_ray.distributed.tune.trial_record import OnReport, Outcome, Report
 from road_ray.errors import ConfigError
 from road_ray.evaluation.seed_statistics import summary

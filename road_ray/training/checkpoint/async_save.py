@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from road_ray.data.model_files import MODEL_RECORD, model_hashes
+from road_ray.data.model_files.locate_model import MODEL_RECORD, model_hashes
 from road_ray.errors import ResourceError
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint.remote_copy import RemoteCopy

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from road_ray.distributed.tune import trial_actor, trial_record
-from road_ray.distributed.tune.trial_actor import HUNG, Work, perform
+from road_ray.distributed.tune.trial_actor import Work, perform
 from road_ray.distributed.tune.trial_record import Outcome, Record, Report
+from road_ray.distributed.tune.trial_time_limit import HUNG
 from road_ray.errors import DivergedError
 
 CONFIG = {"number": 2, "params": {"x": 1}}

@@ -17,7 +17,8 @@ from road_ray.data.features.examples_and_features import Ints, Longs, TagExample
 from road_ray.data.features.special_tokens import special_tokens
 from road_ray.data.features.text_rows import assembled, longest_first
 from road_ray.data.features.word_tags import encode_tags
-from road_ray.data.model_files import locate_model, read_config
+from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
 from road_ray.distillation.ensemble.cross_tokenizer.span_transfer import transfer_spans
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT

@@ -30,7 +30,6 @@ _LABELS = (
 _IDS = ("id", "idx", "index", "guid", "uid", "uuid", "key", "row_id")
 _FEW = 50  # different values of a column that may be classes without being named so
 _MOST_CLASSES = 1000
-_MOST_NUMBERED_CLASSES = 20  # whole numbers with more values are a regression
 _SHORT_WORDS = 3  # of a value that may be a class
 _DATE = re.compile(r"(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3\d{2,4})([T ].*)?")
 
@@ -213,12 +212,6 @@ def text_columns(
         "  fix: name one, or two of a pair, by --text, such as --text "
         f"{(texts or list(columns))[0]}"
     )
-
-
-def is_regression(column: Column) -> bool:
-    """Return True for fractions and for many different whole numbers."""
-    numbers = column.numbers
-    return numbers is not None and (column.is_fractions or len(numbers) > _MOST_NUMBERED_CLASSES)
 
 
 def check_classes(column: Column, where: str) -> None:

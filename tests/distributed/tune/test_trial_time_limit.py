@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.distributed.tune.trial_actor import HUNG, with_time_limit
+from road_ray.distributed.tune.trial_time_limit import HUNG, with_time_limit
 
 CODE = """
 import time
 from pathlib import Path
-from road_ray.distributed.tune.trial_actor import with_time_limit
+from road_ray.distributed.tune.trial_time_limit import with_time_limit
 with with_time_limit(0.2, Path({path!r})):
     time.sleep(100)
 """

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import InvalidConfig, load
-from road_ray.distributed.tune.search_config import Range, SearchConfig
-from road_ray.distributed.tune.space import decode_params, encode_choice, grid_of
+from road_ray.distributed.tune.search_config import (
+    Range,
+    SearchConfig,
+    decode_params,
+    encode_choice,
+    grid_of,
+)
 
 SPACE = {"a.b": {"uniform": [0, 1]}}
 

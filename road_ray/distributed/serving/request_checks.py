@@ -1,0 +1,148 @@
+"""Checks of a request: its token, its size, its rows. What is wrong becomes a ``Refusal``."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Annotated, Any
+
+from fastapi import Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import TypeAdapter, ValidationError
+
+from road_ray.distributed.serving.config import ServingConfig, digest_of
+from road_ray.distributed.serving.row_queue import characters
+from road_ray.distributed.serving.schemas import Problem, RowType
+from road_ray.inference.predictor import Predictor, Row
+
+_SHOWN = 80  # characters of a value in a message
+_BEARER = HTTPBearer(auto_error=False, description="The token that the server was given.")
+
+
+class Refusal(Exception):
+    """A request that is answered with a status of 400 to 499."""
+
+    def __init__(
+        self, status: int, error: str, where: str | None, value: object, allowed: str
+    ) -> None:
+        super().__init__(error)
+        self.status = status
+        seen = value if isinstance(value, int | float | None) else str(value)[:_SHOWN]
+        self.problem = Problem(error=error, where=where, value=seen, allowed=allowed)
+
+
+class RowReader:
+    """Reads the rows of a body and holds them to the limits."""
+
+    def __init__(self, predictor: Predictor, config: ServingConfig, row_type: RowType) -> None:
+        self._tokenizer, self._config = predictor.tokenizer, config
+        self._fields = ", ".join(row_type.model_fields)
+        self._row_adapter: TypeAdapter[Any] = TypeAdapter(row_type)
+        self._rows_adapter: TypeAdapter[Any] = TypeAdapter(list[row_type])  # type: ignore[valid-type]
+
+    def rows(self, body: bytes) -> tuple[list[tuple[str, Row]], bool]:
+        """Return the rows with their places, and whether the body is one row rather than a list.
+
+        Raises ``Refusal``.
+        """
+        _check_utf8(body)
+        single = not body.lstrip().startswith(b"[")
+        try:
+            parsed = (
+                [self._row_adapter.validate_json(body)]
+                if single
+                else self._rows_adapter.validate_json(body)
+            )
+        except ValidationError as error:
+            raise self._refusal(error) from error
+        if not 1 <= len(parsed) <= self._config.max_request_rows:
+            allowed = f"1 to {self._config.max_request_rows} rows"
+            status = 413 if parsed else 422
+            raise Refusal(status, "number of rows", "body", len(parsed), allowed)
+        rows = []
+        for number, body_row in enumerate(parsed):
+            where = "row" if single else f"[{number}]"
+            row = body_row.model_dump(exclude_none=True)
+            row["id"] = str(row.get("id", number))
+            self._check_size(row, where)
+            rows.append((where, row))
+        return rows, single
+
+    def _check_size(self, row: Row, where: str) -> None:
+        size, most = characters(row), self._config.max_row_characters
+        if size > most:
+            raise Refusal(413, "characters of a row", where, size, f"at most {most} characters")
+        most = self._config.max_row_tokens
+        texts = list(_texts(row))
+        if sum(len(text.encode()) for text in texts) <= most:  # a token has a byte at least
+            return
+        token_ids = self._tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        count = sum(map(len, token_ids))
+        if count > most:
+            raise Refusal(413, "tokens of a row", where, count, f"at most {most} tokens")
+
+    def _refusal(self, error: ValidationError) -> Refusal:
+        first = error.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":
+            return Refusal(400, first["msg"], "body", None, "a JSON object, or a list of them")
+        places = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]]
+        where = "".join(places).lstrip(".") or "body"
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] in ("missing", "extra_forbidden"):
+            known = {"missing": "missing field", "extra_forbidden": "unknown field"}
+            return Refusal(422, known[first["type"]], where, None, f"fields {self._fields}")
+        return Refusal(422, message, where, first["input"], f"fields {self._fields}")
+
+
+def _texts(row: Row) -> list[str]:
+    values = [value for name, value in row.items() if name != "id"]
+    return [
+        text
+        for value in values
+        for text in (value if isinstance(value, list) else [value])
+        if isinstance(text, str)
+    ]
+
+
+def _check_utf8(body: bytes) -> None:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        seen = f"0x{body[error.start]:02x}"
+        where = f"byte {error.start} of the body"
+        raise Refusal(400, "body is not UTF-8", where, seen, "JSON in UTF-8") from error
+    if (place := body.find(b"\0")) >= 0:  # never in JSON; every other byte of UTF-16
+        raise Refusal(
+            400, "body is not UTF-8", f"byte {place} of the body", "0x00", "JSON in UTF-8"
+        )
+
+
+class TokenCheck:
+    """Dependency that raises ``Refusal`` for a request without the token, in constant time. The
+    token is shown nowhere.
+    """
+
+    def __init__(self, digest: str) -> None:
+        self._digest = digest
+
+    async def __call__(
+        self, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+    ) -> None:
+        shown = digest_of(credentials.credentials) if credentials else ""
+        if not hmac.compare_digest(shown, self._digest):
+            error = "wrong token" if credentials else "missing token"
+            raise Refusal(401, error, "header Authorization", None, "Bearer and the server's token")
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Return the body. Raises ``Refusal`` for a large one before it is read whole."""
+    allowed = f"at most {most} bytes"
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most:
+        raise Refusal(413, "bytes of the body", "header Content-Length", int(announced), allowed)
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > most:
+            raise Refusal(413, "bytes of the body", "body", size, allowed)
+        pieces.append(piece)
+    return b"".join(pieces)
