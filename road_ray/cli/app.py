@@ -123,6 +123,11 @@ def _register(name: str, about: str) -> None:
         f"`road presets` lists presets, `road schema {name}` all keys, `road explain KEY` one. "
         "To resume, run the same command."
     )
+    if word := VERBS[name].word:
+        names = (
+            f"`road {name} NAME` is short for {word}=NAME; `road explain {word}` lists the names."
+        )
+        epilog = f"{names} {epilog}"
     app.command(name, context_settings=KEYS_AS_WORDS, epilog=epilog)(command)
 
 

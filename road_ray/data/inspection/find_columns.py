@@ -148,7 +148,7 @@ def label_column(
 ) -> tuple[Column, str]:
     """Return the column of the label and the reason. Raises ``ConfigError`` if several fit."""
     if chosen is not None:
-        return _column(columns, chosen, where), "--label names it"
+        return _column(columns, chosen, "--label", where), "--label names it"
     free = {
         name: column
         for name, column in columns.items()
@@ -186,7 +186,7 @@ def text_columns(
     clear.
     """
     if chosen:
-        return [_column(columns, name, where).name for name in chosen], "--text names it"
+        return [_column(columns, name, "--text", where).name for name in chosen], "--text names it"
     lower = {name.lower(): name for name in columns if name != label and columns[name].texts}
     for pair in PAIRS:
         if all(name in lower for name in pair):
@@ -251,7 +251,8 @@ def check_complete(column: Column, where: str) -> None:
         )
 
 
-def _column(columns: Mapping[str, Column], name: str, where: str) -> Column:
+def _column(columns: Mapping[str, Column], name: str, option: str, where: str) -> Column:
     if name not in columns:
-        raise ConfigError(missing_columns(where, [name], list(columns)).split("\n")[0])
+        missing = missing_columns(where, [name], list(columns)).split("\n")[0]
+        raise ConfigError(f"{missing}\n  fix: name a column of the file by {option}")
     return columns[name]

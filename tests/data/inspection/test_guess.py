@@ -122,7 +122,11 @@ def test_two_columns_of_text_are_a_pair_unless_one_is_named(tmp_path, columns):
         ({"label": ["a"] * 40}, {}, "one class only: a, in all 40 rows"),
         ({"label": [f"{n} x" for n in range(40)]}, {}, "40 different values.*which is no label"),
         ({"label": ["a", "", "b", "b"] * 10}, {}, r"10 of 40 rows have nothing .*t.csv:3\n"),
-        ({"q": ["a", "b"] * 20}, {"label": "queue"}, "no column 'queue'; found: text, q"),
+        (
+            {"q": ["a", "b"] * 20},
+            {"label": "queue"},
+            "no column 'queue'; found: text, q\n.*by --label",
+        ),
         (
             {"q": ["a", "b"] * 20},
             {"text": ["txt"]},
