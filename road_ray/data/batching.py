@@ -16,14 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.batch_order import (
+from road_ray.data.features.examples_and_features import FURTHER, UNKNOWN, Features, Ints, Longs
+from road_ray.data.shuffling import (
     WindowOrder,
     Windows,
     epoch_order,
     padded_width,
     token_budget_order,
 )
-from road_ray.data.features.examples_and_features import FURTHER, UNKNOWN, Features, Ints, Longs
 from road_ray.errors import ConfigError, DataError
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

@@ -601,7 +601,7 @@ FAULTS = (
     _f(
         *("F72", "names and labels with line breaks, direction marks or markup", "shown as text"),
         "cli/test_runs.py::test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line",
-        "reporting/test_card.py::test_text_of_others_is_text_in_the_card",
+        "reporting/test_model_card.py::test_text_of_others_is_text_in_the_card",
     ),
     _f(
         *("F73", "the clock jumps by an hour", "the same figures; no wait ends early"),

@@ -8,12 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from road_ray.data.batch_order import (
-    epoch_order,
-    padded_width,
-    token_budget_cuts,
-    token_budget_order,
-)
 from road_ray.data.batching import (
     NOISE_CHANNELS,
     Batching,
@@ -24,6 +18,12 @@ from road_ray.data.batching import (
     to_device,
 )
 from road_ray.data.features.examples_and_features import Features
+from road_ray.data.shuffling import (
+    epoch_order,
+    padded_width,
+    token_budget_cuts,
+    token_budget_order,
+)
 from road_ray.errors import ConfigError, DataError
 
 

@@ -11,10 +11,10 @@ from itertools import accumulate, islice, pairwise
 
 import numpy as np
 
-from road_ray.data.batch_order import Windows
 from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals
 from road_ray.data.config import CorpusConfig
 from road_ray.data.mixing import accumulated
+from road_ray.data.shuffling import Windows
 from road_ray.errors import ConfigError
 
 

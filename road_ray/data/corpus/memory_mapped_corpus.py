@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from road_ray.data.batch_order import Windows
 from road_ray.data.features.examples_and_features import Ints, Longs
+from road_ray.data.shuffling import Windows
 from road_ray.errors import DataError
 from road_ray.system.file_hashes import sha256_of
 

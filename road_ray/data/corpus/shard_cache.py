@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from road_ray.data.batch_order import Windows
 from road_ray.data.corpus.memory_mapped_corpus import (
     MANIFEST,
     Corpus,
@@ -29,6 +28,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
     starts_of,
 )
 from road_ray.data.corpus.shard_destination import StoredPlace
+from road_ray.data.shuffling import Windows
 from road_ray.errors import ConfigError, ResourceError, RoadError
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.file_lock import lock_exclusively

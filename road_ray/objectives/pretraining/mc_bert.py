@@ -15,32 +15,17 @@ from road_ray.models.language_model import decoder, prediction_states, states, v
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import put, rows_at
-from road_ray.objectives.pretraining.parts.candidates import candidate_logits, with_replacement
+from road_ray.objectives.pretraining.parts.candidates import (
+    candidate_logits,
+    choices,
+    with_replacement,
+)
 from road_ray.objectives.pretraining.parts.corruption import (
     CorruptingObjective,
     corrupt,
     language_model,
 )
 from road_ray.objectives.pretraining.parts.generator import Generator
-
-
-def choices(
-    drawn: Tensor, labels: Tensor, replaced: Tensor, *, faithful: bool
-) -> tuple[Tensor, Tensor]:
-    """Return the candidates from slot 1 on, and a mask of those that count.
-
-    ``[N, K - 1], [N], [N] -> [N, K - 1]`` each. If a token is replaced, its original is in slot 1;
-    otherwise slot 0, "none of the above", is correct. A drawn candidate that equals the original
-    would also be correct and does not count, except with ``faithful``: the released code counts it
-    (science: section 3.1).
-    """
-    first = torch.where(replaced, labels, drawn[:, 0])
-    candidates = torch.cat([first[:, None], drawn[:, 1:]], -1)
-    counts = torch.ones_like(candidates, dtype=torch.bool)
-    if not faithful:
-        counts = candidates != labels[:, None]
-        counts[:, 0] |= replaced
-    return candidates, counts
 
 
 class MCBert(CorruptingObjective):

@@ -12,7 +12,7 @@ from typing import Any
 from road_ray.data.model_files.locate_model import MODEL_RECORD, model_hashes
 from road_ray.data.task_and_dataset import Task
 from road_ray.errors import CheckpointError
-from road_ray.reporting.card import write_card
+from road_ray.reporting.model_card import write_card
 from road_ray.system.json_file import read_json, write_json_atomic
 
 _REMEDY = "restore it, or repeat the command that trained the model, which writes it again"

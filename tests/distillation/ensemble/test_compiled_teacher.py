@@ -9,8 +9,8 @@ import torch
 from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
-from road_ray.data.batch_order import padded_width
 from road_ray.data.catalog import task
+from road_ray.data.shuffling import padded_width
 from road_ray.distillation.ensemble.teacher import Teacher
 from road_ray.models.performance import int8_linear
 from road_ray.models.performance.compilation import compile_for_all_shapes

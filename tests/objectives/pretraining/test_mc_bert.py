@@ -8,7 +8,8 @@ from torch.testing import assert_close
 from transformers import ElectraForMaskedLM
 
 from road_ray.errors import ConfigError
-from road_ray.objectives.pretraining.mc_bert import MCBert, choices
+from road_ray.objectives.pretraining.mc_bert import MCBert
+from road_ray.objectives.pretraining.parts.candidates import choices
 from road_ray.objectives.pretraining.parts.generator import Frequencies
 from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
 

@@ -42,6 +42,25 @@ def _any_other(taken: Tensor, noise: Tensor, size: int) -> Tensor:
     return drawn
 
 
+def choices(
+    drawn: Tensor, labels: Tensor, replaced: Tensor, *, faithful: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the candidates from slot 1 on, and a mask of those that count.
+
+    ``[N, K - 1], [N], [N] -> [N, K - 1]`` each. If a token is replaced, its original is in slot 1;
+    otherwise slot 0, "none of the above", is correct. A drawn candidate that equals the original
+    would also be correct and does not count, except with ``faithful``: the released code counts it
+    (science: section 3.1).
+    """
+    first = torch.where(replaced, labels, drawn[:, 0])
+    candidates = torch.cat([first[:, None], drawn[:, 1:]], -1)
+    counts = torch.ones_like(candidates, dtype=torch.bool)
+    if not faithful:
+        counts = candidates != labels[:, None]
+        counts[:, 0] |= replaced
+    return candidates, counts
+
+
 def candidate_logits(state: Tensor, table: Tensor, candidates: Tensor) -> Tensor:
     """Return the dot products with candidates' embeddings: ``[N, E], [V, E], [N, K] -> [N, K]``."""
     rows = torch.nn.functional.embedding(candidates, table)

@@ -11,7 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from road_ray.config import yaml_reader as yaml_lines
-from road_ray.reporting.card import _without_places, write_card
+from road_ray.reporting.model_card import _without_places, write_card
 from road_ray.reporting.text_tables import printable
 
 LINEAGE = {
