@@ -27,6 +27,8 @@ class Verb:
     config_at: str
     recipe_at: str
     word: str = ""  # key that the first word of the command line sets, if it is not a file
+    example: str = "data.epochs=2"  # an override, for the help
+    run_dir: str = ""  # default of ``run_dir`` where it is not ``runs/NAME``, for the help
 
     @property
     def config(self) -> type[Config]:
@@ -52,22 +54,26 @@ VERBS: dict[str, Verb] = {
             "pre-train an encoder on a text corpus (ELECTRA and its line)",
             "pretraining.config:PretrainConfig",
             "pretraining.pretrain:pretrain",
+            example="training.steps=1000",
         ),
         Verb(
             "multitask",
             "train one encoder on a mix of data sets, one head per task",
             "multitask.config:MultitaskConfig",
             "multitask.multitask:multitask",
+            example="training.steps=1000",
         ),
         Verb(
             "finetune",
-            "fine-tune a model on a data set, or on several with N seeds",
+            "fine-tune a model on one data set, or on each of several. `data.dataset` names the "
+            "one, `pool` the several; `num_seeds` is the number of seeds of each",
             "finetuning.config:FinetuningsConfig",
             "finetuning.seeds_and_datasets:finetune",
         ),
         Verb(
             "teachers",
-            "fine-tune teachers that differ in their seed; list them",
+            "fine-tune teachers with different seeds for `road distill`. "
+            "`teachers.json` lists them",
             "finetuning.config:TeachersConfig",
             "finetuning.train_teachers:teachers",
         ),
@@ -82,6 +88,8 @@ VERBS: dict[str, Verb] = {
             "evaluate a trained model on one or more data sets",
             "config:EvaluateConfig",
             "evaluate:evaluate",
+            example="data.split=test",
+            run_dir="runs/evaluate/{name}",
         ),
         Verb(
             "reproduce",
@@ -89,12 +97,14 @@ VERBS: dict[str, Verb] = {
             "comparison.config:ReproduceConfig",
             "comparison.reproduce:reproduce",
             word="comparison",
+            example="seed=1",
         ),
         Verb(
             "demo",
             "run all stages at miniature scale, in a few minutes",
             "config:DemoConfig",
             "demo:demo",
+            example="num_seeds=2",
         ),
     )
 }

@@ -48,7 +48,7 @@ from road_ray.cli.runs import runs_app
 from road_ray.cli.submit import submit, submit_settings
 from road_ray.cli.sweep import sweep
 from road_ray.errors import ConfigError, InterruptedRunError, ResourceError, RoadError
-from road_ray.verbs import VERBS
+from road_ray.verbs import VERBS, Verb
 
 app = typer.Typer(
     name="road",
@@ -60,14 +60,20 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(runs_app, name="runs")
 
-_Arguments = Annotated[
-    list[str] | None,
-    typer.Argument(
+
+def _arguments(example: str) -> Any:
+    """Return the type of the words of a verb; their help has an override as an example."""
+    argument = typer.Argument(
         metavar="[CONFIG.yaml] [key=value]...",
-        help="a YAML file, then overrides such as data.epochs=2",
+        help=f"a YAML file, then overrides such as {example}",
         autocompletion=complete_words,
-    ),
-]
+    )
+    return Annotated[list[str] | None, argument]
+
+
+def _run_dir(default: str) -> Any:
+    """Return the type of the option ``--run-dir`` of a verb."""
+    return Annotated[Path | None, typer.Option(help=f"directory of the run; default {default}")]
 
 
 def _print_version(is_set: bool) -> None:
@@ -88,11 +94,13 @@ def _root(version: _VersionOption = False) -> None:
     """Pre-train, fine-tune and distil encoders with ELECTRA and ROaD, on Ray."""
 
 
-def _register(name: str, about: str) -> None:
+def _register(verb: Verb) -> None:
+    name = verb.name
+
     def command(
-        arguments: _Arguments = None,
+        arguments: list[str] | None = None,
         preset: PresetOption = None,
-        run_dir: Annotated[Path | None, typer.Option(help="directory of the run")] = None,
+        run_dir: Path | None = None,
         workers: WorkersOption = None,
         gpus_per_worker: GpusOption = None,
         address: AddressOption = None,
@@ -113,17 +121,21 @@ def _register(name: str, about: str) -> None:
             address=address,
             seed=seed,
             console="quiet" if quiet or as_json else None,
-            word=VERBS[name].word,
+            word=verb.word,
         )
         act = show_plan if dry_run else _run
         act(name, line.config(name), as_json)
 
-    command.__doc__ = about[0].upper() + about[1:] + "."
+    command.__annotations__ |= {
+        "arguments": _arguments(verb.example),
+        "run_dir": _run_dir(verb.run_dir or f"runs/{name}"),
+    }
+    command.__doc__ = verb.about[0].upper() + verb.about[1:] + "."
     epilog = (
         f"`road presets` lists presets, `road schema {name}` all keys, `road explain KEY` one. "
         "To resume, run the same command."
     )
-    if word := VERBS[name].word:
+    if word := verb.word:
         names = (
             f"`road {name} NAME` is short for {word}=NAME; `road explain {word}` lists the names."
         )
@@ -132,7 +144,7 @@ def _register(name: str, about: str) -> None:
 
 
 for _verb in VERBS.values():
-    _register(_verb.name, _verb.about)
+    _register(_verb)
 # Further commands, which `road --help` lists below the verbs.
 _COMMANDS = (
     init,

@@ -180,8 +180,9 @@ def _operations(flops: Mapping[str, float]) -> list[str]:
     if not flops:
         return []
     return [
-        f"operations  {flops['train_paper']:.4g} by the rules of the ELECTRA paper, "
-        f"{flops['train_6nd']:.4g} as 6 N D; {flops['infer_paper']:.4g} for a row later on"
+        f"operations  {flops['train_paper']:.4g} as the ELECTRA paper counts them, "
+        f"{flops['train_6nd']:.4g} as 6 N D; {flops['infer_paper']:.4g} to encode a row with the "
+        "finished model"
     ]
 
 

@@ -82,13 +82,24 @@ def missing_key(kind: type[BaseModel], key: Key, where: str) -> Problem:
     return Problem(where, f"{format_key(key)} is not set{detail}", f"set {format_key(key)}")
 
 
-def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str) -> Problem:
-    """Return the problem of a value that its field refuses; pydantic gives ``error``."""
+def invalid_value(
+    kind: type[BaseModel],
+    key: Key,
+    error: Mapping[str, Any],
+    where: str,
+    others: Sequence[str] = (),
+) -> Problem:
+    """Return the problem of a value that its field refuses; pydantic gives ``error``. ``others``
+    are the names beside the last one of ``key``, told where the field's own message has a remedy.
+    """
     field, value = field_at(kind, key), error["input"]
     own_words = error["type"] in ("value_error", "assertion_error")
     if own_words and (field is None or field.sections):
         name = format_key(key) or kind.__name__
-        return Problem(where, f"{name}: {_reason(error)}", "change one of the values it names")
+        text, _, remedy = _reason(error).partition("\n    fix: ")
+        if remedy and others:
+            remedy += f"; {format_key(key[:-1])} has: {', '.join(others)}"
+        return Problem(where, f"{name}: {text}", remedy or "change one of the values it names")
     reason = f"\n    {_reason(error)}" if own_words or field is None else ""
     if error["type"] == "union_tag_invalid":
         return _wrong_tag(key, error["ctx"], where)

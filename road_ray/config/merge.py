@@ -167,7 +167,7 @@ class Layers:
             elif entry["type"] == "missing":
                 yield missing_key(self.kind, key, where)
             else:
-                yield invalid_value(self.kind, key, entry, where)
+                yield invalid_value(self.kind, key, entry, where, self._beside(key))
 
     def _unknown_leaves(self, key: Key, value: object, where: str) -> Iterator[tuple[Key, Any]]:
         """Yield an unknown key and its value. An unknown section of a file is one mistake; each
@@ -190,6 +190,13 @@ class Layers:
             elif field_at(self.kind, (*key, part)):
                 return (*key, part)  # not set
         return key
+
+    def _beside(self, key: Key) -> list[str]:
+        """Return the other names of the mapping that holds a key."""
+        above: Any = self.values
+        for part in key[:-1]:
+            above = above[part]
+        return [str(name) for name in above if name != key[-1]] if isinstance(above, dict) else []
 
     def _where(self, key: Key) -> str:
         known = (key[:n] for n in range(len(key), 0, -1))

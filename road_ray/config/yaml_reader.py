@@ -17,11 +17,12 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from road_ray.config.dotted_keys import Key, format_key
 from road_ray.config.error_messages import InvalidConfig
-from road_ray.errors import Problem
+from road_ray.errors import Problem, shorten
 
 _MOST_BYTES = 1 << 20  # a configuration of this project has about 5 kB
 _MOST_VALUES = 20_000  # after aliases are expanded
 _DEEPEST = 40
+_DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet")
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = ("null", "bool", "int", "float", "str", "timestamp", "map", "seq")
 _MISSING = object()  # stands for a value that was refused
@@ -48,12 +49,12 @@ def read_yaml(path: Path) -> YamlDocument:
     if node is None or (isinstance(node, ScalarNode) and node.tag == f"{_TAG}null"):
         return builder.written
     if not isinstance(node, MappingNode):
-        message = (
-            f"holds {'a list' if isinstance(node, SequenceNode) else f'the text {node.value!r}'}"
-        )
+        is_list = isinstance(node, SequenceNode)
+        message = "holds a list" if is_list else f"holds the text {shorten(node.value)!r}"
         where = f"{path}:{node.start_mark.line + 1}"
         allowed = "\n    allowed: a mapping of keys to values"
-        raise InvalidConfig([Problem(where, message + allowed, "write lines like 'key: value'")])
+        remedy = _data_remedy(path) or "write lines like 'key: value'"
+        raise InvalidConfig([Problem(where, message + allowed, remedy)])
     values = builder.build(node, ())
     builder.written.values = {} if values is _MISSING else values
     return builder.written
@@ -71,13 +72,23 @@ def parse_value(text: str, name: str) -> Any:
     return value
 
 
+def _data_remedy(path: Path) -> str:
+    """Return what to do with a data file in the place of a configuration; empty for others."""
+    if path.suffix.lower() not in _DATA_SUFFIXES:
+        return ""
+    return (
+        f"this is data, not a configuration: run `road init {path}`, "
+        f"or add data.corpus={path} to `road pretrain`"
+    )
+
+
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         nearby = sorted(p.name for s in ("*.yaml", "*.yml") for p in path.parent.glob(s))[:5]
-        remedy = f"files beside it: {', '.join(nearby)}" if nearby else "check the path"
+        remedy = "check the path" + (f"; YAML files here: {', '.join(nearby)}" if nearby else "")
         where = f"no such file (working directory: {Path.cwd()})"
         raise InvalidConfig([Problem(str(path), where, remedy)]) from None
     except OSError as error:
@@ -85,13 +96,16 @@ def _text(path: Path) -> str:
         raise InvalidConfig([Problem(str(path), message, "name a readable YAML file")]) from None
     if len(content) > _MOST_BYTES:
         message = f"is larger than {_MOST_BYTES} bytes, too large for a configuration"
-        raise InvalidConfig([Problem(str(path), message, "is this a data file?")])
+        raise InvalidConfig(
+            [Problem(str(path), message, _data_remedy(path) or "is this a data file?")]
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         message = f"is not UTF-8 (byte 0x{content[error.start]:02x})"
-        raise InvalidConfig([Problem(f"{path}:{line}", message, "save it as UTF-8 text")]) from None
+        remedy = _data_remedy(path) or "save it as UTF-8 text"
+        raise InvalidConfig([Problem(f"{path}:{line}", message, remedy)]) from None
 
 
 class _Parser(YAML):
@@ -110,6 +124,8 @@ def _compose(text: str, name: str) -> Node | None:
         message = ", ".join(str(part) for part in (error.context, error.problem) if part)
         tab = "'\\t'" in message
         remedy = "indent with spaces, not tabs" if tab else "check quotes, colons and indentation"
+        if not name.endswith((".json", ".txt")):  # these may well be a configuration
+            remedy = _data_remedy(Path(name)) or remedy
         raise InvalidConfig([Problem(where, f"is not valid YAML: {message}", remedy)]) from None
     except RecursionError:
         raise _too_much(name, f"is nested deeper than {_DEEPEST} levels") from None

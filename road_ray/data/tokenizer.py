@@ -154,10 +154,12 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
     try:
         directory = locate_model(place, weights=False) if not place.is_dir() else place
     except CheckpointError as error:
+        if place.suffix != ".txt":
+            raise
         raise CheckpointError(
-            f"{str(error).splitlines()[0]}\n"
+            f"{place}: no such vocabulary file\n"
             "  allowed: a vocabulary file, a model directory, a run directory, or "
-            "ORGANISATION/NAME of the hub\n  fix: check the path, or the connection to the hub"
+            "ORGANISATION/NAME of the hub\n  fix: check the path"
         ) from error
     return read_tokenizer(directory)
 

@@ -15,7 +15,7 @@ import pytest
 
 from road_ray import errors
 from road_ray.recipes.run_directory.run import Run
-from road_ray.verbs import VERBS
+from road_ray.verbs import VERBS, configure
 
 
 def test_help_is_quick_and_the_package_imports_nothing_heavy():
@@ -36,6 +36,14 @@ def test_help_is_quick_and_the_package_imports_nothing_heavy():
     assert min(seconds) < 0.5
     for verb in (*VERBS, "presets", "check", "schema", "data"):
         assert f"\n  {verb} " in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_help_of_a_verb_has_its_own_example_and_directory(road, verb):
+    configure(verb.name, overrides=[verb.example])
+    told = " ".join(road(verb.name, "--help").out.split())
+    assert f"overrides such as {verb.example}" in told
+    assert f"directory of the run; default {verb.config().run_dir}" in told
 
 
 def test_the_module_is_the_command():
@@ -145,6 +153,7 @@ def test_a_finished_verb_prints_figures_and_places(road, recipe, tmp_path):
         (("finetune", "--seed", "x"), "Invalid value for '--seed'"),
         (("finetune", "--seed", "-1"), "seed = -1"),
         (("finetune", "no.yaml"), "no.yaml  no such file"),
+        (("evaluate", "init=x", "data.datasets=zzz"), "define it under data.sets, or choose"),
         (("finetune", "data.root=x", "no.yaml"), "override 'no.yaml'  has no '='"),
         (("finetune", "--preset", "sst2_smal"), "did you mean 'sst2_small'"),
         (("finetune", "--preset", "electra_small"), "road pretrain --preset electra_small"),

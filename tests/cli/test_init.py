@@ -89,7 +89,11 @@ def test_rates_are_those_of_the_family_and_size_of_init(road, reviews, init, con
     [
         (["reviews.csv"], 2, "2 columns could be the label"),
         (["reviews.csv", "--kind", "rank"], 2, "--kind rank\n  allowed: classify, regress"),
-        (["reviews.csv", "--label", "queue", "--output", "reviews.csv"], 2, "reviews.csv: exists"),
+        (
+            ["reviews.csv", "--label", "queue", "--output", "reviews.csv"],
+            2,
+            "fix: --output OTHER.yaml",
+        ),
         (["nowhere.csv"], 2, "nowhere.csv: no such file"),
         (["nowhere.csv", "--output", "reviews.csv"], 2, "reviews.csv: exists"),
         ([], 2, "Missing argument"),

@@ -41,7 +41,7 @@ def test_operations_are_told_of_a_pre_training_alone():
     flops = {"train_paper": 1.294e18, "train_6nd": 1.1e18, "infer_paper": 3.68e9}
     (line,) = _operations(flops)
     assert line.split()[1] == "1.294e+18"
-    assert "1.1e+18 as 6 N D; 3.68e+09 for a row" in line
+    assert "1.1e+18 as 6 N D; 3.68e+09 to encode a row" in line
     assert _operations({}) == []
 
 

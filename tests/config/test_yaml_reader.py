@@ -121,9 +121,21 @@ def test_a_file_that_is_no_mapping_is_refused(file: Path, content: str, seen: st
     assert "allowed: a mapping" in text
 
 
+@pytest.mark.parametrize("content", ["text label " * 99 + "\n", "a,b\n'c',d\n", "\xff"])
+def test_a_data_file_is_told_from_a_configuration(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "one.csv"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(InvalidConfig) as caught:
+        read_yaml(path)
+    seen = str(caught.value)
+    assert f"fix: this is data, not a configuration: run `road init {path}`" in seen
+    assert f"add data.corpus={path} to `road pretrain`" in seen
+    assert seen.count("label") < 9
+
+
 def test_a_missing_file_names_its_neighbours(file: Path) -> None:
     file.with_name("mine.yaml").write_text("")
-    with pytest.raises(InvalidConfig, match=r"no such file[^$]*fix: files beside it: mine\.yaml"):
+    with pytest.raises(InvalidConfig, match=r"fix: check the path; YAML files here: mine\.yaml"):
         read_yaml(file)
 
 

@@ -108,6 +108,19 @@ def test_a_directory_without_a_tokenizer_and_a_name_that_is_nothing_are_refused(
         load_tokenizer(tmp_path)
     with pytest.raises(CheckpointError, match="no such directory, and no model of the hub"):
         load_tokenizer(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match="no such vocabulary file"):
+        load_tokenizer(tmp_path / "vocab.txt")
+
+
+def test_a_name_of_the_hub_that_was_not_asked_is_told(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(CheckpointError) as caught:
+        load_tokenizer("no/such-model")
+    assert "no/such-model: no such directory; the hub was not asked: HF_HUB_OFFLINE=1\n" in str(
+        caught.value
+    )
+    assert str(caught.value).endswith("fix: check the path, or unset HF_HUB_OFFLINE")
 
 
 def write_vocabulary(directory, *words, **config):

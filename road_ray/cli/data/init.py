@@ -75,7 +75,9 @@ def init(
 
 def _refuse_existing(place: Path) -> None:
     if place.exists():
-        raise ConfigError(f"{place}: exists\n  fix: name a new file by --output\n  kept: {place}")
+        raise ConfigError(
+            f"{place}: exists already; `road init` overwrites nothing\n  fix: --output OTHER.yaml"
+        )
 
 
 def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:

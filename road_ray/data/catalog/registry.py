@@ -40,7 +40,10 @@ DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*SENTENCES
 def dataset(name: str) -> Dataset:
     """Return the data set ``name``. Raises ``ConfigError`` with the nearest name."""
     if name not in DATASETS:
-        raise ConfigError(_unknown("data set", name, DATASETS))
+        raise ConfigError(
+            f"{_unknown('data set', name, DATASETS)}\n"
+            "  fix: define it under data.sets, or choose a name of `road data list`"
+        )
     return DATASETS[name]
 
 

@@ -214,7 +214,7 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
         low, high = task.kind.low, task.kind.high
         numbers = {e.label: _number(e.label, low, high) for e in examples if e.label is not None}
         allowed = f"a number from {low} to {high}"
-        _check_labels(examples, numbers, allowed, "set `low` and `high`")
+        _check_labels(examples, numbers, allowed, "correct the rows, or set `low` and `high`")
         values = [UNKNOWN if e.label is None else numbers[e.label] for e in examples]
         return np.array(values, np.float32)
     assert isinstance(task.kind, Classify)
@@ -224,7 +224,7 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
     known |= {value: known[name] for value, name in dataset.label_map.items()}
     classes = {e.label: known.get(e.label) for e in examples if e.label is not None}
     written = [f"{value!r} = {name}" for value, name in dataset.label_map.items()]
-    remedy = "map the values of the file by `label_map`"
+    remedy = "correct `labels`, or the rows, or map the values of the file by `label_map`"
     _check_labels(examples, classes, ", ".join(written or names), remedy)
     numbered = [UNKNOWN if e.label is None else classes[e.label] for e in examples]
     return np.array(numbered, np.int64)
@@ -240,7 +240,7 @@ def _check_labels(
         )
         raise DataError(
             f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{others}\n"
-            f"  fix: correct the rows, or {remedy} in the data set's entry"
+            f"  fix: {remedy} in the data set's entry"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from road_ray.errors import CheckpointError
@@ -30,13 +31,27 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
     except Exception as error:  # the hub's client raises dozens of types
         problem = "no such directory, and no model of the hub that can be reached"
-        if not isinstance(error, HFValidationError):  # otherwise it is no name of the hub
+        remedy = "the connection to the hub"
+        is_hub_name = not isinstance(error, HFValidationError)
+        if is_hub_name and (variable := _offline_variable()):
+            problem = f"no such directory; the hub was not asked: {variable}"
+            remedy = f"unset {variable.partition('=')[0]}"
+        elif is_hub_name:
             problem += f"\n  seen: {str(error).splitlines()[0].removeprefix('Got: ')}"
         raise CheckpointError(
             f"{name}: {problem}\n"
             "  allowed: a directory with config.json and model.safetensors, a run directory, or "
-            "ORGANISATION/NAME of the hub\n  fix: check the path, or the connection to the hub"
+            f"ORGANISATION/NAME of the hub\n  fix: check the path, or {remedy}"
         ) from error
+
+
+def _offline_variable() -> str:
+    """Return ``NAME=VALUE`` of the variable that keeps the hub's client offline; empty if none."""
+    from huggingface_hub import constants
+
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    written = [f"{name}={os.environ[name]}" for name in names if os.environ.get(name)]
+    return written[0] if constants.HF_HUB_OFFLINE and written else ""
 
 
 def model_hashes(directory: Path) -> dict[str, str]:

@@ -154,7 +154,7 @@ class CustomDataset(Config):
     @model_validator(mode="after")
     def _consistent(self) -> CustomDataset:
         if not (self.train or self.dev or self.test or self.hub):
-            raise ValueError("names no file; give train, dev or test, or hub")
+            raise ValueError("a data set without files\n    fix: give train, dev or test, or hub")
         if self.hub is None and (self.configuration or self.revision or self.first_rows):
             raise ValueError(
                 "configuration, revision and first_rows are those of hub, which is not given"

@@ -125,6 +125,7 @@ def test_a_label_outside_the_set_is_named_with_its_line(letters: Any, label: str
         raised.value
     )
     assert "1 more rows" in str(raised.value)
+    assert "fix: correct `labels`, or the rows, or map the values" in str(raised.value)
 
 
 @pytest.mark.parametrize("label", ["5.1", "-0.1", "nan", "inf", "high"])

@@ -95,7 +95,7 @@ def test_a_set_may_share_the_head_of_a_task(tmp_path):
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        ({"labels": ["a", "b"], "text": ["t"]}, "names no file"),
+        ({"labels": ["a", "b"], "text": ["t"]}, "without files"),
         (
             {"train": "x.csv", "text": ["t"], "labels": ["a"]},
             "at least two, or a task; for numbers: kind: regress",
@@ -120,6 +120,15 @@ def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_pa
     result = road("finetune", file, *flags(sentiment), "--run-dir", tmp_path / "run")
     assert result.code == 2
     assert message in result.err
+
+
+def test_an_entry_without_files_is_told_with_the_sets_that_there_are(road, tmp_path):
+    file = tmp_path / "one.yaml"
+    file.write_text("data: {sets: {one: {train: x.csv, text: [t], labels: [a, b]}}}\n")
+    result = road("finetune", file, "data.sets.reviews.labels=a,b")
+    assert result.code == 2
+    assert "data.sets.reviews: a data set without files" in result.err
+    assert "fix: give train, dev or test, or hub; data.sets has: one\n" in result.err
 
 
 @pytest.mark.parametrize(

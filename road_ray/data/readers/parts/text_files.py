@@ -224,8 +224,7 @@ def missing_columns(where: str, missing: Sequence[str | int], existing: Sequence
     return (
         f"{where}: no column {', '.join(repr(name) for name in missing)}; found: {', '.join(known)}"
         + (f"; nearest: {', '.join(near)}" if near else "")
-        + "\n  fix: name the columns of this file in the data set's entry "
-        "(custom data sets: text, label, id)"
+        + "\n  fix: name the columns of this file below data.sets.NAME: text, label, id"
     )
 
 

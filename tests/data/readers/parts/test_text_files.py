@@ -64,7 +64,9 @@ def test_messages_list_five_and_count_the_rest() -> None:
     assert shorten("x" * 80) == "x" * 80
     result = missing_columns("f:1", ["premise", "q"], ["premis", "label"])
     assert result.startswith("f:1: no column 'premise', 'q'; found: premis, label; nearest: ")
-    assert "'premise' -> 'premis'\n  fix: name the columns" in result
+    assert (
+        "'premise' -> 'premis'\n  fix: name the columns of this file below data.sets.NAME" in result
+    )
 
 
 def told_by(path: Path, *words: str) -> None:
