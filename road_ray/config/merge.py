@@ -195,8 +195,9 @@ class Layers:
         """Return the other names of the mapping that holds a key."""
         above: Any = self.values
         for part in key[:-1]:
-            above = above[part]
-        return [str(name) for name in above if name != key[-1]] if isinstance(above, dict) else []
+            above = above.get(part) if isinstance(above, dict) else None
+        names = above if key and isinstance(above, dict) else {}
+        return [str(name) for name in names if name != key[-1]]
 
     def _where(self, key: Key) -> str:
         known = (key[:n] for n in range(len(key), 0, -1))

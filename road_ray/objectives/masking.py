@@ -1,4 +1,4 @@
-"""ELECTRA's masking as pure functions: choose positions, mask, sample.
+"""ELECTRA's masking as pure functions: choose positions, mask, sample, corrupt.
 
 All randomness is an argument of uniform numbers, so any number of workers, and a resumed run, mask
 and sample the same tokens.
@@ -118,3 +118,13 @@ def invert(probabilities: Tensor, noise: Tensor) -> Tensor:
     last = torch.searchsorted(inside, inside[:, :, -1:].contiguous())
     ids_drawn: Tensor = at * block + torch.minimum(offset, last).squeeze(-1)
     return ids_drawn.clamp(max=size - 1).reshape(noise.shape)
+
+
+def corrupt(tokens: Tensor, chosen: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the *unmasked* tokens with samples at chosen positions, and which are replaced:
+    ``[B, L]`` each.
+
+    A sample that equals the token counts as original. Source: Clark et al. 2020, section 2.
+    """
+    corrupted = torch.where(chosen, sampled, tokens)
+    return corrupted, corrupted != tokens

@@ -6,8 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from road_ray.objectives.masking import choose, invert, mask, sample
-from road_ray.objectives.pretraining.parts.corruption import corrupt
+from road_ray.objectives.masking import choose, corrupt, invert, mask, sample
 
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 SPECIAL = (PAD, CLS, SEP, MASK)

@@ -17,13 +17,9 @@ from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import share_layers, tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import put, rows_at
+from road_ray.objectives.masking import corrupt, put, rows_at
 from road_ray.objectives.pretraining.parts.candidates import candidate_logits, without_replacement
-from road_ray.objectives.pretraining.parts.corruption import (
-    CorruptingObjective,
-    corrupt,
-    language_model,
-)
+from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective, language_model
 from road_ray.objectives.pretraining.parts.detection import (
     DETECTION_METRICS,
     detection_losses,

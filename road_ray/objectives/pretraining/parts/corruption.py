@@ -1,4 +1,4 @@
-"""Corrupts the input by a generator: which tokens are replaced, base class of such objectives."""
+"""Base class of the objectives whose input a generator corrupts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from road_ray.models.language_model import states
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 from road_ray.models.weight_tying import share
 from road_ray.objectives.base import Metrics, Term
-from road_ray.objectives.masking import put, rows_at
+from road_ray.objectives.masking import corrupt, put, rows_at
 from road_ray.objectives.pretraining.parts.generator import (
     Frequencies,
     Generator,
@@ -27,16 +27,6 @@ from road_ray.objectives.pretraining.parts.generator import (
     is_frozen,
 )
 from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
-
-
-def corrupt(tokens: Tensor, chosen: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the *unmasked* tokens with samples at chosen positions, and which are replaced:
-    ``[B, L]`` each.
-
-    A sample that equals the token counts as original. Source: Clark et al. 2020, section 2.
-    """
-    corrupted = torch.where(chosen, sampled, tokens)
-    return corrupted, corrupted != tokens
 
 
 class Corruption(NamedTuple):
