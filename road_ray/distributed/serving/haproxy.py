@@ -79,6 +79,8 @@ def _variables(place: Path) -> dict[str, str]:
         f"{prefix}STATS_PORT": str(stats),
         f"{prefix}METRICS_ENABLED": "0",  # of each request, counted in Python
         f"{prefix}NBTHREAD": "1",  # carries thousands of requests a second
+        # Send a request of a replica that has died to another one: a prediction changes nothing.
+        f"{prefix}RETRY_ON": "conn-failure empty-response",
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(fallback),
         # Default 30: seconds that a stopping replica takes requests, for slower load balancers.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
