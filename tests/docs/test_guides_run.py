@@ -1,7 +1,8 @@
 """The commands of README and guides run as they are printed, in a folder with what they name.
 
 Only what would take hours is changed: sizes, steps and rows are appended, teachers stay in the
-student's process, and models of the hub are tiny ones in directories of their names.
+student's process, and models of the hub are tiny ones in directories of their names. The dashboard
+of Optuna is not started: it is not among our dependencies.
 """
 
 from __future__ import annotations

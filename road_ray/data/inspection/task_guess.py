@@ -168,7 +168,7 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
     if left_out := [name for name in columns if name not in (*texts, label.name, entry.get("id"))]:
         reasons.append(f"not read: {', '.join(left_out)}")
     unit = "a pair of texts" if len(texts) == 2 else "a text"
-    kind = wishes.kind or ("regress" if is_regression(label) else "classify")
+    kind = wishes.kind or ("regress" if _is_regression(label) else "classify")
     if kind == "regress":
         low, high = _range_of(source, label, place)
         entry = {"kind": "regress", **entry, "low": low, "high": high}
@@ -285,7 +285,7 @@ def _add_splits(made: Guess) -> None:
         made.reasons.append(reason)
 
 
-def is_regression(column: Column) -> bool:
+def _is_regression(column: Column) -> bool:
     """Return True for fractions and for many different whole numbers."""
     numbers = column.numbers
     return numbers is not None and (column.is_fractions or len(numbers) > _MOST_NUMBERED_CLASSES)

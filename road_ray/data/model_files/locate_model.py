@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from road_ray.errors import CheckpointError
+from road_ray.errors import CheckpointError, shorten
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.json_file import read_json
 
@@ -38,9 +38,10 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
             remedy = f"unset {variable.partition('=')[0]}"
         elif is_hub_name:
             problem += f"\n  seen: {str(error).splitlines()[0].removeprefix('Got: ')}"
+        wanted = "config.json and model.safetensors" if weights else "a model or a tokenizer"
         raise CheckpointError(
             f"{name}: {problem}\n"
-            "  allowed: a directory with config.json and model.safetensors, a run directory, or "
+            f"  allowed: a directory with {wanted}, a run directory, or "
             f"ORGANISATION/NAME of the hub\n  fix: check the path, or {remedy}"
         ) from error
 
@@ -78,7 +79,7 @@ def check_hashes(directory: Path, *, weights: bool) -> None:
     files = read_json(record).get("files", {})
     if not isinstance(files, dict):
         raise CheckpointError(
-            f"{record}: files is {repr(files)[:80]}\n  allowed: a sha256 by file name"
+            f"{record}: files is {shorten(repr(files))}\n  allowed: a sha256 by file name"
         )
     for name, digest in files.items():
         path = record.parent / name

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.errors import CheckpointError
+from road_ray.errors import CheckpointError, shorten
 from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _config_class(path: Path, fields: Mapping[str, object]) -> type[PreTrainedCo
     model_type = fields.get("model_type")
     if not isinstance(model_type, str) or not (model_type in FILLING or model_type in CLASSIFYING):
         raise CheckpointError(
-            f"{path}: model_type is {_shown(model_type)}\n"
+            f"{path}: model_type is {shorten(repr(model_type))}\n"
             "  allowed: a text architecture of transformers, such as electra, bert or albert\n"
             "  fix: name the directory of such a model"
         )
@@ -111,7 +111,8 @@ def _passed_on(
         if "attn_implementation" in name:
             if not isinstance(value, str | None) or value not in _ATTENTION:
                 raise CheckpointError(
-                    f"{path}: field {name!r} is {_shown(value)}, which may load foreign code\n"
+                    f"{path}: field {name!r} is {shorten(repr(value))}, "
+                    "which may load foreign code\n"
                     f"  allowed: {', '.join(sorted(filter(None, _ATTENTION)))}\n"
                     "  fix: remove the field"
                 )
@@ -136,14 +137,14 @@ def _check_values(path: Path, fields: Mapping[str, Any]) -> None:
             )
         if name == "architectures" and not _listed(value):
             raise CheckpointError(
-                f"{path}: architectures is {_shown(value)}\n"
+                f"{path}: architectures is {shorten(repr(value))}\n"
                 "  allowed: a list of names of classes\n  fix: restore the file"
             )
         if name in ("dtype", "torch_dtype") and (
             not isinstance(value, str | None) or value not in _DTYPES
         ):
             raise CheckpointError(
-                f"{path}: {name} is {_shown(value)}\n"
+                f"{path}: {name} is {shorten(repr(value))}\n"
                 f"  allowed: {', '.join(sorted(filter(None, _DTYPES)))}\n  fix: restore the file"
             )
     names = fields.get("id2label")
@@ -152,7 +153,7 @@ def _check_values(path: Path, fields: Mapping[str, Any]) -> None:
     numbered = isinstance(names, dict) and all(str(key).isdecimal() for key in names)
     if not numbered or sorted(map(int, names)) != list(range(len(names))):
         raise CheckpointError(
-            f"{path}: id2label is {_shown(names)}\n"
+            f"{path}: id2label is {shorten(repr(names))}\n"
             '  allowed: a name for each number from "0" on\n  fix: restore the file'
         )
 
@@ -191,13 +192,13 @@ def check_tokenizer_files(directory: str | Path) -> None:
         for name, value in read_json(place / file).items():
             if name == "tokenizer_class" and not (isinstance(value, str) and value in allowed):
                 raise CheckpointError(
-                    f"{place / file}: tokenizer_class is {_shown(value)}\n"
+                    f"{place / file}: tokenizer_class is {shorten(repr(value))}\n"
                     "  allowed: a tokenizer of transformers, such as ElectraTokenizer\n"
                     "  fix: remove the field, or name a tokenizer that transformers has"
                 )
             if name == "model_max_length" and not isinstance(value, int | float | None):
                 raise CheckpointError(
-                    f"{place / file}: model_max_length is {_shown(value)}\n"
+                    f"{place / file}: model_max_length is {shorten(repr(value))}\n"
                     "  allowed: a number\n  fix: remove the field"
                 )
             listed = name in _TOKENIZER_FIELDS or name.endswith(("_token", "_tokens"))
@@ -210,7 +211,7 @@ def check_tokenizer_files(directory: str | Path) -> None:
                 holds and not isinstance(content.get(holds), dict)
             ):
                 raise CheckpointError(
-                    f"{place / file}: holds no tokenizer but {_shown(content)}\n"
+                    f"{place / file}: holds no tokenizer but {shorten(repr(content))}\n"
                     "  fix: restore the file"
                 )
 
@@ -234,7 +235,3 @@ def _numeric(value: object) -> bool:
     return isinstance(value, int | float) or (
         isinstance(value, list) and all(isinstance(item, int | float) for item in value)
     )
-
-
-def _shown(value: object) -> str:
-    return repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
