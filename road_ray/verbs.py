@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from road_ray.config import Config, flatten, load, override, preset_named_in, to_dict
 from road_ray.config.dotted_keys import field_at
-from road_ray.config.yaml_reader import read_yaml
+from road_ray.config.yaml_files.reader import read_yaml
 from road_ray.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy as np
 from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
-from road_ray.data.shuffling import padded_width
+from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.tokenizer import load_tokenizer
 
 ROWS = 100_000

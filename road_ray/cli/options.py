@@ -74,7 +74,7 @@ def refuse_options(words: Sequence[str], verb: str) -> None:
     if word is None:
         return
     from road_ray.config.dotted_keys import known_keys
-    from road_ray.config.error_messages import NAMES_ELSEWHERE
+    from road_ray.config.keys_of_other_libraries import NAMES_ELSEWHERE
     from road_ray.verbs import CONFIGURABLE, configuration_class
 
     name = word.partition("=")[0].lstrip("-").replace("-", "_")

@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, field_validator
 from pydantic_core import CoreSchema
 
-from road_ray.config.strict_types import expand_user, refuse_unwritable, strict_types, texts
+from road_ray.config.path_checks import expand_user, refuse_unwritable, texts
+from road_ray.config.strict_types import strict_types
 from road_ray.config.url_secrets import refuse_secret
 
 

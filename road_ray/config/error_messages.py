@@ -1,6 +1,6 @@
 """Messages for mistakes in a configuration: range, choices, nearest name, remedy.
 
-``merge.py`` merges and validates, ``yaml_reader.py`` reads files with their line numbers.
+``merge.py`` merges and validates, ``yaml_files/reader.py`` reads files with their line numbers.
 """
 
 from __future__ import annotations
@@ -15,25 +15,11 @@ from pydantic import BaseModel
 from road_ray.config.allowed_values import allowed_values, format_value
 from road_ray.config.dotted_keys import Field, Key, field_at, format_key, known_keys
 from road_ray.config.key_explanation import UNSET, KeyInfo, key_info
+from road_ray.config.keys_of_other_libraries import NAMES_ELSEWHERE
 from road_ray.config.url_secrets import masked
 from road_ray.errors import ConfigError, Problem, nearest
 
 _MOST_SHOWN = 20  # mistakes; a file with more is probably not a configuration
-# Keys of transformers' Trainer and of PyTorch, and the last part of the key that they are here.
-NAMES_ELSEWHERE = {
-    "learning_rate": "peak_lr",
-    "lr": "peak_lr",
-    "num_train_epochs": "epochs",
-    "num_epochs": "epochs",
-    "max_steps": "steps",
-    "per_device_train_batch_size": "batch_size",
-    "gradient_accumulation_steps": "passes",
-    "max_seq_length": "max_length_tokens",
-    "max_length": "max_length_tokens",
-    "warmup_ratio": "warmup_fraction",
-    "model_name_or_path": "init",
-    "output_dir": "run_dir",
-}
 _NOTHING_HAPPENED = "nothing was started; no file was changed"
 
 

@@ -1,7 +1,7 @@
 """Loading of a configuration: preset, YAML file and overrides merged, with the origin of each
 value.
 
-``yaml_reader.py`` has the syntax of files, ``overrides.py`` that of ``key=value``,
+``yaml_files/reader.py`` has the syntax of files, ``overrides.py`` that of ``key=value``,
 ``error_messages.py`` the wording of mistakes.
 """
 
@@ -18,25 +18,11 @@ from road_ray.config.base_config import Config, to_dict
 from road_ray.config.dotted_keys import Key, field_at
 from road_ray.config.error_messages import InvalidConfig, invalid_value, missing_key, unknown_key
 from road_ray.config.overrides import parse_overrides
-from road_ray.config.strict_types import BesideFile
-from road_ray.config.yaml_reader import read_yaml
+from road_ray.config.yaml_files.reader import read_yaml
+from road_ray.config.yaml_files.relative_paths import locate_beside
 from road_ray.errors import Problem
 
 T = TypeVar("T", bound=Config)
-
-
-def locate_beside(
-    kind: type[BaseModel], path: Path, section: dict[str, Any], above: Key = ()
-) -> None:
-    """Replace paths of files beside a YAML file by absolute ones; keys may be dotted."""
-    for name, value in section.items():
-        key = (*above, *str(name).split("."))
-        field = field_at(kind, key)
-        marks = [m for m in (field.metadata if field else ()) if isinstance(m, BesideFile)]
-        if isinstance(value, dict) and not marks:
-            locate_beside(kind, path, value, key)
-        for mark in marks:
-            section[name] = mark.located(value, path, section)
 
 
 def load(

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from road_ray.config.allowed_values import format_value
 from road_ray.config.dotted_keys import Field, Key, field_at
 from road_ray.config.error_messages import InvalidConfig
-from road_ray.config.yaml_reader import parse_value
+from road_ray.config.yaml_files.reader import parse_value
 from road_ray.errors import Problem
 
 

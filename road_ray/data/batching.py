@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.features.examples_and_features import FURTHER, UNKNOWN, Features, Ints, Longs
-from road_ray.data.shuffling import (
+from road_ray.data.shuffle_into_batches import (
     WindowOrder,
     Windows,
     epoch_order,

@@ -20,8 +20,8 @@ from road_ray.data.model_files.locate_model import locate_model
 from road_ray.distillation.teacher_checks import refuse_random
 from road_ray.errors import ConfigError
 from road_ray.models.architectures import input_names
+from road_ray.models.load_weights import load_stored
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
-from road_ray.models.weights import load_stored
 
 Layers = Literal["uniform", "last"] | tuple[tuple[int, int], ...]
 

@@ -21,7 +21,7 @@ from road_ray.data.features.examples_and_features import (
     TagExample,
 )
 from road_ray.data.load_split import Split
-from road_ray.data.shuffling import padded_width
+from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.task_and_dataset import Classify, JointSpan, Kind, Regress, Span, Tag
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics

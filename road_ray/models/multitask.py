@@ -31,8 +31,8 @@ from road_ray.models.heads.base import Head
 from road_ray.models.heads.label_order import LabelMap, label_order
 from road_ray.models.heads.standard import Heads, PooledHead, build_head
 from road_ray.models.hf_logging import suppress_logging
+from road_ray.models.load_weights import headers_of, load_stored, read_headers, read_tensors
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
-from road_ray.models.weights import headers_of, load_stored, read_headers, read_tensors
 
 _log = logging.getLogger(__name__)
 # What a head gives, in the words of messages.

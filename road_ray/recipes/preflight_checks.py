@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.encode_examples import shared_examples
 from road_ray.data.load_split import Split
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.errors import ConfigError, nearest
@@ -15,19 +14,6 @@ from road_ray.recipes.run_directory.manifest import require_whole_weights
 from road_ray.system.paths import path_of
 
 _log = logging.getLogger(__name__)
-
-
-def warn_of_overlap(train: Split, dev: Split) -> None:
-    """Warn of dev examples that are in the train split too."""
-    shared = shared_examples(train.examples, dev.examples)
-    if shared:
-        dev_example, train_example = shared[0]
-        _log.warning(
-            "%s: %d of %d dev examples are in the train split of %s too; their scores flatter\n"
-            "  the first: %s, which is %s",
-            dev.dataset.name, len(shared), len(dev.examples), train.dataset.name,
-            dev_example.where, train_example.where,
-        )  # fmt: skip
 
 
 def warn_of_rates(config: RunConfig, family: str) -> None:

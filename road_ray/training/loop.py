@@ -40,7 +40,7 @@ from road_ray.training.performance.mfu import ModelFlopsUtilization
 from road_ray.training.performance.prefetch import one_ahead
 from road_ray.training.performance.profile import measure
 from road_ray.training.run_context import Training
-from road_ray.training.signals import StopRequest
+from road_ray.training.stop_request import StopRequest
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

@@ -124,7 +124,7 @@ FAULTS = (
         f"{_GROUP}TestCluster::test_a_signal_to_the_driver_reaches_the_loops_of_all_workers",
         f"{_GROUP}TestCluster::test_a_signal_stops_runs_side_by_side_also_those_not_begun",
         f"{_LOOP}test_sigterm_saves_and_tells_the_way_on",
-        "training/test_signals.py::test_a_second_signal_stops_at_once",
+        "training/test_stop_request.py::test_a_second_signal_stops_at_once",
         "cli/test_app.py::test_a_stop_outside_the_loop_is_resumable",
     ),
     _f(
@@ -145,7 +145,7 @@ FAULTS = (
     ),
     _f(
         *("F16", "notice of preemption", "saves a checkpoint in time, then restarts"),
-        "training/test_signals.py::test_a_notice_saves_at_once_and_then_every_few_seconds",
+        "training/test_stop_request.py::test_a_notice_saves_at_once_and_then_every_few_seconds",
         "distributed/train/test_preemption.py::test_the_notice_is_passed_on_once_as_a_preemption",
         f"{_NODES}test_a_drained_node_costs_seconds_and_counts_as_no_failure",
     ),
@@ -339,7 +339,7 @@ FAULTS = (
         *("F42", "repeated ids, overlap of train and dev", "listed and counted"),
         f"{_TEXT}test_repeated_ids_are_listed_up_to_five",
         f"{_SQUAD}test_repeated_ids_are_listed",
-        "data/features/test_encode_examples.py::"
+        "recipes/test_train_dev_overlap.py::"
         "test_overlap_counts_dev_examples_with_the_texts_of_a_training_example",
     ),
     _f(
@@ -372,8 +372,8 @@ FAULTS = (
     _f(
         *("F47", "mistakes in a configuration", "all reported at once, each with its line"),
         "config/test_base_config.py::test_all_mistakes_are_told_together_from_top_to_bottom",
-        "config/test_yaml_reader.py::test_a_key_written_twice_is_told_with_both_lines",
-        "config/test_yaml_reader.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
+        "config/yaml_files/test_reader.py::test_a_key_written_twice_is_told_with_both_lines",
+        "config/yaml_files/test_reader.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
         "config/test_strict_types.py::test_a_float_takes_scientific_text_and_whole_numbers",
     ),
     _f(
@@ -473,7 +473,7 @@ FAULTS = (
             "NaN or inf in weights or logits",
             "refused with the weight or task; no figure is reported",
         ),
-        "models/test_weights.py::test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration",
+        "models/test_load_weights.py::test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration",
         "recipes/test_evaluate.py::test_evaluate_refuses_weights_that_are_not_finite",
         "evaluation/test_evaluate_split.py::test_answers_refuses_one_logit_that_is_not_finite_of_any_kind",
     ),
@@ -483,9 +483,9 @@ FAULTS = (
             "config.json of another size than the weights",
             "refused before anything is allocated",
         ),
-        "models/test_weights.py::test_load_encoder_refuses_another_number_of_layers",
-        "models/test_weights.py::test_load_encoder_refuses_another_size_before_it_allocates",
-        "models/test_weights.py::test_read_headers_refuses_an_index_unlike_its_shards",
+        "models/test_load_weights.py::test_load_encoder_refuses_another_number_of_layers",
+        "models/test_load_weights.py::test_load_encoder_refuses_another_size_before_it_allocates",
+        "models/test_load_weights.py::test_read_headers_refuses_an_index_unlike_its_shards",
         "recipes/test_evaluate.py::test_evaluate_refuses_a_model_with_fewer_layers_than_its_file_holds",
     ),
     _f(
@@ -507,7 +507,7 @@ FAULTS = (
         "data/model_files/test_remote_code.py::test_no_verb_runs_the_code_of_a_model_directory",
         "data/model_files/test_remote_code.py::test_read_config_refuses_fields_that_can_load_code",
         "data/model_files/test_remote_code.py::test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code",
-        "models/test_weights.py::test_load_stored_reads_nothing_else_in_the_directory",
+        "models/test_load_weights.py::test_load_stored_reads_nothing_else_in_the_directory",
     ),
     _f(
         *(

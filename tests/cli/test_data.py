@@ -80,7 +80,7 @@ class TestData:
         assert message in result.err
         assert not list(tmp_path.iterdir())
 
-    def test_own_sets_of_a_yaml_file_are_shown(self, road, world, tmp_path, sentiment):
+    def test_own_sets_of_a_yaml_file_are_shown(self, road, world, tmp_path, monkeypatch, sentiment):
         (tmp_path / "a.csv").write_text("t,l\nred,x\ngreen,y\n")
         sets = {"mine": {"train": "a.csv", "text": ["t"], "label": "l", "labels": ["x", "y"]}}
         file = tmp_path / "own.yaml"
@@ -95,6 +95,8 @@ class TestData:
         tokens = road("data", "peek", file, f"data.root={world}", f"init={sentiment['init']}").out
         assert "[CLS] re ##d [SEP]\n  gold: x" in tokens
         assert road("data", "peek", "sst2", f"data.root={world}").out.startswith("sst2 train: ")
+        monkeypatch.setenv("ROAD_DATA", str(tmp_path / "elsewhere"))
+        assert "ROAD_DATA" in road("data", "peek", "sst2").err
 
     def test_a_corpus_of_a_yaml_file_is_shown(self, road, tmp_path):
         (tmp_path / "text.txt").write_text("one story\n\nanother one\n")

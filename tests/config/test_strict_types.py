@@ -9,7 +9,6 @@ import pytest
 from pydantic import Field, ValidationError
 
 from road_ray.config import Config
-from road_ray.config.strict_types import refuse_unwritable, texts
 
 
 class Inner(Config):
@@ -101,30 +100,3 @@ def test_a_bad_default_is_noticed_when_it_is_used() -> None:
 
     with pytest.raises(ValidationError):
         Wrong()
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("caf\udce9", r"'caf\\udce9' is no UTF-8 here"),
-        (Path("a/caf\udce9"), "is no UTF-8 here"),
-        (Path("a\0b"), "a zero byte"),
-        (Path("x" * 256), "too long"),
-        (Path("x/" * 2100), "too long"),
-    ],
-)
-def test_refuse_unwritable_refuses_what_no_file_can_hold(text, why):
-    (leaf,) = [one for one in texts({"a": [text]}) if one != "a"]
-    with pytest.raises(ValueError, match=why):
-        refuse_unwritable(leaf)
-
-
-@pytest.mark.parametrize("text", ["café", "x" * 5000, Path("été/" + "x" * 255), "a\nb"])
-def test_refuse_unwritable_takes_other_text(text):
-    refuse_unwritable(text)
-
-
-def test_a_path_that_the_locale_writes_differently_is_refused(monkeypatch):
-    monkeypatch.setattr("os.fsencode", lambda path: str(path).encode("latin-1"))
-    with pytest.raises(ValueError, match=r"LC_ALL=C\.UTF-8"):
-        refuse_unwritable(Path("été"))

@@ -18,7 +18,7 @@ from road_ray.data.batching import (
     to_device,
 )
 from road_ray.data.features.examples_and_features import Features
-from road_ray.data.shuffling import (
+from road_ray.data.shuffle_into_batches import (
     epoch_order,
     padded_width,
     token_budget_cuts,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import replace
-
 import pytest
 
 from road_ray.data.config import SourceConfig
@@ -14,7 +11,6 @@ from road_ray.errors import ConfigError
 from road_ray.recipes.preflight_checks import (
     check_length,
     require_init,
-    warn_of_overlap,
     warn_of_rates,
 )
 from road_ray.verbs import configure
@@ -24,17 +20,6 @@ from road_ray.verbs import configure
 def dev(world, pretrained):
     tokenizer = load_tokenizer(pretrained.hf_dir)
     return load_split("mnli", "dev", SourceConfig(root=str(world)), tokenizer)
-
-
-def test_examples_in_both_train_and_dev_are_counted(dev, caplog):
-    train = replace(dev, examples=dev.examples[:3])
-    warn_of_overlap(train, dev)
-    assert f"mnli: 3 of {len(dev.examples)} dev examples are in the train split" in caplog.text
-    assert f"the first: {dev.examples[0].where}, which is {train.examples[0].where}" in caplog.text
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        warn_of_overlap(replace(dev, examples=[]), dev)
-    assert caplog.text == ""
 
 
 def test_rows_longer_than_the_position_table_are_refused(dev):

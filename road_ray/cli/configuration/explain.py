@@ -182,7 +182,7 @@ def _plain(value: object) -> Any:
 
 def _unknown(key: str, verb: str | None) -> ConfigError:
     from road_ray.config.dotted_keys import known_keys
-    from road_ray.config.error_messages import NAMES_ELSEWHERE
+    from road_ray.config.keys_of_other_libraries import NAMES_ELSEWHERE
     from road_ray.verbs import CONFIGURABLE, configuration_class
 
     names = (verb,) if verb else CONFIGURABLE

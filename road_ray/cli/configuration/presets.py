@@ -51,7 +51,7 @@ def presets(
 
 def _annotated(preset: Preset[Config]) -> str:
     """Write the YAML file of a preset; its first line names the schema beside it."""
-    from road_ray.config.yaml_writer import annotated_yaml, comment
+    from road_ray.config.yaml_files.writer import annotated_yaml, comment
 
     verb, beside = preset.verb, schema_name(preset.verb)
     about = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,7 +52,7 @@ def data_peek(
         str, typer.Option(help="vocab.txt or model directory; shows rows of tokens")
     ] = "",
     root: Annotated[
-        str | None, typer.Option(help="data root; default for a NAME: miniature")
+        str | None, typer.Option(help="data root; default for a NAME: $ROAD_DATA, else miniature")
     ] = None,
     split: Annotated[str, typer.Option(help="train, dev or test")] = "train",
     rows: Annotated[int, typer.Option(min=1)] = 3,
@@ -75,7 +76,8 @@ def data_peek(
         from road_ray.config import load
         from road_ray.recipes.finetuning.config import FinetuneConfig
 
-        base = {"data": {"root": "miniature", "dataset": place}}
+        place_of_data = None if os.environ.get("ROAD_DATA") else "miniature"
+        base = {"data": {"root": place_of_data, "dataset": place}}
         config = load(FinetuneConfig, base=base, overrides=overrides)
     if hasattr(config.data, "corpus"):
         typer.echo(_documents(config.data, rows))

@@ -25,6 +25,7 @@ TEXT_SUFFIXES = (
     *(".parquet", ".arrow", ".jsonl", ".txt"),
     *(kind + packed for kind in (".jsonl", ".txt") for packed in SUFFIXES),
 )
+_TABLES = (".csv", ".tsv", ".json")
 _LONGEST_DOCUMENT = 4 << 20  # characters of plain text; a longer document is split
 _LISTED_AT_ONCE = 16
 _PART_BYTES = 64 << 20  # enough for a minute of a core; the rows of a corpus depend on it
@@ -90,6 +91,12 @@ def text_files(place: TextPlace) -> list[TextFile]:
         stored = [StoredFile(storage, entry) for entry in storage.list_files()]
         return _with_text(str(storage), stored)
     place = Path(place)
+    if place.suffix in _TABLES and place.is_file():
+        raise DataError(
+            f"{place}: a table, whose lines would be read as text with separators\n"
+            f"  allowed: {', '.join(TEXT_SUFFIXES)}\n"
+            "  fix: write the column with the text as `text` of a .jsonl or .parquet file"
+        )
     if place.is_file():
         return [place]
     if not place.is_dir():

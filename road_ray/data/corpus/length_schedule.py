@@ -14,7 +14,7 @@ import numpy as np
 from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals
 from road_ray.data.config import CorpusConfig
 from road_ray.data.mixing import accumulated
-from road_ray.data.shuffling import Windows
+from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import ConfigError
 
 

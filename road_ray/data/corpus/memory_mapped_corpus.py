@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from road_ray.data.features.examples_and_features import Ints, Longs
-from road_ray.data.shuffling import Windows
+from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import DataError
 from road_ray.system.file_hashes import sha256_of
 

@@ -28,7 +28,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
     starts_of,
 )
 from road_ray.data.corpus.shard_destination import StoredPlace
-from road_ray.data.shuffling import Windows
+from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import ConfigError, ResourceError, RoadError
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.file_lock import lock_exclusively

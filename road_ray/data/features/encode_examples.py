@@ -171,31 +171,6 @@ def encode_choices(
     )
 
 
-def shared_examples(
-    train: Sequence[Example], dev: Sequence[Example]
-) -> list[tuple[Example, Example]]:
-    """Return pairs of dev and training examples that have the same texts."""
-    seen = {_texts(example): example for example in train}
-    return [(example, seen[_texts(example)]) for example in dev if _texts(example) in seen]
-
-
-def count_shared(train: Sequence[Example], dev: Sequence[Example]) -> int:
-    """Return the number of dev examples that have the texts of a training example."""
-    return len(shared_examples(train, dev))
-
-
-def _texts(example: Example) -> tuple[str, ...]:
-    match example:
-        case TextExample():
-            return example.texts
-        case SpanExample():
-            return (example.question, example.context)
-        case TagExample():
-            return example.words
-        case ChoiceExample():
-            return (example.question, *example.choices)
-
-
 E = TypeVar("E", TextExample, SpanExample, TagExample, ChoiceExample)
 
 

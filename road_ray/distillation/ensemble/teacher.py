@@ -20,10 +20,10 @@ from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import input_names
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
+from road_ray.models.load_weights import load_stored
 from road_ray.models.performance.compilation import compile_for_all_shapes
 from road_ray.models.performance.device_and_precision import autocast_dtype
 from road_ray.models.performance.int8_linear import round_to_int8
-from road_ray.models.weights import load_stored
 
 
 class Teacher:

@@ -21,7 +21,7 @@ from road_ray.distributed.train.worker_channel import Heartbeat, WorkerChannel
 from road_ray.training.monitoring.out_of_memory import REMEDY
 from road_ray.training.monitoring.trackers import RowCallback
 from road_ray.training.run_context import RunContext
-from road_ray.training.signals import StopRequest
+from road_ray.training.stop_request import StopRequest
 
 _log = logging.getLogger(__name__)
 SILENT_SECONDS = 120.0  # without a heartbeat; long enough for a machine that swaps

@@ -1,9 +1,9 @@
 """Sweeps on Ray Tune, with a study of Optuna that survives a killed driver.
 
 Start with ``driver.py``. ``search_config.py`` has the keys and encodes the search space,
-``searcher.py`` draws values with Optuna, ``schedulers.py`` stops trials early, ``pbt.py`` is
-population-based training, ``trial_actor.py`` runs one trial, ``trial_time_limit.py`` ends
-one that hangs, ``trial_record.py`` stores it,
+``searcher.py`` draws values with Optuna, ``schedulers.py`` stops trials early,
+``population_based_training.py`` copies good trials over bad ones, ``trial_actor.py`` runs one
+trial, ``trial_time_limit.py`` ends one that hangs, ``trial_record.py`` stores it,
 ``trial_resources.py`` counts what it needs. ``study_storage.py`` opens the study's file or
 database, ``study.py`` keeps it in agreement with the trials, ``sweep_lock.py`` admits one driver.
 The function that a trial runs is in ``recipes/sweep/``.

@@ -16,7 +16,11 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 
-from road_ray.distributed.tune.pbt import PERCENT, Breed, PopulationBasedScheduler
+from road_ray.distributed.tune.population_based_training import (
+    PERCENT,
+    Breed,
+    PopulationBasedScheduler,
+)
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import Report
 

@@ -18,7 +18,7 @@ from optuna.trial import TrialState
 from ray.tune.search import Searcher
 
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.pbt import perturb
+from road_ray.distributed.tune.population_based_training import perturb
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
     distributions,

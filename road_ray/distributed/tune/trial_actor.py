@@ -19,7 +19,7 @@ from ray import tune
 
 from road_ray.distributed.connection import enter_directory
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.pbt import copy_donor_checkpoint
+from road_ray.distributed.tune.population_based_training import copy_donor_checkpoint
 from road_ray.distributed.tune.schedulers import to_tune_result
 from road_ray.distributed.tune.sweep_lock import hold_trial_lock
 from road_ray.distributed.tune.trial_record import Record, Report, Run

@@ -23,7 +23,7 @@ from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import Example
 from road_ray.data.load_split import Split, find_dataset, load_split, read_examples, root_of
-from road_ray.data.shuffling import padded_width
+from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.task_and_dataset import Dataset
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.train.launch import launch_run

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
-from road_ray.data.features.encode_examples import count_shared, row_limit
+from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.features.examples_and_features import TextExample
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
@@ -44,7 +44,6 @@ from road_ray.recipes.finetuning.model_cost import model_cost
 from road_ray.recipes.preflight_checks import (
     check_length,
     require_init,
-    warn_of_overlap,
     warn_of_rates,
 )
 from road_ray.recipes.run_directory.model_record import (
@@ -62,6 +61,7 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
+from road_ray.recipes.train_dev_overlap import count_shared, warn_of_overlap
 from road_ray.training.loop import Steps, head_units, identity_of, train
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import RunContext, Training

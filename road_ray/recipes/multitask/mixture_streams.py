@@ -21,7 +21,8 @@ from road_ray.data.mixing import (
 from road_ray.data.tokenizer import limit_length
 from road_ray.errors import ConfigError
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.preflight_checks import check_length, warn_of_overlap
+from road_ray.recipes.preflight_checks import check_length
+from road_ray.recipes.train_dev_overlap import warn_of_overlap
 from road_ray.training.worker import Worker
 
 

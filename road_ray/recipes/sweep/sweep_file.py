@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, InvalidConfig, load, override
-from road_ray.config import yaml_reader as yaml_lines
 from road_ray.config.dotted_keys import Key, field_at
 from road_ray.config.error_messages import unknown_key
+from road_ray.config.yaml_files import reader as yaml_lines
 from road_ray.errors import Problem, nearest
 from road_ray.recipes.sweep.config import SweepConfig, locate
 from road_ray.recipes.sweep.metric_names import COSTS, final_metrics, periodic_metrics

@@ -15,7 +15,7 @@ from road_ray.distributed.tune.search_config import decode_params
 from road_ray.distributed.tune.trial_record import OnReport, Outcome, Report
 from road_ray.errors import ConfigError
 from road_ray.evaluation.seed_statistics import summary
-from road_ray.models.weights import headers_of
+from road_ray.models.load_weights import headers_of
 from road_ray.recipes import preflight_checks
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of

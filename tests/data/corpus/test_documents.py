@@ -52,6 +52,7 @@ def test_a_directory_is_read_in_the_order_of_names(tmp_path: Path) -> None:
         ("x.jsonl", b'{"text": "a"\n', r"x.jsonl:1: broken JSON"),
         ("x.parquet", b"PAR1 not really", r"x.parquet: damaged"),
         ("x.txt", b"\n\n", r"x.txt: 0 documents"),
+        ("x.csv", b"id,text\n1,a\n", r"x.csv: a table, .*\n  allowed: .*jsonl.*\n  fix: "),
     ],
 )
 def test_faults_are_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:

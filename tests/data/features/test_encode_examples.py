@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from road_ray.data.catalog import dataset, task
-from road_ray.data.features.encode_examples import count_shared, encode, encode_texts
+from road_ray.data.features.encode_examples import encode, encode_texts
 from road_ray.data.features.examples_and_features import Answer, Features, SpanExample, TextExample
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Columns
@@ -169,15 +169,6 @@ def test_the_kind_of_the_task_decides(letters: Any) -> None:
     assert span_rows.gold["start_positions"].tolist() == [4]
     with pytest.raises(ConfigError, match="does not fit"):
         encode([span], dataset("sst2"), task("sst2"), letters)
-
-
-def test_overlap_counts_dev_examples_with_the_texts_of_a_training_example() -> None:
-    train = [row("a", "b"), row("c", "d")]
-    dev = [row("c", "d", label="1"), row("c", "d"), row("b", "a")]
-    span = SpanExample("1", "q", "c", (), "f")
-
-    assert count_shared(train, dev) == 2
-    assert count_shared([span], [replace(span, id="2")]) == 1
 
 
 @pytest.mark.parametrize("name", [*GLUE_AT_HAND, "snli", "amazon", "boolq"])

@@ -10,7 +10,7 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
 from road_ray.data.catalog import task
-from road_ray.data.shuffling import padded_width
+from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.distillation.ensemble.teacher import Teacher
 from road_ray.models.performance import int8_linear
 from road_ray.models.performance.compilation import compile_for_all_shapes

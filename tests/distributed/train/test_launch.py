@@ -26,7 +26,7 @@ from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedR
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import CallbackTracker
 from road_ray.training.run_context import RunContext
-from road_ray.training.signals import StopRequest
+from road_ray.training.stop_request import StopRequest
 from road_ray.training.worker import Worker
 
 WARNS = "RAY_TRAIN_COLLECTIVE_WARN_INTERVAL_S"  # one that the cluster's processes do not have

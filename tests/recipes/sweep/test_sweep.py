@@ -154,7 +154,7 @@ def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, cluster):
 
 
 @pytest.mark.ray
-@pytest.mark.long  # test_pbt.py has a population of toys
+@pytest.mark.long  # test_population_based_training.py has a population of toys
 def test_a_population_trains_on_from_the_models_of_its_best(file, cluster):
     done = rr.sweep(file, ["trials=6", "scheduler=pbt", "sampler=random", "grace_percent=20"])
     children = [trial for trial in done.trials if trial.parent is not None]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from road_ray.data.shuffling import padded_width
+from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.task_and_dataset import Choose, Tag
 from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader, TokenRow
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT

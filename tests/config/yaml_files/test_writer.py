@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import Config, load
-from road_ray.config.yaml_writer import annotated_yaml
+from road_ray.config.yaml_files.writer import annotated_yaml
 from road_ray.presets import PRESETS
 
 

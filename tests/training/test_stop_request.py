@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from road_ray.training import signals
+from road_ray.training import stop_request
 from road_ray.training.run_context import RunContext
-from road_ray.training.signals import StopRequest
+from road_ray.training.stop_request import StopRequest
 from road_ray.training.worker import Worker
 
 
@@ -70,7 +70,7 @@ def test_a_host_may_ask_to_stop():
 def test_a_notice_saves_at_once_and_then_every_few_seconds(monkeypatch):
     """The machine may live on for two minutes: the work of that time is saved too."""
     calls, now = [], [1000.0]
-    monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(stop_request.time, "monotonic", lambda: now[0])
 
     def preempted() -> bool:
         calls.append(True)

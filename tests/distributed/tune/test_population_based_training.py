@@ -12,7 +12,11 @@ import pytest
 
 from road_ray.config import InvalidConfig, load
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.pbt import PopulationBasedScheduler, copy_donor_checkpoint, perturb
+from road_ray.distributed.tune.population_based_training import (
+    PopulationBasedScheduler,
+    copy_donor_checkpoint,
+    perturb,
+)
 from road_ray.distributed.tune.schedulers import replay_reports, to_tune_result
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.searcher import StudySearch
@@ -101,7 +105,7 @@ def test_a_child_begins_with_the_checkpoint_of_the_look(tmp_path):
 
 
 def test_a_checkpoint_that_is_not_there_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("road_ray.distributed.tune.pbt._WRITING_SECONDS", 0.0)
+    monkeypatch.setattr("road_ray.distributed.tune.population_based_training._WRITING_SECONDS", 0.0)
     checkpoint(tmp_path / "donor", 30)
     with pytest.raises(CheckpointError, match="no checkpoint up to step 20"):
         copy_donor_checkpoint(tmp_path / "donor", tmp_path / "child", 20)

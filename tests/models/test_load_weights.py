@@ -26,7 +26,7 @@ from transformers import (
 from road_ray.errors import CheckpointError
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import hugging_face_config, load_encoder
-from road_ray.models.weights import load_stored, read_headers
+from road_ray.models.load_weights import load_stored, read_headers
 from tests.published import publish
 
 TINY = EncoderConfig(

@@ -1,0 +1,1 @@
+"""YAML files: read with line numbers, written with comments, and their relative paths."""
