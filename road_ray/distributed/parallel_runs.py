@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -115,7 +116,10 @@ def run_parallel(
             return thread.submit(run, number, config).result()
 
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(in_thread)
-    refs = [task.remote(number, config) for number, config in enumerate(configs)]
+    refs = [
+        task.options(name=task_name(number, config)).remote(number, config)
+        for number, config in enumerate(configs)
+    ]
     try:
         results = supervise(lambda: _gathered(refs, timeout_seconds), channel, context)
     finally:
@@ -127,6 +131,12 @@ def run_parallel(
         if isinstance(result, raised):
             raise result
     return list(results)
+
+
+def task_name(number: int, config: object) -> str:
+    """Return the end of a run's directory, which Ray puts before the lines that the run prints."""
+    directory = getattr(config, "run_dir", None)
+    return "/".join(Path(directory).parts[-2:]) if directory else f"run {number}"
 
 
 def _gathered(refs: Sequence[object], timeout_seconds: float) -> list[Any]:

@@ -17,7 +17,7 @@ import torch
 
 from road_ray.distributed import connection
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel_runs import run_parallel
+from road_ray.distributed.parallel_runs import run_parallel, task_name
 from road_ray.distributed.placement import wait_for_room
 from road_ray.distributed.train import start_timeout, supervisor
 from road_ray.distributed.train.launch import launch
@@ -214,6 +214,11 @@ class Holder:
 
     def ready(self) -> bool:
         return True
+
+
+def test_lines_of_parallel_runs_stand_under_their_directories():
+    assert task_name(0, SimpleNamespace(run_dir=Path("runs/rte/seed-0"))) == "rte/seed-0"
+    assert task_name(3, "no configuration") == "run 3"
 
 
 @pytest.mark.ray
