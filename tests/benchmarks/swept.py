@@ -19,8 +19,8 @@ from typing import Any
 
 from road_ray.config import load
 from road_ray.distributed.tune.driver import SETTINGS, search
+from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.search_config import SearchConfig
-from road_ray.distributed.tune.sweep_lock import sweep_lock
 from road_ray.distributed.tune.trial_record import OnReport, Outcome
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of

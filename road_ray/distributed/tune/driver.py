@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from optuna.trial import TrialState
 
 from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.one_driver_at_a_time import wait_for_trials
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import open_study, record_of
-from road_ray.distributed.tune.sweep_lock import wait_for_trials
 from road_ray.distributed.tune.trial_record import Record, Report, Run
 from road_ray.distributed.tune.trial_resources import Demand
 

@@ -19,9 +19,9 @@ from ray import tune
 
 from road_ray.distributed.connection import enter_directory
 from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.one_driver_at_a_time import hold_trial_lock
 from road_ray.distributed.tune.population_based_training import copy_donor_checkpoint
 from road_ray.distributed.tune.schedulers import to_tune_result
-from road_ray.distributed.tune.sweep_lock import hold_trial_lock
 from road_ray.distributed.tune.trial_record import Record, Report, Run
 from road_ray.distributed.tune.trial_time_limit import HUNG, with_time_limit
 from road_ray.errors import DivergedError, RoadError

@@ -15,7 +15,7 @@ from road_ray.data.load_split import find_dataset, root_of
 from road_ray.data.readers.layouts import require_files
 from road_ray.distributed.connection import connected, prepare_address
 from road_ray.distributed.tune.driver import SweepObserver, search
-from road_ray.distributed.tune.sweep_lock import sweep_lock
+from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.distributed.tune.trial_resources import Demand
 from road_ray.errors import ConfigError

@@ -9,7 +9,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.sweep_lock import sweep_lock
+from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.sweep.sweep import check_sources, run
 from road_ray.recipes.sweep.sweep_file import load_sweep

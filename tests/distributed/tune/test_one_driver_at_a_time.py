@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.distributed.tune.sweep_lock import sweep_lock, wait_for_trials
+from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock, wait_for_trials
 from road_ray.errors import ResourceError
 
 TRIAL = """
 import sys, time
 from pathlib import Path
-from road_ray.distributed.tune.sweep_lock import hold_trial_lock
+from road_ray.distributed.tune.one_driver_at_a_time import hold_trial_lock
 hold_trial_lock(Path(sys.argv[1])); hold_trial_lock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(float(sys.argv[2]))
