@@ -51,7 +51,7 @@ VERBS: dict[str, Verb] = {
     for verb in (
         Verb(
             "pretrain",
-            "pre-train an encoder on a text corpus (ELECTRA and its line)",
+            "pre-train an encoder on a text corpus (ELECTRA and its successors)",
             "pretraining.config:PretrainConfig",
             "pretraining.pretrain:pretrain",
             example="training.steps=1000",
@@ -65,8 +65,8 @@ VERBS: dict[str, Verb] = {
         ),
         Verb(
             "finetune",
-            "fine-tune a model on one data set, or on each of several. `data.dataset` names the "
-            "one, `pool` the several; `num_seeds` is the number of seeds of each",
+            "fine-tune a model on one data set (`data.dataset`), or separately on each of several "
+            "(`pool`), with `num_seeds` seeds each",
             "finetuning.config:FinetuningsConfig",
             "finetuning.seeds_and_datasets:finetune",
         ),
@@ -93,7 +93,7 @@ VERBS: dict[str, Verb] = {
         ),
         Verb(
             "reproduce",
-            "repeat a published comparison at your scale",
+            "repeat a published comparison with your model and data",
             "comparison.config:ReproduceConfig",
             "comparison.reproduce:reproduce",
             word="comparison",

@@ -39,7 +39,7 @@ def submit(
 
     Example: road submit --cluster aws -- distill my.yaml --run-dir x
 
-    The same command again follows its job, or resumes the run. `show` prints a cluster file.
+    Repeat the command to follow its job, or to resume the run. `show` prints a cluster file.
     """
     from road_ray.distributed.jobs.cluster_profile import cluster_files, load_profile
     from road_ray.distributed.jobs.job_client import Jobs

@@ -58,7 +58,7 @@ def _allowed_member(annotation: Any, metadata: tuple[Any, ...]) -> str:
     if is_section(annotation):
         return f"a section with the keys {', '.join(annotation.model_fields) or '(none)'}"
     if origin in LISTS or origin in MAPPINGS:
-        return _allowed_collection(origin, arguments) + _length(metadata)
+        return _allowed_collection(origin, arguments, metadata)
     if annotation in (int, float):
         noun = "a whole number" if annotation is int else "a finite number"
         span = _range(metadata)
@@ -83,15 +83,16 @@ def _member_type(annotation: Any) -> str:
     return _TYPES.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
-def _allowed_collection(origin: Any, arguments: tuple[Any, ...]) -> str:
+def _allowed_collection(origin: Any, arguments: tuple[Any, ...], metadata: tuple[Any, ...]) -> str:
+    a = "a non-empty" if any(isinstance(m, MinLen) and m.min_length == 1 for m in metadata) else "a"
     if origin in MAPPINGS:
-        return "a mapping of names" + (
-            f" to: {allowed_values(Field(arguments[1]))}" if arguments else ""
-        )
+        below = f" with values: {allowed_values(Field(arguments[1]))}" if arguments else ""
+        return f"{a} mapping{below}"
     if origin is tuple and arguments and Ellipsis not in arguments:
         items = ", ".join(allowed_values(Field(argument)) for argument in arguments)
         return f"a list of {len(arguments)}: [{items}]"
-    return "a list" + (f" of: {allowed_values(Field(arguments[0]))}" if arguments else "")
+    below = f" with items: {allowed_values(Field(arguments[0]))}" if arguments else ""
+    return f"{a} list{below}"
 
 
 def _range(metadata: tuple[Any, ...]) -> str:

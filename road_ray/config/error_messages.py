@@ -47,8 +47,8 @@ def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> P
     head = format_key(key) if noun == "section" else f"{format_key(key)} = {format_value(value)}"
     parent = max((key[:n] for n in range(len(key)) if field_at(kind, key[:n])), key=len)
     names = (field_at(kind, parent) or Field(kind)).keys
-    place = f"section {format_key(parent)!r}" if parent else "the top level"
-    known = f"no such {noun}\n    allowed: in {place}: {', '.join(names) or 'no keys'}"
+    place = f"in section {format_key(parent)!r}" if parent else "at the top level"
+    known = f"no such {noun}\n    allowed {place}: {', '.join(names) or 'no keys'}"
     near = _nearest(kind, key, parent, names)
     meant = field_at(kind, tuple(near.split("."))) if near else None
     if near and meant and meant.meaning:
@@ -58,6 +58,8 @@ def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> P
         if near
         else f"remove {format_key(key)!r}, or use a name from above"
     )
+    if not parent and "overrides" in names:  # a file of a sweep
+        remedy += "; keys of the verb that is swept belong under 'overrides'"
     return Problem(where, f"{head}\n    {known}", remedy)
 
 

@@ -145,7 +145,7 @@ def _kind_of(place: Path) -> Kind:
                 return Regress(0.0, 1.0)  # unscaled: the model gives the task's numbers
             return kind(labels)
     raise CheckpointError(
-        f"{place}: {names[0] or 'its config.json'} has no head that predicts\n"
+        f"{place}: {names[0] or 'its config.json'} has no head of a task\n"
         f"  allowed: models {', '.join(_HEADS)}\n"
         "  fix: fine-tune it with `road finetune`, or name the directory of a fine-tuned model"
     )

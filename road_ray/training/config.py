@@ -25,7 +25,7 @@ class OptimizerConfig(Config):
     """Update rule. ``adamw``: Adam with decoupled weight decay. ``lamb``: Adam with a learning rate
     for each weight matrix, for batches of thousands of rows (You et al. 2020, algorithm 2)."""
     peak_lr: float = Field(5e-4, gt=0, le=1)
-    """Peak learning rate of the heads; other layers get a share by ``optimizer.layer_decay``.
+    """Peak learning rate of the heads; ``optimizer.layer_decay`` lowers it for the other layers.
     Pre-training: 5e-4 for ELECTRA-Small, 2e-4 for Base and Large. Fine-tuning: 3e-4 for Small, 1e-4
     for Base, 5e-5 for Large (Clark et al. 2020, tables 6 and 7). Lower it first when a run
     diverges."""

@@ -140,7 +140,7 @@ def test_the_layout_of_a_mistake(write: Write) -> None:
         ("weighting: {wrongs: 1}", "fix: did you mean 'weighting.wrong'?"),
         ("temperature: 2", "fix: did you mean 'distillation.temperature'?"),
         ("optimizer: {temperature: 2}", "fix: did you mean 'distillation.temperature'?"),
-        ("zzz: 1", "allowed: in the top level: name, seed, deterministic, weighting"),
+        ("zzz: 1", "allowed at the top level: name, seed, deterministic, weighting"),
         ("seed: !!python/object:os.system 1", "fix: remove the tag"),
     ],
 )

@@ -55,7 +55,7 @@ def test_the_nearest_key_is_suggested_with_its_whole_name(
 
 def test_without_a_near_key_the_known_ones_are_listed() -> None:
     problem = unknown_key(Example, ("inner", "zzz"), 1, "here")
-    assert "allowed: in section 'inner': peak_lr, layer_decay" in problem.message
+    assert "allowed in section 'inner': peak_lr, layer_decay" in problem.message
     assert problem.remedy.startswith("remove 'inner.zzz'")
 
 

@@ -209,7 +209,7 @@ def test_options_of_answers_are_refused_for_a_model_of_classes(exported, option)
 def test_an_encoder_without_a_head_is_refused(model, tokenizer, tmp_path):
     model.encoder.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="has no head that predicts"):
+    with pytest.raises(CheckpointError, match="has no head of a task"):
         load(tmp_path)
 
 

@@ -143,9 +143,7 @@ def data_corpus(
     ] = None,
     address: AddressOption = None,
 ) -> None:
-    """Build the shards of text that `road pretrain` would build, beforehand; on all machines of a
-    cluster, if there is one.
-    """
+    """Build the shards of text for `road pretrain` in advance, on a cluster if there is one."""
     from road_ray.data.config import CorpusConfig
     from road_ray.data.corpus.prepare_corpus import prepare_corpus
     from road_ray.distributed.corpus_encoding import encoding_at

@@ -43,7 +43,9 @@ def init(
     kind: Annotated[str | None, typer.Option(help="classify or regress")] = None,
     model: Annotated[
         str | None,
-        typer.Option("--init", help=f"model to start from; default: {_INIT}, or none for text"),
+        typer.Option(
+            "--init", help=f"model to start from; default: {_INIT}; plain text needs none"
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

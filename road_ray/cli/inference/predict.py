@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 ColumnOption = Annotated[
     list[str] | None,
-    typer.Option("--column", metavar="FIELD=NAME", help="column of a field, such as text=body"),
+    typer.Option(
+        "--column",
+        metavar="FIELD=NAME",
+        help="column to read a field of the model from, such as text=body",
+    ),
 ]
 KeepOption = Annotated[
     list[str] | None, typer.Option(metavar="[NEW=]NAME", help="column to copy to the output")
@@ -63,7 +67,7 @@ def predict(
     ] = None,
     precision: Annotated[str, typer.Option(help="fp32, bf16, or auto: the faster one")] = "fp32",
     max_length_tokens: Annotated[
-        int | None, typer.Option(help="tokens of a row; default: those of the training")
+        int | None, typer.Option(help="most tokens of a row; default: as in training")
     ] = None,
     workers: WorkersOption = None,
     gpus_per_worker: GpusOption = None,

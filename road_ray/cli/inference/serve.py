@@ -23,13 +23,16 @@ def serve(
     ] = None,
     token_env: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="environment variable with the token of requests"),
+        typer.Option(
+            metavar="NAME", help="environment variable that holds the token clients must send"
+        ),
     ] = None,
     max_batch_rows: Annotated[
-        int | None, typer.Option(help="rows of a forward pass that requests share", min=1)
+        int | None, typer.Option(help="most rows of a batch of combined requests", min=1)
     ] = None,
     max_wait_ms: Annotated[
-        float | None, typer.Option(help="time that a request waits for others", min=0)
+        float | None,
+        typer.Option(help="longest wait of a request for others to join its batch", min=0),
     ] = None,
     address: AddressOption = None,
     as_json: JsonOption = False,

@@ -101,7 +101,8 @@ def text_files(place: TextPlace) -> list[TextFile]:
         return [place]
     if not place.is_dir():
         raise DataError(
-            f"{place}: no such file or directory\n  fix: check `corpus` of the configuration"
+            f"{place}: no such file or directory\n  fix: check data.corpus; a relative path is "
+            "looked up below data.root"
         )
     return _with_text(str(place), sorted(f for f in place.rglob("*") if f.is_file()))
 

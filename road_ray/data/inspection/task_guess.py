@@ -270,8 +270,8 @@ def _add_splits(made: Guess) -> None:
     else:
         splits["dev_fraction"] = DEV_FRACTION
         made.reasons.append(
-            f"split: {DEV_FRACTION:.0%} of the rows are held out to evaluate on, by their text "
-            "(dev_fraction); name a file as `dev` instead if you have one"
+            f"split: {DEV_FRACTION:.0%} of the rows are held out to evaluate on, chosen by a hash "
+            "of their text (dev_fraction); set `dev` to a file of your own instead if you have one"
         )
     made.entry.update(splits)
     if made.num_rows >= MOST_ROWS and source.layout == "table":

@@ -135,8 +135,10 @@ def _existing(dataset: Dataset, root: Path, names: str) -> Path:
             ", ".join(sorted(p.name for p in plain[0].parent.iterdir())[:8]) or "nothing"
         )
     alternatives = ", ".join([f"{plain[0].name}.gz", *(path.name for path in plain[1:])])
+    expected = Path(dataset.folder) / names
     raise DataError(
         f"data set {dataset.name!r}: no file {plain[0]} (or {alternatives}); {there}\n"
-        f"  data.root is {root}; the data set's entry names {Path(dataset.folder) / names}\n"
-        "  fix: set `data.root` (or ROAD_DATA) to the directory above, or correct the entry"
+        f"  data.root is {root}; expected below it: {expected}\n"
+        f"  fix: set `data.root` (or ROAD_DATA) to the directory that holds {expected.parts[0]}; "
+        "for another layout, declare a data set of your own (data.sets)"
     )

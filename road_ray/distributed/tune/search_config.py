@@ -106,8 +106,8 @@ class SearchConfig(Config):
 
     metric: tuple[str, ...] = Field(min_length=1)
     """Metric to optimize, such as ``eval/squad_v2/f1``, ``cost/seconds`` or ``cost/parameters``.
-    Several metrics ask for a Pareto front, which needs ``scheduler`` = ``none`` and ``sampler`` =
-    ``nsga2``, ``tpe`` or ``random``."""
+    Several metrics are optimized as a Pareto front, which needs ``scheduler`` = ``none`` and
+    ``sampler`` = ``nsga2``, ``tpe`` or ``random``."""
     mode: tuple[Mode, ...] = ("max",)
     """Direction of the optimization of each ``metric``: ``max`` or ``min``."""
     trials: int = Field(16, ge=1)

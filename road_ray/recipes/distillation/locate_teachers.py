@@ -28,11 +28,11 @@ def locate_teachers(
     names, folds = resolve_teachers(teachers, key)
     if count is not None and len(names) != count * folds:
         raise ConfigError(
-            f"{key} names {len(names)} teachers{': ' if names else ''}{', '.join(names)}\n"
-            f"  allowed: exactly distillation.num_teachers = {count}"
-            f"{f' for each of {folds} folds' if folds > 1 else ''}\n"
-            f"  fix: {key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes, or "
-            "another distillation.num_teachers\n"
+            f"{key} lists {len(names)} teachers{': ' if names else ''}{', '.join(names)}\n"
+            f"  expected: {count}{f' for each of {folds} folds' if folds > 1 else ''} "
+            "(distillation.num_teachers)\n"
+            f"  fix: {key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes; or "
+            "change distillation.num_teachers\n"
             "  nothing was started"
         )
     for name in names:

@@ -30,8 +30,8 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
     if not path.is_file():
         raise ConfigError(
             f"{key} = {path}: no such file\n"
-            "  allowed: a teachers.json, which `road teachers` writes when all of its teachers are "
-            "trained, or the directories themselves\n"
+            "  allowed: the teachers.json of a finished `road teachers`, or a list of model "
+            "directories\n"
             "  fix: check the path; to resume `road teachers`, run the same command"
         )
     try:

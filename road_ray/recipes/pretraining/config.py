@@ -141,7 +141,7 @@ class PretrainConfig(RunConfig):
     ``encoder``. Its tokenizer is used unless ``data.tokenizer`` is given. Empty: new weights."""
     start: Literal["random", "corpus"] = "random"
     """Initialization of new weights. ``random``: truncated normal, as in ELECTRA. ``corpus``:
-    embeddings, positions and first heads from co-occurrences in the corpus
+    embeddings, positions and attention heads of the first layer from co-occurrences in the corpus
     (``models/corpus_init.py``), for models and budgets so small that random weights would learn
     token frequencies only. Our choice."""
     data: CorpusConfig = CorpusConfig()

@@ -51,7 +51,7 @@ def test_road_serve_refuses_before_anything_starts(road, monkeypatch, tmp_path):
     result = road("serve", tmp_path / "none", "max_request_row=3")
     assert (result.code, "max_request_rows" in result.err) == (2, True)
     result = road("serve", publish(tmp_path / "encoder", "electra"))
-    assert (result.code, "has no head that predicts" in result.err) == (4, True)
+    assert (result.code, "has no head of a task" in result.err) == (4, True)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -28,7 +28,7 @@ def search(**values):
         ({"int": [3, 3]}, "empty"),
         ({"loguniform": [0, 1]}, "touches 0"),
         ({"logint": [0, 8]}, "touches 0"),
-        ({"choice": []}, "length at least 1"),
+        ({"choice": []}, "a non-empty list"),
         ({"uniform": [0, 1], "int": [0, 1]}, "uniform and int given"),
         ({}, "exactly one of"),
         ({"normal": [0, 1]}, "normal is no kind of range; allowed: exactly one of uniform"),

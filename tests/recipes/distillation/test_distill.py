@@ -195,11 +195,11 @@ class TestMistakes:
     def test_two_teachers_of_three(self, attempt, teachers):
         result = attempt(teachers.directory / "teacher-0", teachers.directory / "teacher-1")
         assert result.code == 2
-        assert "distillation.teachers names 2" in result.err
-        assert "num_teachers = 3" in result.err
+        assert "distillation.teachers lists 2" in result.err
+        assert "expected: 3 (distillation.num_teachers)" in result.err
 
     def test_none(self, attempt):
-        assert "names 0 teachers" in attempt().err
+        assert "lists 0 teachers" in attempt().err
 
     def test_a_list_that_is_not_there_or_no_list(self, attempt, tmp_path):
         result = attempt(tmp_path / "teachers.json")

@@ -116,7 +116,7 @@ def test_a_part_of_a_pool_is_some_of_its_teachers():
 
 
 def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path):
-    with pytest.raises(ConfigError, match=r"(?s)names 4.*num_teachers = 3 for each of 2 folds"):
+    with pytest.raises(ConfigError, match=r"(?s)lists 4.*expected: 3 for each of 2 folds"):
         rr.distill(
             overrides=sentiment,
             teachers=folded.directory / "teachers.json",

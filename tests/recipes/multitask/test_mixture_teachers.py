@@ -149,7 +149,7 @@ def test_a_stopped_mixture_goes_on_only_with_its_teachers(
         (
             {"distillation.num_teachers": 1, "distillation.teachers.mnli": "[]"},
             2,
-            "distillation.teachers.sst2 names 3",
+            "distillation.teachers.sst2 lists 3",
         ),
         ({"distillation.teachers.mnli": "SST2"}, 4, "distillation.teachers.mnli: "),
         ({"distillation.teachers.sst2": "SQUAD"}, 4, "ForSequenceClassification"),

@@ -224,7 +224,8 @@ def missing_columns(where: str, missing: Sequence[str | int], existing: Sequence
     return (
         f"{where}: no column {', '.join(repr(name) for name in missing)}; found: {', '.join(known)}"
         + (f"; nearest: {', '.join(near)}" if near else "")
-        + "\n  fix: name the columns of this file below data.sets.NAME: text, label, id"
+        + "\n  fix: correct the header of the file; for a data set of your own, set its keys "
+        "(data.sets.NAME.text, .label, .id) to columns of the file"
     )
 
 

@@ -65,7 +65,8 @@ def test_messages_list_five_and_count_the_rest() -> None:
     result = missing_columns("f:1", ["premise", "q"], ["premis", "label"])
     assert result.startswith("f:1: no column 'premise', 'q'; found: premis, label; nearest: ")
     assert (
-        "'premise' -> 'premis'\n  fix: name the columns of this file below data.sets.NAME" in result
+        "'premise' -> 'premis'\n  fix: correct the header of the file; for a data set of your own"
+        in result
     )
 
 
