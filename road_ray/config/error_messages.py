@@ -59,7 +59,8 @@ def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> P
         else f"remove {format_key(key)!r}, or use a name from above"
     )
     if not parent and "overrides" in names:  # a file of a sweep
-        remedy += "; keys of the verb that is swept belong under 'overrides'"
+        remedy = f"did you mean {near!r}? " if near else ""
+        remedy += f"a key of the verb belongs under 'overrides': {{{format_key(key)}: ...}}"
     return Problem(where, f"{head}\n    {known}", remedy)
 
 

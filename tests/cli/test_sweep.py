@@ -66,10 +66,6 @@ def test_scripts_get_json(road, done):
         (["weighted"], "did you mean 'weighted_kd'"),
         (["finetune_glue", "trials=0"], "value >= 1"),
         (["finetune_glue", "metric=eval/sst2/acc"], "eval/sst2/accuracy"),
-        (
-            ["finetune_glue", "data.root=x"],
-            "keys of the verb that is swept belong under 'overrides'",
-        ),
         ([], "weighted_kd"),
         (["trials=2"], "weighted_kd"),
     ],

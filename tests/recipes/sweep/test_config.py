@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from road_ray.config import load
 from road_ray.errors import ConfigError
-from road_ray.recipes.sweep.config import SHIPPED, StageConfig, locate, shipped
+from road_ray.recipes.sweep.config import SHIPPED, StageConfig, SweepConfig, locate, shipped
 
 NAMES = {
     *("generator_size", "loss_weight", "temperature", "weighted_kd", "multitask_mix"),
@@ -44,6 +45,12 @@ def test_a_file_of_ones_own_comes_first(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("named", ["weighted_kdd", "elsewhere/weighted_kd.yaml"])
+def test_a_key_of_the_verb_is_told_to_belong_under_overrides(tmp_path):
+    (tmp_path / "x.yaml").write_text("verb: finetune\ndata: {root: miniature}\n")
+    with pytest.raises(ConfigError, match=r"under 'overrides': \{data: \.\.\.\}"):
+        load(SweepConfig, path=tmp_path / "x.yaml")
+
+
 def test_an_unknown_one_is_told_with_the_nearest(named):
     with pytest.raises(ConfigError, match="did you mean 'weighted_kd'"):
         locate(named)
