@@ -44,13 +44,13 @@ def test_a_file_of_ones_own_comes_first(tmp_path, monkeypatch):
     assert locate("joint") == Path("joint")
 
 
-@pytest.mark.parametrize("named", ["weighted_kdd", "elsewhere/weighted_kd.yaml"])
 def test_a_key_of_the_verb_is_told_to_belong_under_overrides(tmp_path):
     (tmp_path / "x.yaml").write_text("verb: finetune\ndata: {root: miniature}\n")
     with pytest.raises(ConfigError, match=r"under 'overrides': \{data: \.\.\.\}"):
         load(SweepConfig, path=tmp_path / "x.yaml")
 
 
+@pytest.mark.parametrize("named", ["weighted_kdd", "elsewhere/weighted_kd.yaml"])
 def test_an_unknown_one_is_told_with_the_nearest(named):
     with pytest.raises(ConfigError, match="did you mean 'weighted_kd'"):
         locate(named)
