@@ -2,7 +2,8 @@
 three seconds for torch and transformers, and every actor is a process of its own.
 
 Clusters of users do not do this; the tests that start a cluster of their own, and all with
-``ROAD_COLD_WORKERS=1``, have workers that import for themselves.
+``ROAD_COLD_WORKERS=1``, have workers that import for themselves. A script that a test starts has
+such workers if it calls ``use_forked_workers`` before it starts a cluster.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ MODULES = (
     *("road_ray.recipes.finetuning.finetune", "road_ray.recipes.distillation.distill"),
     *("road_ray.recipes.multitask.multitask", "road_ray.recipes.pretraining.pretrain"),
 )
+FORKED = "ROAD_FORKED_PYTHON"
 # In the place of the interpreter that Ray starts workers with: it hands a worker's arguments,
 # environment and streams to the process that forks, and lives as long as the fork.
 _LAUNCHER = """#!{python} -IS
@@ -45,7 +47,9 @@ with socket.socket(socket.AF_UNIX) as one:
 
 @contextmanager
 def forked_workers(place: str) -> Iterator[None]:
-    """A cluster that this process starts inside has such workers. ``place`` is for two files."""
+    """A cluster that this process starts inside has such workers, and so have those of its scripts
+    that want them. ``place`` is for two files.
+    """
     if os.environ.get("ROAD_COLD_WORKERS"):
         yield
         return
@@ -58,11 +62,17 @@ def forked_workers(place: str) -> Iterator[None]:
         assert process.stdout
         try:
             process.stdout.readline()  # it listens
-            sys.executable = str(launcher)
+            sys.executable = os.environ[FORKED] = str(launcher)
             yield
         finally:
             sys.executable = python
+            del os.environ[FORKED]
             process.kill()
+
+
+def use_forked_workers() -> None:
+    """Take the workers of the process that has started this one, if it has such."""
+    sys.executable = os.environ.get(FORKED, sys.executable)
 
 
 def main(address: str) -> None:

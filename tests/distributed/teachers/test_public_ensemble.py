@@ -15,6 +15,7 @@ from road_ray.distillation import weighting
 from road_ray.distributed.teachers.public_ensemble import Ensemble
 from road_ray.errors import CheckpointError, ConfigError
 from tests.cluster import short_directory
+from tests.forked_workers import FORKED
 from tests.tiny_teacher import WORDS, make_teacher, make_tokenizer
 
 LABELS = ("negative", "positive")
@@ -92,6 +93,8 @@ from road_ray.distributed.teachers.public_ensemble import Ensemble
 from road_ray.distributed.train.launch import launch
 from tests.distributed.teachers.test_public_ensemble import batch
 from tests.distributed.train.test_launch import report
+from tests.forked_workers import use_forked_workers
+use_forked_workers()
 assert not ray.is_initialized()
 with Ensemble(sys.argv[2:], task="sst2") as ensemble:  # three, also on two cores
     assert ensemble.logits(batch()).shape == (3, 6, 2)
@@ -102,12 +105,16 @@ assert not ray.is_initialized()
 
 @pytest.mark.ray
 @pytest.mark.timeout(600)
-def test_without_a_cluster_it_brings_its_own_and_takes_it_away(directories, tmp_path):
-    """In processes as users have them: a script that has imported Ray first, teachers and a worker
-    beside them that are no forks.
+@pytest.mark.parametrize("workers", ["forked", pytest.param("cold", marks=pytest.mark.long)])
+def test_without_a_cluster_it_brings_its_own_and_takes_it_away(
+    shared_cluster, directories, tmp_path, workers
+):
+    """A script that has imported Ray first. ``cold``: in processes as users have them, teachers and
+    a worker beside them that are no forks.
     """
     scratch = tmp_path / "scratch"
-    unset = {k: v for k, v in os.environ.items() if k not in ("RAY_ADDRESS", "RAY_AUTH_MODE")}
+    removed = {"RAY_ADDRESS", "RAY_AUTH_MODE"} | ({FORKED} if workers == "cold" else set())
+    unset = {k: v for k, v in os.environ.items() if k not in removed}
     with short_directory() as place:
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, str(scratch), *map(str, directories)],
