@@ -78,7 +78,7 @@ def _show(files: list[Path]) -> None:
 def _check_verb(words: list[str]) -> None:
     from road_ray.verbs import VERBS
 
-    known = [*VERBS, "sweep", "report"]
+    known = [*VERBS, "sweep"]
     if words[0] not in known:
         allowed = ", ".join([*known, *_ACTIONS])
         raise ConfigError(f"road submit {words[0]}: no such verb\n  allowed: {allowed}")

@@ -8,20 +8,22 @@ from collections.abc import Mapping
 
 import ray
 
+from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE, wait_for_machines
 from road_ray.errors import ClusterError
 
 
 def check_placement(
     actors: str, count: int, resources: Mapping[str, float], *, remedy: str = ""
 ) -> None:
-    """Raise ``ClusterError`` with a table of resources unless ``count`` ``actors`` fit.
+    """Raise ``ClusterError`` with a table of resources unless ``count`` ``actors`` fit, if need be
+    on machines that the cluster adds (``ROAD_SCALE_UP_SECONDS``).
 
     ``resources`` are those of one actor, all on one node. Resources in use count as free.
     """
     resources = {name: amount for name, amount in resources.items() if amount > 0}
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     places = sum(fitting(node, resources, count) for node in nodes)
-    if places >= count:
+    if places >= count or wait_for_machines(actors, count, resources):
         return
     total = ray.cluster_resources()
     rows = (
@@ -32,7 +34,8 @@ def check_placement(
         f"the cluster has room for {places} of {count} {actors}, on {len(nodes)} nodes\n"
         f"  {'resource':<12}{'asked':>14}{'available':>12}\n"
         + "\n".join(rows)
-        + f"\n  fix: lower the resources of each, or add nodes{remedy}\n  kept: nothing was started"
+        + f"\n  fix: lower the resources of each, or add nodes{remedy}; set {SCALE_UP_VARIABLE} where "
+        "the cluster adds nodes by itself\n  kept: nothing was started"
     )
 
 

@@ -35,6 +35,12 @@ class Profile(Config):
     workers."""
     entry_memory_gib: float = Field(0.0, ge=0)
     """Memory that is reserved for the ``road`` process itself, in GiB. 0: no reservation."""
+    driver_on_head: bool = True
+    """Run the ``road`` process on the head, which outlives workers on spot machines. False: Ray
+    chooses a machine, as it must where the head has fewer than ``entry_cpus`` cores for jobs."""
+    scale_up_seconds: float = Field(0.0, ge=0)
+    """Longest wait of a job for machines that the cluster adds, in seconds. 0: the cluster adds
+    none, and a job without room fails at once."""
     workers: int | None = Field(None, ge=0)
     """Value of ``--workers`` for jobs that do not give one. None: the verb's default."""
     gpus_per_worker: float | None = Field(None, ge=0)

@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _RUN, _LINE = "road_run", "road_line"
 _STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 180.0, 1.0
+_HEAD = "node:__internal_head__"  # the resource by which Ray marks the head
+_WITHOUT_WORKERS = ("sweep",)  # verbs whose trials have their own number of workers
 _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
@@ -123,6 +125,8 @@ class Jobs:
             metadata={_RUN: run, _LINE: line, "user": getpass.getuser()},
             entrypoint_num_cpus=self.profile.entry_cpus,
             entrypoint_memory=int(self.profile.entry_memory_gib * 2**30) or None,
+            # Ray keeps drivers on the head only if they ask for nothing.
+            entrypoint_resources={_HEAD: 0.001} if self.profile.driver_on_head else None,
         )
         began = time.monotonic()
         for attempt in count():
@@ -253,6 +257,8 @@ def _completed(words: Sequence[str], profile: Profile) -> list[str]:
         placed = str(Path(profile.run_root) / run)
         spelled = {run: placed} | {f"{k}={run}": f"{k}={placed}" for k in ("--run-dir", "run_dir")}
         done = [spelled.get(word, word) for word in done]
+    if done[0] in _WITHOUT_WORKERS:
+        return done
     known = {"workers": profile.workers, "gpus-per-worker": profile.gpus_per_worker}
     for flag, value in known.items():
         key = flag.replace("-", "_")

@@ -13,12 +13,15 @@ def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
     """Return Ray's runtime environment of a job: the working directory and, if configured, pinned
     packages.
     """
+    wait = profile.scale_up_seconds
+    scale_up = {"ROAD_SCALE_UP_SECONDS": f"{wait:g}"} if wait else {}
     environment: dict[str, object] = {
         "working_dir": place,
         "env_vars": {
             "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS),
             "TOKENIZERS_PARALLELISM": "false",
             "PYTHONUNBUFFERED": "1",
+            **scale_up,
         },
     }
     if profile.environment != "none":
