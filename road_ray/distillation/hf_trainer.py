@@ -78,6 +78,10 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
     def get_train_dataloader(self) -> Any:
         """Return the loader of the ``Trainer``, with annotated batches."""
         loader = super().get_train_dataloader()
+        if hasattr(loader, "device"):
+            # Batches stay on the host until they are annotated, or teachers would wait for the
+            # student's step on its device; the Trainer moves them then.
+            loader.device = None
         annotated = partial(annotate, each=self.average_loss)
         return _AnnotatedLoader(loader, annotated, self.ensemble, self.weigh, self.lookahead)
 

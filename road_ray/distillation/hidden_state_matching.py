@@ -61,6 +61,10 @@ class HiddenStatesTeacher:
         self.num_layers = int(self._model.config.num_hidden_layers)
         self.width = int(self._model.config.hidden_size)
 
+    def __deepcopy__(self, copies: object) -> HiddenStatesTeacher:
+        """Return itself: it is frozen, so copies of a student share it."""
+        return self
+
     def __call__(self, batch: Batch) -> HiddenStates:
         """Return its states for the batch, on the batch's device and without gradient."""
         device = batch["input_ids"].device

@@ -34,7 +34,7 @@ def check_placement(
         f"the cluster has room for {places} of {count} {actors}, on {len(nodes)} nodes\n"
         f"  {'resource':<12}{'asked':>14}{'available':>12}\n"
         + "\n".join(rows)
-        + f"\n  fix: lower the resources of each, or add nodes{remedy}; set {SCALE_UP_VARIABLE} where "
+        + f"\n  fix: lower the resources of each, or add nodes{remedy}; set {SCALE_UP_VARIABLE} if "
         "the cluster adds nodes by itself\n  kept: nothing was started"
     )
 

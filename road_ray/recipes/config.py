@@ -59,7 +59,8 @@ class RunConfig(Config):
     ``workers``. None: wait until all workers have a place. Set it for preemptible machines."""
     gpus_per_worker: float = Field(0.0, ge=0)
     """Number of GPUs of each worker or parallel task. 0: CPU only, except that a run without
-    workers uses the GPU of this machine. A fraction shares one device."""
+    workers uses the GPU of this machine. A fraction lets parallel tasks share a device; workers of
+    one run cannot, because NCCL takes one for each GPU."""
     address: str | None = None
     """Address of a running Ray cluster, such as ``10.0.0.1:6379``. None: the cluster of the
     environment variable ``RAY_ADDRESS`` or of the surrounding Ray job, else a local one that ends

@@ -29,6 +29,7 @@ from road_ray.distributed.resource_estimate import (
 )
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
+from road_ray.models.performance.device_and_precision import default_device
 from road_ray.recipes.config import PLANNED, TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import TeachersConfig
@@ -66,6 +67,8 @@ def plan(
     memory_bytes = _memory_bytes(measured, max(workers, 1), fsdp)
     sent = reduced_bytes(measured.gradient_bytes, passes, fsdp=fsdp)
     most_bytes = _most_bytes(config, measured)
+    if workers == 0 and default_device().type == "cuda":
+        gpus = max(gpus, 1.0)  # a run without workers uses the GPU of this machine
     memory = check_memory(sum(memory_bytes.values()), gpus > 0, workers)
     free = check_disk(Path(settings["run_dir"]), most_bytes)
     seconds = step_seconds(measured.seconds_per_step, sent, workers)

@@ -238,7 +238,8 @@ def _kernels(events: Sequence[Any]) -> list[tuple[float, float]]:
     return [
         (event.time_range.start, event.time_range.end)
         for event in events
-        if wanted is None or event.device_type == wanted
+        # Ranges that are marked by hand, such as a step of the optimizer, span gaps.
+        if wanted is None or (event.device_type == wanted and not event.is_user_annotation)
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -46,6 +48,11 @@ def test_it_shows_the_states_of_the_plain_model_without_gradient(tmp_path, teach
     assert_close(shown.attentions[1], output.attentions[0])
     assert not shown.hidden[1].requires_grad
     assert HiddenStatesTeacher(directory)(batch).attentions == {}
+
+
+def test_copies_of_a_student_share_it(tmp_path, teacher):
+    shared = HiddenStatesTeacher(teacher(tmp_path))
+    assert copy.deepcopy({"teacher": shared})["teacher"] is shared
 
 
 def test_choices_are_rows_of_their_own(tmp_path, teacher):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import torch
 from safetensors import safe_open
 
 from road_ray.errors import ClusterError, ConfigError
@@ -142,6 +143,21 @@ def test_the_gpu_of_this_process_is_counted(sentiment, monkeypatch):
         "road_ray.distributed.resource_estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0}
     )
     estimate = planned("finetune", sentiment | {"gpus_per_worker": 1})
+    assert estimate["gpu_hours"] == estimate["hours"] > 0
+
+
+def test_a_gpu_that_a_run_without_workers_uses_is_counted(sentiment, monkeypatch):
+    asked = []
+
+    def check(needed, on_gpu, workers):
+        asked.append((on_gpu, workers))
+        return needed
+
+    monkeypatch.setattr("road_ray.recipes.plan.check_memory", check)
+    device = torch.device("cuda")
+    monkeypatch.setattr("road_ray.recipes.plan.default_device", lambda: device)
+    estimate = planned("finetune", sentiment)
+    assert asked == [(True, 0)]
     assert estimate["gpu_hours"] == estimate["hours"] > 0
 
 

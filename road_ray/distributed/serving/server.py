@@ -54,7 +54,8 @@ def serve_model(
     check_machine(cpus, listening.address)
     from road_ray.inference.load_model import load
 
-    task = load(config.model, **config.loading).task.name
+    # On the CPU: the model is read for its mistakes, and a GPU is for the replicas.
+    task = load(config.model, **config.loading | {"device": "cpu"}).task.name
     place = Path(config.model)
     if place.exists():
         config = config.model_copy(update={"model": str(place.resolve())})

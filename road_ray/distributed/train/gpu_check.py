@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,6 @@ from road_ray.models.performance.device_and_precision import gpu_problem
 
 _log = logging.getLogger(__name__)
 _ANSWER_SECONDS = 50.0  # of a process that imports torch; a message must come within a minute
-_SHARE = 0.01  # of a GPU, so that the check does not wait for a whole one
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ def judge(machines: Sequence[NodeGpus]) -> None:
 
 def _gpus_of(nodes: Sequence[Mapping[str, Any]]) -> list[NodeGpus]:
     """Return the GPUs of the nodes that answer in time."""
-    task = ray.remote(num_cpus=0, num_gpus=_SHARE, max_retries=0)(_models)
+    # Without a share of a GPU it waits for none, and sees all of them; the process ends at once and
+    # leaves no memory taken on them.
+    task = ray.remote(num_cpus=0, num_gpus=0, max_calls=1, max_retries=0)(_models)
     refs: dict[str, Any] = {}
     for node in nodes:
         there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -81,6 +83,8 @@ def _gpus_of(nodes: Sequence[Mapping[str, Any]]) -> list[NodeGpus]:
 
 def _models() -> tuple[list[str], str | None]:
     """Return the models of this machine's GPUs, or why torch cannot use them."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        del os.environ["CUDA_VISIBLE_DEVICES"]  # Ray's, for a task without a GPU
     import torch
 
     if (problem := gpu_problem(required=True)) is not None:

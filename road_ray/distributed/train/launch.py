@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from road_ray.distributed.connection import connected
+from road_ray.errors import ConfigError
 from road_ray.training.monitoring.out_of_memory import oom_as_error
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
@@ -65,10 +66,18 @@ def launch(
     A worker in another process gets a ``RunContext`` of its own, which stop requests reach and
     whose rows come back to ``context.on_row``.
 
-    Raises the ``RoadError`` that a worker raised. A worker that dies is restarted with its group,
-    and ``main`` resumes from its own checkpoints.
+    Raises the ``RoadError`` that a worker raised, and ``ConfigError`` for several workers on one
+    GPU. A worker that dies is restarted with its group, and ``main`` resumes from its own
+    checkpoints.
     """
     context = context or RunContext()
+    if workers > 1 and 0 < gpus_per_worker < 1:
+        raise ConfigError(
+            f"gpus_per_worker = {gpus_per_worker:g} with workers = {workers}: NCCL, which sums "
+            "their gradients, takes one worker for each GPU\n"
+            "  allowed: 1 or more; a fraction with one worker, or for runs that train at once\n"
+            "  fix: gpus_per_worker=1 with as many workers as there are GPUs; nothing was started"
+        )
     if workers == 0:
         with oom_as_error(0, context):
             return main(config, Worker.alone(), context, *extra)

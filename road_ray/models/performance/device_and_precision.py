@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,15 +23,19 @@ _LEAST_BF16_WIDTH = 256
 
 def default_device() -> torch.device:
     """Return the device that ``ROAD_DEVICE`` names: ``cpu``, ``cuda`` or ``mps`` (Apple's GPUs);
-    by default a GPU of NVIDIA or AMD if there is one, else the CPU.
+    by default a GPU of NVIDIA or AMD if there is one, else the CPU. A process of Ray that was given
+    no GPU uses the CPU: Ray leaves all GPUs visible to it.
 
     Raises ``ConfigError`` for another name, and for a device that torch cannot use here.
     """
     usable = {"cpu": True, "cuda": torch.cuda.is_available()}
     usable["mps"] = torch.backends.mps.is_available()
-    if not os.environ.get("ROAD_DEVICE") and (problem := gpu_problem()):
+    name = os.environ.get("ROAD_DEVICE")
+    if not name and _is_ray_worker_without_gpu():
+        name = "cpu"
+    if not name and (problem := gpu_problem()):
         _warn_once(f"using the CPU: torch cannot use the GPU of this machine: {problem}")
-    name = os.environ.get("ROAD_DEVICE") or ("cuda" if usable["cuda"] else "cpu")
+    name = name or ("cuda" if usable["cuda"] else "cpu")
     if not usable.get(name):
         allowed = ", ".join(device for device, is_usable in usable.items() if is_usable)
         raise ConfigError(
@@ -37,6 +43,15 @@ def default_device() -> torch.device:
             "  fix: unset it, or install a torch for that device"
         )
     return torch.device(name)
+
+
+def _is_ray_worker_without_gpu() -> bool:
+    """Return whether this process runs tasks or an actor of Ray that were given no GPU."""
+    ray: Any = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return False
+    is_driver = ray.get_runtime_context().worker.mode != ray.WORKER_MODE
+    return not is_driver and not ray.get_gpu_ids()
 
 
 def gpu_problem(*, required: bool = False) -> str | None:
@@ -58,9 +73,12 @@ def _warn_once(text: str) -> None:
 
 
 def autocast_dtype(precision: Precision, device: torch.device, width: int) -> torch.dtype | None:
-    """Return the dtype of autocast for an encoder of ``width``, or None for fp32."""
+    """Return the dtype of autocast for an encoder of ``width``, or None for fp32. On a GPU, also
+    turn off TF32 in cuDNN, where PyTorch has it on, unlike in matrix products.
+    """
     if device.type == "cuda":
-        gains = torch.cuda.is_bf16_supported()
+        torch.backends.cudnn.allow_tf32 = False
+        gains = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
         gains = device.type == "cpu" and width >= _LEAST_BF16_WIDTH and _multiplies_bf16()
     return torch.bfloat16 if precision == "bf16" or (precision == "auto" and gains) else None

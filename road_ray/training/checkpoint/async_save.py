@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from road_ray.data.model_files.locate_model import MODEL_RECORD, model_hashes
 from road_ray.errors import ResourceError
@@ -145,7 +145,7 @@ class AsyncSaver:
         layout; None on workers that do not lead. Collective.
         """
         if self._twin is None and self._worker.leads:
-            self._twin = copy.deepcopy(self._objective).cpu().eval()
+            self._twin = _copy_on_cpu(self._objective)
         copy_weights(self._trained, self._twin)
         tensors, layout = optimizer_tensors(self._optimizer)
         moments = {}
@@ -154,6 +154,17 @@ class AsyncSaver:
             if self._worker.leads:
                 moments[name] = value.detach().to("cpu", copy=True)
         return None if self._twin is None else (self._twin, moments, copy.deepcopy(layout))
+
+
+def _copy_on_cpu(objective: Objective) -> Objective:
+    """Return a copy whose tensors are in host memory from the start; a GPU may have no room for a
+    second model.
+    """
+    copies: dict[int, Any] = {id(b): b.detach().to("cpu", copy=True) for b in objective.buffers()}
+    for weight in objective.parameters():
+        there = weight.detach().to("cpu", copy=True)
+        copies[id(weight)] = nn.Parameter(there, requires_grad=weight.requires_grad)
+    return copy.deepcopy(objective, copies).eval()
 
 
 def named_tensors(objective: Any) -> dict[str, Tensor]:

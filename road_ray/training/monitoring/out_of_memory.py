@@ -11,6 +11,8 @@ from road_ray.data.batching import Batch
 from road_ray.errors import ResourceError
 from road_ray.training.run_context import RunContext
 
+# The allocator of the CPU, cuBLAS, pinned memory and NCCL raise a plain RuntimeError.
+_SIGNS = ("can't allocate memory", "out of memory", "STATUS_ALLOC_FAILED")
 REMEDY = "a smaller data.batch_size with more training.passes, or a smaller data.max_length_tokens"
 
 
@@ -36,7 +38,5 @@ def oom_as_error(rank: int, context: RunContext) -> Iterator[None]:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    # The allocator of the CPU raises a plain RuntimeError.
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-        "can't allocate memory" in str(error)
-    )
+    is_known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return is_known or any(sign in str(error) for sign in _SIGNS)

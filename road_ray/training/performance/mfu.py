@@ -55,6 +55,8 @@ def forward_flops(
     does not count attention.
     """
     with (
+        # A compiled encoder that is first met under the counter is never compiled again.
+        torch.compiler.set_stance("force_eager"),
         FlopCounterMode(display=False) as counter,
         torch.autocast(worker.device.type, dtype=autocast, enabled=autocast is not None),
     ):

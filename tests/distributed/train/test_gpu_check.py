@@ -77,7 +77,6 @@ def machines_with_gpus(cluster, monkeypatch):
     """The cluster says that its machine has a GPU; the processes that look at it are real."""
     nodes = [node | {"Resources": node["Resources"] | {"GPU": 1.0}} for node in cluster.nodes()]
     monkeypatch.setattr(cluster, "nodes", lambda: nodes)
-    monkeypatch.setattr(gpu_check, "_SHARE", 0)
     return nodes
 
 

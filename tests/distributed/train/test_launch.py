@@ -22,7 +22,7 @@ from road_ray.distributed.placement import wait_for_room
 from road_ray.distributed.train import start_timeout, supervisor
 from road_ray.distributed.train.launch import launch
 from road_ray.distributed.train.supervisor import SILENT_SECONDS
-from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedRunError
+from road_ray.errors import ClusterError, ConfigError, DataError, DivergedError, InterruptedRunError
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import CallbackTracker
 from road_ray.training.run_context import RunContext
@@ -214,6 +214,11 @@ class Holder:
 
     def ready(self) -> bool:
         return True
+
+
+def test_several_workers_on_one_gpu_are_refused_before_a_cluster_starts():
+    with pytest.raises(ConfigError, match=r"gpus_per_worker = 0.5(?s:.)*NCCL(?s:.)*fix"):
+        launch(report, None, workers=2, gpus_per_worker=0.5)
 
 
 def test_lines_of_parallel_runs_stand_under_their_directories():

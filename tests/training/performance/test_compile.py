@@ -12,6 +12,7 @@ from road_ray.data.batching import Batching, BatchStream
 from road_ray.objectives.base import Objective
 from road_ray.training.loop import train
 from road_ray.training.performance.compile import compile_encoders, encoders_of, recompute
+from road_ray.training.performance.mfu import forward_flops
 from road_ray.training.worker import Worker
 from tests.objectives import every
 from tests.objectives import tiny as small
@@ -55,6 +56,25 @@ def test_recomputed_layers_keep_less_for_the_backward_pass():
     straight, saving = electra(), electra()
     recompute(saving)
     assert saved_elements(saving) < 0.8 * saved_elements(straight)
+
+
+@pytest.mark.slow
+def test_a_compiled_encoder_stays_compiled_when_its_flops_are_counted():
+    calls = []
+
+    def backend(graph, inputs):
+        return lambda *values: calls.append(len(values)) or graph.forward(*values)
+
+    torch._dynamo.reset()
+    objective = electra()
+    compile_encoders(objective, backend=backend)
+    objective.eval()(batch(objective))
+    before = len(calls)
+    forward_flops(objective, batch(objective), Worker(), None)
+    objective(batch(objective))
+    torch._dynamo.reset()
+    assert before
+    assert len(calls) == 2 * before
 
 
 @pytest.mark.slow
