@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from road_ray.distributed.jobs.cluster_profile import SHIPPED
+from road_ray.distributed.jobs.cluster_profile import SHIPPED, load_profile, shipped_clusters
 
 LAUNCHER = ["local", "aws", "gcp"]
 # What EC2 `create_instances` and the Compute Engine API take, as far as these files use it: a typo
@@ -93,6 +96,104 @@ def test_every_ray_process_asks_for_the_token_and_the_dashboard_stays_inside(nam
     assert "--dashboard-host=127.0.0.1" in begun[0]
     assert "chmod 600 ~/.ray/auth_token" in config["setup_commands"]
     assert config["file_mounts"] == {"~/.ray/auth_token": "~/.ray/auth_token"}
+
+
+@pytest.mark.parametrize("name", LAUNCHER)
+def test_the_head_can_start_the_others(name):
+    config = loaded(name)
+    (start,) = [c for c in config["head_start_ray_commands"] if "ray start" in c]
+    assert "--autoscaling-config=~/ray_bootstrap_config.yaml" in start
+    # The launchers of clouds make a key of their own.
+    assert ("ssh_private_key" in config["auth"]) == (name == "local")
+
+
+def host_commands(name: str) -> dict[str, list[str]]:
+    """What every type of machine runs on the host before its container starts."""
+    config = loaded(name)
+    common = config["initialization_commands"]
+    types = config.get("available_node_types", {"machine": {}})
+    return {kind: node.get("initialization_commands", common) for kind, node in types.items()}
+
+
+@pytest.mark.parametrize("name", LAUNCHER)
+def test_run_directories_are_on_a_mounted_file_system(name):
+    (mount,) = [o for o in loaded(name)["docker"]["run_options"] if "/runs" in o]
+    place = re.fullmatch(r"--mount=type=bind,src=(\S+)/runs,dst=/runs", mount)[1]
+    for commands in host_commands(name).values():
+        text = "\n".join(commands)
+        assert text.count('test "$(id -u)" = 1000') == 1  # reads the token in the container
+        assert (f"mountpoint -q {place} || sudo mount" in text) == (name != "local")
+        for command in commands:
+            assert subprocess.run(["bash", "-n", "-c", command], check=False).returncode == 0
+
+
+def test_containers_start_after_the_driver_of_their_gpu():
+    for kind, commands in host_commands("gcp").items():
+        assert any("until nvidia-smi" in c for c in commands) == kind.startswith("gpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("aws", "IamInstanceProfile"), ("gcp", "serviceAccounts")]
+)
+def test_the_identity_of_workers_is_one_line_to_enable(name, key):
+    text = (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8")
+    config = yaml.safe_load(text.replace(f"# {key}:", f"{key}:"))
+    launcher_accepts(config)
+    assert odd_keys(config) == []
+    nodes = config["available_node_types"]
+    assert [node for node in nodes if key in nodes[node]["node_config"]] == ["gpu", "gpu_spot"]
+    assert key not in str(loaded(name))
+
+
+def teachers_room(name: str) -> dict[str, int]:
+    """How many teacher actors each type of machine takes."""
+    config = loaded(name)
+    if "available_node_types" in config:
+        nodes = config["available_node_types"].items()
+        return {kind: node["resources"].get("teacher", 0) for kind, node in nodes}
+    spec = config["spec"].get("rayClusterSpec", config["spec"])
+    return {
+        group["groupName"]: json.loads(
+            json.loads(group["rayStartParams"].get("resources", '"{}"'))
+        ).get("teacher", 0)
+        for group in spec["workerGroupSpecs"]
+    }
+
+
+@pytest.mark.parametrize("name", ["aws", "gcp", "kuberay/raycluster", "kuberay/rayjob"])
+def test_teachers_have_room_on_machines_that_stay_only(name):
+    room = teachers_room(name)
+    assert {kind for kind, actors in room.items() if actors} == {
+        "teacher" if "kuberay" in name else "gpu"
+    }
+    assert max(room.values()) > 1
+
+
+def may_be_empty(name: str) -> bool:
+    config = loaded(name)
+    spec = config.get("spec", {})
+    groups = spec.get("rayClusterSpec", spec).get("workerGroupSpecs", [])
+    nodes = config.get("available_node_types", {})
+    sizes = [group["minReplicas"] for group in groups]
+    sizes += [node["min_workers"] for kind, node in nodes.items() if kind != "head"]
+    return 0 in sizes
+
+
+@pytest.mark.parametrize("name", shipped_clusters())
+def test_jobs_wait_for_machines_where_there_may_be_none(name):
+    profile = load_profile(name)
+    assert (profile.scale_up_seconds >= 600) == may_be_empty(name)
+    assert profile.driver_on_head
+
+
+def test_the_job_of_kuberay_waits_for_machines_and_keeps_its_driver_on_the_head():
+    from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
+
+    assert may_be_empty("kuberay/rayjob")
+    spec = loaded("kuberay/rayjob")["spec"]
+    environment = yaml.safe_load(spec["runtimeEnvYAML"])["env_vars"]
+    assert float(environment[SCALE_UP_VARIABLE]) >= 600
+    assert json.loads(spec["entrypointResources"]) == {"node:__internal_head__": 0.001}
 
 
 @pytest.mark.parametrize("name", ["aws", "gcp"])
@@ -214,6 +315,9 @@ def test_the_image_has_the_versions_that_the_files_name():
     )
     image = (SHIPPED / "Dockerfile").read_text()
     assert f"rayproject/ray:{pins['ray']}-py311" in image
+    # No torch of this version for CUDA 12.8.
+    assert pins["torch"].startswith("2.13.")
+    assert re.findall(r"whl/(cu\d+)", image) == ["cu126"]
     for name in ("raycluster", "rayjob", "rayservice"):
         assert f'rayVersion: "{pins["ray"]}"' in (SHIPPED / "kuberay" / f"{name}.yaml").read_text()
 
@@ -229,3 +333,17 @@ def test_the_entry_point_of_the_job_is_a_line_that_road_understands():
     preset = words[words.index("--preset") + 1]
     config = configure("distill", preset=preset, overrides=overrides)
     assert config.distillation.gpus_per_teacher == 1
+    assert config.distillation.resources == {"teacher": 1}
+
+
+def test_the_script_for_slurm_is_one_and_waits_for_every_node():
+    (script,) = re.findall(r"```bash\n(.*?)```", (SHIPPED / "slurm.md").read_text(), re.S)
+    assert subprocess.run(["bash", "-n", "-c", script], check=False).returncode == 0
+    (program,) = re.findall(r"python -c '\n(.*?)' \"\$address", script, re.S)
+    compile(program, "slurm.md", "exec")
+    waits = ["wait_for_nodes 1\n", 'wait_for_nodes "$SLURM_JOB_NUM_NODES"\n']
+    order = [
+        script.index(w) for w in ("ray start --head", waits[0], "ray start --address", waits[1])
+    ]
+    assert order == sorted(order)
+    assert script.index(waits[1]) < script.index("\nroad pretrain")
