@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -61,20 +62,38 @@ def test_machines_that_are_up_are_left_free(cluster, monkeypatch):
         time.sleep(0.1)
 
 
-# A head of Ray's launcher with one core, whose autoscaler starts machines as processes.
-_CONFIG = """
-cluster_name: fake
-max_workers: 4
-idle_timeout_minutes: 5
-provider: {type: fake_multinode}
-auth: {}
-head_node_type: head
-available_node_types:
-  head: {resources: {CPU: 1}, node_config: {}, max_workers: 0}
-  worker: {resources: {CPU: 2, moon: 1}, node_config: {}, min_workers: 0, max_workers: 4}
-head_start_ray_commands: []
-worker_start_ray_commands: []
-"""
+def autoscaler_config():
+    """Of Ray's own autoscaler, whose provider starts machines as processes of this one and expects
+    the head at port 6379.
+    """
+    lists = ("initialization", "setup", "head_setup", "worker_setup")
+    provider = {"type": "fake_multinode", "disable_node_updaters": True}
+    provider |= {"disable_launch_config_check": True, "worker_liveness_check": False}
+    moon = {"resources": {"CPU": 2, "moon": 1}, "min_workers": 0, "max_workers": 4}
+    return {
+        "cluster_name": "fake",
+        "max_workers": 4,
+        "upscaling_speed": 1.0,
+        "idle_timeout_minutes": 5,
+        "provider": provider,
+        "auth": {},
+        "docker": {},
+        "head_node_type": "ray.head.default",
+        "available_node_types": {
+            "ray.head.default": {"resources": {"CPU": 1}, "node_config": {}, "max_workers": 0},
+            "moon": moon | {"node_config": {}},
+        },
+        "file_mounts": {},
+        "cluster_synced_files": [],
+        "file_mounts_sync_continuously": False,
+        "rsync_exclude": [],
+        "rsync_filter": [],
+        **{f"{name}_commands": [] for name in lists},
+        "head_start_ray_commands": [],
+        "worker_start_ray_commands": [],
+    }
+
+
 _DRIVER = """
 import sys, ray
 from road_ray.distributed.placement import check_placement
@@ -88,31 +107,23 @@ print("moons", ray.cluster_resources()["moon"])
 @pytest.mark.ray
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("version", ["1", "2"])
-def test_an_autoscaler_adds_the_machines_that_a_run_waits_for(version):
-    head = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"  # of Ray's fake provider
+def test_an_autoscaler_adds_the_machines_that_a_run_waits_for():
     with short_directory() as place:
         config = Path(place, "fake.yaml")
-        provider = "{type: fake_multinode}"
-        later = f"{{type: fake_multinode, launch_multiple: true, head_node_id: {head}}}"
-        config.write_text(_CONFIG.replace(provider, later) if version == "2" else _CONFIG)
-        port = 20000 + os.getpid() % 5000
+        config.write_text(json.dumps(autoscaler_config()))
         unset = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
         environment = unset | {
             **{"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"},
-            **{SCALE_UP_VARIABLE: "120", "RAY_USAGE_STATS_ENABLED": "0"},
+            **{SCALE_UP_VARIABLE: "60", "RAY_USAGE_STATS_ENABLED": "0"},
             "RAY_AUTH_MODE": "disabled",
         }
-        if version == "2":
-            environment |= {"RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": head}
-            environment |= {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": head}
-        start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}"]
+        start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=6379"]
         start += [f"--temp-dir={place}/r", "--num-cpus=1", "--include-dashboard=false"]
         start += [f"--autoscaling-config={config}", "--object-store-memory=100000000"]
         try:
             subprocess.run(start, env=environment, check=True, capture_output=True, timeout=120)
             done = subprocess.run(
-                [sys.executable, "-c", _DRIVER, f"127.0.0.1:{port}"],
+                [sys.executable, "-c", _DRIVER, "127.0.0.1:6379"],
                 env=environment,
                 cwd=Path(__file__).parents[2],
                 capture_output=True,
@@ -122,6 +133,6 @@ def test_an_autoscaler_adds_the_machines_that_a_run_waits_for(version):
             assert done.returncode == 0, done.stderr
             assert "moons 2" in done.stdout
         finally:
-            for pid in processes_with(f"{SCALE_UP_VARIABLE}=120"):
+            for pid in processes_with(f"{SCALE_UP_VARIABLE}=60"):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

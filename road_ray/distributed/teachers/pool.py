@@ -15,6 +15,7 @@ import ray
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.teacher_identity import fingerprint_config, fingerprint_weights
+from road_ray.distributed.autoscaling import scale_up_seconds
 from road_ray.distributed.placement import check_placement, core_share
 from road_ray.distributed.teachers.actor import Hosting, TeacherActor
 from road_ray.distributed.teachers.client import ActorEnsemble
@@ -91,7 +92,8 @@ class PoolSpecification:
         if share is None:
             total = ray.cluster_resources().get("CPU", 0.0)
             teachers = len(self.groups) * self.replicas * self.members + self.other_teachers
-            share = core_share(total, teachers, self.beside)
+            # A cluster that adds machines may be empty still: what is up says nothing.
+            share = 1.0 if scale_up_seconds() else core_share(total, teachers, self.beside)
         resources = {"CPU": share * self.members, "GPU": self.num_gpus * self.members}
         return {**resources, **self.resources}
 
