@@ -36,7 +36,8 @@ LOADERS = {"road_ray/data/tokenizer.py", "road_ray/models/load_weights.py"}  # o
 FORBIDDEN_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 FORBIDDEN_CALLS = {"torch.load", "yaml.load", "yaml.unsafe_load", "eval", "exec", "os.system"}
 FORBIDDEN_WORDS = {("shell", True), ("trust_remote_code", True), ("weights_only", False)}
-SWITCHES = {"torch._dynamo.config.suppress_errors"}  # of libraries that offer no other way
+# Of libraries that offer no other way.
+SWITCHES = {"torch._dynamo.config.suppress_errors", "torch.backends.cudnn.allow_tf32"}
 # Checks of a machine look at its cluster too, when an address is given.
 ALLOWED = {("road_ray/reporting/environment_check.py", "distributed")}
 
