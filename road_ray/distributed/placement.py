@@ -43,7 +43,7 @@ def wait_for_room(
     workers: int, resources: Mapping[str, float], *, timeout_seconds: float = 30.0
 ) -> None:
     """Wait until ``resources`` are free for each worker. Raises ``ClusterError`` if they are still
-    in use after ``timeout_seconds``.
+    in use after ``timeout_seconds`` and the cluster adds no machines.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:
@@ -52,6 +52,8 @@ def wait_for_room(
         if not lacking:
             return
         if time.monotonic() > deadline:
+            if wait_for_machines("workers", workers, resources):
+                return
             names = ", ".join(f"{workers} x {amount:g} {name}" for name, amount in lacking.items())
             raise ClusterError(
                 f"{workers} workers wait for {names}, and others hold it: free {free_resources()}\n"

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from road_ray.distributed import connection
+from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel_runs import run_parallel, task_name
 from road_ray.distributed.placement import wait_for_room
@@ -341,14 +342,17 @@ class TestCluster:
         with pytest.raises(ClusterError, match=r"room for \d of 9 workers"):
             launch(report, 5, workers=9, scratch=tmp_path)
 
-    def test_room_that_others_hold_is_not_waited_for_in_vain(self):
+    def test_room_that_others_hold_is_not_waited_for_in_vain(self, monkeypatch):
         import ray
 
         holder = ray.remote(num_cpus=2)(Holder).remote()
         ray.get(holder.ready.remote(), timeout=60)
         with pytest.raises(ClusterError, match="3 workers wait for 3 x 1 CPU, and others hold it"):
             wait_for_room(3, {"CPU": 1.0}, timeout_seconds=1.0)
-        ray.kill(holder)
+        # A cluster that adds machines is asked for them, and waited for.
+        monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
+        threading.Timer(1.0, ray.kill, [holder]).start()
+        wait_for_room(3, {"CPU": 1.0}, timeout_seconds=0.2)
         wait_for_room(3, {"CPU": 1.0}, timeout_seconds=30.0)
 
     def test_runs_side_by_side_keep_their_order(self):
