@@ -84,15 +84,16 @@ def _member_type(annotation: Any) -> str:
 
 
 def _allowed_collection(origin: Any, arguments: tuple[Any, ...], metadata: tuple[Any, ...]) -> str:
-    a = "a non-empty" if any(isinstance(m, MinLen) and m.min_length == 1 for m in metadata) else "a"
+    filled = any(isinstance(bound, MinLen) and bound.min_length == 1 for bound in metadata)
+    article = "a non-empty" if filled else "a"
     if origin in MAPPINGS:
         below = f" with values: {allowed_values(Field(arguments[1]))}" if arguments else ""
-        return f"{a} mapping{below}"
+        return f"{article} mapping{below}"
     if origin is tuple and arguments and Ellipsis not in arguments:
         items = ", ".join(allowed_values(Field(argument)) for argument in arguments)
         return f"a list of {len(arguments)}: [{items}]"
     below = f" with items: {allowed_values(Field(arguments[0]))}" if arguments else ""
-    return f"{a} list{below}"
+    return f"{article} list{below}"
 
 
 def _range(metadata: tuple[Any, ...]) -> str:

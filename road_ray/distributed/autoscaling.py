@@ -8,8 +8,6 @@ import os
 import time
 from collections.abc import Mapping
 
-from ray.util.placement_group import placement_group, remove_placement_group
-
 from road_ray.errors import ConfigError
 
 SCALE_UP_VARIABLE = "ROAD_SCALE_UP_SECONDS"
@@ -44,6 +42,8 @@ def wait_for_machines(actors: str, count: int, resources: Mapping[str, float]) -
     A placement group that waits is what Ray's autoscalers count as demand, and it goes with this
     process, so a killed run asks for nothing.
     """
+    from ray.util.placement_group import placement_group, remove_placement_group
+
     seconds = scale_up_seconds()
     if not seconds:
         return False

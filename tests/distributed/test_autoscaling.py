@@ -116,6 +116,7 @@ def test_an_autoscaler_adds_the_machines_that_a_run_waits_for():
             **{"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"},
             **{SCALE_UP_VARIABLE: "60", "RAY_USAGE_STATS_ENABLED": "0"},
             "RAY_AUTH_MODE": "disabled",
+            "ROAD_TEST_PLACE": place,
         }
         start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=6379"]
         start += [f"--temp-dir={place}/r", "--num-cpus=1", "--include-dashboard=false"]
@@ -133,6 +134,6 @@ def test_an_autoscaler_adds_the_machines_that_a_run_waits_for():
             assert done.returncode == 0, done.stderr
             assert "moons 2" in done.stdout
         finally:
-            for pid in processes_with(f"{SCALE_UP_VARIABLE}=60"):
+            for pid in processes_with(f"ROAD_TEST_PLACE={place}"):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

@@ -203,3 +203,19 @@ def test_a_file_without_rows_is_refused_before_a_cluster_starts(
     assert result.code == 3
     assert "empty.csv" in result.err
     assert not (tmp_path / "o.csv").exists()
+
+
+@pytest.mark.parametrize(("options", "device"), [(("--workers", 2), "cpu"), ((), None)])
+def test_the_driver_leaves_the_gpu_to_the_actors(
+    shared_cluster, road, model, tmp_path, monkeypatch, options, device
+):
+    devices = []
+
+    def recorded(place, **given):
+        devices.append(given["device"])
+        raise DataError("loaded")
+
+    monkeypatch.setattr("road_ray.inference.load_model.load", recorded)
+    (tmp_path / "rows.csv").write_text("text\na film\n")
+    road("predict", model, tmp_path / "rows.csv", "--output", tmp_path / "o.csv", *options)
+    assert devices == [device]

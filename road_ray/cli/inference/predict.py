@@ -124,8 +124,7 @@ def _print(
     from road_ray.inference.predict_file import predict_chunks
     from road_ray.inference.prediction_writer import json_line
 
-    # Beside a pool it only says what fields the model has, and a GPU is for the actors.
-    predictor = load(model, **options, device=None if pool is None else "cpu")
+    predictor = load(model, **options)
     rows = input_rows(source, columns, predictor.fields, predictor.columns)
     for predictions in predict_chunks(predictor, rows):
         for prediction in predictions:
@@ -152,7 +151,8 @@ def _write(
     from road_ray.inference.load_model import load
     from road_ray.inference.predict_file import predict_file
 
-    predictor = load(model, **options)
+    # Beside a pool it only says what fields the model has, and a GPU is for the actors.
+    predictor = load(model, **options, device=None if pool is None else "cpu")
     call: dict[str, Any] = {
         "model": model,
         "columns": columns,

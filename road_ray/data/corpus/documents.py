@@ -91,17 +91,17 @@ def text_files(place: TextPlace) -> list[TextFile]:
         stored = [StoredFile(storage, entry) for entry in storage.list_files()]
         return _with_text(str(storage), stored)
     place = Path(place)
-    if place.suffix in _TABLES and place.is_file():
-        raise DataError(
-            f"{place}: a table, whose lines would be read as text with separators\n"
-            f"  allowed: {', '.join(TEXT_SUFFIXES)}\n"
-            "  fix: write the column with the text as `text` of a .jsonl or .parquet file"
-        )
     if place.is_file():
+        if place.suffix in _TABLES:
+            raise DataError(
+                f"{place}: a table, whose lines would be read as text with separators\n"
+                f"  allowed: {', '.join(TEXT_SUFFIXES)}\n"
+                "  fix: write the column with the text as `text` of a .jsonl or .parquet file"
+            )
         return [place]
     if not place.is_dir():
         raise DataError(
-            f"{place}: no such file or directory\n  fix: check data.corpus; a relative path is "
+            f"{place}: no such file or directory\n  fix: check the path; that of data.corpus is "
             "looked up below data.root"
         )
     return _with_text(str(place), sorted(f for f in place.rglob("*") if f.is_file()))

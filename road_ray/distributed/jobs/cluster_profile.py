@@ -35,9 +35,9 @@ class Profile(Config):
     workers."""
     entry_memory_gib: float = Field(0.0, ge=0)
     """Memory that is reserved for the ``road`` process itself, in GiB. 0: no reservation."""
-    driver_on_head: bool = True
-    """Run the ``road`` process on the head, which outlives workers on spot machines. False: Ray
-    chooses a machine, as it must where the head has fewer than ``entry_cpus`` cores for jobs."""
+    driver_on_head: bool = False
+    """Run the ``road`` process on the head, which outlives workers on spot machines. The head needs
+    ``entry_cpus`` cores for jobs, or they wait forever. False: Ray chooses a machine."""
     scale_up_seconds: float = Field(0.0, ge=0)
     """Longest wait of a job for machines that the cluster adds, in seconds. 0: the cluster adds
     none, and a job without room fails at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.jobs.cluster_profile import Profile
 
 STOP_SECONDS = 120  # to save after SIGTERM; Ray's default of 3 s is less than a step
@@ -14,7 +15,7 @@ def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
     packages.
     """
     wait = profile.scale_up_seconds
-    scale_up = {"ROAD_SCALE_UP_SECONDS": f"{wait:g}"} if wait else {}
+    scale_up = {SCALE_UP_VARIABLE: f"{wait:g}"} if wait else {}
     environment: dict[str, object] = {
         "working_dir": place,
         "env_vars": {

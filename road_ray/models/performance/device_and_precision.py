@@ -50,8 +50,8 @@ def _is_ray_worker_without_gpu() -> bool:
     ray: Any = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return False
-    is_driver = ray.get_runtime_context().worker.mode != ray.WORKER_MODE
-    return not is_driver and not ray.get_gpu_ids()
+    mode = ray.get_runtime_context().worker.mode  # of a driver: another
+    return mode == ray.WORKER_MODE and not ray.get_gpu_ids()
 
 
 def gpu_problem(*, required: bool = False) -> str | None:

@@ -26,6 +26,7 @@ class Client:
                 status="RUNNING",
                 metadata=given["metadata"],
                 entrypoint=given["entrypoint"],
+                resources=given["entrypoint_resources"],
                 driver_exit_code=None,
                 message="",
                 start_time=len(self.jobs),
@@ -74,6 +75,19 @@ def test_the_line_is_the_entry_point_with_resources_and_places_of_the_cluster(jo
     assert sent.metadata["road_run"] == "/runs/student"
     own = [*LINE[:2], "--run-dir=/mine", "--workers", "1"]
     assert jobs.send(own, tmp_path)[0].line.endswith("--run-dir=/mine --workers 1")
+
+
+def test_a_sweep_gets_no_workers_because_its_trials_have_their_own(jobs, tmp_path):
+    job, _ = jobs.send(["sweep", "joint", "--run-dir", "s"], tmp_path)
+    assert job.line == "road sweep joint --run-dir /runs/s"
+
+
+@pytest.mark.parametrize("on_head", [True, False])
+def test_the_driver_asks_for_the_head_where_the_profile_says_so(jobs, tmp_path, on_head):
+    jobs.profile = jobs.profile.model_copy(update={"driver_on_head": on_head})
+    jobs.send(LINE, tmp_path)
+    resources = {"node:__internal_head__": 0.001} if on_head else None
+    assert jobs._client.jobs[0].resources == resources
 
 
 def test_a_cluster_that_is_still_starting_is_waited_for(jobs, tmp_path, monkeypatch):
