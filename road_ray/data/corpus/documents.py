@@ -101,8 +101,8 @@ def text_files(place: TextPlace) -> list[TextFile]:
         return [place]
     if not place.is_dir():
         raise DataError(
-            f"{place}: no such file or directory\n  fix: check the path; that of data.corpus is "
-            "looked up below data.root"
+            f"{place}: no such file or directory\n  fix: check the path; data.corpus is relative "
+            "to data.root"
         )
     return _with_text(str(place), sorted(f for f in place.rglob("*") if f.is_file()))
 
