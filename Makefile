@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 # Container images set it; then pytest rewrites 450 test files again in every process.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test fast long coverage chaos real lint bench reference docs wheel install clean
+.PHONY: demo test fast guides long coverage chaos real lint bench reference docs wheel install clean
 
 demo: .venv/.installed
 	$(BIN)/road demo
@@ -24,7 +24,11 @@ test: .venv/.installed-dev
 WHOLE := journeys docs chaos benchmarks real gpu
 fast: .venv/.installed-dev
 	$(BIN)/python -m pytest $(TWO_PROCESSES) $(WHOLE:%=--ignore=tests/%) \
-	    -m "not ray and not trained and not slow and not chaos and not long"
+	    -m "not ray and not trained and not slow and not chaos and not guide and not long"
+
+# Code blocks, notebooks and scripts of the pages, as they stand.
+guides: .venv/.installed-dev
+	$(BIN)/python -m pytest -n 2 -m guide
 
 # The same tests with the lines that they reach; counting them costs time.
 coverage: .venv/.installed-dev

@@ -142,6 +142,7 @@ def test_a_row_that_cannot_be_read_is_an_error_behind_those_before_it(
     assert len((tmp_path / ".o.csv.partial").read_text().splitlines()) == 1 + 18
 
 
+@pytest.mark.long
 def test_an_input_larger_than_the_object_store_is_read_as_it_is_predicted(
     cluster, pool, tmp_path, monkeypatch
 ):

@@ -27,7 +27,7 @@ def place(tmp_path_factory):
     return place
 
 
-@pytest.mark.slow
+@pytest.mark.guide
 def test_the_blocks_run_in_their_order(road, place, monkeypatch, capfd):
     monkeypatch.chdir(place)
     for line in blocks(PAGE)["files"].splitlines():
@@ -50,7 +50,7 @@ def test_the_blocks_run_in_their_order(road, place, monkeypatch, capfd):
     assert getattr(names["logits"], "shape", None) == (1, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.guide
 def test_a_pipe_of_text_is_predicted(place):
     (line,) = [line for line in blocks(PAGE)["files"].splitlines() if line.startswith("echo")]
     line = line.replace("road ", f"{shlex.quote(sys.executable)} -m road_ray ", 1)

@@ -19,7 +19,7 @@ def cells(name: str) -> list[str]:
     return ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
 
 
-@pytest.mark.long
+@pytest.mark.guide
 @pytest.mark.parametrize("name", ["distil_three_teachers.ipynb", "pretrain_on_my_text.ipynb"])
 def test_notebook_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

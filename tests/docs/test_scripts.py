@@ -80,7 +80,7 @@ for script in sys.argv[2:]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.guide
 def test_scripts_find_the_tests_that_they_import(tmp_path):
     """Started as their pages say, without PYTHONPATH, where an installed road_ray has no tests."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

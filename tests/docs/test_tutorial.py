@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.guide
 def test_the_tutorial_from_a_csv_to_an_onnx_student(road, folder):
     outputs = {}
     for name, block in blocks("docs/tutorial.md").items():

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.guide, pytest.mark.ray, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "cluster.md"
 

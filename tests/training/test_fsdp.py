@@ -275,7 +275,7 @@ def compiled(worker, tiny):
     assert_close(gradients(objective, worker, tiny), alone, **NOISE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_compiled_encoders_may_lie_in_parts(tiny, tmp_path):
     both(compiled, tmp_path, tiny, timeout_seconds=200)
 

@@ -105,12 +105,18 @@ assert not ray.is_initialized()
 
 @pytest.mark.ray
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("workers", ["forked", pytest.param("cold", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param("forked", marks=pytest.mark.guide),
+        pytest.param("cold", marks=pytest.mark.long),
+    ],
+)
 def test_without_a_cluster_it_brings_its_own_and_takes_it_away(
     shared_cluster, directories, tmp_path, workers
 ):
-    """A script that has imported Ray first. ``cold``: in processes as users have them, teachers and
-    a worker beside them that are no forks.
+    """A script as README has it, that has imported Ray first. ``cold``: in processes as users have
+    them, teachers and a worker beside them that are no forks.
     """
     scratch = tmp_path / "scratch"
     removed = {"RAY_ADDRESS", "RAY_AUTH_MODE"} | ({FORKED} if workers == "cold" else set())
