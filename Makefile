@@ -26,7 +26,7 @@ fast: .venv/.installed-dev
 	$(BIN)/python -m pytest $(TWO_PROCESSES) $(WHOLE:%=--ignore=tests/%) \
 	    -m "not ray and not trained and not slow and not chaos and not guide and not long"
 
-# Code blocks, notebooks and scripts of the pages, as they stand.
+# Code blocks, examples, notebooks, demo and benchmarks of the pages, as they stand but short.
 guides: .venv/.installed-dev
 	$(BIN)/python -m pytest -n 2 -m guide
 

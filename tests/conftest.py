@@ -235,7 +235,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
                 subprocess.run(command, check=True, capture_output=True)
             except (OSError, subprocess.CalledProcessError):
                 pytest.skip("no right to mount a small disk")
-            mounted.callback(subprocess.run, ["umount", str(place)], check=True)
+            mounted.callback(subprocess.run, ["umount", "--lazy", str(place)], check=True)
             return place
 
         yield mount

@@ -59,6 +59,7 @@ def miniature_world(monkeypatch, world):
     monkeypatch.setenv("ROAD_DATA", str(world))
 
 
+@pytest.mark.guide
 @pytest.mark.parametrize("name", sorted(SUITE.keys() - ON_RAY))
 def test_a_benchmark_gives_its_rows(name):
     rows = SUITE[name](PLAN)

@@ -26,7 +26,7 @@ def test_a_block_is_a_configuration_of_data_sets_that_fit(name, tmp_path):
         find_dataset(name, config.data)
 
 
-@pytest.mark.slow
+@pytest.mark.guide
 def test_from_a_file_to_predictions_in_four_commands(road, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sizes = {"max_position_embeddings": 512}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.guide
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -14,6 +14,7 @@ from transformers import AutoConfig
 from tests.docs.blocks import blocks, commands
 from tests.published import publish
 
+pytestmark = pytest.mark.guide
 BLOCKS = blocks("docs/guides/pretraining.md")
 SHORT = ("training.steps=2", "training.log_every_steps=1", "data.batch_size=2", "console=quiet")
 TINY = ("encoder.layers=1", "encoder.hidden_size=32", "encoder.heads=2", "generator.scale=1")

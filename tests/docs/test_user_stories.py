@@ -20,6 +20,7 @@ from road_ray.verbs import configure
 from tests.docs.blocks import ROOT, commands
 from tests.published import publish
 
+pytestmark = pytest.mark.guide
 EXAMPLES = ROOT / "examples"
 SHORT = ("training.steps=3", "data.batch_size=4", "console=quiet", "optimizer.warmup_steps=1")
 KEYS = {"training.steps": 3, "data.batch_size": 4, "console": "quiet", "optimizer.warmup_steps": 1}

@@ -71,7 +71,7 @@ def test_students_have_few_labels_and_one_layer_teachers_all_labels_and_all_laye
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.guide
 def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_path, caplog):
     sizes = {"num_teachers": 2, "num_seeds": 1, "pretraining_steps": 2, "multitask_steps": 2}
     sizes |= {"teacher_steps": 2, "finetuning_steps": 2, "num_labels": 6, "root": world}
