@@ -116,7 +116,7 @@ def test_a_pool_resumes_a_file_that_one_process_began(cluster, pool, model, sour
 def test_standard_input_is_predicted_and_its_rows_are_named(
     cluster, pool, model, source, tmp_path, monkeypatch
 ):
-    predictor, alone = load(model), tmp_path / "alone.jsonl"
+    predictor, alone, pooled = load(model), tmp_path / "alone.jsonl", tmp_path / "pooled.jsonl"
 
     def piped(text, output, **more):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
@@ -124,6 +124,8 @@ def test_standard_input_is_predicted_and_its_rows_are_named(
 
     text = "".join(json.dumps(row) + "\n" for row in ROWS)
     piped(text, alone)
+    piped(text, pooled, predict=pool)
+    assert pooled.read_bytes() == alone.read_bytes()
     broken = text + json.dumps({"text": 3, "stars": 0})
     with pytest.raises(DataError, match="<stdin>:19: text = '3' is no text"):
         piped(broken, tmp_path / "broken.jsonl", predict=pool)

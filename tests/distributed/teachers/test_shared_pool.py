@@ -68,7 +68,6 @@ def specification(directories, **options):
     return specify_pool(directories, NLI, num_cpus=0.25, **options)
 
 
-@pytest.mark.long
 def test_the_pool_outlives_the_driver_that_started_it_and_ends_with_its_last_user(
     cluster, directories, driver
 ):
