@@ -668,4 +668,13 @@ FAULTS = (
         ),
         "recipes/pretraining/test_pretrain.py::test_a_run_killed_after_its_last_step_has_the_figures_of_its_checkpoint",
     ),
+    _f(
+        *(
+            "F82",
+            "a stopped trial whose cleanup takes too long or ends its process",
+            "the trial that waits for its actor starts again in another one",
+        ),
+        "distributed/tune/test_searcher.py::test_no_trial_is_lost_to_the_cleanup_of_a_stopped_one",
+        "distributed/tune/test_searcher.py::test_a_trial_that_is_lost_three_times_fails",
+    ),
 )

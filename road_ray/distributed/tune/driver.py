@@ -26,6 +26,7 @@ from road_ray.distributed.tune.trial_resources import Demand
 if TYPE_CHECKING:
     import optuna
     from ray.tune import Callback
+    from ray.tune.experiment import Trial
 
     from road_ray.distributed.tune.searcher import StudySearch
 
@@ -38,7 +39,6 @@ SETTINGS = {
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "TUNE_FUNCTION_THREAD_TIMEOUT_S": "60",
 }
 _SETTINGS_OF_RAY = {"RAY_AIR_NEW_OUTPUT": "0"}
 
@@ -124,6 +124,7 @@ def _tune(
         threads=max(1, int(config.cpus_per_trial)),
         timeout_seconds=config.trial_timeout_seconds,
     )
+    searcher.max_concurrent = config.max_concurrent or _room(demand, resources)
     judge = scheduler(config, searcher.breed)
     if config.scheduler != "none":
         replay_reports(judge, _reports_of_ended(directory), config.metric[0])
@@ -137,7 +138,6 @@ def _tune(
             search_alg=searcher,
             scheduler=judge,
             num_samples=-1,
-            max_concurrent_trials=config.max_concurrent or _room(demand, resources),
             reuse_actors=demand is None,
         ),
         run_config=tune.RunConfig(
@@ -181,19 +181,29 @@ def _forwarding_callback(observer: SweepObserver, searcher: StudySearch) -> Call
     from ray.tune import Callback
 
     class ForwardResults(Callback):  # type: ignore[misc]
-        """Callback of Tune that forwards results to the observer."""
+        """Callback of Tune that forwards results to the observer, and to the searcher what Tune
+        does not tell it.
+        """
 
         last = 0.0
 
+        def on_step_begin(self, iteration: int, trials: list[Trial], **info: object) -> None:
+            searcher.recover_lost(trials)
+
+        def on_trial_start(
+            self, iteration: int, trials: list[Trial], trial: Trial, **info: object
+        ) -> None:
+            searcher.on_trial_start(trial.trial_id)
+
         def on_trial_result(
-            self, iteration: int, trials: object, trial: Any, result: Any, **info: object
+            self, iteration: int, trials: list[Trial], trial: Trial, result: Any, **info: object
         ) -> None:
             if "step" in result:
                 value = float(result[searcher.metric])
                 report = Report(int(result["step"]), float(result["percent"]), value)
                 observer.reported(int(trial.config["number"]), report)
 
-        def on_step_end(self, iteration: int, trials: object, **info: object) -> None:
+        def on_step_end(self, iteration: int, trials: list[Trial], **info: object) -> None:
             if time.monotonic() - self.last > 0.25:
                 type(self).last = time.monotonic()
                 observer.tick()

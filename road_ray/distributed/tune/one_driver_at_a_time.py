@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from road_ray.errors import ResourceError
@@ -43,6 +44,7 @@ def sweep_lock(directory: Path) -> Iterator[None]:
         yield
 
 
+@cache  # one descriptor and one thread for all trials of a process
 def hold_trial_lock(directory: Path) -> None:
     """Share the trial lock of a sweep until this process ends, and end with the parent process."""
     # A plain descriptor stays open; a file object would be closed when it is collected.

@@ -2,16 +2,22 @@
 
 ``OptunaSearch`` fails on a study that is ahead of its pickled state, marks stopped trials as
 complete, and resamples running trials. Here all state is in the study and the trials' directories.
+
+Tune hands a new trial to the actor of a trial that ended. If that actor does not become free in
+time, Tune ends the new trial without telling the searcher, and if the actor dies, Tune does not
+start the new trial again. The searcher suggests both again.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.trial import TrialState
@@ -31,10 +37,15 @@ from road_ray.distributed.tune.study import (
 from road_ray.distributed.tune.trial_actor import ENDED
 from road_ray.distributed.tune.trial_record import Record
 
+if TYPE_CHECKING:
+    from ray.tune.experiment import Trial
+
+_MAX_LOST_STARTS = 3  # of one trial, before it counts as failed
+
 
 class StudySearch(Searcher):  # type: ignore[misc]
     """Searcher that resumes the running trials of an interrupted sweep and then samples new ones,
-    until a budget is spent.
+    until a budget is spent, at most ``max_concurrent`` at once.
     """
 
     def __init__(
@@ -47,28 +58,35 @@ class StudySearch(Searcher):  # type: ignore[misc]
         super().__init__(metric=config.metric[0], mode=config.mode[0])
         self._study, self._config, self._directory = study, config, directory
         self._changed = changed
+        self.max_concurrent = math.inf  # until the cluster is known
         self._numbers: dict[str, int] = {}  # by Tune's trial id
         self._started_at: dict[int, float] = {}
-        self._running: set[int] = set()
+        self._running: set[str] = set()  # Tune's trial ids
+        self._in_actor: set[str] = set()  # those that an actor has taken up
+        self._lost_starts: Counter[int] = Counter()
         self._space = distributions(config.space)
         self._start = time.monotonic()
         trials = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         self._unfinished = [trial.number for trial in trials]
 
     def suggest(self, trial_id: str) -> Any:
-        """Return number and values of the next trial, or a marker that there is none."""
+        """Return number and values of the next trial, None if there is none now, or a marker that
+        there will be none.
+        """
+        if len(self._running) >= self.max_concurrent:
+            return None
         if self._unfinished:
             number = self._unfinished.pop(0)
         elif self._has_children() or not self.spent():
             number = self._study.ask(fixed_distributions=self._space).number
         else:
-            # A running trial of a population may still be replaced by a child.
-            return None if self._config.scheduler == "pbt" and self._running else Searcher.FINISHED
+            # A running trial may be lost, and one of a population be replaced by a child.
+            return None if self._running else Searcher.FINISHED
         record = trial_record.read(self._directory, number)
         record = record or record_of(self._trial(number))
         trial_record.write(self._directory, record)
         self._numbers[trial_id] = number
-        self._running.add(number)
+        self._running.add(trial_id)
         self._started_at[number] = time.monotonic()
         self._changed(record)
         return {"number": number, "params": dict(record.params)}
@@ -135,11 +153,45 @@ class StudySearch(Searcher):  # type: ignore[misc]
         number = self._numbers.get(trial_id)
         if number is None:
             return
-        self._running.discard(number)
+        if error and trial_id not in self._in_actor:
+            self._start_again(trial_id)
+            return
+        self._end(trial_id, died=error or ENDED in (result or {}))
+
+    def on_trial_start(self, trial_id: str) -> None:
+        """Record that an actor has taken up a trial."""
+        self._in_actor.add(trial_id)
+
+    def recover_lost(self, trials: Sequence[Trial]) -> None:
+        """Suggest those running trials again that Tune ended without ``on_trial_complete``.
+
+        ``trials`` are all trials of Tune, the latest last.
+        """
+        unseen = set(self._running)
+        for trial in reversed(trials):
+            if not unseen:
+                return
+            if trial.trial_id in unseen and trial.is_finished():
+                self._start_again(trial.trial_id)
+            unseen.discard(trial.trial_id)
+
+    def _start_again(self, trial_id: str) -> None:
+        """Suggest a trial again that no actor took up; the last time, record it as failed."""
+        number = self._numbers[trial_id]
+        self._lost_starts[number] += 1
+        if self._lost_starts[number] >= _MAX_LOST_STARTS:
+            self._end(trial_id, died=True)
+        else:
+            self._running.discard(trial_id)
+            self._unfinished.append(number)
+
+    def _end(self, trial_id: str, died: bool) -> None:
+        number = self._numbers[trial_id]
+        self._running.discard(trial_id)
         record = trial_record.read(self._directory, number)
         record = record or record_of(self._trial(number))
         if not record.ended:
-            record = self._unfinished_end(record, error or ENDED in (result or {}))
+            record = self._unfinished_end(record, died)
             trial_record.write(self._directory, record)
         tell_outcome(self._study, record)
         self._changed(record)

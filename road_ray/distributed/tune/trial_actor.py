@@ -7,6 +7,7 @@ the trial from its own checkpoints.
 from __future__ import annotations
 
 import math
+import os
 import time
 import traceback
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from road_ray.errors import DivergedError, RoadError
 
 ENDED = "ended"  # key of a trial's final state in its last result
 _LONGEST_REASON = 600
+_CLEANUP_SECONDS = "60"  # of a stopped trial, before its actor is given up
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ def perform(config: Mapping[str, Any], work: Work) -> None:
     """Run trial ``config["number"]`` with ``config["params"]``: the trainable of Tune."""
     enter_directory(work.place)
     hold_trial_lock(work.directory)
+    # Tune reads it in this process, and does not pass on the driver's.
+    os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
     torch.set_num_threads(work.threads)
     number = int(config["number"])
     record = trial_record.read(work.directory, number) or Record(number, config["params"])

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock, wait_for_trials
+from road_ray.distributed.tune.one_driver_at_a_time import (
+    hold_trial_lock,
+    sweep_lock,
+    wait_for_trials,
+)
 from road_ray.errors import ResourceError
 
 TRIAL = """
 import sys, time
 from pathlib import Path
 from road_ray.distributed.tune.one_driver_at_a_time import hold_trial_lock
-hold_trial_lock(Path(sys.argv[1])); hold_trial_lock(Path(sys.argv[1]))
+hold_trial_lock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(float(sys.argv[2]))
 """
@@ -55,6 +61,18 @@ def test_a_trial_ends_with_the_process_that_started_it(tmp_path):
         assert parent.stdout.readline() == "held\n"
         parent.kill()
     wait_for_trials(tmp_path, timeout_seconds=30.0)
+
+
+def test_a_process_holds_the_lock_once_for_all_its_trials(tmp_path):
+    """Else the actors of a sweep with thousands of trials run out of descriptors and threads."""
+    wait_for_trials(tmp_path)  # makes the lock
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(3):
+        hold_trial_lock(tmp_path)
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == (
+        before[0] + 1,
+        before[1] + 1,
+    )
 
 
 def test_trials_that_outlive_their_driver_are_waited_for(tmp_path):

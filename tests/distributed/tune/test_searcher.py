@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+
 import pytest
 from ray.tune.search import Searcher
 
@@ -10,7 +15,7 @@ from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.study import open_study
-from road_ray.distributed.tune.trial_record import Record, Report
+from road_ray.distributed.tune.trial_record import Outcome, Record, Report
 
 BASE = {"metric": "m", "trials": 3, "space": {"x": {"uniform": [0, 1]}}}
 
@@ -35,10 +40,12 @@ def test_trials_are_asked_until_the_budget_is_spent(tmp_path):
     search = searcher(tmp_path, seen.append)
     configs = [search.suggest(name) for name in "abc"]
     assert [config["number"] for config in configs] == [0, 1, 2]
+    assert search.suggest("d") is None, "one that runs may still be lost"
+    for name, config in zip("abc", configs, strict=True):
+        finish(search, tmp_path, name, config)
     assert search.suggest("d") == Searcher.FINISHED
-    finish(search, tmp_path, "a", configs[0])
     assert trials(search)[0] == (0, "COMPLETE")
-    assert [record.state for record in seen] == ["running"] * 3 + ["complete"]
+    assert [record.state for record in seen] == ["running"] * 3 + ["complete"] * 3
 
 
 def test_what_was_running_goes_on_first_with_its_own_values(tmp_path):
@@ -48,7 +55,7 @@ def test_what_was_running_goes_on_first_with_its_own_values(tmp_path):
     after = searcher(tmp_path)
     assert after.suggest("x") == configs[1]
     assert after.suggest("y")["number"] == 2
-    assert after.suggest("z") == Searcher.FINISHED
+    assert after.suggest("z") is None
 
 
 def test_a_trial_that_was_asked_but_has_no_record_yet_goes_on_too(tmp_path):
@@ -74,9 +81,86 @@ def test_a_trial_stopped_by_the_scheduler_is_told_as_pruned(tmp_path):
 def test_a_trial_whose_process_died_is_told_as_failed(tmp_path):
     search = searcher(tmp_path)
     search.suggest("a")
+    search.on_trial_start("a")
     search.on_trial_complete("a", error=True)
     assert trials(search) == [(0, "FAIL")]
     assert "died" in trial_record.read(tmp_path, 0).reason
+
+
+def test_no_more_trials_than_allowed_run_at_once(tmp_path):
+    search = searcher(tmp_path)
+    search.max_concurrent = 2
+    configs = [search.suggest(name) for name in "ab"]
+    assert search.suggest("c") is None
+    finish(search, tmp_path, "a", configs[0])
+    assert search.suggest("c")["number"] == 2
+
+
+@dataclass
+class TuneTrial:
+    """What the searcher reads of a trial of Tune."""
+
+    trial_id: str
+    ended: bool
+
+    def is_finished(self):
+        return self.ended
+
+
+def test_a_trial_that_tune_ends_without_a_word_is_suggested_again(tmp_path):
+    search = searcher(tmp_path)
+    configs = [search.suggest(name) for name in "abc"]
+    finish(search, tmp_path, "a", configs[0])
+    search.recover_lost([TuneTrial("a", True), TuneTrial("b", True), TuneTrial("c", False)])
+    assert search.suggest("d") == configs[1]
+    assert search.suggest("e") is None, "one runs and one has ended"
+
+
+def test_a_trial_whose_actor_died_before_it_took_it_up_is_suggested_again(tmp_path):
+    search = searcher(tmp_path)
+    config = search.suggest("a")
+    search.on_trial_complete("a", error=True)
+    assert trials(search) == [(0, "RUNNING")]
+    assert search.suggest("b") == config
+
+
+def test_a_trial_that_is_lost_three_times_fails(tmp_path):
+    search = searcher(tmp_path, trials=1)
+    for name in "abc":
+        search.suggest(name)
+        search.recover_lost([TuneTrial(name, True)])
+    assert search.suggest("d") == Searcher.FINISHED
+    assert trials(search) == [(0, "FAIL")]
+    assert trial_record.read(tmp_path, 0).state == "failed"
+
+
+def stopped(directory, params, on_report):
+    """A trial worse than the one before; the cleanup of trial 1 takes long, of trial 2 crashes."""
+    number = int(directory.name)
+    try:
+        for step in range(1, 6):
+            time.sleep(0.1)
+            on_report(Report(step, 20.0 * step, -float(number)))
+    except SystemExit:
+        os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = "1"
+        if number == 1:
+            time.sleep(3)
+        if number == 2:
+            time.sleep(0.3)
+            os._exit(1)
+        raise
+    return Outcome((-float(number),))
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+def test_no_trial_is_lost_to_the_cleanup_of_a_stopped_one(cluster, tmp_path):
+    from road_ray.distributed.tune.driver import search
+
+    values = {"trials": 5, "sampler": "random", "grace_percent": 20, "reduction": 2}
+    config = load(SearchConfig, base=BASE, overrides=values | {"max_concurrent": 1})
+    records = search(config, "s", tmp_path, stopped, connected=nullcontext)
+    assert [record.state for record in records] == ["complete"] + ["pruned"] * 4
 
 
 def test_results_of_unknown_trials_are_left_alone(tmp_path):
