@@ -28,7 +28,8 @@ def locate_teachers(
     names, folds = resolve_teachers(teachers, key)
     if count is not None and len(names) != count * folds:
         raise ConfigError(
-            f"{key} lists {len(names)} teachers{': ' if names else ''}{', '.join(names)}\n"
+            f"{key} lists {len(names)} teacher{'s' * (len(names) != 1)}"
+            f"{': ' if names else ''}{', '.join(names)}\n"
             f"  expected: {count}{f' for each of {folds} folds' if folds > 1 else ''} "
             "(distillation.num_teachers)\n"
             f"  fix: {key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes; or "
