@@ -15,9 +15,9 @@ from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import rows_at
-from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective
+from road_ray.objectives.masking.positions import rows_at
 from road_ray.objectives.pretraining.parts.generator import Generator
+from road_ray.objectives.pretraining.parts.generator_and_encoder import CorruptingObjective
 
 
 def copy_losses(logits: Tensor, gate: Tensor, labels: Tensor, copied: Tensor) -> Tensor:

@@ -14,14 +14,18 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import corrupt, put, rows_at
+from road_ray.objectives.masking.corruption import corrupt
+from road_ray.objectives.masking.positions import put, rows_at
 from road_ray.objectives.pretraining.parts.candidates import (
     candidate_logits,
     choices,
     with_replacement,
 )
-from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective, language_model
 from road_ray.objectives.pretraining.parts.generator import Generator
+from road_ray.objectives.pretraining.parts.generator_and_encoder import (
+    CorruptingObjective,
+    language_model,
+)
 
 
 class MCBert(CorruptingObjective):

@@ -13,9 +13,9 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import rows_at
-from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective
+from road_ray.objectives.masking.positions import rows_at
 from road_ray.objectives.pretraining.parts.generator import Generator
+from road_ray.objectives.pretraining.parts.generator_and_encoder import CorruptingObjective
 
 
 class ReplaceMLM(CorruptingObjective):

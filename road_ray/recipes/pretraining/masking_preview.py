@@ -12,7 +12,7 @@ from road_ray.config import load
 from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
 from road_ray.objectives.base import Objective
-from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective
+from road_ray.objectives.pretraining.parts.generator_and_encoder import CorruptingObjective
 from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import prepare

@@ -1,1 +1,1 @@
-"""Parts that several pre-training objectives share: corruption, generators, detection, sampling."""
+"""Parts that several pre-training objectives share: masked input, generator, detection."""

@@ -10,7 +10,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from road_ray.models.language_model import vocabulary_logits
-from road_ray.objectives.masking import invert
+from road_ray.objectives.masking.sampling import invert
 
 
 class Frequencies(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.testing import assert_close
 
-from road_ray.objectives.masking import sample
+from road_ray.objectives.masking.sampling import sample
 from road_ray.objectives.pretraining.parts.candidates import (
     candidate_logits,
     with_replacement,

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 from torch.testing import assert_close
 
-from road_ray.objectives.masking import sample
+from road_ray.objectives.masking.sampling import sample
 from road_ray.objectives.pretraining.parts.generator import (
     Frequencies,
     draw,

@@ -17,7 +17,8 @@ from road_ray.models.language_model import states
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 from road_ray.models.weight_tying import share
 from road_ray.objectives.base import Metrics, Term
-from road_ray.objectives.masking import corrupt, put, rows_at
+from road_ray.objectives.masking.corruption import corrupt
+from road_ray.objectives.masking.positions import put, rows_at
 from road_ray.objectives.pretraining.parts.generator import (
     Frequencies,
     Generator,
