@@ -4,8 +4,8 @@ All randomness is an argument of uniform numbers, so any number of workers, and 
 and sample the same tokens.
 """
 
-from road_ray.objectives.masking.corruption import corrupt
-from road_ray.objectives.masking.positions import choose, mask
+from road_ray.objectives.masking.corruption import corrupt, mask
+from road_ray.objectives.masking.positions import choose
 from road_ray.objectives.masking.sampling import sample
 
 __all__ = ["choose", "corrupt", "mask", "sample"]

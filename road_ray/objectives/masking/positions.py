@@ -1,4 +1,4 @@
-"""Choose positions, mask the tokens there, read and write values at them."""
+"""Choose positions, and read and write values at them."""
 
 from __future__ import annotations
 
@@ -34,23 +34,6 @@ def choose(
     order = noise.masked_fill(~candidates, 2.0).argsort(dim=1, stable=True)
     chosen: Tensor = order.argsort(1) < counts[:, None]
     return chosen
-
-
-def mask(
-    tokens: Tensor,
-    chosen: Tensor,
-    noise: Tensor | None = None,
-    *,
-    mask_id: int,
-    mask_fraction: float = 0.85,
-) -> Tensor:
-    """Return tokens ``[B, L]`` with [MASK] at ``mask_fraction`` of the chosen positions.
-
-    Source: google electra, pretrain_helpers.py (85 / 15, never a random token).
-    """
-    if noise is None:
-        noise = torch.rand(tokens.shape, device=tokens.device)
-    return torch.where(chosen & (noise < mask_fraction), mask_id, tokens)
 
 
 def flat_positions(marked: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ from sklearn.metrics import roc_auc_score
 from torch.testing import assert_close
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
-from road_ray.objectives.masking.positions import choose, mask
+from road_ray.objectives.masking.corruption import mask
+from road_ray.objectives.masking.positions import choose
 from road_ray.objectives.masking.sampling import sample
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.pretraining.parts.detection import area_under_curve

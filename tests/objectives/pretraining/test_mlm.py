@@ -7,7 +7,8 @@ import torch
 from torch.testing import assert_close
 from transformers import ElectraForMaskedLM
 
-from road_ray.objectives.masking.positions import choose, mask
+from road_ray.objectives.masking.corruption import mask
+from road_ray.objectives.masking.positions import choose
 from road_ray.objectives.pretraining.mlm import MaskedLanguageModel
 
 SPECIAL, MASK = (0, 2, 3, 4), 4

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.objectives.base import Objective
-from road_ray.objectives.masking.positions import choose, flat_positions, mask
+from road_ray.objectives.masking.corruption import mask
+from road_ray.objectives.masking.positions import choose, flat_positions
 
 
 class MaskingObjective(Objective):
