@@ -1,4 +1,4 @@
-"""What becomes of the tokens at chosen positions: [MASK], or what a generator drew."""
+"""Corruption of tokens at chosen positions: [MASK], or what a generator drew."""
 
 from __future__ import annotations
 
