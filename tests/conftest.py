@@ -154,6 +154,11 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    """Look for no garbage at the end either: pytest would, five times."""
+    gc.freeze()
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Send a file's tests to one process, and all files on the shared cluster to the same one."""
     from tests.cluster import OneClusterScheduling

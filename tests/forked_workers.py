@@ -8,6 +8,8 @@ such workers if it calls ``use_forked_workers`` before it starts a cluster.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import json
 import os
@@ -80,6 +82,7 @@ def main(address: str) -> None:
     for name in MODULES:
         importlib.import_module(name)
     assert "ray" not in sys.modules
+    gc.freeze()  # or each fork copies what is imported when it looks for garbage
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
@@ -109,8 +112,16 @@ def _become_worker(connection: socket.socket) -> None:
     os.chdir(directory)
     np.random.seed()  # or all forks draw the same
     sys.argv = _without_setup(arguments)
-    runpy.run_path(sys.argv[0], run_name="__main__")
-    os._exit(0)
+    code = 0
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    # What follows in an interpreter takes apart all that was imported, for a second.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _without_setup(arguments: list[str]) -> list[str]:
