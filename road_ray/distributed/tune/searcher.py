@@ -64,6 +64,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._running: set[str] = set()  # Tune's trial ids
         self._in_actor: set[str] = set()  # those that an actor has taken up
         self._lost_starts: Counter[int] = Counter()
+        self._spent = False
         self._space = distributions(config.space)
         self._start = time.monotonic()
         trials = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
@@ -113,6 +114,11 @@ class StudySearch(Searcher):  # type: ignore[misc]
 
     def spent(self) -> bool:
         """Return True if no new trial may start, except for children of a population."""
+        # Tune asks ten times a second while the last trials run, and no budget comes back.
+        self._spent = self._spent or self._reaches_budget()
+        return self._spent
+
+    def _reaches_budget(self) -> bool:
         hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds
         every = self._study.get_trials(deepcopy=False)
         if hours is None and teachers is None and len(every) < self._config.trials:
