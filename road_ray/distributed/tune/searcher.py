@@ -4,8 +4,8 @@
 complete, and resamples running trials. Here all state is in the study and the trials' directories.
 
 Tune hands a new trial to the actor of a trial that ended. If that actor does not become free in
-time, Tune ends the new trial without telling the searcher, and if the actor dies, Tune does not
-start the new trial again. The searcher suggests both again.
+time, Tune ends the new trial without telling the searcher; if the actor dies, Tune does not start
+the new trial again. The searcher suggests the new trial again in both cases.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from ray.tune.experiment import Trial
 
 _MAX_LOST_STARTS = 3  # of one trial, before it counts as failed
+_LOST = f"no process was free to start it, {_MAX_LOST_STARTS} times"
+_DIED = "its process died repeatedly (out of memory?)"
 
 
 class StudySearch(Searcher):  # type: ignore[misc]
@@ -162,7 +164,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         if error and trial_id not in self._in_actor:
             self._start_again(trial_id)
             return
-        self._end(trial_id, died=error or ENDED in (result or {}))
+        self._end(trial_id, failure=_DIED if error or ENDED in (result or {}) else "")
 
     def on_trial_start(self, trial_id: str) -> None:
         """Record that an actor has taken up a trial."""
@@ -186,30 +188,30 @@ class StudySearch(Searcher):  # type: ignore[misc]
         number = self._numbers[trial_id]
         self._lost_starts[number] += 1
         if self._lost_starts[number] >= _MAX_LOST_STARTS:
-            self._end(trial_id, died=True)
+            self._end(trial_id, failure=_LOST)
         else:
             self._running.discard(trial_id)
             self._unfinished.append(number)
 
-    def _end(self, trial_id: str, died: bool) -> None:
+    def _end(self, trial_id: str, failure: str) -> None:
+        """Record the end of a trial; ``failure`` is the reason if it failed, else empty."""
         number = self._numbers[trial_id]
         self._running.discard(trial_id)
         record = trial_record.read(self._directory, number)
         record = record or record_of(self._trial(number))
         if not record.ended:
-            record = self._unfinished_end(record, died)
+            record = self._unfinished_end(record, failure)
             trial_record.write(self._directory, record)
         tell_outcome(self._study, record)
         self._changed(record)
 
-    def _unfinished_end(self, record: Record, died: bool) -> Record:
-        """Return the record of a trial that wrote none: stopped by the scheduler, or dead."""
+    def _unfinished_end(self, record: Record, failure: str) -> Record:
+        """Return the record of a trial that wrote none: stopped by the scheduler, or failed."""
         place = trial_record.trial_directory(self._directory, record.number)
         reports = trial_record.read_reports(place)
         seconds = record.seconds + time.monotonic() - self._started_at[record.number]
-        if died or not reports:
-            reason = "its process died repeatedly (out of memory?)"
-            return replace(record, state="failed", reason=reason, seconds=seconds)
+        if failure or not reports:
+            return replace(record, state="failed", reason=failure or _DIED, seconds=seconds)
         last = reports[-1]
         reason = f"stopped by {self._config.scheduler} at step {last.step}"
         values = (last.value,)

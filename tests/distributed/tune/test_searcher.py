@@ -131,7 +131,9 @@ def test_a_trial_that_is_lost_three_times_fails(tmp_path):
         search.recover_lost([TuneTrial(name, True)])
     assert search.suggest("d") == Searcher.FINISHED
     assert trials(search) == [(0, "FAIL")]
-    assert trial_record.read(tmp_path, 0).state == "failed"
+    record = trial_record.read(tmp_path, 0)
+    assert record.state == "failed"
+    assert record.reason == "no process was free to start it, 3 times"
 
 
 def stopped(directory, params, on_report):
