@@ -672,7 +672,7 @@ FAULTS = (
         *(
             "F82",
             "a stopped trial whose cleanup takes too long or ends its process",
-            "the trial that waits for its actor starts again in another one",
+            "the next trial starts in another process",
         ),
         "distributed/tune/test_searcher.py::test_no_trial_is_lost_to_the_cleanup_of_a_stopped_one",
         "distributed/tune/test_searcher.py::test_a_trial_that_is_lost_three_times_fails",
