@@ -84,12 +84,12 @@ def invalid_value(
     field, value = field_at(kind, key), error["input"]
     own_words = error["type"] in ("value_error", "assertion_error")
     if own_words and (field is None or field.sections):
-        name = format_key(key) or kind.__name__
-        text, _, remedy = _reason(error).partition("\n    fix: ")
+        text, _, remedy = message_of(error).partition("\n    fix: ")
         if remedy and others:
             remedy += f"; {format_key(key[:-1])} has: {', '.join(others)}"
-        return Problem(where, f"{name}: {text}", remedy or "change one of the values it names")
-    reason = f"\n    {_reason(error)}" if own_words or field is None else ""
+        name = f"{format_key(key)}: " if key else ""
+        return Problem(where, f"{name}{text}", remedy or "change one of the values it names")
+    reason = f"\n    {message_of(error)}" if own_words or field is None else ""
     if error["type"] == "union_tag_invalid":
         return _wrong_tag(key, error["ctx"], where)
     head = f"{format_key(key)} = {format_value(value)}"
@@ -112,7 +112,8 @@ def _wrong_tag(key: Key, context: Mapping[str, Any], where: str) -> Problem:
     return Problem(where, message, f"did you mean {near!r}?" if near else "use one of these")
 
 
-def _reason(error: Mapping[str, Any]) -> str:
+def message_of(error: Mapping[str, Any]) -> str:
+    """Return the message of an error of pydantic, without the kind of the exception before it."""
     return str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 

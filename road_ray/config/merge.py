@@ -16,7 +16,13 @@ from pydantic import BaseModel, ValidationError
 from road_ray.config.allowed_values import format_value
 from road_ray.config.base_config import Config, to_dict
 from road_ray.config.dotted_keys import Key, field_at
-from road_ray.config.error_messages import InvalidConfig, invalid_value, missing_key, unknown_key
+from road_ray.config.error_messages import (
+    InvalidConfig,
+    invalid_value,
+    message_of,
+    missing_key,
+    unknown_key,
+)
 from road_ray.config.overrides import parse_overrides
 from road_ray.config.yaml_files.reader import read_yaml
 from road_ray.config.yaml_files.relative_paths import locate_beside
@@ -146,7 +152,7 @@ class Layers:
             if key in reported or any(_overlap(key, refused) for refused in self.refused):
                 continue
             reported.add(key)
-            where = self._where(key)
+            where = self._where(key) if key else self._where_of_message(message_of(entry))
             if entry["type"] == "extra_forbidden":
                 for leaf, value in self._unknown_leaves(key, entry["input"], where):
                     yield unknown_key(self.kind, leaf, value, self._where(leaf))
@@ -188,6 +194,15 @@ class Layers:
     def _where(self, key: Key) -> str:
         known = (key[:n] for n in range(len(key), 0, -1))
         return next((self.origins[k] for k in known if k in self.origins), self.name)
+
+    def _where_of_message(self, message: str) -> str:
+        """Return the origin of the key that a message about the whole configuration begins with, or
+        of the first key below it.
+        """
+        first, *_ = message.split(maxsplit=1)
+        key = tuple(first.rstrip(":,").split("."))
+        below = (origin for k, origin in self.origins.items() if k[: len(key)] == key)
+        return next(below, self._where(key))
 
     def _line(self, problem: Problem) -> tuple[int, int]:
         """Return a sort key: the mistakes of the file first, from top to bottom."""

@@ -21,7 +21,7 @@ from road_ray.data.features.encode_examples import check_labels, encode
 from road_ray.data.features.examples_and_features import Example, Features, SpanExample, TextExample
 from road_ray.data.folds import held_out
 from road_ray.data.readers.hub import read_hub
-from road_ray.data.readers.layouts import read_split
+from road_ray.data.readers.layouts import is_there, read_split
 from road_ray.data.readers.quac import with_history
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.task_and_dataset import Dataset, Span, Tag, Task
@@ -84,6 +84,12 @@ def root_of(name: str, source: SourceConfig) -> Path | None:
         return None
     root = resolve_root(source.root)
     return Path.cwd() if root is None and custom is not None else root
+
+
+def has_files(name: str, split: str, source: SourceConfig) -> bool:
+    """Return True if a data set has the files of a split, or comes from the hub."""
+    root = root_of(name, source)
+    return root is None or is_there(find_dataset(name, source)[0], root, split)
 
 
 def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:

@@ -62,11 +62,11 @@ def average(figures: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in means.items() if math.isfinite(value)}
 
 
-def electra_figure(name: str, figures: Mapping[str, float]) -> float:
+def electra_figure(dataset: Dataset, figures: Mapping[str, float]) -> float:
     """Return the figure of a data set as in ELECTRA's tables, or the mean of its metrics outside
     GLUE. Return NaN if it was not evaluated.
     """
-    return _mean(figures, name, _ELECTRA.get(name, catalog.dataset(name).metrics))
+    return _mean(figures, dataset.name, _ELECTRA.get(dataset.name, dataset.metrics))
 
 
 def write_submission(

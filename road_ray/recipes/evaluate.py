@@ -24,7 +24,7 @@ from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.preflight_checks import check_length, require_init
+from road_ray.recipes.preflight_checks import check_length, require_init, require_splits
 from road_ray.recipes.run_directory.model_record import (
     head_for,
     stored_threshold,
@@ -47,6 +47,11 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     config = _placed(config)
     if done := load_finished_run(config):
         return done
+    data = config.data
+    require_splits(
+        ((name, data.split, data) for name in data.datasets),
+        "name data sets that are there (data.datasets=[...]) or their directory (data.root=...)",
+    )
     if config.init.endswith(".json"):
         return _run_ensemble(config, _teachers(config))
     return _run(config)
@@ -109,7 +114,7 @@ def _run_ensemble(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
 
 
 def _run(config: EvaluateConfig) -> Run:
-    directory = model_directory(require_init(config.init))
+    directory = str(locate_model(model_directory(require_init(config.init))))
     task = _task_of(config.data)
     _check_pairs(config.data)
     with (
@@ -125,17 +130,18 @@ def _run(config: EvaluateConfig) -> Run:
         }
         for name, place in places.items():
             _add_further_heads(models[place], Path(directory), tasks_of(name, config.data)[1:])
-        first = places[config.data.datasets[0]]
         for model in models.values():
             check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
         tune_on = config.tune_threshold_on
-        threshold = None if tune_on else stored_threshold(Path(first))
+        threshold: float | None = None
         length = config.data.max_length_tokens or trained_length(Path(directory))
         source = config.data.model_copy(update={"max_length_tokens": length})
         figures: dict[str, float] = {}
         for name in sorted(places, key=lambda name: name != tune_on):
             split = load_split(name, source.split, source, tokenizer, judged=True)
             model, tune = models[places[name]], name == tune_on
+            if tune_on is None:
+                threshold = stored_threshold(Path(places[name]))
             scored, threshold = _judge(
                 model, split, tokenizer, threshold, staged, console, tune=tune
             )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.load_split import Split
+from road_ray.data.load_split import Split, find_dataset, has_files, root_of
+from road_ray.data.readers.layouts import file_names
 from road_ray.data.special_heads import SPECIAL_HEADS
-from road_ray.errors import ConfigError, nearest
+from road_ray.errors import ConfigError, DataError, nearest
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory.manifest import require_whole_weights
 from road_ray.system.paths import path_of
@@ -64,6 +67,43 @@ def require_plain_head(source: SourceConfig) -> None:
                 "has no class for that head\n"
                 f"  allowed: {SourceConfig.model_fields[head.key].default}\n  fix: leave it out"
             )
+
+
+def require_splits(needed: Iterable[tuple[str, str, SourceConfig]], fix: str) -> None:
+    """Raise ``DataError`` that names every split without files. ``needed`` has the data set, the
+    split and the source of each, ``fix`` is the remedy.
+
+    Raises ``ConfigError`` for a data set that has no such split.
+    """
+    missing: dict[str, Path] = {}
+    for name, split, source in needed:
+        if has_files(name, split, source) or (root := root_of(name, source)) is None:
+            continue
+        file_names(find_dataset(name, source)[0], split)
+        missing[f"{name} ({split})"] = root
+    if missing:
+        places = ", ".join(dict.fromkeys(map(str, missing.values())))
+        raise DataError(
+            f"no files of {', '.join(missing)} below {places}\n"
+            f"  fix: {fix}\n  kept: nothing was started"
+        )
+
+
+def check_evaluated_once(evaluated: Iterable[tuple[str, Sequence[str]]]) -> None:
+    """Raise ``ConfigError`` if two trainings of one table evaluate on the same data set, as both
+    figures would have one name. ``evaluated`` has the data set and the evaluation sets of each.
+    """
+    first: dict[str, str] = {}
+    for trained_on, names in evaluated:
+        for name in names:
+            if (other := first.setdefault(name, trained_on)) != trained_on:
+                raise ConfigError(
+                    f"data.evaluate_on: {name} is evaluated after {other} and after {trained_on}, "
+                    f"and both figures would be eval/{name}/...\n"
+                    "  allowed: each data set for one training\n"
+                    f"  fix: leave {name} out of one of them, or train them in two runs\n"
+                    "  kept: nothing was started"
+                )
 
 
 def check_length(split: Split, positions: int) -> None:

@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 from road_ray.data.catalog import TASKS, dataset
+from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import Regress
 from road_ray.errors import DataError
 from road_ray.evaluation.glue import (
@@ -106,10 +107,12 @@ def test_predictions_are_gathered_from_runs(tmp_path):
 def test_the_one_figure_of_a_data_set_in_the_tables_of_electra():
     figures = {"eval/qqp/f1": 30.0, "eval/qqp/accuracy": 67.0, "eval/mnli_mismatched/accuracy": 1.0}
     figures |= {"eval/mnli/accuracy": 50.0, "eval/squad_v1/f1": 80.0, "eval/squad_v1/exact": 70.0}
-    assert electra_figure("qqp", figures) == 67.0
-    assert electra_figure("mnli", figures) == 50.0
-    assert electra_figure("squad_v1", figures) == pytest.approx(75.0)
-    assert math.isnan(electra_figure("rte", figures))
+    assert electra_figure(dataset("qqp"), figures) == 67.0
+    assert electra_figure(dataset("mnli"), figures) == 50.0
+    assert electra_figure(dataset("squad_v1"), figures) == pytest.approx(75.0)
+    assert math.isnan(electra_figure(dataset("rte"), figures))
+    own = CustomDataset(train="x.csv", text=("t",), labels=("a", "b"), metrics=("f1",))
+    assert electra_figure(own.dataset("mine"), {"eval/mine/f1": 60.0}) == 60.0
 
 
 def test_averages_by_hand():

@@ -30,6 +30,38 @@ def test_the_threshold_of_the_model_is_reused(attempt, span_run, tmp_path):
     assert (tmp_path / "run" / "predictions" / "newsqa" / "predictions.json").is_file()
 
 
+def test_a_model_of_the_hub_has_its_threshold_and_length_too(attempt, span_run, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(span_run.hf_dir))
+    result = attempt("me/student", "newsqa", more=tuple(SPANS[1:]))
+    assert result.code == 0, result.err
+    figures = json.loads(result.out)["metrics"]
+    assert figures == {k: v for k, v in span_run.metrics.items() if k.startswith("eval/newsqa/")}
+
+
+@pytest.mark.parametrize("names", [("squad_v2", "newsqa"), ("newsqa", "squad_v2")])
+def test_each_head_has_its_own_threshold(attempt, span_run, tmp_path, names):
+    model, thresholds = tmp_path / "model", {"squad_v2": 1.5, "newsqa": -2.5}
+    record = json.loads((span_run.hf_dir / "road_ray.json").read_text()) | {"task": "squad_v2"}
+    shutil.copytree(span_run.hf_dir, model)
+    (model / "road_ray.json").write_text(json.dumps(record))
+    for name, value in thresholds.items():
+        shutil.copytree(span_run.hf_dir, model / "heads" / name)
+        own = record | {"task": name, "no_answer_threshold": value}
+        (model / "heads" / name / "road_ray.json").write_text(json.dumps(own))
+    figures = json.loads(attempt(model, *names, more=tuple(SPANS)).out)["metrics"]
+    assert {name: figures[f"eval/{name}/threshold"] for name in thresholds} == thresholds
+
+
+def test_missing_files_are_named_before_the_first_evaluation(attempt, span_run, tmp_path):
+    result = attempt(span_run.hf_dir, "squad_v2", "squad_v1", more=("data.split=test",))
+    assert result.code == 2
+    assert "data set 'squad_v2' has no test split" in result.err
+    result = attempt(span_run.hf_dir, "squad_v2", "triviaqa")
+    assert result.code == 3
+    assert "no files of triviaqa (dev) below" in result.err
+    assert not (tmp_path / "run").exists()
+
+
 def test_windows_are_as_long_as_in_training_unless_said_otherwise(attempt, span_run):
     result = attempt(span_run.directory, "newsqa", more=tuple(SPANS[1:]))
     assert result.code == 0, result.err

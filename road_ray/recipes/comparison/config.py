@@ -150,7 +150,7 @@ class ReproduceConfig(RunConfig):
     )
     """Fine-tuning that scores an arm, repeated on each data set of ``probe_on``. Only of
     comparisons of pre-training."""
-    probe_on: tuple[str, ...] = ("sst2", "qqp", "mnli", "cola")
+    probe_on: tuple[str, ...] = Field(("sst2", "qqp", "mnli", "cola"), min_length=1)
     """Data sets that score an arm: the score is the mean of their first metrics times 100, like the
     GLUE score. Only of comparisons of pre-training. Our choice."""
     root: str | None = None

@@ -12,11 +12,9 @@ from typing import Any, TypeVar, cast
 
 from road_ray.config import override, to_dict
 from road_ray.data.config import SourceConfig
-from road_ray.data.load_split import find_dataset, read_unlabelled_rows, resolve_root
+from road_ray.data.load_split import read_unlabelled_rows
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
-from road_ray.data.readers.layouts import is_there
-from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.encoder_layers import num_layers
 from road_ray.recipes.comparison import arm_data_files
@@ -26,7 +24,7 @@ from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import DistillConfig, DistillDataConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, TeachersConfig
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.preflight_checks import require_init
+from road_ray.recipes.preflight_checks import check_evaluated_once, require_init, require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 
@@ -93,7 +91,7 @@ class Plan:
 def make_plan(config: ReproduceConfig) -> Plan:
     """Return the plan of a comparison and write the data files that it shares.
 
-    Raises ``ConfigError`` for a missing ``init`` or data set.
+    Raises ``ConfigError`` for a missing ``init``, ``DataError`` for missing files.
     """
     return _Planner(config).plan()
 
@@ -141,28 +139,23 @@ class _Planner:
         return {"data.evaluate_on": [name, *further]}
 
     def _require_data(self, targets: Mapping[str, Keys]) -> None:
-        """Raise ``ConfigError`` if a data set has no files below ``data.root``."""
+        """Raise ``DataError`` if a data set has no files."""
+        default = self.config.data.evaluate_on
+        judged = {n: keys.get("data.evaluate_on", default or [n]) for n, keys in targets.items()}
+        check_evaluated_once(judged.items())
         needed: dict[str, tuple[str, ...]] = {name: ("train",) for name in targets}
-        for name, keys in targets.items():
-            for judged in keys.get("data.evaluate_on", self.config.data.evaluate_on or [name]):
-                needed[judged] = (*needed.get(judged, ()), "dev")
+        for name in [name for names in judged.values() for name in names]:
+            needed[name] = (*needed.get(name, ()), "dev")
         sources: dict[str, SourceConfig] = dict.fromkeys(needed, self.data)
         if any(arm.stage and arm.stage.verb == "multitask" for arm in self._arms()):
             mixture = self._mixture_data()
             sources |= dict.fromkeys(self.config.multitask.data.datasets, mixture)
             needed |= {name: ("train", "dev") for name in self.config.multitask.data.datasets}
-        missing = [
-            f"{name} ({split})"
-            for name, splits in needed.items()
-            for split in dict.fromkeys(splits)
-            if not _is_there(name, split, sources[name])
-        ]
-        if missing:
-            raise ConfigError(
-                f"data.root = {self.config.data.root}: no files of {', '.join(missing)}\n"
-                "  fix: name the data sets that are there: data.dataset=..., targets={...} or "
-                "multitask.data.datasets=[...]\n  kept: nothing was started"
-            )
+        require_splits(
+            ((name, split, sources[name]) for name, splits in needed.items() for split in splits),
+            "name the data sets that are there: data.dataset=..., targets={...} or "
+            "multitask.data.datasets=[...]",
+        )
 
     # One arm with one seed.
 
@@ -225,7 +218,7 @@ class _Planner:
         if not arm.noise:
             return data
         noisy = f"{name}-noisy-{100 * arm.noise:g}"
-        path = self._file(f"{noisy}.jsonl")
+        path = self._file(f"{noisy}-of-{data.max_rows or 'all'}.jsonl")
         entry = self._once(path, lambda: arm_data_files.write_noisy(path, name, data, arm.noise))
         judged = data.evaluate_on or (name,)
         changes = {"dataset": noisy, "sets": {**data.sets, noisy: entry}, "evaluate_on": judged}
@@ -239,7 +232,8 @@ class _Planner:
                 (configured, name), lambda: len(read_unlabelled_rows(configured, name, self.data))
             )
             return list(configured), count
-        path, most = self._file(f"{name}-unlabelled.jsonl"), self.data.max_unlabelled_rows
+        labelled, most = self.data.max_rows or "no", self.data.max_unlabelled_rows
+        path = self._file(f"{name}-{most or 'all'}-unlabelled-beyond-{labelled}-labelled.jsonl")
         write = partial(arm_data_files.write_unlabelled, path, name, self.data, most)
         return [str(path.resolve())], self._once(path, write)
 
@@ -356,9 +350,3 @@ def _teacher_keys(ensemble: TeachersConfig, members: int | None) -> dict[str, An
 
 def _is_inside(directory: Path, teacher: str) -> bool:
     return Path(teacher).is_relative_to(directory)
-
-
-def _is_there(name: str, split: str, source: SourceConfig) -> bool:
-    entry, _ = find_dataset(name, source)
-    root = resolve_root(source.root)
-    return root is None or name in source.sets or is_there(entry, root, split)

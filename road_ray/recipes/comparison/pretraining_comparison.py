@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import override
+from road_ray.data.load_split import find_dataset
 from road_ray.distributed.parallel_runs import run_all
 from road_ray.errors import RoadError
 from road_ray.evaluation.glue import electra_figure
@@ -15,12 +16,13 @@ from road_ray.recipes.comparison.config import ArmConfig, ReproduceConfig
 from road_ray.recipes.comparison.failures import failure, reason_of
 from road_ray.recipes.comparison.pretraining_arms import COMPARISONS, Arm, Comparison
 from road_ray.recipes.finetuning.finetune import finetune
+from road_ray.recipes.preflight_checks import require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.pretraining.pretraining_flops import cost
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
-from road_ray.system.json_file import write_json_atomic
+from road_ray.system.json_file import write_json_atomic, write_text_atomic
 from road_ray.training.run_context import RunContext
 
 Scores = dict[int, Mapping[str, float]]
@@ -39,6 +41,7 @@ def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run
 def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
     comparison = COMPARISONS[config.comparison]
     planned = plan(config)
+    require_probe_data(planned)
     with open_run_directory(config) as directory:
         runs: list[Run | RoadError] = run_all(
             train_arm, planned, config, context, return_errors=True
@@ -53,7 +56,7 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
                 scores[name][arm.seed] = run.metrics
         lines = [f"{name}: {reason_of(error)}" for name, error in failed]
         table = comparison_table(comparison, scores, config.probe_on, lines)
-        (directory / "comparison.md").write_text(table, encoding="utf-8")
+        write_text_atomic(directory / "comparison.md", table)
         if failed:
             raise failure(directory, len(runs), failed, "comparison.md")
         figures = _figures(scores)
@@ -71,6 +74,16 @@ def plan(config: ReproduceConfig) -> list[ArmConfig]:
         for arm in comparison.arms
         for number in range(config.num_seeds)
     ]
+
+
+def require_probe_data(planned: Sequence[ArmConfig]) -> None:
+    """Raise ``DataError`` if a data set that scores the arms has no files: else the first error
+    would come after the first pre-training.
+    """
+    require_splits(
+        (split for arm in planned for probe in arm.probes for split in probe.data.splits()),
+        "name data sets that are there: probe_on=[...]",
+    )
 
 
 def _stages(config: ReproduceConfig, arm: Arm, steps: int | None) -> list[PretrainConfig]:
@@ -136,7 +149,8 @@ def train_arm(config: ArmConfig, context: RunContext | None = None) -> Run:
     figures: dict[str, float] = {}
     for probe in config.probes:
         metrics = finetune(probe, context).metrics
-        figures[probe.data.dataset] = electra_figure(probe.data.dataset, metrics)
+        dataset, _ = find_dataset(probe.data.dataset, probe.data)
+        figures[dataset.name] = electra_figure(dataset, metrics)
     figures["score"] = sum(figures.values()) / len(figures)
     write_json_atomic(config.run_dir / "metrics.json", figures)
     return Run(config.run_dir, figures)

@@ -18,7 +18,7 @@ from road_ray.recipes.comparison.finetuning_estimate import (
     sum_of,
     totals,
 )
-from road_ray.recipes.comparison.pretraining_comparison import plan
+from road_ray.recipes.comparison.pretraining_comparison import plan, require_probe_data
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.plan import sampled_corpus, timed_start
@@ -39,6 +39,7 @@ class _Estimate:
 
     def __init__(self, config: ReproduceConfig, place: Path) -> None:
         self.config, self.place, self.arms = config, place, plan(config)
+        require_probe_data(self.arms)
         self.corpora: dict[str, tuple[dict[str, Any], float | None]] = {}
         self.stages: dict[str, Work] = {}
         self.scored: dict[str, Work] = {}

@@ -49,6 +49,7 @@ from road_ray.recipes.distillation.teacher_source import (
 from road_ray.recipes.distillation.text_truncation import check_truncation
 from road_ray.recipes.distillation.weighting_rule import used_weighting, weighting_rule
 from road_ray.recipes.finetuning.finetune import check_student, fit, prepare, training_split
+from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import require_init, require_plain_head
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.training.loop import identity_of
@@ -103,6 +104,7 @@ def _with_teachers(config: DistillConfig, directories: list[str]) -> DistillConf
 def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunContext | None) -> Run:
     require_plain_head(config.data)
     check_student(config)
+    check_stopping_metric("distill", config)
     directories = teacher_directories(config.distillation)
     student = check(config, directories)
     if num_folds(config.distillation.teachers) > 1:

@@ -49,6 +49,11 @@ class FinetuneDataConfig(SourceConfig):
     """Fold that is left out of the training, from 0 to ``data.num_folds`` - 1. None: train on all
     folds. ``road teachers`` sets it."""
 
+    def splits(self) -> list[tuple[str, str, SourceConfig]]:
+        """Return the data set, the split and the source of all that is trained and judged on."""
+        judged = self.evaluate_on or (self.dataset,)
+        return [(self.dataset, "train", self), *((name, "dev", self) for name in judged)]
+
     def unlabelled_sources(self) -> tuple[str, ...]:
         """Return files and data sets of rows without labels, which need teachers."""
         return ()

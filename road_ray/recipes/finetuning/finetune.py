@@ -41,6 +41,7 @@ from road_ray.recipes.finetuning.config import (
     judged_names,
 )
 from road_ray.recipes.finetuning.model_cost import model_cost
+from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import (
     check_length,
     require_init,
@@ -98,6 +99,7 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
 
 def _run(config: FinetuneConfig, context: RunContext | None) -> Run:
     check_student(config)
+    check_stopping_metric("finetune", config)
     with open_run_directory(config, keep_checkpoints=config.training.kept_at_end()) as directory:
         metrics = launch_run(main, config, context=context, directory=directory)
     return Run(directory, metrics)
@@ -124,7 +126,7 @@ def prepare(
     config: FinetuneConfig, worker: Worker, load: Callable[..., Split] = load_split
 ) -> Prepared:
     """Return tokenizer, model and rows. Raises the errors of all of them before the training."""
-    directory = model_directory(require_init(config.init))
+    directory = str(locate_model(model_directory(require_init(config.init))))
     tokenizer = load_tokenizer(directory)
     entry, task = find_dataset(config.data.dataset, config.data)
     check_judged(config.data)

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import override
-from road_ray.data.load_split import find_dataset, root_of
-from road_ray.data.readers.layouts import is_there
+from road_ray.data.load_split import has_files
 from road_ray.distributed.parallel_runs import run_all
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.seed_statistics import summary
 from road_ray.recipes.finetuning import finetune as single
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig, judged_names
+from road_ray.recipes.metric_names import check_stopping_metric
+from road_ray.recipes.preflight_checks import check_evaluated_once, require_splits
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.text_tables import is_principal
@@ -49,11 +50,20 @@ def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
             f"{sum(map(len, waves))} fine-tunings are not planned together\n"
             "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
         )
+    every = [finetuning for wave in waves for finetuning in wave]
+    check_evaluated_once((x.data.dataset, judged_names(x)) for x in every)
+    for finetuning in every:
+        single.check_judged(finetuning.data)
+        check_stopping_metric("finetune", finetuning)
+    require_splits(
+        (split for finetuning in every for split in finetuning.data.splits()),
+        "leave them out of `pool`, or set only_at_hand=true, which does so",
+    )
     runs: list[Run] = []
     with open_run_directory(config) as directory:
         for wave in waves:
             runs += run_all(single.finetune, wave, config, context)
-        by_seed = _by_seed(config, [finetuning for wave in waves for finetuning in wave], runs)
+        by_seed = _by_seed(config, every, runs)
         figures = summarise_seeds(by_seed)
         write_json_atomic(directory / "tasks.json", table(figures, config.num_seeds))
         write_json_atomic(directory / "metrics.json", figures)
@@ -89,7 +99,9 @@ def _single(config: FinetuningsConfig, name: str, number: int) -> FinetuneConfig
     changes: dict[str, Any] = {"data.dataset": name, **config.pool.get(name, {})}
     if "data.evaluate_on" in changes and config.only_at_hand:
         changes["data.evaluate_on"] = [
-            judged for judged in changes["data.evaluate_on"] if _is_there(config, judged, "dev")
+            judged
+            for judged in changes["data.evaluate_on"]
+            if has_files(judged, "dev", config.data)
         ]
     return override(FinetuneConfig(**shared), changes)
 
@@ -107,7 +119,7 @@ def _at_hand(config: FinetuningsConfig) -> list[str]:
     available = [
         name
         for name in config.pool
-        if _is_there(config, name, "train") and _is_there(config, name, "dev")
+        if has_files(name, "train", config.data) and has_files(name, "dev", config.data)
     ]
     missing = [name for name in config.pool if name not in available]
     if missing:
@@ -115,11 +127,6 @@ def _at_hand(config: FinetuningsConfig) -> list[str]:
     if not available:
         raise ConfigError(f"pool: none of its data sets is available: {', '.join(config.pool)}")
     return available
-
-
-def _is_there(config: FinetuningsConfig, name: str, split: str) -> bool:
-    root = root_of(name, config.data)
-    return root is None or is_there(find_dataset(name, config.data)[0], root, split)
 
 
 def _by_seed(

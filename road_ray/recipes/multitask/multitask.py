@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split, tasks_of
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.distillation.schedule import schedule
@@ -26,6 +27,7 @@ from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.distillation.teacher_record import record_teachers
 from road_ray.recipes.distillation.teacher_source import TeacherSource
+from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.mixture_streams import (
     check_mixing,
@@ -81,6 +83,7 @@ def _run(config: MultitaskConfig, context: RunContext | None) -> Run:
             "  allowed: each once; mixing.sampler says how often they are drawn"
         )
     check_mixing(config)
+    check_stopping_metric("multitask", config)
     sources = teacher_sources(config)
     with open_run_directory(config, keep_checkpoints=config.training.kept_at_end()) as directory:
         if sources:
@@ -102,7 +105,7 @@ def main(
     actors: Mapping[str, ActorEnsemble],
 ) -> dict[str, float]:
     """Train on one worker and return the metrics; teachers without ``actors`` are loaded here."""
-    directory = model_directory(require_init(config.init))
+    directory = str(locate_model(model_directory(require_init(config.init))))
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)

@@ -10,7 +10,8 @@ from road_ray.errors import InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.finetuning.finetune import finetune
-from road_ray.recipes.pretraining.config import ProbeConfig
+from road_ray.recipes.preflight_checks import require_splits
+from road_ray.recipes.pretraining.config import PretrainConfig, ProbeConfig
 from road_ray.training.config import TrainingConfig
 from road_ray.training.run_context import RunContext
 
@@ -47,6 +48,20 @@ def early_probe(
     return figures
 
 
+def probe_of(config: PretrainConfig) -> ProbeConfig:
+    """Return the probe of a pre-training, with the root of its data sets.
+
+    Raises ``DataError`` if a data set has no files: else the first error would come at the first
+    probe.
+    """
+    probe = config.probe.model_copy(update={"root": config.probe.root or config.data.root})
+    require_splits(
+        (split for name in probe.datasets for split in _data(probe, name).splits()),
+        "name data sets that are there (probe.datasets=[...]) or their directory (probe.root=...)",
+    )
+    return probe
+
+
 def _finetuning(
     probe: ProbeConfig, dataset: str, run_dir: Path, encoder: Path, seed: int
 ) -> FinetuneConfig:
@@ -55,16 +70,20 @@ def _finetuning(
         init=str(encoder),
         seed=seed,
         console="quiet",
-        data=FinetuneDataConfig(
-            dataset=dataset,
-            root=probe.root,
-            batch_size=probe.batch_size,
-            max_length_tokens=probe.max_length_tokens,
-            max_rows=probe.max_rows,
-            max_judged_rows=probe.max_judged_rows,
-        ),
+        data=_data(probe, dataset),
         optimizer=FinetuneConfig().optimizer.model_copy(update={"peak_lr": probe.peak_lr}),
         training=TrainingConfig(
             steps=probe.steps, save_every_steps=probe.steps, log_every_steps=probe.steps
         ),
+    )
+
+
+def _data(probe: ProbeConfig, dataset: str) -> FinetuneDataConfig:
+    return FinetuneDataConfig(
+        dataset=dataset,
+        root=probe.root,
+        batch_size=probe.batch_size,
+        max_length_tokens=probe.max_length_tokens,
+        max_rows=probe.max_rows,
+        max_judged_rows=probe.max_judged_rows,
     )

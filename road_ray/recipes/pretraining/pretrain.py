@@ -22,10 +22,11 @@ from road_ray.errors import ConfigError
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory, size_of
 from road_ray.objectives.base import Objective
+from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.build_objective import build_objective, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.early_probe import early_probe
+from road_ray.recipes.pretraining.early_probe import early_probe, probe_of
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
 from road_ray.recipes.run_directory.resume_identity import resume_identity
 from road_ray.recipes.run_directory.run import (
@@ -65,6 +66,8 @@ def _run(config: PretrainConfig, context: RunContext | None) -> Run:
 def _check(config: PretrainConfig) -> None:
     """Raise the errors that are known before a corpus is built, which takes minutes or hours."""
     phases(config)
+    probe_of(config)
+    check_stopping_metric("pretrain", config)
     for key, init in (("init", config.init), ("generator.init", config.generator.init)):
         if init:
             model_directory(require_init(init, key), key)
@@ -144,7 +147,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
     made = prepare(config, worker)
     objective, tokenizer = made.objective, made.tokenizer
     total = config.training.steps or 1
-    probe = config.probe.model_copy(update={"root": config.probe.root or config.data.root})
+    probe = probe_of(config)
 
     def evaluate() -> dict[str, float]:
         return early_probe(probe, objective, tokenizer, config.run_dir, config.seed, context)

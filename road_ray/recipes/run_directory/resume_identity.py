@@ -39,6 +39,8 @@ FREE_ON_RESUME = {
     *(f"distillation.{key}" for key in ("host", "lookahead", "timeout_seconds")),
     *(f"distillation.{key}" for key in ("store", "check_parity", "allow_other_teachers")),
     *(f"distillation.{unit}_per_teacher" for unit in ("cpus", "gpus")),
+    *(f"distillation.{key}" for key in ("start_timeout_seconds", "replicas", "resources")),
+    *("distillation.teachers_per_actor", "distillation.shared"),
 }
 
 # Identified by content in a checkpoint, because their paths may differ on a new machine.

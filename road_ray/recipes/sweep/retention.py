@@ -9,6 +9,7 @@ from pathlib import Path
 from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import best_of
+from road_ray.recipes.sweep.stages import stage_directory
 
 _LARGE = ("checkpoints", "hf")  # in a run directory
 
@@ -33,4 +34,4 @@ def remove_models(directory: Path, trials: Iterable[Record], config: SweepConfig
 def model_of(directory: Path, trial: Record, config: SweepConfig) -> Path:
     """Return the run directory of a trial's last run, first seed."""
     first = trial_directory(directory, trial.number) / "seed-0"
-    return first if config.then is None else first / config.stages[-1].verb
+    return stage_directory(config, first, len(config.stages) - 1)

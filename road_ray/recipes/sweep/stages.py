@@ -38,6 +38,14 @@ def split_by_stage(changes: Mapping[str, object]) -> tuple[dict[str, object], di
     return first, second
 
 
+def stage_directory(sweep: SweepConfig, seed_directory: Path, number: int) -> Path:
+    """Return the directory of the first (0) or second (1) run of a trial with one seed."""
+    if sweep.then is None:
+        return seed_directory
+    first, second = (stage.verb for stage in sweep.stages)
+    return seed_directory / (first, f"then-{second}" if second == first else second)[number]
+
+
 def runs_of(
     sweep: SweepConfig, changes: Mapping[str, object], directory: Path, number: int
 ) -> list[tuple[str, Config]]:
@@ -46,7 +54,7 @@ def runs_of(
     runs: list[tuple[str, Config]] = []
     for stage, drawn in zip(sweep.stages, split_by_stage(changes), strict=False):
         base = base_config(stage)
-        at = place if sweep.then is None else place / stage.verb
+        at = stage_directory(sweep, place, len(runs))
         sweep_keys: dict[str, Any] = {"run_dir": at, "console": "quiet"}
         sweep_keys["seed"] = getattr(base, "seed", 0) + number
         training: TrainingConfig = base.training  # type: ignore[attr-defined]

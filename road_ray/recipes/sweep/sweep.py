@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import to_dict, to_yaml
-from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, root_of
 from road_ray.data.readers.layouts import require_files
 from road_ray.distributed.connection import connected, prepare_address
@@ -24,6 +23,8 @@ from road_ray.recipes.distillation.locate_teachers import teacher_directories
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.mixture_teachers import teachers_by_dataset
 from road_ray.recipes.preflight_checks import require_init
+from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.pretraining.early_probe import probe_of
 from road_ray.recipes.run_directory.recorded_config import load_recorded
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
@@ -138,16 +139,15 @@ def check_sources(config: SweepConfig) -> Demand | None:
 
 
 def _check_files(base: Any) -> None:
-    """Raise ``DataError`` if a training file of the data sets is missing."""
-    if isinstance(base, MultitaskConfig):
-        names: Sequence[str] = base.data.datasets
-    elif isinstance(base.data, SourceConfig):
-        names = [base.data.dataset]  # type: ignore[attr-defined]
-    else:
-        return  # pre-training
-    for name in names:
-        if (root := root_of(name, base.data)) is not None:
-            require_files(find_dataset(name, base.data)[0], root, "train")
+    """Raise ``DataError`` if a file of the data sets is missing."""
+    if isinstance(base, PretrainConfig):
+        probe_of(base)
+        return
+    names = base.data.datasets if isinstance(base, MultitaskConfig) else ()
+    both = [(name, split, base.data) for name in names for split in ("train", "dev")]
+    for name, split, source in both or base.data.splits():
+        if (root := root_of(name, source)) is not None:
+            require_files(find_dataset(name, source)[0], root, split)
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from road_ray.config.dotted_keys import Key, field_at
 from road_ray.config.error_messages import unknown_key
 from road_ray.config.yaml_files import reader as yaml_lines
 from road_ray.errors import Problem, nearest
+from road_ray.recipes.metric_names import COSTS, final_metrics, periodic_metrics
 from road_ray.recipes.sweep.config import SweepConfig, locate
-from road_ray.recipes.sweep.metric_names import COSTS, final_metrics, periodic_metrics
 from road_ray.recipes.sweep.stages import OWN, SECOND, base_config, split_by_stage
 from road_ray.verbs import VERBS
 

@@ -25,6 +25,16 @@ def test_bad_keys_are_named(given, message):
         configure("reproduce", overrides=given)
 
 
+def test_the_origin_of_a_key_that_is_not_used_is_named(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("num_seeds: 2\ndata:\n  dataset: sst2\n")
+    with pytest.raises(ConfigError) as error:
+        configure("reproduce", path=file, overrides=["comparison=table5"])
+    assert f"{file}:2  data: comparison table5 does not use it" in str(error.value)
+    with pytest.raises(ConfigError, match=r"data.dataset=rte.  data: comparison table5"):
+        configure("reproduce", overrides=["comparison=table5", "data.dataset=rte"])
+
+
 def test_the_first_word_of_the_command_is_the_comparison(road, recipe, tmp_path):
     seen = []
 

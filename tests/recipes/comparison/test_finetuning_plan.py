@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.comparison.finetuning_plan import TEACHER_SEED, make_plan
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.multitask.config import MultitaskConfig
@@ -98,6 +100,28 @@ def test_students_of_a_comparison_of_sizes_keep_fewer_layers_and_teachers_all(ti
     assert plan.ensembles[0].student.layers is None
 
 
+def test_files_of_other_settings_are_not_read_again(tiny, tmp_path):
+    def unlabelled(**changes):
+        plan = planned(tiny("low_resource", **{"data.max_rows": 40} | changes))
+        (path,) = only(plan, "mean")[0].config.data.unlabelled
+        return Path(path)
+
+    first = unlabelled()
+    assert len(first.read_text().splitlines()) > 5
+    assert len(unlabelled(**{"data.max_unlabelled_rows": 5}).read_text().splitlines()) == 5
+    assert unlabelled() == first
+    assert not {*unlabelled(**{"data.max_rows": 60}).read_text().splitlines()}.issuperset(
+        first.read_text().splitlines()
+    )
+
+
+def test_noisy_files_of_other_settings_are_not_read_again(tiny):
+    for count in (40, 20):
+        plan = planned(tiny("noisy_labels", **{"data.max_rows": count}))
+        entry = plan.ensembles[0].data.sets["sst2-noisy-10"]
+        assert len(Path(entry.train).read_text().splitlines()) == count
+
+
 def test_teachers_of_noisy_rows_learn_from_them_and_all_are_judged_on_clean_ones(tiny):
     plan = planned(tiny("noisy_labels", **{"data.max_rows": 40}))
     assert [ensemble.data.dataset for ensemble in plan.ensembles] == [
@@ -155,5 +179,5 @@ def test_another_data_set_takes_the_place_of_the_default(tiny):
     ],
 )
 def test_mistakes_are_found_before_anything_starts(tiny, changes, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises((ConfigError, DataError), match=message):
         planned(tiny("low_resource", **({"data.max_rows": 40} | changes)))

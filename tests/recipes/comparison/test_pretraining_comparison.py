@@ -7,10 +7,11 @@ import shutil
 import pytest
 
 import road_ray as rr
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.comparison.pretraining_arms import COMPARISONS
-from road_ray.recipes.comparison.pretraining_comparison import comparison_table, plan
+from road_ray.recipes.comparison.pretraining_comparison import comparison_table, plan, reproduce
+from road_ray.recipes.comparison.pretraining_estimate import estimate_pretraining
 from road_ray.recipes.pretraining.pretraining_flops import cost
 from road_ray.verbs import configure
 
@@ -84,6 +85,16 @@ def test_an_arm_that_fails_leaves_the_others_and_is_run_again(small, tmp_path):
     assert not (tmp_path / "run" / "metrics.json").exists()
     shutil.rmtree(broken)
     assert "eval/two_stage/score" in rr.reproduce(overrides=small).metrics
+
+
+@pytest.mark.parametrize("run", [reproduce, estimate_pretraining])
+def test_missing_data_is_named_before_the_first_pretraining(run, small, world, tmp_path):
+    config = configure("reproduce", overrides=small | {"probe_on": ["sst2", "snli"]})
+    message = rf"no files of snli \(train\), snli \(dev\) below {world}"
+    with pytest.raises(DataError, match=message) as error:
+        run(config)
+    assert "probe_on=[...]" in str(error.value)
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_unknown_comparison_gets_the_nearest():

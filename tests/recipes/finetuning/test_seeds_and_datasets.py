@@ -9,7 +9,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import override
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, DataError
 from road_ray.evaluation.glue import average
 from road_ray.presets import get_preset
 from road_ray.recipes.finetuning import finetune as single
@@ -115,6 +115,45 @@ def test_an_interrupted_pool_goes_on_where_it_was(pool, road, flags, monkeypatch
     again = rr.finetune(overrides=changes, run_dir=run.directory)
     assert not begun
     assert again.metrics == run.metrics
+
+
+def test_a_pool_with_a_missing_data_set_does_not_start(sentiment, world, tmp_path):
+    pool = {"sst2": {}, "snli": {}}
+    message = rf"no files of snli \(train\), snli \(dev\) below {world}"
+    with pytest.raises(DataError, match=message) as error:
+        rr.finetune(overrides=sentiment | {"pool": pool}, run_dir=tmp_path / "run")
+    assert "only_at_hand=true" in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"pool": {"mnli": {}, "rte": {"data.evaluate_on": ["rte", "mnli"]}}},
+            r"mnli is evaluated after mnli and after rte, and both figures would be eval/mnli",
+        ),
+        (
+            {"pool": {"mnli": {}, "sst2": {"data.evaluate_on": ["sst2", "mnli"]}}},
+            r"mnli is evaluated after mnli and after sst2",
+        ),
+        (
+            {"pool": {"sst2": {"data.evaluate_on": ["sst2", "mnli"]}}},
+            r"data.evaluate_on: mnli is of task nli, sst2 of task sentiment",
+        ),
+        (
+            {"pool": {"sst2": {}}, "num_seeds": 2, "training.evaluate_every_steps": 1}
+            | {"training.early_stopping.patience": 1}
+            | {"training.early_stopping.metric": "eval/mnli/accuracy"},
+            r"early_stopping.metric = eval/mnli/accuracy: not evaluated while training",
+        ),
+    ],
+)
+def test_what_would_fail_late_in_a_pool_is_named_first(sentiment, tmp_path, changes, message):
+    sentiment = {name: value for name, value in sentiment.items() if name != "data.dataset"}
+    with pytest.raises(ConfigError, match=message):
+        rr.finetune(overrides=sentiment | changes, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_one_seed_of_one_set_is_a_plain_run(sentiment, tmp_path):

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 import road_ray as rr
-from road_ray.errors import ConfigError, InterruptedRunError
+from road_ray.errors import ConfigError, DataError, InterruptedRunError
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.monitoring.metrics_journal import read_rows
 
@@ -50,6 +50,15 @@ def test_the_figures_are_those_of_a_fine_tuning(probed, world, tmp_path):
 def test_it_is_told_in_every_due_row_and_at_the_end(probed):
     rows = read_rows(probed.directory / "metrics.jsonl")
     assert [row["step"] for row in rows if ACCURACY in row] == [2, 4, 6]
+
+
+def test_missing_data_is_named_before_the_training(pretraining, world, tmp_path):
+    missing = {"probe.datasets": ["sst2", "snli"]}
+    message = rf"no files of snli \(train\), snli \(dev\) below {world}"
+    with pytest.raises(DataError, match=message) as error:
+        rr.pretrain(overrides=pretraining | missing, run_dir=tmp_path / "run")
+    assert "probe.root" in str(error.value)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_training_is_the_same_and_nothing_is_left(probed, pretrained):

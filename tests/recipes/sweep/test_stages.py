@@ -35,6 +35,20 @@ def test_the_second_run_starts_from_the_first_ones_model(tmp_path):
     assert pretrain.console == "quiet"
 
 
+def test_two_runs_of_one_verb_have_two_directories(tmp_path):
+    sweep = SweepConfig(
+        verb="finetune",
+        overrides={"data.dataset": "mnli"},
+        then=StageConfig(verb="finetune", overrides={"data.dataset": "rte"}),
+        metric="eval/rte/accuracy",
+        space={"data.batch_size": {"int": [8, 9]}},
+    )
+    (_, first), (_, second) = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)
+    assert first.run_dir == tmp_path / "seed-0" / "finetune"
+    assert second.run_dir == tmp_path / "seed-0" / "then-finetune"
+    assert second.init == str(first.run_dir)
+
+
 def test_a_single_run_lies_in_the_seeds_directory(tmp_path):
     sweep = SweepConfig(verb="finetune", metric="m", space={"data.batch_size": {"int": [8, 9]}})
     [(_, run)] = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)

@@ -143,6 +143,14 @@ def test_a_missing_training_file_is_told_before_the_first_trial(file, tmp_path):
         check_sources(load_sweep(file, [f"data.root={tmp_path}"]))
 
 
+def test_what_the_second_run_evaluates_is_looked_for_first(file, world, tmp_path):
+    second = "then={verb: finetune, overrides: {data.evaluate_on: [snli]}}"
+    keys = [f"data.root={world}", second, f"then.overrides.data.root={world}"]
+    keys += ["then.overrides.data.dataset=mnli", "metric=eval/snli/accuracy", "scheduler=none"]
+    with pytest.raises(DataError, match=r"data set 'snli': no file .*dev"):
+        check_sources(load_sweep(file, keys))
+
+
 @pytest.mark.ray
 def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, cluster):
     done = rr.sweep(file)

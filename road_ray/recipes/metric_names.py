@@ -1,13 +1,14 @@
-"""Names of the figures that a run reports, known before it starts."""
+"""Names of the metrics that a run reports, known before it starts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset
-from road_ray.data.task_and_dataset import Span
+from road_ray.data.task_and_dataset import Span, Tag
+from road_ray.errors import ConfigError, did_you_mean
 from road_ray.objectives.pretraining.registry import objective_class
 
 # Metrics of every trial besides those of its runs: wall time, parameters of the final model.
@@ -34,8 +35,40 @@ def periodic_metrics(verb: str, config: Any) -> list[str]:
         return trained
     if verb == "pretrain":
         return final_metrics(verb, config)
-    names = config.data.datasets if verb == "multitask" else (config.data.dataset,)
-    return _of(names, config.data)
+    return _of(*_evaluated(verb, config))
+
+
+def check_stopping_metric(verb: str, config: Any) -> None:
+    """Raise ``ConfigError`` if ``training.early_stopping.metric`` is not evaluated while training.
+
+    Spans and tags have more figures than can be a metric of a sweep, so any name is accepted there.
+    """
+    metric = config.training.early_stopping.metric
+    if metric is None or config.training.early_stopping.patience is None:
+        return
+    names, source = _evaluated(verb, config)
+    allowed = _of(names, source)
+    further = [f"eval/{name}/" for name in names if _has_further_metrics(name, source)]
+    if metric not in allowed and not metric.startswith(tuple(further)):
+        raise ConfigError(
+            f"training.early_stopping.metric = {metric}: not evaluated while training"
+            f"{did_you_mean(metric, allowed)}\n"
+            f"  allowed: {', '.join(allowed) or 'none, as nothing is evaluated while training'}\n"
+            "  kept: nothing was started"
+        )
+
+
+def _evaluated(verb: str, config: Any) -> tuple[Sequence[str], SourceConfig]:
+    """Return the data sets that are evaluated while training, and their source."""
+    if verb == "pretrain":
+        return config.probe.datasets, SourceConfig()
+    if verb == "multitask":
+        return config.data.datasets, config.data
+    return (config.data.dataset,), config.data
+
+
+def _has_further_metrics(name: str, source: SourceConfig) -> bool:
+    return isinstance(find_dataset(name, source)[1].kind, Span | Tag)
 
 
 def _trained(config: Any) -> list[str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
-from road_ray.config import load
+from road_ray.config import load, override
+from road_ray.errors import ConfigError
 from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.presets import get_preset
 from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.metric_names import check_stopping_metric, final_metrics, periodic_metrics
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.sweep.metric_names import final_metrics, periodic_metrics
 from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.verbs import configure
 
 
 def test_spans_in_and_out_of_domain(span_run):
@@ -38,6 +41,31 @@ def test_during_a_run_only_what_is_evaluated():
     assert periodic_metrics("finetune", FinetuneConfig()) == []
     multitask = get_preset("road_base").make()
     assert "eval/mnli/accuracy" in final_metrics("multitask", multitask)
+
+
+@pytest.mark.parametrize(
+    ("verb", "keys", "metric", "allowed"),
+    [
+        ("finetune", {"data.dataset": "mrpc"}, "eval/mrpc/f1", True),
+        ("finetune", {"data.dataset": "mrpc"}, "f1", False),
+        ("finetune", {"data.dataset": "mrpc"}, "eval/mrpc/matthews", False),
+        (
+            "finetune",
+            {"data.dataset": "squad_v1", "data.evaluate_on": ["squad_v1", "newsqa"]},
+            "eval/newsqa/f1",  # evaluated at the end only
+            False,
+        ),
+        ("finetune", {"data.dataset": "squad_v2"}, "eval/squad_v2/HasAns_f1", True),
+        ("multitask", {"data.datasets": ["rte", "cola"]}, "eval/cola/matthews", True),
+        ("pretrain", {"probe.datasets": ["sst2"]}, "eval/sst2/accuracy", True),
+        ("pretrain", {}, "eval/sst2/accuracy", False),
+    ],
+)
+def test_the_metric_of_early_stopping_is_checked_first(verb, keys, metric, allowed):
+    stopping = {"training.early_stopping.patience": 2, "training.early_stopping.metric": metric}
+    config = override(configure(verb), keys | stopping)
+    with nullcontext() if allowed else pytest.raises(ConfigError, match="not evaluated while"):
+        check_stopping_metric(verb, config)
 
 
 def test_a_set_of_ones_own_has_the_metrics_of_its_kind():
