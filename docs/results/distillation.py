@@ -107,9 +107,10 @@ def differences(place: Path, dataset: str) -> str:
         seeds = sorted(values[one].keys() & values[other].keys())
         if len(seeds) > 1:
             test = paired_test(*([values[name][seed] for seed in seeds] for name in (one, other)))
+            p = "equal for every seed" if test.p_value is None else f"p = {test.p_value:.2f}"
             lines.append(
                 f"- {VARIANTS[one]} against {VARIANTS[other]}: {test.difference:+.2f} "
-                f"over {test.pairs} seeds, p = {test.p_value:.2f}"
+                f"over {test.pairs} seeds, {p}"
             )
     for variant in ("correctness", "folds"):
         rows = [r for p in place.glob(f"{variant}-*/metrics.jsonl") for r in read_rows(p)]

@@ -169,7 +169,8 @@ def table(runs: Path, name: str) -> str:
         cells = []
         for way, x in values.items():
             told = summary(x)
-            p = "" if way == "ours" else f", p {paired_test(values['ours'], x).p_value:.2f}"
+            p_value = None if way == "ours" else paired_test(values["ours"], x).p_value
+            p = "" if p_value is None else f", p {p_value:.2f}"
             cells.append(f"{told.mean:.2f} +- {told.deviation or 0:.2f}{p}")
         lines.append(f"| {figure} | {' | '.join(cells)} |")
     seconds = [" / ".join(f"{row['cpu_seconds']:.0f}" for row in rows) for rows in read.values()]

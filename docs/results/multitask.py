@@ -40,7 +40,8 @@ def cell(ours: dict[int, float], base: dict[int, float]) -> str:
     both = sorted(ours.keys() & base.keys())
     if ours is not base and len(both) > 1:
         test = paired_test([ours[seed] for seed in both], [base[seed] for seed in both])
-        text += f", {test.difference:+.2f}, p={test.p_value:.2f}"
+        p = "equal for every seed" if test.p_value is None else f"p={test.p_value:.2f}"
+        text += f", {test.difference:+.2f}, {p}"
     return text
 
 

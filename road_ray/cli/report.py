@@ -35,7 +35,7 @@ def report(
         Format, typer.Option("--format", help="html: a page; svg, png: figures for a paper")
     ] = Format.html,
     baseline: Annotated[
-        str | None, typer.Option(help="group that the others are compared with")
+        str | None, typer.Option(help="group that the others are compared with, or a run of it")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, sqrt
@@ -12,9 +11,9 @@ import numpy as np
 from road_ray.errors import DataError
 from road_ray.evaluation.metrics import as_numbers, as_pairs
 
-_log = logging.getLogger(__name__)
-
 _MOST_PAIRS = 100_000
+_LEVEL = 0.05  # of significance
+_ROUNDING = 1e-9  # differences that are closer, relative to the scores, are equal
 
 
 @dataclass(frozen=True)
@@ -56,20 +55,23 @@ def means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Two-sided paired t-test: mean of ``left - right``, t statistic, p value, number of pairs."""
+    """Two-sided paired t-test: mean of ``left - right``, t statistic, p value, number of pairs.
+
+    Without a deviation there is no t: ``statistic`` is None where all differences are equal.
+    ``p_value`` is 1 where all are zero and None where they are equal and not zero.
+    """
 
     difference: float
-    statistic: float
-    p_value: float
+    statistic: float | None
+    p_value: float | None
     pairs: int
 
 
 def paired_test(left: Sequence[float], right: Sequence[float]) -> PairedTest:
     """Test if two runs differ, paired by seed (``left[i]`` and ``right[i]`` share a seed).
 
-    The t statistic is undefined if all differences are equal: zero differences give p = 1; equal
-    non-zero differences give an infinite statistic and p = 0, and a log message that this is no
-    evidence.
+    Differences count as equal if they are so up to rounding, such as one more right row of a small
+    dev set for every seed.
     """
     from scipy.stats import ttest_rel
 
@@ -81,28 +83,31 @@ def paired_test(left: Sequence[float], right: Sequence[float]) -> PairedTest:
         )
     gaps = first - second
     mean = float(gaps.mean())
-    if np.all(gaps == gaps[0]):
-        if mean == 0.0:
-            return PairedTest(0.0, 0.0, 1.0, len(gaps))
-        _log.warning(
-            "paired test: all %d differences are %g; p = 0 is no evidence", len(gaps), mean
-        )
-        return PairedTest(mean, float(np.copysign(np.inf, mean)), 0.0, len(gaps))
+    rounding = _ROUNDING * max(1.0, float(np.abs([first, second]).max()))
+    if np.ptp(gaps) <= rounding:
+        if abs(mean) <= rounding:
+            return PairedTest(0.0, None, 1.0, len(gaps))
+        return PairedTest(mean, None, None, len(gaps))
     result = ttest_rel(first, second)
     return PairedTest(mean, float(result.statistic), float(result.pvalue), len(gaps))
 
 
+def is_significant(p_value: float | None) -> bool:
+    """Return True for a p value below 0.05, and False for an undefined one."""
+    return p_value is not None and p_value < _LEVEL
+
+
 @dataclass(frozen=True)
 class Difference:
-    """Paired difference of two methods. ``effect_size`` is Cohen's d of the differences, None where
-    all are equal; ``needed_pairs`` is the number of seeds for a power of 80%, None where the effect
-    is undefined or too small for 100,000.
+    """Paired difference of two methods. ``p_value`` is that of ``PairedTest``. ``effect_size`` is
+    Cohen's d of the differences, None where all are equal; ``needed_pairs`` is the number of seeds
+    for a power of 80%, None where the effect is undefined or too small for 100,000.
     """
 
     difference: float
     low: float
     high: float
-    p_value: float
+    p_value: float | None
     effect_size: float | None
     pairs: int
     needed_pairs: int | None
@@ -129,22 +134,25 @@ def compare(left: Sequence[float], right: Sequence[float]) -> Difference:
     bounds = interval(gaps.tolist())
     assert bounds is not None, "paired_test needs two pairs"
     deviation = float(gaps.std(ddof=1))
-    effect = test.difference / deviation if deviation > 0 else None
+    effect = None if test.statistic is None else test.difference / deviation
     needed = None if effect is None else needed_pairs(effect)
     return Difference(test.difference, *bounds, test.p_value, effect, test.pairs, needed)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p values corrected for the number of tests. Source: Holm 1979."""
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    corrected, largest = [0.0] * len(p_values), 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return p values corrected for the number of tests; undefined ones (None) count as tests and
+    stay undefined. Source: Holm 1979.
+    """
+    known = [(p_value, index) for index, p_value in enumerate(p_values) if p_value is not None]
+    corrected: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p_value, index) in enumerate(sorted(known)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_value))
         corrected[index] = largest
     return corrected
 
 
-def power(effect_size: float, pairs: int, alpha: float = 0.05) -> float:
+def power(effect_size: float, pairs: int, alpha: float = _LEVEL) -> float:
     """Return the power of a two-sided paired t-test, by the noncentral t distribution."""
     from scipy.stats import nct, t
 

@@ -33,6 +33,7 @@ def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | No
         _require(path)
     if len(paths) > 1:
         runs = [run for path in paths for run in ([path] if is_run(path) else runs_below(path))]
+        _require_runs(runs, paths)
         return compare_page([read_run(run) for run in runs], "Comparison", baseline, place)
     (path,) = paths
     if is_sweep(path):
@@ -43,14 +44,9 @@ def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | No
         return demo_page(path, place)
     if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
         return run_page(read_run(path))
-    if runs := runs_below(path):
-        records = [read_run(run) for run in runs]
-        return compare_page(records, path.resolve().name, baseline, place)
-    raise ConfigError(
-        f"{path}: contains no run, sweep or folder of runs\n"
-        "  allowed: a directory with metrics.jsonl or study.journal, or one that contains such\n"
-        "  fix: name the run_dir of a run; nothing was written"
-    )
+    runs = runs_below(path)
+    _require_runs(runs, paths)
+    return compare_page([read_run(run) for run in runs], path.resolve().name, baseline, place)
 
 
 def report(
@@ -87,6 +83,17 @@ def write_report(directory: Path) -> None:
         report([directory])
     except Exception as error:
         _log.warning("no report.html: %s; `road report %s` writes it", error, directory)
+
+
+def _require_runs(runs: Sequence[Path], paths: Sequence[Path]) -> None:
+    if not runs:
+        verb = "contains" if len(paths) == 1 else "contain"
+        raise ConfigError(
+            f"{', '.join(map(str, paths))}: {verb} no run, sweep or folder of runs\n"
+            "  allowed: a directory with metrics.jsonl, metrics.json or study.journal, or one that "
+            "contains such\n"
+            "  fix: name the run_dir of a run; nothing was written"
+        )
 
 
 def _require(path: Path) -> None:

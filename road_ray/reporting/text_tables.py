@@ -119,8 +119,10 @@ def _figure(figure: Mapping[str, Any] | None) -> str:
     return text + (f" ({figure['published']:g})" if figure.get("published") else "")
 
 
-def probability(value: float) -> str:
+def probability(value: float | None) -> str:
     """Return a p value with four decimals: three would show 0.0495 as 0.050."""
+    if value is None:
+        return "-"
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 

@@ -30,3 +30,14 @@ def test_nothing_to_report_is_a_mistake_of_the_user(road, tmp_path):
     result = road("report", tmp_path)
     assert result.code == 2
     assert "contains no run" in result.err
+    (tmp_path / "other").mkdir()
+    assert road("report", tmp_path, tmp_path / "other").code == 2
+
+
+def test_an_unknown_baseline_is_a_mistake_of_the_user(road, tmp_path):
+    runs = [run_in(tmp_path / name) for name in ("none", "mean")]
+    out = tmp_path / "page.html"
+    result = road("report", *runs, "--baseline", "nnoe", "--out", out)
+    assert result.code == 2
+    assert "--baseline nnoe: no such group; did you mean 'none'?" in result.err
+    assert not out.exists()

@@ -28,6 +28,15 @@ def test_the_listed_figure_is_the_one_that_papers_report(road, tmp_path):
     assert (row["figure"], row["value"]) == ("eval/tags/entity_f1", 80.0)
 
 
+def test_an_evaluation_is_listed(road, tmp_path):
+    (tmp_path / "evaluate" / "m-1").mkdir(parents=True)
+    (tmp_path / "evaluate" / "m-1" / "config.resolved.yaml").write_text("tune_threshold_on: null")
+    (tmp_path / "evaluate" / "m-1" / "metrics.json").write_text('{"eval/sst2/accuracy": 80.0}')
+    (row,) = json.loads(road("runs", "list", tmp_path, "--json").out)
+    assert (row["name"], row["verb"], row["state"]) == ("evaluate/m-1", "evaluate", "finished")
+    assert row["value"] == 80.0
+
+
 def test_one_run_is_shown(road, pretrained):
     result = road("runs", "show", pretrained.directory)
     assert "train/generator" in result.out

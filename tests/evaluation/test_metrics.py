@@ -76,10 +76,9 @@ def test_paired_test_by_hand() -> None:
     assert result.p_value == pytest.approx(1 - math.sqrt(12 / 14))
 
 
-def test_equal_gaps_do_not_crash(caplog: pytest.LogCaptureFixture) -> None:
+def test_equal_gaps_do_not_crash() -> None:
     assert paired_test([1.0, 2.0], [1.0, 2.0]).p_value == 1.0
     result = paired_test([1.0, 2.0], [2.0, 3.0])
-    assert (result.difference, result.statistic, result.p_value) == (-1.0, -math.inf, 0.0)
-    assert "no evidence" in caplog.text
+    assert (result.difference, result.statistic, result.p_value) == (-1.0, None, None)
     with pytest.raises(DataError, match="at least 2"):
         paired_test([1.0], [2.0])

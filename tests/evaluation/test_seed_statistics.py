@@ -8,7 +8,15 @@ import pytest
 from scipy.stats import ttest_rel
 
 from road_ray.errors import DataError
-from road_ray.evaluation.seed_statistics import compare, holm, interval, needed_pairs, power
+from road_ray.evaluation.seed_statistics import (
+    compare,
+    holm,
+    interval,
+    is_significant,
+    needed_pairs,
+    paired_test,
+    power,
+)
 
 
 def test_interval_of_four_values_by_the_table_of_t():
@@ -29,6 +37,16 @@ def test_holm_multiplies_by_the_number_of_tests_left_and_never_falls():
     assert holm([]) == []
 
 
+def test_an_undefined_p_value_counts_in_the_correction_and_stays_undefined():
+    # 0.01 * 3, 0.04 * 2
+    assert holm([0.04, None, 0.01]) == pytest.approx([0.08, None, 0.03])
+    assert holm([None]) == [None]
+
+
+def test_significant_is_a_defined_p_value_below_5_percent():
+    assert [is_significant(p) for p in (0.0499, 0.05, 1.0, None)] == [True, False, False, False]
+
+
 def test_compare_pairs_by_seed():
     result = compare([3.0, 4.0, 6.0], [1.0, 3.0, 4.0])  # differences 2, 1, 2
     assert result.difference == pytest.approx(5 / 3)
@@ -43,6 +61,23 @@ def test_equal_differences_have_no_effect_size():
     result = compare([2.0, 3.0], [1.0, 2.0])
     assert (result.effect_size, result.needed_pairs) == (None, None)
     assert (result.low, result.high) == (1.0, 1.0)
+
+
+def test_differences_equal_up_to_rounding_have_no_p_value():
+    left, right = [100 * 241 / 300, 100 * 242 / 300], [100 * 240 / 300, 100 * 241 / 300]
+    assert left[0] - right[0] != left[1] - right[1]  # one row of 300 each, an ulp apart
+    test = paired_test(left, right)
+    assert (test.statistic, test.p_value) == (None, None)
+    result = compare(left, right)
+    assert result.difference == pytest.approx(1 / 3)
+    assert (result.p_value, result.effect_size, result.needed_pairs) == (None, None, None)
+    zero = compare([0.1 + 0.2, 80.0], [0.3, 80.0])  # the first difference is 5.6e-17
+    assert (zero.difference, zero.p_value, zero.effect_size) == (0.0, 1.0, None)
+
+
+def test_the_tolerance_of_equal_differences_is_relative_to_the_scores():
+    assert paired_test([1.0, 2.0], [0.0, 1.0 - 1e-6]).p_value is not None
+    assert paired_test([1e6 + 1.0, 1e6 + 2.0], [1e6, 1e6 + 1.0 - 1e-4]).p_value is None
 
 
 def test_one_pair_cannot_be_tested():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import ConfigError
-from road_ray.reporting.pages.page import write
+from road_ray.reporting.pages.page import render, write
 from road_ray.reporting.pages.sweep_page import sweep_page
 from road_ray.reporting.report import page_of, report, write_report
 
@@ -39,6 +40,25 @@ def test_a_folder_without_runs_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ConfigError, match="contains no run"):
         report([tmp_path])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_several_folders_without_runs_are_refused(tmp_path):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    with pytest.raises(ConfigError, match=f"{folders[0]}, {folders[1]}: contain no run"):
+        report(folders)
+
+
+def test_evaluations_of_a_folder_are_compared(tmp_path):
+    for name, accuracy in (("a-1", 80.0), ("b-1", 81.0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.resolved.yaml").write_text(f"init: {name}\ntune_threshold_on:")
+        metrics = json.dumps({"eval/sst2/accuracy": accuracy})
+        (tmp_path / name / "metrics.json").write_text(metrics)
+    page = page_of([tmp_path])
+    assert page.about.startswith("2 runs in 2 groups")
+    assert "81.00" in render(page)
 
 
 def test_a_report_that_fails_does_not_take_the_run_with_it(tmp_path, caplog):

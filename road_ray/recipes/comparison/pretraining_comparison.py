@@ -210,4 +210,6 @@ def _difference(runs: Scores, baseline: Scores) -> str:
     mean = sum(arm_scores) / len(arm_scores) - sum(first) / len(first)
     if len(arm_scores) < 2:
         return f"{mean:+.2f}"
-    return f"{mean:+.2f} (p = {paired_test(arm_scores, first).p_value:.2f})"
+    p_value = paired_test(arm_scores, first).p_value
+    shown = "equal for every seed" if p_value is None else f"p = {p_value:.2f}"
+    return f"{mean:+.2f} ({shown})"

@@ -7,7 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from road_ray.evaluation.seed_statistics import PairedTest, Summary, paired_test, summary
+from road_ray.errors import ConfigError, did_you_mean, shorten
+from road_ray.evaluation.seed_statistics import (
+    PairedTest,
+    Summary,
+    is_significant,
+    paired_test,
+    summary,
+)
 from road_ray.reporting.health import loss_names
 from road_ray.reporting.pages.page import (
     NOTHING,
@@ -34,7 +41,6 @@ from road_ray.reporting.text_tables import metric_title
 _MOST_GROUPS = 40
 _MOST_VERDICTS = 8
 _MOST_COLUMNS = 5  # of figures in the table of runs: those that most runs have
-_SURE = 0.05  # p value from which on there is no difference
 
 
 def compare_page(
@@ -43,11 +49,14 @@ def compare_page(
     baseline: str | None = None,
     place: Path | None = None,
 ) -> Page:
-    """Return the page that compares groups with the one named ``baseline``, or with the default
-    one. ``place`` is the directory of the page, for links to the pages of the runs.
+    """Return the page that compares groups with the one named ``baseline`` or of the run with that
+    name, or with the default one. ``place`` is the directory of the page, for links to the pages of
+    the runs.
+
+    Raises ``ConfigError`` unless ``baseline`` leads to one group.
     """
     groups = group_runs(runs)
-    base = next((group for group in groups if group.name == baseline), _default_baseline(groups))
+    base = _default_baseline(groups) if baseline is None else _named(groups, baseline)
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
     datasets = dict.fromkeys(name.split("/")[1] for name in metrics)
     sections = [
@@ -80,6 +89,22 @@ def _default_baseline(groups: Sequence[Group]) -> Group:
     """Return the default baseline: the group trained without teachers, else the first."""
     plain = [group for group in groups if re.search(r"\b(none|no-kd|baseline|plain)$", group.name)]
     return (plain or list(groups))[0]
+
+
+def _named(groups: Sequence[Group], name: str) -> Group:
+    """Return the group of a name, or else the one that has a run of that name."""
+    found = [group for group in groups if group.name == name] or [
+        group for group in groups if any(run.name == name for run in group.runs)
+    ]
+    if len(found) == 1:
+        return found[0]
+    names = [group.name for group in groups]
+    hint = did_you_mean(name, [*names, *(run.name for group in groups for run in group.runs)])
+    problem = f"{len(found)} groups have such a run" if found else f"no such group{hint}"
+    raise ConfigError(
+        f"--baseline {name}: {problem}\n  allowed: {shorten(', '.join(names), 1000)}\n"
+        "  fix: name a group, or a run of one; nothing was written"
+    )
 
 
 def _results(
@@ -138,10 +163,10 @@ def verdict(group: Group, base: Group, metric: str) -> tuple[str, State] | None:
         return None
     title = metric_title(metric.rsplit("/", 1)[-1])
     gap = f"{test.difference:+.2f} {title}"
-    if test.p_value == 0.0:
+    if test.p_value is None:
         return f"{group.name}: {gap} against {base.name} for every seed alike.", "plain"
     known = f"{gap}, {_p_value(test)}, paired t-test over {test.pairs} seeds"
-    if test.p_value >= _SURE:
+    if not is_significant(test.p_value):
         text = f"{group.name}: no difference from {base.name} at {test.pairs} seeds ({known})."
         return text, "plain"
     better = test.difference > 0
@@ -176,11 +201,11 @@ def _against(group: Group, base: Group, metric: str) -> tuple[str, bool]:
         gap = summary(list(scores.values())).mean - summary(list(base_scores.values())).mean
         return f"{gap:+.2f}, no two seeds in common", False
     text = f"{test.difference:+.2f}, {_p_value(test)}, n = {test.pairs}"
-    return text, 0.0 < test.p_value < _SURE
+    return text, is_significant(test.p_value)
 
 
 def _p_value(test: PairedTest) -> str:
-    if test.p_value == 0.0:
+    if test.p_value is None:
         return "equal for every seed"
     return f"p = {test.p_value:.3f}" if test.p_value >= 0.001 else "p < 0.001"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.errors import DataError
+from road_ray.evaluation.seed_statistics import is_significant
 from road_ray.reporting.pages.comparison_page import (
     intervals,
     paired_against,
@@ -208,4 +209,4 @@ def _differs(row: Mapping[str, object], name: str, groups: Sequence[Group]) -> b
     if group is None or name not in FIGURES:
         return False
     test = paired_against(group, groups[0], FIGURES[name])
-    return test is not None and 0.0 < test.p_value < 0.05
+    return test is not None and is_significant(test.p_value)

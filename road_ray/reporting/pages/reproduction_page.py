@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.errors import CheckpointError
+from road_ray.evaluation.seed_statistics import is_significant
 from road_ray.reporting.pages.page import (
     NOTHING,
     Block,
@@ -24,14 +25,13 @@ from road_ray.reporting.text_tables import metric_title, probability
 from road_ray.system.json_file import read_json
 
 TABLE = "table.json"
-_SURE = 0.05  # corrected p value from which on there is no difference
 Entry = Mapping[str, Any]
 
 _ABOUT_TESTS = (
     "Mean difference with its 95% interval, paired by seed; p of the paired t-test, and corrected "
-    "for all tests of a data set (Holm); effect size: mean difference over its standard deviation; "
-    "seeds that a test needs for a power of 80% if the effect is as large as measured. Bold: "
-    "corrected p < 0.05."
+    "for all tests of a data set (Holm), undefined if the difference is equal for every seed; "
+    "effect size: mean difference over its standard deviation; seeds that a test needs for a power "
+    "of 80% if the effect is as large as measured. Bold: corrected p < 0.05."
 )
 _ABOUT_TEACHERS = (
     "All students of a comparison share their teachers, so the intervals do not include the "
@@ -153,7 +153,7 @@ def _verdict(tests: Sequence[Entry], titles: Mapping[str, str]) -> Verdict:
     """Return a sentence for each difference that survives the correction, or one that none does."""
     lines: list[tuple[str, State]] = []
     for test in tests:
-        if test["p_holm"] < _SURE:
+        if is_significant(test["p_holm"]):
             better = test["difference"] > 0
             text = (
                 f"{test['data_set']}: {titles[test['arm']]} is {'better' if better else 'worse'} "
@@ -170,7 +170,7 @@ def _tests(tests: Sequence[Entry], titles: Mapping[str, str]) -> Table:
     names += ["effect size", "pairs", "seeds for 80% power"]
     rows = []
     for test in tests:
-        sure = test["p_holm"] < _SURE
+        sure = is_significant(test["p_holm"])
         rows.append(
             [
                 Cell(test["data_set"]),
@@ -178,8 +178,7 @@ def _tests(tests: Sequence[Entry], titles: Mapping[str, str]) -> Table:
                 Cell(titles[test["against"]]),
                 Cell(f"{test['difference']:+.2f}", test["difference"], strong=sure),
                 Cell(f"{test['low']:+.2f} to {test['high']:+.2f}"),
-                Cell(probability(test["p_value"]), test["p_value"]),
-                Cell(probability(test["p_holm"]), test["p_holm"]),
+                *(_probability(test[name]) for name in ("p_value", "p_holm")),
                 _cell(test["effect_size"], "+.2f"),
                 _cell(test["pairs"], "d"),
                 _cell(test["needed_pairs"], ",d"),
@@ -242,6 +241,10 @@ def _right(arms: Sequence[Entry]) -> Table | None:
         for arm in counted
     ]
     return Table(["", *(f"{number} right (%)" for number in range(most))], rows)
+
+
+def _probability(p_value: float | None) -> Cell:
+    return NOTHING if p_value is None else Cell(probability(p_value), p_value)
 
 
 def _cell(value: float | None, form: str) -> Cell:

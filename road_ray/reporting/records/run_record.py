@@ -33,6 +33,7 @@ _VERB_OF_KEY = {
     "optimizer": "finetune",
     "tune_threshold_on": "evaluate",
 }
+_NO_RUNS = ("checkpoints", "hf")  # directories within a run
 # Kinds of events of every undisturbed run.
 _ROUTINE = (
     *("initialized", "phase", "stopped_early", "best_checkpoint"),
@@ -134,19 +135,25 @@ def is_run(directory: Path) -> bool:
 
 
 def runs_below(directory: Path, *, deepest: int = 3) -> list[Path]:
-    """Return the run directories in a folder by name, without descending into runs."""
+    """Return the run directories in a folder by name, without descending into runs. A directory of
+    several runs, such as that of teachers, is a folder.
+    """
     runs: list[Path] = []
+    if deepest == 0:
+        return runs
     try:
         paths = sorted(directory.iterdir())
     except OSError as error:
         _log.warning("%s is left out: %s", directory, error.strerror)
         return []
     for path in paths:
-        if path.is_dir() and not path.name.startswith((".", "checkpoints", "hf")):
+        if path.is_dir() and not path.name.startswith(".") and path.name not in _NO_RUNS:
             if (path / "metrics.jsonl").is_file():
                 runs.append(path)
-            elif deepest > 1:
-                runs += runs_below(path, deepest=deepest - 1)
+            elif below := runs_below(path, deepest=deepest - 1):
+                runs += below
+            elif (path / CONFIG).is_file() and not any(path.glob(f"*/**/{CONFIG}")):
+                runs.append(path)  # an evaluation has no journal
     return runs
 
 

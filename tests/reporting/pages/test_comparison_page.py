@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from road_ray.errors import ConfigError
 from road_ray.reporting.pages.comparison_page import (
     compare_page,
     paired_against,
@@ -80,6 +81,19 @@ def test_the_verdict_is_in_words(runs, write_run, tmp_path):
     assert state == "plain"
 
 
+def test_a_difference_equal_for_every_seed_is_no_verdict_and_not_bold(write_run, tmp_path):
+    for seed, right in ((1, 240), (2, 241)):  # of 300 rows; the differences are an ulp apart
+        write_run(tmp_path / f"none-{seed}", seed=seed, f1=100 * right / 300)
+        write_run(tmp_path / f"kd-{seed}", seed=seed, f1=100 * (right + 1) / 300, init="elsewhere")
+    page = compare_page([read_run(path) for path in sorted(tmp_path.iterdir())], "f")
+    assert result(page)[Verdict].lines == [
+        ("kd: +0.33 F1 against none for every seed alike.", "plain")
+    ]
+    table = next(block for block in page.sections[0].blocks if isinstance(block, Table))
+    (kd,) = [row for row in table.rows if row[0].text == "kd"]
+    assert (kd[2].remark, kd[2].strong) == ("+0.33, equal for every seed, n = 2", False)
+
+
 def test_dots_have_error_bars_and_every_seed(runs):
     (figure,) = result(compare_page(runs, "f"))[Figures].figures
     assert isinstance(figure, Intervals)
@@ -101,6 +115,28 @@ def test_another_baseline_may_be_named(runs):
     assert table.folded
     assert "difference from kd" in tables[0].note
     assert tables[0].rows[0][2].remark == "-2.00, p < 0.001, n = 3"
+
+
+def test_the_baseline_may_be_a_run_of_a_group(runs):
+    (line, _) = result(compare_page(runs, "folder", baseline="kd-2"))[Verdict].lines[0]
+    assert line.startswith("none: worse than kd (-2.00 F1")
+
+
+@pytest.mark.parametrize(("name", "near"), [("nnoe", "none"), ("kd-2O", "kd-2")])
+def test_an_unknown_baseline_is_answered_with_the_groups_and_the_nearest(runs, name, near):
+    with pytest.raises(
+        ConfigError, match=f"--baseline {name}: no such group; did you mean"
+    ) as error:
+        compare_page(runs, "folder", baseline=name)
+    assert f"{near!r}?\n  allowed: none, kd\n" in str(error.value)
+
+
+def test_a_run_of_the_name_in_two_groups_is_no_baseline(write_run, tmp_path):
+    paths = [write_run(tmp_path / init / "student-1", seed=1, init=init) for init in ("a", "b")]
+    runs = [read_run(path) for path in paths]
+    with pytest.raises(ConfigError, match="2 groups have such a run"):
+        compare_page(runs, "folder", baseline="student-1")
+    assert compare_page(runs, "folder", baseline=str(paths[1]))
 
 
 def test_a_setting_in_which_all_agree_is_not_told(runs):

@@ -68,6 +68,16 @@ def test_a_figure_that_differs_is_bold(tmp_path, write_run):
     assert "Weighted KD: better than no KD" in html
 
 
+def test_a_difference_equal_for_every_seed_is_not_bold(tmp_path, write_run):
+    rows = [{"model": name, "seeds": 2, "accuracy": 42.0} for name in ("no KD", "Weighted KD")]
+    (tmp_path / "table.json").write_text(json.dumps(rows))
+    gained = [100 * right / 300 for right in (241, 242)]
+    students(write_run, tmp_path, {"none": [80.0, 100 * 241 / 300], "correctness": gained})
+    html = render(demo_page(tmp_path))
+    assert "Weighted KD: +0.33 accuracy against no KD for every seed alike." in html
+    assert "<strong>" not in html
+
+
 def test_the_stages_are_a_diagram_and_the_next_commands_are_valid(story, write_run):
     import shlex
 

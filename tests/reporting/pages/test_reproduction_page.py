@@ -106,6 +106,23 @@ def test_the_verdict_names_what_survives_the_correction(directory, table):
     assert verdict.lines == [("No difference is significant after correction (tests: 1).", "plain")]
 
 
+def test_a_difference_equal_for_every_seed_supports_no_verdict(directory, table):
+    table["tests"][0] |= {"p_value": None, "p_holm": None, "effect_size": None}
+    table["tests"][0] |= {"low": 2.0, "high": 2.0, "needed_pairs": None}
+    (directory / "table.json").write_text(json.dumps(table))
+    page = reproduction_page(directory)
+    verdict, _ = blocks(page, "Differences")
+    assert verdict.lines == [("No difference is significant after correction (tests: 1).", "plain")]
+    (tests,) = blocks(page, "Tests")
+    (row,) = tests.cells
+    assert [cell.text for cell in row][3:] == [
+        "+2.00", "+2.00 to +2.00", *[NOTHING.text] * 3, "2", NOTHING.text,
+    ]  # fmt: skip
+    assert not any(cell.strong for cell in row)
+    (line,) = [line for line in comparison_text(table).splitlines() if "+2.00 to" in line]
+    assert line.split()[-4:] == ["-"] * 4  # p, p (Holm), effect size, seeds for 80% power
+
+
 def test_charts_show_differences_and_score_by_size(directory):
     _, figures = blocks(reproduction_page(directory), "Differences")
     assert isinstance(figures, Figures)

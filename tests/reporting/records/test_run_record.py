@@ -67,6 +67,27 @@ def test_runs_are_found_below_a_folder(write_run, tmp_path):
     assert not is_run(tmp_path)
 
 
+def write_config(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.resolved.yaml").write_text("seed: 0")
+    return directory
+
+
+def test_a_run_without_a_journal_is_found_unless_it_contains_runs(write_run, tmp_path):
+    (write_config(tmp_path / "evaluate" / "hf-model-1") / "predictions" / "sst2").mkdir(
+        parents=True
+    )
+    write_run(write_config(tmp_path / "teachers") / "teacher-0")
+    write_config(write_config(tmp_path / "pairs") / "pair-0")
+    write_config(write_config(tmp_path / "a" / "b" / "deep") / "c" / "d")  # too deep itself
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "metrics.json").write_text("{}")
+    assert [str(path.relative_to(tmp_path)) for path in runs_below(tmp_path)] == [
+        *("evaluate/hf-model-1", "pairs/pair-0", "teachers/teacher-0")
+    ]
+    assert runs_below(tmp_path, deepest=1) == []
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
