@@ -85,7 +85,7 @@ class MultitaskModel(nn.Module):
         logits: Tensor = head(hidden, batch) if head.reads_batch else head(hidden)
         kind = self.tasks[batch["task"]].kind
         if isinstance(kind, Regress):
-            logits = kind.low + kind.range * logits
+            logits = kind.low + kind.range * logits.float()  # bf16 has steps of 2 at 500
         return logits
 
     def hidden(self, batch: Batch) -> Tensor:
@@ -206,7 +206,9 @@ class _Exporter:
             "problem_type": self.problem,
         }
         config = AutoConfig.for_model(**(model.encoder.config.to_dict() | labels))
-        exported: PreTrainedModel = self.kind.from_config(config)
+        # Random weights would draw from the global generator, while the training goes on.
+        with torch.device("meta"):
+            exported: PreTrainedModel = self.kind.from_config(config)
         family = family_of(config)
         state = {
             f"{exported.base_model_prefix}.{name}": tensor
@@ -214,7 +216,7 @@ class _Exporter:
         }
         head = _in_label_units(model.heads[task].state_dict(), model.tasks[task].kind)
         state |= {family.stored(name): x for name, x in head.items()}
-        exported.load_state_dict(state)
+        exported.load_state_dict(state, assign=True)
         return exported
 
 

@@ -18,6 +18,16 @@ def tie(model: PreTrainedModel) -> None:
     decoder(model).weight = model.get_input_embeddings().weight
 
 
+def share_output_bias(generator: PreTrainedModel, main: PreTrainedModel) -> None:
+    """Share the bias of the generator's decoder with ``main``, in every module that holds it: BERT,
+    ALBERT and RoBERTa have it in the head too.
+    """
+    own, shared = decoder(main).bias, decoder(generator).bias
+    for module in main.modules():
+        if getattr(module, "bias", None) is own:
+            module.bias = shared
+
+
 def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> None:
     """Share the weights of ``main`` that ``tying`` names with the language model ``generator``.
 

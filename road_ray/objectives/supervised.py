@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -75,6 +76,11 @@ class Supervised(Objective):
         self.encoder = model.encoder
         self.sparse = len(model.tasks) > 1 and not one_dataset
         self.export_task = export_task or next(iter(model.tasks))
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        self.model.train(mode)  # again: it keeps a frozen encoder, a child here too, in eval
+        return self
 
     def forward(self, batch: Batch) -> Losses:
         logits, further = self.predict(batch)

@@ -114,9 +114,10 @@ def _run_ensemble(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
 
 
 def _run(config: EvaluateConfig) -> Run:
-    directory = str(locate_model(model_directory(require_init(config.init))))
+    init = require_init(config.init)
     task = _task_of(config.data)
     _check_pairs(config.data)
+    directory = str(locate_model(model_directory(init)))
     with (
         open_run_directory(config) as run_dir,
         _predictions(run_dir) as staged,

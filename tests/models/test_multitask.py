@@ -218,6 +218,13 @@ def test_the_head_of_another_task_is_refused(model, tmp_path, stored, wanted):
         load_trained(str(tmp_path), wanted)
 
 
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_export_draws_no_random_numbers(model, tmp_path, task):
+    before = torch.get_rng_state()
+    model.export(tmp_path, task.name)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_training_a_loaded_model_does_not_touch_the_exported_one(model, batch, tmp_path):
     model.export(tmp_path, "nli")
     before = (tmp_path / "model.safetensors").read_bytes()
@@ -285,6 +292,15 @@ def test_a_regression_head_computes_in_units_of_the_range(model, batch):
             parameter.zero_()
         head.classifier.out_proj.bias.fill_(0.5)
     assert_close(model(batch | {"task": "similarity"}), torch.full((3, 1), 2.5))
+
+
+def test_a_regression_under_autocast_has_label_units_in_fp32(model, batch):
+    batch = batch | {"task": "similarity"}
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model.heads["similarity"](model.hidden(batch))
+        scores = model(batch)
+    assert logits.dtype == torch.bfloat16
+    assert_close(scores, 5 * logits.float(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

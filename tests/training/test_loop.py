@@ -12,6 +12,7 @@ import torch
 
 from road_ray.data.mixing import accumulated, mixed
 from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
+from road_ray.models.multitask import MultitaskModel
 from road_ray.training.loop import _warn_of_warmup, identity_of, train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
@@ -85,6 +86,19 @@ def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tiny, tmp_path, strai
     for row, other in zip(ours, theirs, strict=True):
         keep = {name for name in row if not name.startswith("time/")}
         assert {n: row[n] for n in keep} == {n: other[n] for n in keep}
+
+
+def test_checkpoints_on_the_way_leave_dropout_as_it_is(tiny, tmp_path, straight, monkeypatch):
+    """A thread exports while the next steps draw their dropout."""
+    expected, _ = straight(tiny, "supervised")
+    export = MultitaskModel.export
+
+    def repeated(*arguments):
+        for _ in range(5):
+            export(*arguments)
+
+    monkeypatch.setattr(MultitaskModel, "export", repeated)
+    assert same(run(tiny, "supervised", tmp_path, save_every_steps=1), expected)
 
 
 def test_rows_beyond_the_checkpoint_are_written_once(tiny, tmp_path, straight):

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
-from road_ray.models.weight_tying import tie
+from road_ray.models.weight_tying import share_output_bias, tie
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking.corruption import corrupt
 from road_ray.objectives.masking.positions import put, rows_at
@@ -59,7 +59,7 @@ class MCBert(CorruptingObjective):
         generator = language_model(generator, "mc_bert")
         super().__init__(generator, model, mask_fraction=mask_fraction, **corruption)
         tie(model)
-        decoder(model).bias = decoder(generator).bias
+        share_output_bias(generator, model)
         self.model = model
         self.discriminator_weight = discriminator_weight
         self.faithful = faithful

@@ -121,7 +121,9 @@ class Teams(CorruptingObjective):
         """
         hidden = states(self.encoder, tokens, batch)
         (arguments, keywords), self._last_inputs = self._last_inputs, ((), {})
-        return hidden, self.detection_layer(*arguments, **keywords)
+        branched = self.detection_layer(*arguments, **keywords)
+        # Layers of DeBERTa-v2 and MPNet return a tuple.
+        return hidden, branched[0] if isinstance(branched, tuple) else branched
 
     def _record(self, _: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         self._last_inputs = arguments, keywords

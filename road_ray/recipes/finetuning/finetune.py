@@ -19,7 +19,7 @@ from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
-from road_ray.data.task_and_dataset import Task
+from road_ray.data.task_and_dataset import FeatureTag, Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
@@ -32,6 +32,7 @@ from road_ray.models.encoder import (
     model_directory,
 )
 from road_ray.models.encoder_layers import keep_layers, num_layers
+from road_ray.models.heads.bilstm_tagger import FEATURE_LAYERS
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
@@ -126,10 +127,12 @@ def prepare(
     config: FinetuneConfig, worker: Worker, load: Callable[..., Split] = load_split
 ) -> Prepared:
     """Return tokenizer, model and rows. Raises the errors of all of them before the training."""
-    directory = str(locate_model(model_directory(require_init(config.init))))
-    tokenizer = load_tokenizer(directory)
+    init = require_init(config.init)
     entry, task = find_dataset(config.data.dataset, config.data)
     check_judged(config.data)
+    directory = str(locate_model(model_directory(init)))
+    tokenizer = load_tokenizer(directory)
+    _check_feature_layers(config, task)
     split = training_split(config.data, tokenizer, load)
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     model, heads = _model(config, directory, tasks_of(entry.name, config.data))
@@ -224,6 +227,20 @@ def check_student(config: FinetuneConfig) -> None:
     if config.student.layers is not None:
         require_init(config.init)
         _kept_layers(config)
+
+
+def _check_feature_layers(config: FinetuneConfig, task: Task) -> None:
+    """Raise ``ConfigError`` if ``student.layers`` leaves fewer layers than a head over features
+    reads.
+    """
+    kept = _kept_layers(config)
+    if isinstance(task.kind, FeatureTag) and kept is not None and len(kept) < FEATURE_LAYERS:
+        raise ConfigError(
+            f"student.layers = {config.student.layers} with data.tag_head = features: that head "
+            f"reads the last {FEATURE_LAYERS} layers\n"
+            f"  allowed: at least {FEATURE_LAYERS} layers\n"
+            "  fix: keep more layers, leave student.layers out, or data.tag_head=linear"
+        )
 
 
 def check_judged(data: FinetuneDataConfig) -> None:

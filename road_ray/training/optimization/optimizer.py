@@ -75,7 +75,7 @@ class ElectraAdamW(torch.optim.AdamW):
 
 class Lamb(ElectraAdamW):
     """LAMB, for batches of thousands of rows. Source: You et al. 2020, algorithm 2, with phi the
-    identity. Biases and LayerNorms, which do not decay, are updated as by Adam.
+    identity. Biases and LayerNorms are updated as by Adam.
     """
 
     def _cancel_correction(self, group: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ class Lamb(ElectraAdamW):
             group["updates"] += bool(touched)
             for parameter in touched:
                 direction = self._direction(parameter, group)
-                ratio = _trust(parameter, direction) if group["weight_decay"] else 1.0
+                ratio = _trust(parameter, direction) if parameter.ndim > 1 else 1.0
                 parameter.sub_(direction * (group["lr"] * ratio))
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import ElectraForMaskedLM
+from transformers import CONFIG_MAPPING, AutoModelForMaskedLM, ElectraForMaskedLM
 
 from road_ray.errors import ConfigError
 from road_ray.objectives.pretraining.mc_bert import MCBert
@@ -93,6 +93,25 @@ def test_one_table_and_one_bias_serve_both_networks(objective, tmp_path):
     assert ours.bias is theirs.bias
     objective.export(tmp_path)
     assert ElectraForMaskedLM.from_pretrained(tmp_path).config.vocab_size == VOCAB
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "roberta"])
+def test_the_bias_of_the_generator_is_that_of_every_module_of_the_head(batch, tmp_path, family):
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes |= {"vocab_size": VOCAB, "hidden_size": 16, "embedding_size": 16, "pad_token_id": 0}
+    config = CONFIG_MAPPING[family](**sizes)
+    generator, model = (AutoModelForMaskedLM.from_config(config) for _ in range(2))
+    settings = {"special_ids": SPECIAL, "mask_id": MASK, "candidates": 2}
+    objective = MCBert(generator, model, **settings)
+    terms = objective(batch | {"noise": torch.rand(4, 5, 24)}).terms.values()
+    sum(term.total for term in terms).backward()
+    assert [n for n, p in objective.named_parameters() if p.requires_grad and p.grad is None] == []
+    trained = torch.nn.init.normal_(generator.get_output_embeddings().bias)
+    objective.export(tmp_path)
+    loaded = AutoModelForMaskedLM.from_pretrained(tmp_path).state_dict().values()
+    biases = [tensor for tensor in loaded if tensor.shape == (VOCAB,)]
+    assert len(biases) == 2
+    assert all(torch.equal(bias, trained) for bias in biases)
 
 
 def test_a_generator_that_does_not_learn_is_refused(generator):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import AlbertConfig, AlbertForMaskedLM, ElectraForMaskedLM
+from transformers import AlbertConfig, AlbertForMaskedLM, AutoModelForMaskedLM, ElectraForMaskedLM
 
 from road_ray.errors import ConfigError
 from road_ray.objectives.pretraining.teams import Teams
 from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
+from tests.published import publish
 
 
 def made(**options):
@@ -67,6 +68,23 @@ def test_with_equal_last_layers_both_branches_are_equal(objective, wide):
     last = objective.encoder.encoder.layer[-1]
     objective.detection_layer.load_state_dict(last.state_dict())
     hidden, branched = objective._both_last_layers(wide["input_ids"], wide)
+    assert_close(hidden, branched)
+
+
+@pytest.mark.parametrize("family", ["deberta-v2", "mpnet", "roberta"])
+def test_a_family_of_init_runs_its_last_layer_twice(family, batch, tmp_path):
+    publish(tmp_path, family, "ForMaskedLM", layers=3)
+    generator, model = (AutoModelForMaskedLM.from_pretrained(tmp_path) for _ in range(2))
+    settings = {"candidates": 3, "shared_layers": 1, "special_ids": SPECIAL, "mask_id": MASK}
+    objective = Teams(generator, model, **settings)
+    tokens = batch["input_ids"] % model.config.vocab_size
+    batch = batch | {"input_ids": tokens, "noise": torch.rand(5, 5, 24)}
+    terms = objective(batch).terms.values()
+    sum(term.total for term in terms).backward()
+    assert [n for n, p in objective.named_parameters() if p.requires_grad and p.grad is None] == []
+    objective.eval()
+    objective.detection_layer.load_state_dict(objective.encoder.encoder.layer[-1].state_dict())
+    hidden, branched = objective._both_last_layers(tokens, batch)
     assert_close(hidden, branched)
 
 

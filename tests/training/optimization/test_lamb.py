@@ -27,8 +27,19 @@ def test_the_step_is_as_long_as_the_weights_times_the_rate():
     torch.testing.assert_close(moved / moved.norm(), direction / direction.norm())
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_a_matrix_moves_by_the_rate_times_its_norm_at_any_decay(decay):
+    weights = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    lamb = Lamb(group(weights, decay), OptimizerConfig())
+    weights.grad = torch.tensor([[0.5, -2.0]])
+    lamb.set_rate(1.0)
+    lamb.step()
+    moved = torch.tensor([[3.0, 4.0]]) - weights.detach()
+    assert float(moved.norm()) == pytest.approx(0.1 * 5, rel=1e-5)
+
+
 @pytest.mark.parametrize("correct", [True, False])
-def test_without_decay_it_is_adam(correct):
+def test_a_bias_is_updated_as_by_adam(correct):
     torch.manual_seed(0)
     start, config = torch.randn(6), OptimizerConfig(bias_correction=correct)
     ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
