@@ -91,6 +91,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near!r}?" if near else ""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or the name of its type if it has no text."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def shorten(text: str, limit: int = 80) -> str:
     """Return the text, or its beginning if it is longer than ``limit``."""
     return text if len(text) <= limit else text[:limit] + "..."

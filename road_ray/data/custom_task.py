@@ -51,14 +51,16 @@ def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None
             "  fix: set kind, or name another task"
         )
     if isinstance(custom_kind, Classify | Tag) and isinstance(kind, Classify | Tag):
-        labels = sorted(map(plain_label, kind.labels))
-        if custom.labels and sorted(map(plain_label, custom.labels)) != labels:
+        plain = plain_label if isinstance(kind, Classify) else str  # tags are read as they are
+        labels = sorted(map(plain, kind.labels))
+        if custom.labels and sorted(map(plain, custom.labels)) != labels:
+            remedy = ", or map the values of the file by label_map" * isinstance(kind, Classify)
             raise ConfigError(
                 f"data.sets.{name}: labels = {list(custom.labels)}, those of {other} are "
                 f"{list(kind.labels)}\n  allowed: the same labels, in any order\n"
-                "  fix: correct them, or map the values of the file by label_map"
+                f"  fix: correct them{remedy}"
             )
-        if unknown := sorted(set(custom.label_map.values()) - {*kind.labels}):
+        if unknown := sorted(set(custom.label_map.values()) - {*kind.labels, *custom.labels}):
             raise ConfigError(
                 f"data.sets.{name}: label_map names {', '.join(map(repr, unknown))}, labels of "
                 f"{other} are {list(kind.labels)}"
@@ -68,6 +70,19 @@ def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None
             f"data.sets.{name}: {custom_kind}, {other} has {kind}\n"
             "  allowed: the same, for one head"
         )
+
+
+def with_labels_of(task: Task, custom: CustomDataset, dataset: Dataset) -> Dataset:
+    """Return the entry of a custom data set whose ``label_map`` also maps the set's spelling of its
+    labels to that of the task.
+    """
+    if not isinstance(task.kind, Classify) or not custom.labels:
+        return dataset
+    names = {plain_label(label): label for label in task.kind.labels}
+    spellings = {label: names[plain_label(label)] for label in custom.labels}
+    label_map = {value: spellings[label] for value, label in custom.label_map.items()}
+    others = {own: label for own, label in spellings.items() if own != label}
+    return replace(dataset, label_map={**others, **label_map})
 
 
 def labels_missing(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
-from road_ray.data.custom_task import custom_task, labels_missing
+from road_ray.data.custom_task import custom_task, labels_missing, with_labels_of
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode_examples import check_labels, encode
 from road_ray.data.features.examples_and_features import Example, Features, SpanExample, TextExample
@@ -121,7 +121,7 @@ def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
         raise labels_missing(
             dataset, custom.kind, partial(read_examples, root=root_of(name, source))
         )
-    return dataset, task
+    return with_labels_of(task, custom, dataset), task
 
 
 def tasks_of(name: str, source: SourceConfig) -> list[Task]:

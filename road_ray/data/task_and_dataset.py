@@ -160,6 +160,8 @@ class Dataset:
     ``label_map`` maps what the file says to a label name of the task, where the two differ.
     ``also`` names tasks that learn from the same rows, each with a head of its own.
     ``dev_fraction`` is the fraction of the training rows that is the dev split; None: it has files.
+    ``negative_labels`` is True if a number below 0 may be a label; else a test split hides labels
+    by such numbers.
     """
 
     name: str
@@ -174,6 +176,7 @@ class Dataset:
     test_columns: Columns | None = None
     also: tuple[str, ...] = ()
     dev_fraction: float | None = None
+    negative_labels: bool = False
 
     def columns_of(self, split: str) -> Columns:
         """Return the columns of the files of a split."""

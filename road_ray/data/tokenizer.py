@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from road_ray.data.model_files.locate_model import check_hashes, locate_model
 from road_ray.data.model_files.remote_code import check_tokenizer_files, read_config
-from road_ray.errors import CheckpointError, DataError
+from road_ray.errors import CheckpointError, DataError, ResourceError
 from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
@@ -22,24 +24,30 @@ _NO_WORDS = (
     "no vocabulary can be learnt: the corpus has no words\n"
     "  fix: check data.corpus; nothing was written"
 )
+_OPTIONS = ("strip_accents", "tokenize_chinese_chars")  # of a normalizer, beside the case
 _SLOW_FILES = ("vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "spm.model")
 _ALPHABET_SIZE = 1000  # characters; rarer ones are read as [UNK]
 
 
 def train_wordpiece(
-    documents: Iterable[str], *, vocab_size: int, lowercase: bool = True
+    documents: Iterable[str],
+    *,
+    vocab_size: int,
+    lowercase: bool = True,
+    directory: Path | None = None,
 ) -> PreTrainedTokenizerFast:
     """Train a WordPiece tokenizer of at most ``vocab_size`` entries, special tokens first.
 
     The same text gives the same vocabulary. All characters are kept, so a small ``vocab_size`` may
-    be exceeded.
+    be exceeded. The documents are read three times; those of an iterator are copied to a temporary
+    file in ``directory`` first (None: the system's). Raises ``ResourceError`` if its disk is full.
     """
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
-        alphabet = _alphabet(documents, spool, lowercase)
+    with _repeatable(documents, directory) as read:
+        alphabet = _alphabet(read(), lowercase)
         # The trainer numbers characters inside words in the order of a hash map and breaks ties by
         # these numbers (huggingface/tokenizers issue 1794): they are found first and fixed.
-        inner = sorted(set(_learnt(spool, alphabet, [], 0, lowercase)) - set(alphabet))
-        vocabulary = _learnt(spool, alphabet, inner, vocab_size, lowercase)
+        inner = sorted(set(_learnt(read(), alphabet, [], 0, lowercase)) - set(alphabet))
+        vocabulary = _learnt(read(), alphabet, inner, vocab_size, lowercase)
     if not alphabet:
         raise DataError(_NO_WORDS)
     words = [*SPECIAL_TOKENS, *vocabulary]
@@ -99,12 +107,39 @@ def _with_special_tokens(tokenizer: Any) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_input_names=inputs, **special)
 
 
-def _alphabet(documents: Iterable[str], spool: TextIO, lowercase: bool) -> list[str]:
-    """Return the most frequent characters of the documents, which are written to ``spool``."""
+@contextmanager
+def _repeatable(
+    documents: Iterable[str], directory: Path | None
+) -> Iterator[Callable[[], Iterable[str]]]:
+    """Yield a function that returns the documents, or the lines of a copy, from the beginning."""
+    if iter(documents) is not documents:
+        yield lambda: documents
+        return
+    place = directory or Path(tempfile.gettempdir())
+    try:
+        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=place) as file:
+
+            def lines() -> Iterable[str]:
+                file.seek(0)
+                return file
+
+            file.writelines(f"{document}\n" for document in documents)
+            yield lines
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        key = "data.tokenizer to a vocabulary" if directory else "TMPDIR to another disk"
+        raise ResourceError(
+            f"{place}: its disk is full: the text is copied there while a tokenizer is learnt\n"
+            f"  fix: free space there, or set {key}"
+        ) from error
+
+
+def _alphabet(documents: Iterable[str], lowercase: bool) -> list[str]:
+    """Return the most frequent characters of the documents."""
     counts: Counter[str] = Counter()
     for document in documents:
         counts.update(document)
-        spool.write(document + "\n")
     normalizer = _learner(lowercase).normalizer
     read: Counter[str] = Counter()
     for character, count in counts.items():
@@ -115,13 +150,16 @@ def _alphabet(documents: Iterable[str], spool: TextIO, lowercase: bool) -> list[
 
 
 def _learnt(
-    spool: TextIO, alphabet: list[str], inner: list[str], vocab_size: int, lowercase: bool
+    documents: Iterable[str],
+    alphabet: list[str],
+    inner: list[str],
+    vocab_size: int,
+    lowercase: bool,
 ) -> list[str]:
-    """Return the entries learnt from the lines of ``spool`` by id, without special tokens."""
+    """Return the entries learnt from the documents by id, without special tokens."""
     learner = _learner(lowercase)
-    spool.seek(0)
     learner.train_from_iterator(
-        spool,
+        documents,
         vocab_size=vocab_size,
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
@@ -142,7 +180,8 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
     """Return the tokenizer of a model directory, a ``vocab.txt`` (one entry a line) or a hub name.
 
     A ``vocab.txt`` is cased if the ``tokenizer_config.json`` beside it says so, or, without one, if
-    an entry has a capital letter.
+    an entry has a capital letter. The file may also set ``strip_accents`` and
+    ``tokenize_chinese_chars``.
     """
     place = Path(path)
     if place.is_file():
@@ -263,16 +302,20 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
 
 def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
     vocabulary = _read_vocabulary(path)
-    config = path.parent / "tokenizer_config.json"
-    lowercase = read_json(config).get("do_lower_case") if config.is_file() else None
+    path = path.parent / "tokenizer_config.json"
+    config = read_json(path) if path.is_file() else {}
+    lowercase = config.get("do_lower_case")
     if not isinstance(lowercase, bool):
         words = (entry for entry in vocabulary if not entry.startswith("["))
         lowercase = not any(entry != entry.lower() for entry in words)
-    return _bert_tokenizer(vocabulary, lowercase)
+    options = {name: config[name] for name in _OPTIONS if isinstance(config.get(name), bool)}
+    return _bert_tokenizer(vocabulary, lowercase, **options)
 
 
-def _bert_tokenizer(vocabulary: dict[str, int], lowercase: bool) -> PreTrainedTokenizerFast:
+def _bert_tokenizer(
+    vocabulary: dict[str, int], lowercase: bool, **options: bool
+) -> PreTrainedTokenizerFast:
     from transformers import ElectraTokenizerFast
 
-    tokenizer: Any = ElectraTokenizerFast(vocab=vocabulary, do_lower_case=lowercase)
+    tokenizer: Any = ElectraTokenizerFast(vocab=vocabulary, do_lower_case=lowercase, **options)
     return tokenizer

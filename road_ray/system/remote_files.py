@@ -20,7 +20,7 @@ from typing import IO, Any, Literal, TypeVar, cast
 from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import ConfigError, ResourceError, first_line
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -188,12 +188,12 @@ def retried(action: Callable[[], T], failure: str) -> T:
             seconds = time.monotonic() - began
             if _is_final(error) or seconds + pause > _GIVE_UP_SECONDS:
                 raise ResourceError(
-                    f"{failure}: {str(error).splitlines()[0][:300]}\n"
+                    f"{failure}: {first_line(error)[:300]}\n"
                     f"  seen: {attempts} attempts in {seconds:.0f} s\n"
                     "  fix: check the address, the network and the credentials (AWS_* and the "
                     "like)\n  kept: all that was written before; to resume, run the same command"
                 ) from error
-            _log.warning("%s; it is tried again in %g s: %s", failure, pause, error)
+            _log.warning("%s; it is tried again in %g s: %s", failure, pause, first_line(error))
             time.sleep(pause)
             pause *= 2
 

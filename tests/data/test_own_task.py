@@ -10,6 +10,8 @@ from ruamel.yaml import YAML
 
 from road_ray.config import load
 from road_ray.data.config import SourceConfig
+from road_ray.data.custom_task import custom_task, with_labels_of
+from road_ray.data.features.encode_examples import check_labels
 from road_ray.data.load_split import find_dataset, load_split, read_examples, root_of
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import Classify, Regress, Span, Tag
@@ -55,6 +57,32 @@ def test_labels_of_a_task_of_the_catalogue_are_those_of_the_catalogue_by_name(to
     split = load_split("mine", "train", source(tmp_path, mine=settings), tokenizer)
     assert split.task.kind == Classify(("negative", "positive"))
     assert split.features.gold["labels"].tolist() == [1, 0]
+
+
+def test_labels_in_another_spelling_are_those_of_the_task(tmp_path):
+    (tmp_path / "b.csv").write_text("t,l\napple,good\nfar,bad\nred,1\nred,Good\n")
+    one = REVIEW | {"task": "reviews", "labels": ["Good", "Bad"]}
+    other = REVIEW | {"train": "b.csv", "task": "reviews", "labels": ["bad", "good"]}
+    mine = source(tmp_path, a=one, b=other | {"label_map": {"1": "good"}})
+    custom, task = mine.sets["b"], custom_task("b", mine.sets)
+    entry = with_labels_of(task, custom, custom.dataset("b"))
+    assert entry.label_map == {"bad": "Bad", "good": "Good", "1": "Good"}
+    check_labels(read_examples(entry, "train", tmp_path), entry, task)
+    (tmp_path / "b.csv").write_text("t,l\napple,GOOD\n")
+    with pytest.raises(DataError, match=r"b.csv:2 label='GOOD', allowed: 'bad' = Bad"):
+        check_labels(read_examples(entry, "train", tmp_path), entry, task)
+    first = mine.sets["a"]
+    assert with_labels_of(task, first, first.dataset("a")) == first.dataset("a")
+
+
+def test_tags_in_another_spelling_are_refused():
+    tags = {"kind": "tag", "task": "x", "train": "x.conll"}
+    mine = source(
+        one=tags | {"labels": ["O", "B-PER", "I-PER"]},
+        two=tags | {"labels": ["O", "B-Per", "I-Per"]},
+    )
+    with pytest.raises(ConfigError, match="allowed: the same labels, in any order"):
+        find_dataset("two", mine)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
@@ -16,7 +18,7 @@ from road_ray.data.tokenizer import (
     train_tokenizer,
     train_wordpiece,
 )
-from road_ray.errors import CheckpointError, DataError
+from road_ray.errors import CheckpointError, DataError, ResourceError
 
 TEXT = ["The cat sat on the mat.", "A dog sat on the log.", "Cats and dogs sit."] * 5
 
@@ -198,3 +200,52 @@ def test_plain_transformers_truncates_at_the_longest_row_of_the_model(
     read.save_pretrained(tmp_path)
     plain = AutoTokenizer.from_pretrained(tmp_path)
     assert len(plain("dog " * 500, truncation=True)["input_ids"]) == expected
+
+
+def test_a_vocabulary_has_the_normalizer_of_its_configuration(tmp_path):
+    words = ("schon", "schön", "中", "国", "中国")
+    kept = write_vocabulary(
+        tmp_path / "a",
+        *words,
+        do_lower_case=True,
+        strip_accents=False,
+        tokenize_chinese_chars=False,
+    )
+    assert load_tokenizer(kept).tokenize("Schön 中国") == ["schön", "中国"]
+    usual = write_vocabulary(tmp_path / "b", *words, do_lower_case=True, strip_accents=None)
+    assert load_tokenizer(usual).tokenize("Schön 中国") == ["schon", "中", "国"]
+
+
+def test_documents_are_copied_only_if_they_cannot_be_read_again(learnt, tmp_path, monkeypatch):
+    lines = [f"{text}\n{text}" for text in TEXT]
+    opened = []
+    temporary = tempfile.TemporaryFile
+
+    def recorded(*given, **options):
+        opened.append(options["dir"])
+        return temporary(*given, **options)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", recorded)
+    again = train_wordpiece(lines, vocab_size=60)
+    assert not opened
+    copied = train_wordpiece(iter(lines), vocab_size=60, directory=tmp_path)
+    assert opened == [tmp_path]
+    assert again.get_vocab() == copied.get_vocab() == learnt.get_vocab()
+
+
+def test_a_full_disk_names_the_place_and_the_key(tmp_path, monkeypatch):
+    def full(*_, **__):
+        return Path("/dev/full").open("w+")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(ResourceError, match=rf"{tmp_path}: its disk is full(.|\n)*data.tokenizer"):
+        train_wordpiece(iter(TEXT), vocab_size=60, directory=tmp_path)
+
+
+def test_an_error_of_the_text_stays_what_it_is():
+    def broken():
+        yield from TEXT
+        raise DataError("x:1: not UTF-8")
+
+    with pytest.raises(DataError, match="x:1"):
+        train_wordpiece(broken(), vocab_size=60)

@@ -122,6 +122,12 @@ def test_a_store_that_stays_away_is_given_up_within_half_a_minute(pauses):
     assert sum(pauses) <= 30
 
 
+@pytest.mark.parametrize("error", [BrokenPipeError(), TimeoutError("\n")])
+def test_an_error_without_text_is_told_by_its_type(pauses, error):
+    with pytest.raises(ResourceError, match=rf"x: cannot be read: {type(error).__name__}\n"):
+        retried(failing(99, error)[0], "x: cannot be read")
+
+
 @pytest.mark.slow
 def test_a_server_that_does_not_answer_is_told_in_seconds(monkeypatch):
     """Its own client would be silent for 100 s before the first of our attempts has failed."""

@@ -90,8 +90,8 @@ def build_corpus(
             _delete_progress(Directory(directory))
             (directory / _LOCK).unlink(missing_ok=True)
     except OSError as error:
-        if (built := _built(directory, recipe)) is not None:
-            return built  # another process was faster
+        if _built(directory, recipe) is not None:  # another process was faster
+            return open_corpus(directory, shuffled_shards)
         raise ResourceError(
             f"{directory}: the corpus cannot be written: {error}\n"
             "  fix: free space there, make it writable, or name another directory\n"

@@ -67,6 +67,16 @@ def read_corpus(place: TextPlace) -> Iterator[str]:
         raise DataError(f"{shown(place)}: 0 documents\n  fix: point `corpus` at a file with text")
 
 
+@dataclass(frozen=True)
+class Documents:
+    """Documents of a corpus, as ``read_corpus`` yields them, read again in every iteration."""
+
+    place: TextPlace
+
+    def __iter__(self) -> Iterator[str]:
+        return read_corpus(self.place)
+
+
 def parts_of(files: Sequence[TextFile]) -> list[Part]:
     """Return the files in parts of at least 64 MiB each, which depend on names and sizes only."""
     parts: list[Part] = []

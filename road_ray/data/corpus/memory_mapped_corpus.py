@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 MANIFEST = "MANIFEST.json"
-FORMAT = 4  # rows depend on part and number of their block; the manifest has digests and sizes
+FORMAT = 5  # the digest of the tokenizer has all that its rows depend on
+_TOKENIZER_PARTS = ("normalizer", "pre_tokenizer", "model", "added_tokens")
 
 
 class DamagedCorpus(DataError):
@@ -180,7 +181,11 @@ def _read_once(path: Path, inode: int, size: int, changed_ns: int) -> str:
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
-    """Return the sha256 of the vocabulary in order of its ids, and of the lower-casing."""
-    vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
-    lowercase = str(getattr(tokenizer, "do_lower_case", None))
-    return hashlib.sha256(json.dumps([vocabulary, lowercase]).encode()).hexdigest()
+    """Return the sha256 of all that ids of a text depend on: normalizer, pre-tokenizer, vocabulary
+    with merges or scores, added tokens, [CLS] and [SEP].
+    """
+    backend: Any = tokenizer.backend_tokenizer
+    settings = json.loads(backend.to_str())
+    parts = [settings[name] for name in _TOKENIZER_PARTS]
+    parts += [tokenizer.cls_token_id, tokenizer.sep_token_id]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

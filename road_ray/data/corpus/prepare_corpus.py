@@ -17,6 +17,7 @@ from road_ray.data.corpus.build_corpus import build_corpus, build_stored_corpus
 from road_ray.data.corpus.cut_shards import Shard
 from road_ray.data.corpus.documents import (
     TEXT_SUFFIXES,
+    Documents,
     TextFile,
     TextPlace,
     parts_of,
@@ -142,7 +143,7 @@ def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[C
         learnt = _learnt_at(data, place)
         if not _is_whole(learnt):
             learnt = directory / "tokenizer"
-            tokenizer = train_wordpiece(read_corpus(text), vocab_size=data.vocab_size)
+            tokenizer = train_wordpiece(Documents(text), vocab_size=data.vocab_size)
             missing = range(data.vocab_size - len(tokenizer))
             tokenizer.add_tokens([f"[unused{number}]" for number in missing])
             tokenizer.save_pretrained(learnt)
@@ -251,8 +252,10 @@ def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
         if directory.is_dir():
             _log.warning("%s: damaged, or of an older version; it is learnt again", directory)
         _log.info("%s: learning a tokenizer of %d word pieces, once", shown(place), data.vocab_size)
-        trained = train_wordpiece(read_corpus(place), vocab_size=data.vocab_size)
         directory.parent.mkdir(parents=True, exist_ok=True)
+        # Text of an object store is fetched once.
+        documents = Documents(place) if isinstance(place, Path) else read_corpus(place)
+        trained = train_wordpiece(documents, vocab_size=data.vocab_size, directory=directory.parent)
         # Staged, because other runs may look for it at this moment.
         with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
             trained.save_pretrained(staged)

@@ -16,10 +16,10 @@ from road_ray.data.readers.conll import TAG, read_conll
 from road_ray.data.readers.hub import datasets_library
 from road_ray.data.readers.parts.table_rows import (
     TABLES,
+    class_names,
     delimiter_of,
     json_shape,
     suffix_of,
-    table_files,
     table_rows,
 )
 from road_ray.data.readers.parts.text_files import numbered_lines, read_document
@@ -81,8 +81,8 @@ def find_source(place: str) -> Source:
         _check_text(source)
     if source.layout == "text" or source.hub:
         return source
-    read = {split: _read(source.layout, Path(where)) for split, where in source.splits.items()}
-    return replace(source, rows=read, class_names=_class_names(Path(source.splits["train"])))
+    read = {name: _read(source.layout, Path(file), name) for name, file in source.splits.items()}
+    return replace(source, rows=read, class_names=class_names(Path(source.splits["train"])))
 
 
 def _check_text(source: Source) -> None:
@@ -201,11 +201,11 @@ def _folder(path: Path) -> Source:
     raise ConfigError(f"{path}: no data in it; found: {listed}\n  fix: name {what}")
 
 
-def _read(layout: Layout, path: Path) -> Rows:
+def _read(layout: Layout, path: Path, split: str) -> Rows:
     if layout == "squad_json":
         return read_squad(path)
     if layout == "conll":
-        return read_conll(path, Columns((0,), -1), labelled=True)
+        return read_conll(path, Columns((0,), -1), labelled=split != "test")
     rows = list(islice(table_rows(path), MOST_ROWS))
     if not rows:
         raise DataError(f"{path}: has no rows\n  fix: name a file with a row below its header")
@@ -227,23 +227,6 @@ def _conll_misfit(path: Path) -> str | None:
     return None if seen else f"{path}: has no line with a word"
 
 
-def _class_names(path: Path) -> dict[str, Sequence[str]]:
-    """Return the names of classes that ``datasets`` stores in a parquet file, by column."""
-    if path.is_dir():
-        path = table_files(path)[0]
-    if path.suffix != ".parquet":
-        return {}
-    import pyarrow.parquet as pq
-
-    about = (pq.read_schema(path).metadata or {}).get(b"huggingface", b"{}")
-    features = json.loads(about).get("info", {}).get("features", {})
-    return {
-        name: feature["names"]
-        for name, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-    }
-
-
 def _hub_source(place: str) -> Source:
     datasets = datasets_library()
     path, _, configuration = (place, "", "") if Path(place).is_dir() else place.partition(":")
@@ -259,9 +242,9 @@ def _hub_source(place: str) -> Source:
             for split, name in splits.items()
         }
         features = loaded["train"].features or {}
-        class_names = {n: f.names for n, f in features.items() if getattr(f, "names", None)}
+        names_of = {n: f.names for n, f in features.items() if getattr(f, "names", None)}
         rows = {
-            split: _with_class_names(islice(part, MOST_ROWS), class_names, f"hf://{path}/{split}")
+            split: _with_class_names(islice(part, MOST_ROWS), names_of, f"hf://{path}/{split}")
             for split, part in loaded.items()
         }
     except DataError:
@@ -273,7 +256,7 @@ def _hub_source(place: str) -> Source:
             "  fix: check the name and the network; several configurations: hub:NAME:CONFIGURATION"
         ) from error
     name = Path(path).name if Path(path).is_dir() else path.rpartition("/")[2]
-    return Source(name, "table", splits, hub=(path, chosen), rows=rows, class_names=class_names)
+    return Source(name, "table", splits, hub=(path, chosen), rows=rows, class_names=names_of)
 
 
 def _with_class_names(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 
 from road_ray.data.inspection.data_files import Row
 from road_ray.data.readers.conll import TAG
+from road_ray.data.readers.parts.labels import label_text
 from road_ray.data.readers.parts.text_files import missing_columns
 from road_ray.errors import ConfigError, DataError
 
@@ -60,7 +60,7 @@ class Column:
         elif isinstance(value, list | dict):
             self.lists += 1
             return
-        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        text = label_text(value)
         self.values[text] = self.values.get(text, 0) + 1
 
     @property

@@ -23,6 +23,7 @@ from road_ray.data.inspection.find_columns import (
     text_columns,
     word_and_tag_columns,
 )
+from road_ray.data.readers.parts.labels import below_zero
 from road_ray.data.readers.sentence_tables import NO_LABEL
 from road_ray.data.task_and_dataset import plain_label
 from road_ray.errors import ConfigError, DataError
@@ -188,11 +189,19 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
 
 
 def _range_of(source: Source, label: Column, place: str) -> tuple[float, float]:
-    """Return the whole numbers around the values of all splits."""
+    """Return the whole numbers around the values of all splits, but for hidden ones of the test
+    split: those below 0, where train and dev have none.
+    """
+    tested: set[str] = set()
     for split, split_rows in source.rows.items():
         rows: Any = split_rows
         column = count_columns(rows).get(label.name) if split != "train" else None
-        label.values.update(column.values if column else {})
+        if split == "test":
+            tested = {*column.values} if column else tested
+        else:
+            label.values.update(column.values if column else {})
+    has_negative = any(map(below_zero, label.values))
+    label.values.update((v, 0) for v in tested if has_negative or not below_zero(v))
     numbers = label.numbers
     if numbers is None or len(numbers) < 2:
         raise DataError(
@@ -221,8 +230,11 @@ def _classes(
             if new and split == "dev":
                 label.values.update(dict.fromkeys(new, 0))
     label.values.pop(NO_LABEL, None)
+    names = source.class_names.get(label.name)
+    if names is not None:
+        label.values.pop("-1", None)  # no label
     check_classes(label, place)
-    if (names := source.class_names.get(label.name)) is not None:
+    if names is not None:
         shown = ", ".join(names[:12])
         if source.hub is not None:  # its reader gives names
             return list(names), {}, [f"classes: {shown}, by the features of the data set"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from road_ray.data.features.examples_and_features import TagExample
@@ -27,9 +28,9 @@ _HUB_WORDS, _HUB_TAGS = "tokens", "ner_tags"
 def read_conll(path: Path, columns: Columns, *, labelled: bool = False) -> list[TagExample]:
     """Return the sentences; columns are numbers of word and tag, -1 for the last.
 
-    A line ``-DOCSTART-`` ends a sentence and is skipped. Raises ``DataError`` with ``file:line``
-    for a missing column or a tag without ``O``, ``B-`` or ``I-``, and for a file that mixes IOB1
-    and IOB2.
+    A line ``-DOCSTART-`` ends a sentence and is skipped. A file without a tag has sentences without
+    tags, unless ``labelled``. Raises ``DataError`` with ``file:line`` for a missing column or a tag
+    without ``O``, ``B-`` or ``I-``, and for a file that mixes IOB1 and IOB2.
     """
     sentences: list[TagExample] = []
     lines: list[int] = []
@@ -53,6 +54,8 @@ def read_conll(path: Path, columns: Columns, *, labelled: bool = False) -> list[
     if not sentences:
         raise DataError(f"{path}: 0 sentences")
     tags_of = [sentence.tags for sentence in sentences if sentence.tags]
+    if not labelled and not any(TAG.fullmatch(tag) for tags in tags_of for tag in tags):
+        return [replace(sentence, tags=None) for sentence in sentences]
     in_iob2 = iter(iob2(tags_of, [f"{path}:{number}" for number in lines]))
     return [
         TagExample(s.id, s.words, next(in_iob2) if s.tags else None, s.where) for s in sentences
@@ -139,14 +142,18 @@ def iob2(sentences: Sequence[Sequence[str]], where: Sequence[str]) -> list[tuple
 def _word(
     cells: Sequence[str], columns: Columns, where: str, labelled: bool
 ) -> tuple[str, str | None]:
+    """Return the word of a line and its tag; None if the tag's column is missing or the word's."""
     word, tag = columns.text[0], columns.label
-    cells_found: list[str | None] = []
+    places: list[int | None] = []
     for column in (word, tag):
         there = isinstance(column, int) and -len(cells) <= column < len(cells)
-        cells_found.append(cells[int(column)] if there and column is not None else None)
-    if cells_found[0] is None or (cells_found[1] is None and labelled):
+        places.append(int(column) % len(cells) if there and column is not None else None)
+    of_word, of_tag = places
+    if of_tag == of_word:
+        of_tag = None
+    if of_word is None or (of_tag is None and labelled):
         raise DataError(
             f"{where}: {len(cells)} columns, word and tag are numbers {word} and {tag}; seen "
             f"{shorten(' '.join(cells))!r}\n  fix: correct the line, or `columns` of the entry"
         )
-    return check_text(cells_found[0], where, word), cells_found[1]
+    return check_text(cells[of_word], where, word), None if of_tag is None else cells[of_tag]

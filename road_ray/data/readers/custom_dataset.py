@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from road_ray.config import Config
 from road_ray.config.yaml_files.relative_paths import BesideFile
+from road_ray.data.readers.parts.labels import below_zero
 from road_ray.data.readers.parts.text_files import repeated
 from road_ray.data.task_and_dataset import (
     Choose,
@@ -29,12 +30,19 @@ from road_ray.data.task_and_dataset import (
     Task,
     plain_label,
 )
+from road_ray.errors import did_you_mean
 
 _LAYOUTS = {"span": "squad_json", "tag": "conll", "choose": "choices"}
 _NAME = re.compile(r"[^\W_][\w.-]{0,79}")
 SPANS = "mrc"  # task of the catalogue's spans; all heads of spans have one shape
 TOO_FEW_LABELS = "at least two, or a task; for numbers: kind: regress"
 _METRICS = {"span": ("exact", "f1"), "tag": ("entity_f1",), "regress": ("pearson", "spearman")}
+_KNOWN_METRICS = {
+    "span": ("exact", "f1"),
+    "tag": ("entity_f1", "entity_precision", "entity_recall"),
+}
+_UNKNOWN = -100  # as examples_and_features.UNKNOWN, which would load numpy with a configuration
+_OF_LABELS = ("accuracy", "f1", "matthews", "pearson", "spearman")
 
 
 def _set_name(name: str) -> str:
@@ -94,8 +102,9 @@ class CustomDataset(Config):
     """Path of the evaluation file, or split of ``hub``, as for ``train``. None: the data set has no
     dev split but that of ``dev_fraction``."""
     test: _File = None
-    """Path of the test file, or split of ``hub``, as for ``train``; its labels may be missing.
-    None: the data set has no test split."""
+    """Path of the test file, or split of ``hub``, as for ``train``. Its labels may be missing; an
+    empty one and a number below 0 that is no label are hidden. None: the data set has no test
+    split."""
     dev_fraction: float | None = Field(None, gt=0, lt=1)
     """Fraction of the training rows that becomes the dev split, chosen by their text: the same for
     every seed, and equal texts (for spans: all questions about a context) stay together. None:
@@ -136,9 +145,10 @@ class CustomDataset(Config):
     high: float = 1.0
     """Largest number of ``regress``; a label above it is an error."""
     metrics: tuple[str, ...] | None = None
-    """Metrics to compute, the principal one first: ``accuracy``, ``f1``, ``matthews``, ``pearson``
-    or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of spans, ``entity_f1`` of tags.
-    None: the usual ones of the kind."""
+    """Metrics to compute, the principal one first: ``accuracy``, ``f1`` (of the second label, as in
+    GLUE), ``matthews``, ``pearson`` or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of
+    spans, ``entity_f1``, ``entity_precision`` and ``entity_recall`` of tags. None: the usual ones
+    of the kind."""
 
     @field_validator("labels")
     @classmethod
@@ -165,8 +175,21 @@ class CustomDataset(Config):
             )
         if self.task is None and self.kind in ("classify", "tag") and len(self.labels) == 1:
             raise ValueError(f"labels = {list(self.labels)}: {TOO_FEW_LABELS}")
+        known = _KNOWN_METRICS.get(self.kind, _OF_LABELS)
+        for metric in self.metrics or ():
+            if metric not in known:
+                raise ValueError(
+                    f"metrics = {list(self.metrics or ())}: kind {self.kind} has no metric "
+                    f"{metric}{did_you_mean(metric, known)}\n    allowed: {', '.join(known)}"
+                )
         if self.kind == "choose" and len(self.text) < 3:
             raise ValueError("text names the question and at least two choices")
+        if self.kind == "regress" and self.low <= _UNKNOWN <= self.high:
+            raise ValueError(
+                f"low = {self.low}, high = {self.high}: {_UNKNOWN} stands for a missing label\n"
+                f"    allowed: ranges without {_UNKNOWN}\n"
+                "    fix: add one number, such as 1000, to all labels, to low and to high"
+            )
         if self.kind in ("classify", "regress") and len(self.text) not in (1, 2):
             raise ValueError(f"text = {list(self.text)}: one or two columns")
         if self.labels and (unknown := set(self.label_map.values()) - set(self.labels)):
@@ -208,7 +231,15 @@ class CustomDataset(Config):
             hub=hub,
             label_map=self.label_map,
             dev_fraction=self.dev_fraction,
+            negative_labels=self._negative_labels(),
         )
+
+    def _negative_labels(self) -> bool:
+        """Return True if a number below 0 may be a label; that of another set is not known here."""
+        if self.kind == "regress":
+            return self.low < 0
+        known = (*self.labels, *self.label_map)
+        return not known or any(map(below_zero, known))
 
     def task_name(self, name: str) -> str:
         """Return the name of the task, whose head the data set trains."""

@@ -6,7 +6,6 @@ The examples are those of the other readers.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable
@@ -14,9 +13,10 @@ from typing import Any
 
 from road_ray.data.features.examples_and_features import Example, TextExample
 from road_ray.data.readers.conll import tagged_row, word_and_tag
-from road_ray.data.readers.layouts import file_names
+from road_ray.data.readers.layouts import file_names, without_hidden_labels
 from road_ray.data.readers.mrqa import from_hub as mrqa_row
 from road_ray.data.readers.multiple_choice import CHOICES, choice_example
+from road_ray.data.readers.parts.labels import label_text
 from road_ray.data.readers.parts.text_files import check_text, missing_columns
 from road_ray.data.readers.squad import span_example
 from road_ray.data.readers.zre import zre_example
@@ -90,7 +90,7 @@ def datasets_library() -> Any:
 def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> list[Example]:
     """Return the examples of a ``datasets.Dataset``, with class numbers as labels of the files.
 
-    ``labelled`` drops rows without a label, with a warning.
+    ``labelled`` drops rows without a label, with a warning; otherwise a hidden label is None.
     """
     if dataset.layout in CHOICES:
         return [
@@ -122,7 +122,7 @@ def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> 
         raise DataError(f"{where}: 0 usable rows of {len(rows)}")
     if len(examples) < len(rows):
         _log.warning("%s: dropped %d rows without a label", where, len(rows) - len(examples))
-    return examples
+    return examples if labelled else without_hidden_labels(examples, dataset)
 
 
 def _squad_row(row: Any, where: str) -> Example:
@@ -173,7 +173,7 @@ def _hub_columns(
 
 def _hub_label(dataset: Dataset, value: Any, names: list[str] | None) -> str | None:
     if names is None:
-        return None if value is None else value if isinstance(value, str) else json.dumps(value)
+        return None if value is None else label_text(value)
     if value is None or value < 0:  # -1: no label in SNLI, or a hidden test label
         return None
     return str(value) if str(value) in dataset.label_map else names[value]

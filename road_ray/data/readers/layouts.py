@@ -5,15 +5,17 @@ To add a layout, add its reader to ``LAYOUTS``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from road_ray.data.features.examples_and_features import Example
+from road_ray.data.features.examples_and_features import Example, TextExample
 from road_ray.data.features.qnli_ranking import to_ranking
 from road_ray.data.readers.adv_glue import read_adv_glue
 from road_ray.data.readers.conll import read_conll, read_tagged_rows
 from road_ray.data.readers.mrqa import read_mrqa
 from road_ray.data.readers.multiple_choice import CHOICES, read_choices
+from road_ray.data.readers.parts.labels import below_zero
 from road_ray.data.readers.parts.table_rows import NESTED, suffix_of
 from road_ray.data.readers.qasrl import read_qasrl
 from road_ray.data.readers.quac import read_quac
@@ -71,8 +73,9 @@ LAYOUTS: dict[str, Layout] = {
 def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:
     """Return the examples of ``train``, ``dev`` or ``test`` below ``root``, in order of its files.
 
-    A file may also be compressed as ``.gz``. Train and dev need labels. Raises ``DataError`` if a
-    file is missing or damaged, ``ConfigError`` if the entry has no such split or layout.
+    A file may also be compressed as ``.gz``. Train and dev need labels, those of test may be
+    hidden. Raises ``DataError`` if a file is missing or damaged, ``ConfigError`` if the entry has
+    no such split or layout.
     """
     if dataset.layout not in LAYOUTS:
         raise ConfigError(
@@ -82,7 +85,19 @@ def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:
     examples: list[Example] = []
     for name in file_names(dataset, split):
         examples += read(_existing(dataset, root, name), dataset, split)
-    return examples
+    return without_hidden_labels(examples, dataset) if split == "test" else examples
+
+
+def without_hidden_labels(examples: Iterable[Example], dataset: Dataset) -> list[Example]:
+    """Return the examples with None for a label that is empty, or below 0 where no label is."""
+
+    def hidden(label: str | None) -> bool:
+        return label == "" or bool(label and not dataset.negative_labels and below_zero(label))
+
+    return [
+        replace(e, label=None) if isinstance(e, TextExample) and hidden(e.label) else e
+        for e in examples
+    ]
 
 
 def is_there(dataset: Dataset, root: Path, split: str) -> bool:

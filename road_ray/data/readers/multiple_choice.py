@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features.examples_and_features import ChoiceExample
+from road_ray.data.readers.parts.labels import below_zero
 from road_ray.data.readers.parts.table_rows import table_rows
 from road_ray.data.readers.parts.text_files import (
     MISFITS,
@@ -112,7 +113,8 @@ def choice_example(
                 "  fix: correct the row, or remove the question"
             )
     label = _number(answer, len(choices))
-    if label is None and (labelled or answer not in (None, "")):
+    hidden = answer in (None, "") or below_zero(str(answer))
+    if label is None and (labelled or not hidden):
         raise DataError(
             f"{where}: the answer is {answer!r}, there are {len(choices)} choices\n"
             f"  allowed: 0 to {len(choices) - 1}, or the letter or label of a choice"

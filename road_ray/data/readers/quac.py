@@ -23,9 +23,11 @@ _CONTINUE = {"y": "follow up", "m": "maybe", "n": "stop"}
 
 
 def read_quac(path: Path) -> list[SpanExample]:
-    """Return the questions, each with its dialog so far; ``orig_answer`` is its first answer.
+    """Return the questions, each with its dialog so far.
 
-    Raises ``DataError`` naming the question for a label or a layout that QuAC does not have.
+    The answers are the spans of all annotators, that of ``orig_answer`` first; none if half of the
+    annotators or more say CANNOTANSWER, as in the official scorer. Raises ``DataError`` naming the
+    question for a label or a layout that QuAC does not have.
     """
     examples: list[SpanExample] = []
     try:
@@ -60,14 +62,18 @@ def _dialog(paragraph: dict[str, Any], path: Path) -> list[SpanExample]:
         where = f"{path}: question {turn['id']!r}"
         answers = [turn["orig_answer"]] if "orig_answer" in turn else []
         answers += [answer for answer in turn["answers"] if answer not in answers]
+        texts = [answer["text"] for answer in turn["answers"] or answers]
         placed = [(a["text"], a["answer_start"]) for a in answers if a["text"] != _NONE]
+        if 2 * texts.count(_NONE) >= len(texts):
+            placed = []
         labels = (
             (YES_NO, _label(turn["yesno"], _YES_NO, where, "yesno")),
             (CONTINUE, _label(turn["followup"], _CONTINUE, where, "followup")),
         )
         example = span_example(str(turn["id"]), turn["question"], context, placed, where)
         examples.append(replace(example, labels=labels, history=tuple(history)))
-        history += [turn["question"], answers[0]["text"] if placed else "unknown"]
+        first = answers[0]["text"] if answers else _NONE
+        history += [turn["question"], "unknown" if first == _NONE else first]
     return examples
 
 

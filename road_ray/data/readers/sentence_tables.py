@@ -6,14 +6,14 @@ parquet. Columns: those that the data set's entry names. Labels stay as written 
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from road_ray.data.features.examples_and_features import TextExample
-from road_ray.data.readers.parts.table_rows import table_rows
+from road_ray.data.readers.parts.labels import below_zero, label_text
+from road_ray.data.readers.parts.table_rows import class_names, table_rows
 from road_ray.data.readers.parts.text_files import (
     check_text,
     first_faults,
@@ -45,10 +45,14 @@ def read_glue_tsv(path: Path, columns: Columns, *, labelled: bool = False) -> li
 def read_table(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
     """Return the rows of a JSONL, CSV, TSV or parquet file, with columns by name.
 
-    ``where`` of a parquet row is ``file:row``, counted from 1.
+    ``where`` of a parquet row is ``file:row``, counted from 1. Class -1 of the library ``datasets``
+    is no label: ``labelled`` drops its rows with a warning.
     """
+    classes = class_names(path)
     rows = enumerate(table_rows(path))
-    examples = (_from_mapping(row, n, where, columns, labelled) for n, (where, row) in rows)
+    examples = (
+        _from_mapping(row, n, where, columns, labelled, classes) for n, (where, row) in rows
+    )
     return _labelled(path, examples)
 
 
@@ -106,16 +110,24 @@ def _check_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
 
 
 def _from_mapping(
-    row: dict[str, object], index: int, where: str, columns: Columns, labelled: bool
+    row: dict[str, object],
+    index: int,
+    where: str,
+    columns: Columns,
+    labelled: bool,
+    classes: Collection[str],
 ) -> TextExample:
     columns = _resolve_columns(list(row), columns, where, labelled)
-    label = None if columns.label is None else row.get(str(columns.label))
-    if labelled and columns.label is not None and label is None:
+    value = None if columns.label is None else row.get(str(columns.label))
+    if labelled and columns.label is not None and value is None:
         raise DataError(f"{where}: column {columns.label!r} is null, and this split needs labels")
+    label = None if value is None else label_text(value)
+    if label is not None and columns.label in classes and below_zero(label):
+        label = NO_LABEL if labelled else None
     return TextExample(
         id=str(index) if columns.id is None else str(row[str(columns.id)]),
         texts=tuple(check_text(row[str(name)], where, name) for name in columns.text),
-        label=label if label is None or isinstance(label, str) else json.dumps(label),
+        label=label,
         where=where,
     )
 
@@ -161,7 +173,7 @@ def _labelled(path: Path, examples: Iterable[TextExample]) -> list[TextExample]:
     labelled = [example for example in examples if example.label != NO_LABEL]
     dropped = len(examples) - len(labelled)
     if dropped:
-        _log.warning("%s: dropped %d rows without a label (%r)", path, dropped, NO_LABEL)
+        _log.warning("%s: dropped %d rows without a label", path, dropped)
     if not labelled:
         raise DataError(
             f"{path}: 0 usable rows of {dropped} ({dropped} have no label)\n"

@@ -13,7 +13,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from road_ray.distributed.tune.search_config import SearchConfig
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import ConfigError, ResourceError, first_line
 from road_ray.training.monitoring.database_url import PASSWORD, foreign_tables, with_password
 from road_ray.training.monitoring.metrics_journal import cut_torn_line
 from road_ray.training.monitoring.redaction import redact
@@ -65,7 +65,7 @@ def _database(url: str) -> BaseStorage:
     except ConfigError:
         raise
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise ResourceError(
             f"storage = {_without_secrets(url)}: cannot be opened: "
             f"{redact({'reason': reason})['reason']}\n"

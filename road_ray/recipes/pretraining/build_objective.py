@@ -199,7 +199,7 @@ def _config_at(init: str, key: str) -> PreTrainedConfig:
 
 
 def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:
-    """Raise ``ConfigError`` if the model at ``init`` was trained with another vocabulary.
+    """Raise ``ConfigError`` if the model at ``init`` was trained with another tokenizer.
 
     For a folder without a tokenizer, only the size of the vocabulary is checked, on loading.
     """
@@ -215,7 +215,7 @@ def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:
         return
     if tokenizer_digest(trained_with) != tokenizer_digest(tokenizer):
         raise ConfigError(
-            f"{name} = {init}: was trained with another vocabulary ({len(trained_with)} entries) "
+            f"{name} = {init}: was trained with another tokenizer ({len(trained_with)} entries) "
             f"than the corpus is cut with ({len(tokenizer)})\n"
             f"  fix: data.tokenizer={directory}"
         )

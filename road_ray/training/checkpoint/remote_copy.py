@@ -18,7 +18,7 @@ from typing import Any
 
 from pyarrow import fs as arrow
 
-from road_ray.errors import CheckpointError, ConfigError, ResourceError
+from road_ray.errors import CheckpointError, ConfigError, ResourceError, first_line
 from road_ray.system.remote_files import FAILURES, open_address
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, verify
 
@@ -141,7 +141,7 @@ class RemoteCopy:
 
     def _failed(self, error: BaseException) -> ResourceError:
         return ResourceError(
-            f"{_shown(self.url)}: the storage fails: {str(error).splitlines()[0][:300]}\n"
+            f"{_shown(self.url)}: the storage fails: {first_line(error)[:300]}\n"
             "  fix: check the address, the network and the credentials (AWS_* and the like)\n"
             "  kept: the checkpoints of the run directory and the copies made before"
         )

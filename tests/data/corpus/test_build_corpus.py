@@ -6,12 +6,13 @@ import os
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from road_ray.data.corpus import build_corpus as module
 from road_ray.data.corpus import cut_shards, parallel_encoding
 from road_ray.data.corpus.build_corpus import build_corpus
 from road_ray.data.corpus.memory_mapped_corpus import _read_once, open_corpus, tokenizer_digest
-from road_ray.data.tokenizer import train_wordpiece
+from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import DataError, ResourceError
 
 DOCUMENTS = [
@@ -119,6 +120,45 @@ def test_digests_tell_the_case_apart_when_the_words_are_equal(tokenizer):
     assert tokenizer_digest(first) != tokenizer_digest(other)
 
 
+def bpe(**changes):
+    """A tokenizer of the same vocabulary, with other parts."""
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc", "ab", "bc"]
+    merges = changes.get("merges", [("a", "b"), ("b", "c")])
+    made = Tokenizer(models.BPE({word: n for n, word in enumerate(words)}, merges))
+    made.normalizer = changes.get("normalizer", normalizers.NFC())
+    made.pre_tokenizer = changes.get("pre_tokenizer", pre_tokenizers.Whitespace())
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    return PreTrainedTokenizerFast(tokenizer_object=made, **names | changes.get("names", {}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"normalizer": normalizers.Lowercase()},
+        {"pre_tokenizer": pre_tokenizers.ByteLevel()},
+        {"merges": [("b", "c"), ("a", "b")]},
+        {"names": {"cls_token": "[SEP]"}},
+    ],
+)
+def test_tokenizers_with_other_ids_for_a_text_have_other_digests(tmp_path, change):
+    changed = bpe(**change)
+    assert changed.get_vocab() == bpe().get_vocab()
+    assert tokenizer_digest(changed) != tokenizer_digest(bpe())
+    build(tmp_path / "c", bpe(), ["a b c"])
+    with pytest.raises(DataError, match=r"another recipe:\n  tokenizer: there .*, asked "):
+        build(tmp_path / "c", changed, ["a b c"])
+
+
+def test_digests_do_not_depend_on_limits_left_behind_or_on_saving(tokenizer, tmp_path):
+    expected = tokenizer_digest(tokenizer)
+    tokenizer.save_pretrained(tmp_path)
+    again = load_tokenizer(tmp_path)
+    again(["cat " * 9], truncation=True, max_length=4, padding="max_length")
+    assert tokenizer_digest(again) == expected
+
+
 @pytest.mark.parametrize("documents", [[], ["", "  \n "]])
 def test_an_empty_corpus_is_an_error_and_leaves_nothing(tokenizer, tmp_path, documents):
     with pytest.raises(DataError, match="0 rows"):
@@ -186,7 +226,9 @@ def test_the_faster_of_two_builders_wins(tokenizer, tmp_path, one_process):
         yield from DOCUMENTS
         build(tmp_path / "c", tokenizer)
 
-    assert len(build(tmp_path / "c", tokenizer, overtaken())) > 40
+    corpus = build(tmp_path / "c", tokenizer, overtaken(), shuffled_shards=2)
+    assert len(corpus) > 40
+    assert corpus.windows is not None
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 

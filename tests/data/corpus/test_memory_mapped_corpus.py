@@ -52,7 +52,7 @@ def test_missing_rows_and_a_damaged_manifest_are_told(tokenizer, tmp_path):
     with pytest.raises(DataError, match=r"MANIFEST\.json: .* its own sha256 is another"):
         open_corpus(tmp_path / "c")
     file.write_text(json.dumps(manifest | {"format": 3}))
-    with pytest.raises(DataError, match=r"MANIFEST\.json: .* format 3, this one is 4"):
+    with pytest.raises(DataError, match=r"MANIFEST\.json: .* format 3, this one is 5"):
         open_corpus(tmp_path / "c")
     for text in ("{", "[]", "{}"):
         file.write_text(text)

@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import tracemalloc
+from decimal import Decimal
 
 import pytest
 
@@ -237,11 +238,46 @@ def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch
         }
     alone = tmp_path / "alone.parquet"
     made.to_parquet(alone)  # its classes are numbers, whose names are beside them
-    actual = guess(str(alone)).entry
-    assert (actual["labels"], actual["label_map"]) == (
-        ["calm", "urgent"],
-        {"0": "calm", "1": "urgent"},
+    for actual in (guess(str(alone)).entry, saved):
+        assert (actual["labels"], actual["label_map"]) == (
+            ["calm", "urgent"],
+            {"0": "calm", "1": "urgent"},
+        )
+
+
+def test_hidden_labels_are_no_classes_and_no_numbers_of_a_range(tmp_path):
+    import datasets
+
+    rows = {"body": texts(40), "mood": [-1, 0] * 20}
+    made = datasets.Dataset.from_dict(rows).cast_column(
+        "mood", datasets.ClassLabel(names=["calm", "urgent"])
     )
+    made.to_parquet(tmp_path / "alone.parquet")
+    with pytest.raises(DataError, match="one class only: 0"):
+        guess(str(tmp_path / "alone.parquet"))
+    scores = [round(0.1 * n, 1) for n in range(40)]
+    train = table(tmp_path / "sts-train.csv", body=texts(40), score=scores)
+    table(tmp_path / "sts-test.csv", body=texts(40), score=[-1.0] * 40)
+    entry = guess(train).entry
+    assert (entry["low"], entry["high"]) == (0.0, 4.0)
+    table(tmp_path / "sts-dev.csv", body=texts(40), score=[-1.5] * 40)
+    assert guess(train).entry["low"] == -2.0
+
+
+def test_labels_of_decimals_are_numbers(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    values = [Decimal(n % 5) for n in range(40)]
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"text": texts(40), "stars": values}), path)
+    assert guess(str(path)).entry["labels"] == ["0", "1", "2", "3", "4"]
+
+
+def test_a_test_file_of_words_needs_no_tags(tmp_path):
+    sentences = "Ann NNP I-PER\nran VB O\n\n" * 4
+    place = folder(tmp_path / "ner", train__txt=sentences, test__txt="Bob\nran\n\n")
+    assert guess(place).entry["test"] == f"{place}/test.txt"
 
 
 @pytest.mark.parametrize("day", ["2026-01-{:02}", "2026-01-{:02} 10:30:00", "{}.1.2026", "{}/1/26"])

@@ -68,3 +68,23 @@ def test_conll_2003_is_read_whole(real_data):
         assert len(sentences) == count
         entities = sum(tag.startswith("B-") for s in sentences for tag in s.tags)
         assert entities == {"train": 23499, "dev": 5942, "test": 5648}[split]
+
+
+@pytest.mark.parametrize("line", ["EU\nrejects\n", "EU NNP\nrejects VBZ\n"])
+def test_a_test_file_without_tags_is_read(tmp_path, line):
+    path = tmp_path / "x"
+    path.write_text(line)
+    (sentence,) = read_conll(path, COLUMNS)
+    assert (sentence.words, sentence.tags) == (("EU", "rejects"), None)
+    with pytest.raises(DataError, match=r"x:1: "):
+        read_conll(path, COLUMNS, labelled=True)
+    path.write_text("EU NNP I-ORG\nrejects VBZ\n")
+    with pytest.raises(DataError, match=r"x:2: tag 'VBZ'"):
+        read_conll(path, COLUMNS)
+
+
+def test_a_word_is_not_its_own_tag(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("EU I-ORG\nO\n")
+    with pytest.raises(DataError, match=r"x:2: 1 columns, word and tag are numbers 0 and -1"):
+        read_conll(path, COLUMNS, labelled=True)

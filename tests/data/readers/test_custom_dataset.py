@@ -107,11 +107,20 @@ def test_a_set_may_share_the_head_of_a_task(tmp_path):
         ({"train": "x.csv", "kind": "span", "revision": "main"}, "hub, which is not given"),
         ({"train": "x.csv", "labels": ["a", "b"]}, "one or two columns"),
         ({"train": "x.csv", "kind": "choose", "text": ["q", "a"]}, "at least two choices"),
+        (
+            {"train": "x.csv", "kind": "regress", "text": ["t"], "low": -100, "high": 100},
+            "low = -100.0, high = 100.0: -100 stands for a missing label",
+        ),
         ({"train": "x.csv", "lables": ["a"]}, "labels"),
         (
             {"train": "x.csv", "text": ["t"], "labels": ["a", "b"], "label_map": {"x": "c"}},
             "label_map names 'c', labels are ['a', 'b']",
         ),
+        (
+            {"train": "x.csv", "text": ["t"], "labels": ["a", "b"], "metrics": ["acuracy"]},
+            "kind classify has no metric acuracy; did you mean 'accuracy'",
+        ),
+        ({"train": "x.json", "kind": "span", "metrics": ["accuracy"]}, "allowed: exact, f1"),
     ],
 )
 def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_path, own, message):

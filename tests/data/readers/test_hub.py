@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from road_ray.config import load
-from road_ray.data.catalog import dataset
+from road_ray.data.catalog import TASKS, dataset
+from road_ray.data.features.encode_examples import check_labels
 from road_ray.data.features.examples_and_features import Answer, TextExample
 from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.custom_dataset import CustomDataset
@@ -131,3 +132,16 @@ def test_what_is_not_on_the_hub_or_cannot_be_reached_says_how_to_go_on() -> None
     nowhere = replace(dataset("sst2"), hub=Hub("road-ray/no-such-data-set"))
     with pytest.raises(DataError, match=r"no-such-data-set(.|\n)*fix: check the network"):
         read_hub(nowhere, "dev")
+
+
+def test_hidden_labels_of_a_test_split_are_none() -> None:
+    stsb = table(sentence1=["a", "c"], sentence2=["b", "d"], label=[-1.0, 2.5], idx=[0, 1])
+    read = hub_examples(dataset("stsb"), stsb, "hub", labelled=False)
+    assert [getattr(e, "label", "") for e in read] == [None, "2.5"]
+    train = hub_examples(dataset("stsb"), stsb, "hub", labelled=True)
+    with pytest.raises(DataError, match=r"hub:1 label='-1.0', allowed: a number from 0.0 to 5.0"):
+        check_labels(train, dataset("stsb"), TASKS["similarity"])
+    texts = {"sent1": ["a"], "sent2": ["b"], **{f"ending{n}": ["x"] for n in range(4)}}
+    swag = table(**texts, label=[-1])
+    (question,) = hub_examples(dataset("swag"), swag, "hub", labelled=False)
+    assert getattr(question, "answer", 0) is None

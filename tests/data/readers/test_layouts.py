@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from road_ray.config import load
 from road_ray.data.catalog import DATASETS, dataset
 from road_ray.data.features.examples_and_features import SpanExample
+from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import LAYOUTS, read_split
 from road_ray.data.task_and_dataset import Splits
 from road_ray.errors import ConfigError, DataError
@@ -108,3 +110,23 @@ def test_an_empty_file_and_unknown_names_are_named(tmp_path: Path) -> None:
         read_split(dataset("sst2"), tmp_path, "valid")
     with pytest.raises(ConfigError, match="layout 'xml'; known: glue_tsv, table"):
         read_split(replace(dataset("sst2"), layout="xml"), tmp_path, "train")
+
+
+@pytest.mark.parametrize(
+    ("own", "labels"),
+    [
+        ({"labels": ["0", "1"]}, ["1", None, None]),
+        ({"labels": ["-1", "1"]}, ["1", None, "-1"]),
+        ({"labels": ["no", "yes"], "label_map": {"-1": "no", "1": "yes"}}, ["1", None, "-1"]),
+        ({"kind": "regress", "high": 5}, ["1", None, None]),
+        ({"kind": "regress", "low": -1}, ["1", None, "-1"]),
+        ({"task": "of another set"}, ["1", None, "-1"]),
+    ],
+)
+def test_hidden_labels_of_a_test_file_are_none(tmp_path: Path, own, labels) -> None:
+    (tmp_path / "t.csv").write_text("a,label\nx,1\ny,\nz,-1\n")
+    keys = {"train": "t.csv", "test": "t.csv", "text": "a"}
+    entry = load(CustomDataset, overrides=keys | own).dataset("mine")
+    assert [e.label for e in read_split(entry, tmp_path, "test")] == labels  # type: ignore[union-attr]
+    train = [e.label for e in read_split(entry, tmp_path, "train")]  # type: ignore[union-attr]
+    assert train == ["1", "", "-1"]

@@ -99,3 +99,15 @@ def test_the_real_commonsenseqa(real_data):
     examples = read_split(dataset("commonsenseqa"), real_data, "train")
     assert len(examples) == 9741
     assert {len(example.choices) for example in examples} == {5}
+
+
+def test_a_hidden_answer_is_none_in_a_test_set_alone(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("q,a,b,gold\nwho,me,you,-1\nwhat,this,that,\n")
+    columns = Columns(("q", "a", "b"), label="gold")
+    assert [e.answer for e in read_choices(path, "choices", columns)] == [None, None]
+    with pytest.raises(DataError, match=r"own.csv:2: the answer is '-1', there are 2 choices"):
+        read_choices(path, "choices", columns, labelled=True)
+    path.write_text("q,a,b,gold\nwho,me,you,2\n")
+    with pytest.raises(DataError, match=r"own.csv:2: the answer is '2', there are 2 choices"):
+        read_choices(path, "choices", columns)

@@ -50,6 +50,28 @@ def test_spans_and_labels(root):
     ]
 
 
+def test_most_annotators_decide_whether_there_is_an_answer(tmp_path):
+    def asked(number: int, *texts: str) -> dict:
+        answers = [{"text": text, "answer_start": CONTEXT.index(text)} for text in texts]
+        return turn(number, "who?", texts[0]) | {"answers": answers}
+
+    none = "CANNOTANSWER"
+    qas = [
+        asked(0, "Rome", none, none, none),
+        asked(1, none, "Rome"),
+        asked(2, none, "Rome", "Ann"),
+        asked(3, "Ann", none, "Rome"),
+        asked(4, "Ann"),
+    ]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": qas}]}]}))
+    read = read_quac(path)
+    assert [[a.text for a in e.answers] for e in read] == [
+        *([], [], ["Rome", "Ann"], ["Ann", "Rome"], ["Ann"]),
+    ]
+    assert read[4].history[1::2] == ("Rome", "unknown", "unknown", "Ann")
+
+
 def test_the_newest_exchange_of_the_history_comes_first(root):
     third = read_quac(root / "quac" / "val_v0.2.json")[2]
     assert with_history(third, 1).question == "when? did she sing? She sang."

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import logging
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -215,6 +217,32 @@ def test_parquet_rows_are_read_by_name(tmp_path: Path) -> None:
 
     rows = read_table(path, PAIR, labelled=True)
     assert [(r.texts, r.label) for r in rows] == [(("x", "y"), "1"), (("w", "z"), "0")]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "saved"])
+def test_class_minus_one_of_a_local_copy_is_no_label(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    import datasets
+
+    path = tmp_path / "x.parquet" if kind == "parquet" else tmp_path / "x"
+    made = datasets.Dataset.from_dict({"a": ["x", "y"], "b": ["z", "z"], "gold": [-1, 1]})
+    made = made.cast_column("gold", datasets.ClassLabel(names=["no", "yes"]))
+    made.to_parquet(path) if kind == "parquet" else made.save_to_disk(path)
+
+    assert [r.label for r in read_table(path, PAIR)] == [None, "1"]
+    assert [(r.id, r.label) for r in read_table(path, PAIR, labelled=True)] == [("1", "1")]
+    assert "dropped 1 rows without a label" in caplog.text
+
+
+def test_labels_of_every_type_are_text(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "x.parquet"
+    for values, text in (([Decimal("4.5")], "4.5"), ([date(2026, 1, 2)], "2026-01-02")):
+        pq.write_table(pa.table({"gold": values, "b": ["y"], "a": ["x"]}), path)
+        assert read_table(path, PAIR, labelled=True)[0].label == text
 
 
 def test_a_cut_off_parquet_file_is_named(tmp_path: Path) -> None:

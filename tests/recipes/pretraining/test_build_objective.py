@@ -107,7 +107,7 @@ def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path)
     for key in ("init", "generator__init"):
         result = attempt("second", data__tokenizer=vocabulary, **{key: tmp_path / "first"})
         assert result.code == 2
-        assert "was trained with another vocabulary" in result.err
+        assert "was trained with another tokenizer" in result.err
 
 
 def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):

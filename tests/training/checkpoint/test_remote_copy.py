@@ -107,6 +107,17 @@ def test_a_storage_that_fails_is_told_without_its_settings(tmp_path):
         RemoteCopy("nope://bucket/run")
 
 
+def test_a_storage_that_fails_without_a_text_is_told_by_the_type(tmp_path, monkeypatch):
+    mirror = RemoteCopy(f"file://{tmp_path}/a")
+
+    def broken():
+        raise BrokenPipeError
+
+    monkeypatch.setattr(mirror, "_committed", broken)
+    with pytest.raises(ResourceError, match="the storage fails: BrokenPipeError\n"):
+        mirror.pull(tmp_path)
+
+
 def test_a_run_whose_disk_is_gone_goes_on_from_the_copy(tiny, url, tmp_path):
     def steps(start):
         return accumulated(tiny.stream(tiny.rows()).since(start), 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -48,22 +48,27 @@ def parquet_rows(path: ReadableFile, only: list[str] | None = None) -> Iterator[
 
 def arrow_rows(path: ReadableFile, only: list[str] | None = None) -> Iterator[dict[str, object]]:
     """Yield the rows of an Arrow file (``Dataset.save_to_disk``), a batch in memory at a time."""
-    import pyarrow as pa
-
     with _damage_as_data_error(path, "Arrow"):
-        local = isinstance(path, Path)
-        source = pa.memory_map(str(path)) if local else pa.PythonFile(path.open("rb"), "r")
-        try:
-            batches: Any = pa.ipc.open_stream(source)
-        except pa.ArrowInvalid:
-            file = pa.ipc.open_file(source)
-            batches = (file.get_batch(number) for number in range(file.num_record_batches))
-        for batch in batches:
+        for batch in _open_arrow(path)[1]:
             # Arrow follows offsets as they are; damaged ones lead out of the file, and a read of
             # memory that is not there ends the process.
             batch.validate(full=True)
             _check_columns(path, batch.schema.names, only)
             yield from (batch.select(only) if only else batch).to_pylist()
+
+
+def _open_arrow(path: ReadableFile) -> tuple[Any, Iterable[Any]]:
+    """Return schema and batches of an Arrow stream or file."""
+    import pyarrow as pa
+
+    local = isinstance(path, Path)
+    source = pa.memory_map(str(path)) if local else pa.PythonFile(path.open("rb"), "r")
+    try:
+        stream: Any = pa.ipc.open_stream(source)
+    except pa.ArrowInvalid:
+        file = pa.ipc.open_file(source)
+        return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
+    return stream.schema, stream
 
 
 @contextmanager
@@ -92,6 +97,25 @@ def table_files(folder: Path) -> list[Path]:
             return files
     names = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
     raise DataError(f"{folder}: holds no parquet or Arrow file; found: {names}")
+
+
+def class_names(path: Path) -> dict[str, Sequence[str]]:
+    """Return the names of classes that ``datasets`` stores in parquet and Arrow, by column."""
+    if path.is_dir() and path.suffix not in TABLES:
+        path = table_files(path)[0]
+    if path.suffix not in (".parquet", ".arrow"):
+        return {}
+    import pyarrow.parquet as pq
+
+    with _damage_as_data_error(path, path.suffix[1:]):
+        schema = pq.read_schema(path) if path.suffix == ".parquet" else _open_arrow(path)[0]
+        about = (schema.metadata or {}).get(b"huggingface", b"{}")
+        features = json.loads(about).get("info", {}).get("features", {})
+    return {
+        name: feature["names"]
+        for name, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+    }
 
 
 def suffix_of(path: Path) -> str:
