@@ -6,12 +6,14 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
 from road_ray.errors import ClusterError
+from road_ray.system.paths import CACHE
 
 _READ_AT_IMPORT = {  # by Ray
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",  # default 2: seconds until a dead worker is noticed
@@ -25,6 +27,9 @@ _READ_AT_IMPORT = {  # by Ray
     "RAY_DEDUP_LOGS_SKIP_REGEX": "Failed to query Ray Train|arguments in the object store"
     "|connections from HAProxy on other nodes",  # there are none
 }
+# Variables that a run reads and that must agree with the driver's. ROAD_DEVICE is not one of them:
+# it depends on the machine.
+_SHARED_WITH_WORKERS = ("ROAD_DATA", CACHE, SCALE_UP_VARIABLE)
 
 
 def check_machine(workers: int, address: str | None) -> None:
@@ -121,10 +126,23 @@ def _require_answer(address: str) -> None:
         raise ConnectionError(f"nothing answers there ({error})") from error
 
 
-def enter_directory(directory: str) -> None:
-    """Make the driver's working directory this worker process's too, if it exists here, so that
-    relative paths of a configuration mean the same in both. Called once a task, before its run:
-    Ray starts the workers of a running cluster in a directory of its own.
+def variables_for_workers() -> dict[str, str]:
+    """Return the environment variables of this process for ``driver_environment``."""
+    return {name: os.environ[name] for name in _SHARED_WITH_WORKERS if name in os.environ}
+
+
+@contextmanager
+def driver_environment(directory: str, variables: Mapping[str, str]) -> Iterator[None]:
+    """Give this worker process the driver's working directory, if it exists here, and in the body
+    the driver's ``variables``, so that a configuration means the same in both. Variables that the
+    driver does not have stay as they are.
+
+    Entered once a task, before its run: on a running cluster, Ray starts workers in a directory of
+    its own and with the environment of their machine, and one process may run several tasks.
     """
+    from road_ray.distributed.local_cluster import temporary_variables
+
     if Path(directory).is_dir():
         os.chdir(directory)
+    with temporary_variables(variables):
+        yield

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
@@ -30,7 +30,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
         mark, process = _cleanup_process()
         try:
             # SPT_NOENV keeps Ray's agents from writing their title over their environment.
-            with _environment({_MARK: mark, "SPT_NOENV": "1"}):
+            with temporary_variables({_MARK: mark, "SPT_NOENV": "1"}):
                 ray.init(
                     address="local",
                     num_cpus=num_cpus,
@@ -51,7 +51,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
 
 
 @contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
+def temporary_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables in the body and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
@@ -59,7 +59,7 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
         yield
     finally:
         for name, value in before.items():
-            del os.environ[name]
+            os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
 

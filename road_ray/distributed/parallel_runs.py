@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from road_ray.distributed.connection import connected, enter_directory
+from road_ray.distributed.connection import connected, driver_environment, variables_for_workers
 from road_ray.errors import ClusterError, InterruptedRunError, RoadError
 from road_ray.training.run_context import RunContext
 
@@ -95,7 +95,7 @@ def run_parallel(
     from road_ray.distributed.train.worker_channel import WorkerChannel, connect_worker
 
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
-    directory, channel = os.getcwd(), WorkerChannel()
+    directory, variables, channel = os.getcwd(), variables_for_workers(), WorkerChannel()
 
     def run(number: int, config: object) -> Any:
         torch.set_num_threads(max(1, int(num_cpus)))
@@ -109,10 +109,9 @@ def run_parallel(
                 return error
 
     def in_thread(number: int, config: object) -> Any:
-        enter_directory(directory)
         # While the main thread of a task waits for an answer (of the channel, of a teacher),
         # Ray lends its CPUs to another task, and two runs share them. Other threads keep theirs.
-        with ThreadPoolExecutor(1) as thread:
+        with driver_environment(directory, variables), ThreadPoolExecutor(1) as thread:
             return thread.submit(run, number, config).result()
 
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(in_thread)

@@ -20,6 +20,7 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from road_ray import errors
+from road_ray.distributed.train.step_progress import StepProgress
 from road_ray.errors import ClusterError, RoadError
 
 if TYPE_CHECKING:  # it imports torch, for which the actor would wait a second
@@ -46,6 +47,7 @@ class Heartbeat:
 
 Row = tuple[int, int | None, dict[str, float]]  # step, total steps, metrics
 Death = tuple[int, Heartbeat | None, str]  # rank, last sign of life, cause in Ray's words
+Stall = tuple[int, Heartbeat, float]  # rank, last sign of life, seconds without a finished step
 
 
 class WorkerChannelActor:
@@ -57,6 +59,7 @@ class WorkerChannelActor:
         self._stop = False
         self._failure: tuple[str, str] | None = None
         self._beats: dict[int, Heartbeat] = {}
+        self._progress: dict[int, StepProgress] = {}
         self._deaths: list[Death] = []
         self._furthest = 0
         self._rows: list[Row] = []
@@ -84,7 +87,11 @@ class WorkerChannelActor:
 
     def beat(self, rank: int, pid: int, node: str, step: int, batch: str) -> tuple[bool, bool]:
         """Store a heartbeat; return whether to stop and whether another worker has failed."""
-        self._beats[rank] = Heartbeat(time.monotonic(), pid, node, step, batch)
+        now, before = time.monotonic(), self._beats.get(rank)
+        if before is None or before.pid != pid:  # a new process
+            self._progress[rank] = StepProgress(now)
+        self._progress[rank].update(step, now)
+        self._beats[rank] = Heartbeat(now, pid, node, step, batch)
         self._furthest = max(self._furthest, step)
         return self._stop, self._failure is not None
 
@@ -115,6 +122,15 @@ class WorkerChannelActor:
         """Return the workers whose last heartbeat is older than ``seconds``."""
         now = time.monotonic()
         return {rank: beat for rank, beat in self._beats.items() if now - beat.seen > seconds}
+
+    def stalls(self, minimum_seconds: float) -> list[Stall]:
+        """Return the workers that have stalled since the last call (see ``StepProgress``)."""
+        now = time.monotonic()
+        return [
+            (rank, beat, seconds)
+            for rank, beat in self._beats.items()
+            if (seconds := self._progress[rank].new_stall(now, minimum_seconds)) is not None
+        ]
 
 
 class WorkerChannel:
@@ -179,6 +195,13 @@ class WorkerChannel:
             self.actor.silent.remote(seconds), timeout=_POLL_TIMEOUT_SECONDS
         )
         return beats
+
+    def stalls(self, minimum_seconds: float) -> list[Stall]:
+        """Return the workers that finish no more steps, each once a stall."""
+        stalls: list[Stall] = ray.get(
+            self.actor.stalls.remote(minimum_seconds), timeout=_POLL_TIMEOUT_SECONDS
+        )
+        return stalls
 
     def close(self) -> None:
         """End the actor."""

@@ -27,7 +27,7 @@ from ray.train import (
 )
 from ray.train.torch import get_device
 
-from road_ray.distributed.connection import enter_directory
+from road_ray.distributed.connection import driver_environment, variables_for_workers
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.distributed.ray_private import propagated_environment
 from road_ray.distributed.train import start_timeout
@@ -73,7 +73,7 @@ def fit_worker_group(
         "main": main,
         "config": config,
         "extra": tuple(extra),
-        "directory": os.getcwd(),
+        "environment": (os.getcwd(), variables_for_workers()),
         "channel": channel,
         "report_rows": context.on_row is not None,
     }
@@ -182,7 +182,6 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     their process group.
     """
     settings = ray.get(config["settings"])
-    enter_directory(settings["directory"])
     channel: WorkerChannel = settings["channel"]
     if channel.failure() is not None:
         return None
@@ -193,7 +192,10 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
         torch.set_num_threads(1)
     on_row = channel.row if settings["report_rows"] else None
     context = RunContext(on_row=on_row, preempted=_preempted)
-    with connect_worker(channel, worker.rank, context, worker.size):
+    with (
+        driver_environment(*settings["environment"]),
+        connect_worker(channel, worker.rank, context, worker.size),
+    ):
         try:
             with oom_as_error(worker.rank, context):
                 return settings["main"](settings["config"], worker, context, *settings["extra"])

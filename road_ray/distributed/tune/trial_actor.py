@@ -11,14 +11,14 @@ import os
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from ray import tune
 
-from road_ray.distributed.connection import enter_directory
+from road_ray.distributed.connection import driver_environment, variables_for_workers
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.one_driver_at_a_time import hold_trial_lock
 from road_ray.distributed.tune.population_based_training import copy_donor_checkpoint
@@ -42,11 +42,16 @@ class Work:
     place: str  # working directory of the command
     threads: int = 1
     timeout_seconds: float | None = None
+    variables: Mapping[str, str] = field(default_factory=variables_for_workers)  # of the command
 
 
 def perform(config: Mapping[str, Any], work: Work) -> None:
     """Run trial ``config["number"]`` with ``config["params"]``: the trainable of Tune."""
-    enter_directory(work.place)
+    with driver_environment(work.place, work.variables):
+        _perform(config, work)
+
+
+def _perform(config: Mapping[str, Any], work: Work) -> None:
     hold_trial_lock(work.directory)
     # Tune reads it in this process, and does not pass on the driver's.
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from road_ray.data.load_split import resolve_root
 from road_ray.distributed import connection
 from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.connection import connected
@@ -139,6 +140,17 @@ def titled(name):
                 yield int(entry.parent.name)
 
 
+def data_root(config, worker=None, context=None):
+    """Where this process looks for data that the configuration does not place."""
+    return {"root": resolve_root(None)}
+
+
+def stop_making_steps(config, context):
+    context.step = 3
+    time.sleep(config)
+    return context.step
+
+
 def report_place(config, worker, context, *extra):
     journalled("rows", worker, context)
     figures = {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
@@ -252,6 +264,14 @@ class TestCluster:
         )
         assert list(Path("scratch").iterdir()) == [], "Ray's own record of a run stayed"
         assert rows == [(step, 3, {"m": step / 2}) for step in (1, 2, 3)]
+
+    def test_the_data_root_of_the_driver_is_that_of_its_workers(self, tmp_path, monkeypatch):
+        assert run_parallel(data_root, [None], timeout_seconds=60) == [{"root": None}]
+        monkeypatch.setenv("ROAD_DATA", str(tmp_path))
+        assert launch(data_root, None, workers=1, scratch=tmp_path) == {"root": tmp_path}
+        assert run_parallel(data_root, [None], timeout_seconds=60) == [{"root": tmp_path}]
+        monkeypatch.delenv("ROAD_DATA")
+        assert run_parallel(data_root, [None], timeout_seconds=60) == [{"root": None}]
 
     def test_our_error_on_one_worker_comes_out_as_it_is_and_starts_no_group_again(self, tmp_path):
         with pytest.raises(DivergedError) as raised:
@@ -395,6 +415,18 @@ class TestCluster:
         assert "the process of a run died" in str(runs[2])
         with pytest.raises(InterruptedRunError):
             run_parallel(one, [1, "stop"], timeout_seconds=120, return_errors=True)
+
+    def test_a_run_that_makes_no_more_steps_is_reported_once_and_continues(
+        self, caplog, monkeypatch
+    ):
+        monkeypatch.setattr(supervisor, "STALL_SECONDS", 1.0)
+        monkeypatch.setattr(supervisor, "_POLL_SECONDS", 0.2)
+        assert run_parallel(stop_making_steps, [3.0], timeout_seconds=60) == [3]
+        assert re.search(
+            r"worker 0 \(process \d+ on [\d.]+\): no step finished for \d s, since step 3",
+            caplog.text,
+        )
+        assert caplog.text.count("no step finished") == 1
 
     def test_runs_that_do_not_end_are_given_up(self):
         with pytest.raises(ClusterError, match="1 of 1 runs did not end"):

@@ -1,9 +1,22 @@
-"""What the channel remembers, who counts as silent, how often a worker calls."""
+"""What the channel remembers, who counts as silent or stalled, how often a worker calls."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
+
+from road_ray.distributed.train import worker_channel
 from road_ray.distributed.train.worker_channel import WorkerChannelActor, beat_seconds, error_of
 from road_ray.errors import ClusterError, DataError
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of the channel; tests set ``now``."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(worker_channel, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
 
 
 def test_the_first_failure_is_the_one_that_counts():
@@ -31,6 +44,29 @@ def test_only_those_who_spoke_and_did_not_leave_can_be_silent():
     assert channel.silent(-1.0)[1].pid == 12
     channel.leave(1)
     assert set(channel.silent(-1.0)) == {0}
+
+
+def test_a_worker_that_beats_without_new_steps_stalls_and_is_reported_once(clock):
+    channel = WorkerChannelActor()
+    for clock.now in range(0, 700, 10):
+        channel.beat(0, 11, "a", 3, "8 x 32 tokens")
+        channel.beat(1, 12, "b", clock.now, "8 x 32 tokens")
+        assert channel.stalls(695.0) == []
+    clock.now = 696
+    ((rank, beat, seconds),) = channel.stalls(695.0)
+    assert (rank, beat.pid, beat.node, beat.step, seconds) == (0, 11, "a", 3, 696)
+    assert channel.stalls(695.0) == []
+
+
+def test_a_restarted_worker_has_a_step_to_make_before_it_can_stall(clock):
+    channel = WorkerChannelActor()
+    channel.beat(0, 11, "a", 3, "")
+    channel.beat(1, 12, "b", 3, "")
+    clock.now = 500
+    channel.beat(0, 13, "a", 0, "")
+    channel.leave(1)
+    clock.now = 1500
+    assert channel.stalls(600.0) == []
 
 
 def test_an_error_comes_back_with_its_class_and_text():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from road_ray.data.load_split import resolve_root
 from road_ray.distributed.tune import trial_actor, trial_record
 from road_ray.distributed.tune.trial_actor import Work, perform
 from road_ray.distributed.tune.trial_record import Outcome, Record, Report
@@ -23,6 +26,16 @@ def reports(monkeypatch):
 
 def work(directory, run, **more):
     return Work(run=run, directory=directory, metric="m", place=".", **more)
+
+
+def test_a_trial_has_the_variables_of_the_command(tmp_path, monkeypatch, reports):
+    monkeypatch.setenv("ROAD_DATA", str(tmp_path))
+    seen = []
+    trial = work(tmp_path, lambda *_: seen.append(resolve_root(None)) or Outcome([1.0]))
+    monkeypatch.delenv("ROAD_DATA")  # as on a machine of a cluster that was started without it
+    perform(CONFIG, trial)
+    assert seen == [tmp_path]
+    assert "ROAD_DATA" not in os.environ
 
 
 def test_reports_go_to_tune_and_to_the_trials_directory(tmp_path, reports):
