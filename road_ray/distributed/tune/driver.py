@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import time
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.trial import TrialState
 
+from road_ray.distributed.autoscaling import scale_up_seconds
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.one_driver_at_a_time import wait_for_trials
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import open_study, record_of
 from road_ray.distributed.tune.trial_record import Record, Report, Run
-from road_ray.distributed.tune.trial_resources import Demand
+from road_ray.distributed.tune.trial_resources import OWN_CPUS, Demand
 
 if TYPE_CHECKING:
     import optuna
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from road_ray.distributed.tune.searcher import StudySearch
 
+_log = logging.getLogger(__name__)
 _MAX_DEATHS = 2  # restarts of a trial's process, each from its checkpoints
 # Tune's own state is never read again, so it writes none, and no logs.
 SETTINGS = {
@@ -112,7 +115,7 @@ def _tune(
     from road_ray.distributed.tune.trial_actor import Work, perform
 
     # The processes of a nested trial request what they need; its own actor only waits for them.
-    own_cpus = 0.1 if demand else config.cpus_per_trial
+    own_cpus = OWN_CPUS if demand else config.cpus_per_trial
     resources = {"CPU": own_cpus, "GPU": config.gpus_per_trial}
     resources = {key: amount for key, amount in resources.items() if amount}
     check_placement("trial", 1, resources, remedy=", or lower cpus_per_trial and gpus_per_trial")
@@ -124,7 +127,8 @@ def _tune(
         threads=max(1, int(config.cpus_per_trial)),
         timeout_seconds=config.trial_timeout_seconds,
     )
-    searcher.max_concurrent = config.max_concurrent or _room(demand, resources)
+    searcher.max_concurrent = _max_concurrent(config, demand)
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(_max_pending(config))
     judge = scheduler(config, searcher.breed)
     if config.scheduler != "none":
         replay_reports(judge, _reports_of_ended(directory), config.metric[0])
@@ -154,16 +158,37 @@ def _tune(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _room(demand: Demand | None, resources: dict[str, float]) -> int:
-    """Return the number of trials that the cluster has room for, at least one."""
+def _max_concurrent(config: SearchConfig, demand: Demand | None) -> float:
+    """Return how many trials may run at the same time: ``max_concurrent``, or as many as the
+    cluster has room for. Where it adds machines, there is no limit for trials without processes of
+    their own: one always waits, and the cluster adds a machine for it.
+
+    Raises ``ClusterError`` for trials whose workers do not fit a cluster that adds none.
+    """
     import ray
 
-    total = ray.cluster_resources()
-    if demand is not None:
-        return demand.max_concurrent(total)
-    return max(
-        1, min(int(total.get(key, 0.0) / amount + 1e-9) for key, amount in resources.items())
-    )
+    total, adds_machines = ray.cluster_resources(), scale_up_seconds() > 0
+    if demand is not None and not adds_machines:
+        demand.check_room(total, config.gpus_per_trial)
+    if config.max_concurrent:
+        return config.max_concurrent
+    if demand is None and adds_machines:
+        return math.inf
+    room = (demand or Demand()).max_concurrent(total, config.cpus_per_trial, config.gpus_per_trial)
+    if adds_machines:
+        _log.warning(
+            "max_concurrent is not given: %d trials run at the same time, as many as the machines "
+            "that are up have room for; with max_concurrent=N, the cluster adds machines for N",
+            room,
+        )
+    return room
+
+
+def _max_pending(config: SearchConfig) -> int:
+    """Return how many trials may wait for resources, for which a cluster may add machines: one, so
+    that few are drawn early, or all of ``max_concurrent``.
+    """
+    return (config.max_concurrent or 1) if scale_up_seconds() else 1
 
 
 def _reports_of_ended(directory: Path) -> dict[int, list[Report]]:

@@ -167,7 +167,9 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._end(trial_id, failure=_DIED if error or ENDED in (result or {}) else "")
 
     def on_trial_start(self, trial_id: str) -> None:
-        """Record that an actor has taken up a trial."""
+        """Record that an actor has taken up a trial, which may have waited for it."""
+        if trial_id not in self._in_actor:
+            self._started_at[self._numbers[trial_id]] = time.monotonic()
         self._in_actor.add(trial_id)
 
     def recover_lost(self, trials: Sequence[Trial]) -> None:

@@ -16,7 +16,7 @@ from road_ray.distributed.connection import connected, prepare_address
 from road_ray.distributed.tune.driver import SweepObserver, search
 from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.trial_record import Record
-from road_ray.distributed.tune.trial_resources import Demand
+from road_ray.distributed.tune.trial_resources import Demand, StageDemand
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.locate_teachers import teacher_directories
@@ -109,12 +109,13 @@ def _with_retention(observer: SweepObserver, config: SweepConfig) -> SweepObserv
 
 
 def check_sources(config: SweepConfig) -> Demand | None:
-    """Return the resources that trials request for other processes, or None if they start none.
+    """Return the resources that trials request for other processes, by stage, or None if they
+    start none.
 
     Raises ``ConfigError`` if the initial model or a teacher is missing, ``DataError`` if a training
     file is.
     """
-    demands = []
+    stages = []
     missing: list[ConfigError] = []
     for place, stage in enumerate(config.stages):
         base: Any = base_config(stage)
@@ -124,18 +125,18 @@ def check_sources(config: SweepConfig) -> Demand | None:
                 require_init(base.init)
         if isinstance(base, DistillConfig):
             with _collected(missing):
-                demands += _demand(base, len(teacher_directories(base.distillation)))
+                stages.append(_demand(base, len(teacher_directories(base.distillation))))
         elif isinstance(base, MultitaskConfig):
-            demands += _demand(base, sum(map(len, teachers_by_dataset(base).values())))
+            stages.append(_demand(base, sum(map(len, teachers_by_dataset(base).values()))))
         else:
-            demands += _demand(base, 0)
+            stages.append(_demand(base, 0))
     if missing:
         raise ConfigError("\n".join(map(str, missing)))
     if not any(key.removeprefix("then.").startswith(_DATA) for key in config.space):
         for stage in config.stages:
             _check_files(base_config(stage))
-    # The stages of a trial run one after another: the largest one has to fit.
-    return max(demands, key=lambda demand: (demand.teachers, demand.workers), default=None)
+    nested = any(stage.workers or stage.teachers for stage in stages)
+    return Demand(tuple(stages)) if nested else None
 
 
 def _check_files(base: Any) -> None:
@@ -159,24 +160,23 @@ def _collected(errors: list[ConfigError]) -> Iterator[None]:
         errors.append(error)
 
 
-def _demand(base: Any, teachers: int) -> list[Demand]:
-    """Return the demand of one stage, or nothing if it runs in the trial's process alone."""
+def _demand(base: Any, teachers: int) -> StageDemand:
+    """Return the resources that one stage requests for other processes."""
+    demand = StageDemand(
+        base.workers or getattr(base, "max_concurrent", None) or 0,
+        base.gpus_per_worker,
+        min_workers=base.min_workers if base.workers else 1,  # runs in parallel wait for room
+    )
     settings = base.distillation if teachers else None
-    if settings is not None and settings.host != "actors":
-        settings = None
-    processes = base.workers or getattr(base, "max_concurrent", None) or 0
-    if settings is None:
-        return [Demand(processes, base.gpus_per_worker)] if processes else []
-    return [
-        Demand(
-            processes,
-            base.gpus_per_worker,
-            teachers * settings.replicas,
-            settings.cpus_per_teacher,
-            settings.gpus_per_teacher,
-            settings.shared,
-        )
-    ]
+    if settings is None or settings.host != "actors":
+        return demand
+    return replace(
+        demand,
+        teachers=teachers * settings.replicas,
+        cpus_per_teacher=settings.cpus_per_teacher,
+        gpus_per_teacher=settings.gpus_per_teacher,
+        shared=settings.shared,
+    )
 
 
 def _record(config: SweepConfig, directory: Path) -> None:

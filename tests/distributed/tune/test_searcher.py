@@ -78,6 +78,18 @@ def test_a_trial_stopped_by_the_scheduler_is_told_as_pruned(tmp_path):
     assert "asha at step 5" in record.reason
 
 
+def test_the_wait_for_a_machine_is_no_time_of_a_trial(tmp_path):
+    search = searcher(tmp_path)
+    search.suggest("a")
+    time.sleep(0.5)
+    search.on_trial_start("a")
+    time.sleep(0.2)
+    search.on_trial_start("a")  # again, in another process
+    trial_record.add_report(trial_record.trial_directory(tmp_path, 0), Report(5, 20.0, 0.25))
+    search.on_trial_complete("a", {"step": 5, "percent": 20.0, "m": 0.25})
+    assert 0.2 <= trial_record.read(tmp_path, 0).seconds < 0.5
+
+
 def test_a_trial_whose_process_died_is_told_as_failed(tmp_path):
     search = searcher(tmp_path)
     search.suggest("a")

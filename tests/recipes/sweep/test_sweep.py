@@ -10,6 +10,7 @@ import pytest
 import road_ray as rr
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
+from road_ray.distributed.tune.trial_resources import Demand, StageDemand
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.sweep.sweep import check_sources, run
 from road_ray.recipes.sweep.sweep_file import load_sweep
@@ -107,8 +108,32 @@ def test_a_sweep_knows_what_its_trials_start(file, teachers):
     overrides = [f"init={first}", f"overrides.distillation.teachers=[{listed}]"]
     assert check_sources(load_sweep("temperature", overrides)) is None  # in the trial's process
     demand = check_sources(load_sweep("temperature", [*overrides, "distillation.host=actors"]))
-    assert (demand.teachers, demand.workers) == (3, 0)
+    assert demand == Demand((StageDemand(teachers=3, min_workers=1),))
     assert check_sources(load_sweep(file)) is None
+
+
+def test_a_sweep_counts_the_processes_of_both_runs(tmp_path, teachers):
+    listed = teachers.directory / "teachers.json"
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "verb: pretrain\noverrides: {workers: 8, min_workers: 2, gpus_per_worker: 1}\n"
+        "then:\n  verb: distill\n  overrides:\n    data.dataset: sst2\n    data.root: miniature\n"
+        f"    distillation.teachers: ['{listed}']\n    distillation.host: actors\n"
+        "    distillation.gpus_per_teacher: 0.25\n"
+        "metric: eval/sst2/accuracy\nscheduler: none\n"
+        "space: {optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}}\n"
+    )
+    demand = check_sources(load_sweep(path, ["overrides.data.corpus=miniature"]))
+    assert demand.stages == (
+        StageDemand(workers=8, gpus_per_worker=1.0, min_workers=2),
+        StageDemand(teachers=3, gpus_per_teacher=0.25, min_workers=1),
+    )
+    assert demand.max_concurrent({"CPU": 64, "GPU": 8}) == 1
+
+
+def test_runs_in_parallel_may_wait_for_room(file):
+    parallel = load_sweep(file, ["verb=teachers", "overrides.max_concurrent=4"])
+    assert check_sources(parallel) == Demand((StageDemand(workers=4, min_workers=1),))
 
 
 def test_a_second_start_of_the_same_sweep_is_refused(file):

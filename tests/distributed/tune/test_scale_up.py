@@ -1,0 +1,163 @@
+"""How many trials run at the same time: on a cluster as it is, and on one that adds machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+import pytest
+import ray
+
+from road_ray.config import load
+from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
+from road_ray.distributed.tune.driver import (
+    SweepObserver,
+    _max_concurrent,
+    _max_pending,
+    search,
+)
+from road_ray.distributed.tune.search_config import SearchConfig
+from road_ray.distributed.tune.trial_record import Outcome
+from road_ray.distributed.tune.trial_resources import Demand, StageDemand
+from road_ray.errors import ClusterError
+from tests.cluster import processes_with, short_directory
+from tests.distributed.test_autoscaling import autoscaler_config
+
+TEACHERS = Demand((StageDemand(teachers=3, gpus_per_teacher=0.25),))
+
+
+def config(**values):
+    base = {"metric": "m", "scheduler": "none", "space": {"x": {"uniform": [0, 1]}}}
+    return load(SearchConfig, base=base | values)
+
+
+@pytest.fixture
+def four_gpus(monkeypatch):
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 64.0, "GPU": 4.0})
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_as_many_trials_run_as_the_cluster_has_room_for():
+    assert _max_concurrent(config(gpus_per_trial=1), TEACHERS) == 2
+    assert _max_concurrent(config(gpus_per_trial=0.5, cpus_per_trial=10), None) == 6
+    assert _max_concurrent(config(gpus_per_trial=1, max_concurrent=7), TEACHERS) == 7
+    assert _max_pending(config(max_concurrent=7)) == 1
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_workers_without_room_are_refused_unless_the_cluster_adds_machines(monkeypatch):
+    workers = Demand((StageDemand(workers=8, gpus_per_worker=1.0),))
+    with pytest.raises(ClusterError, match="GPU 8 of 4"):
+        _max_concurrent(config(max_concurrent=1), workers)
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
+    assert _max_concurrent(config(max_concurrent=1), workers) == 1
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_a_cluster_that_adds_machines_sets_no_limit(monkeypatch):
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
+    assert _max_concurrent(config(), None) == math.inf
+    assert _max_concurrent(config(max_concurrent=7), None) == 7
+    assert (_max_pending(config()), _max_pending(config(max_concurrent=7))) == (1, 7)
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_trials_with_processes_are_limited_by_the_machines_that_are_up(monkeypatch, caplog):
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
+    assert _max_concurrent(config(gpus_per_trial=1, max_concurrent=7), TEACHERS) == 7
+    assert not caplog.records
+    assert _max_concurrent(config(gpus_per_trial=1), TEACHERS) == 2
+    assert "max_concurrent is not given: 2 trials" in caplog.text
+
+
+def slow(directory, params, on_report):
+    time.sleep(2)
+    return Outcome((0.0,), (None,), {})
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(300)
+def test_one_trial_waits_for_a_machine_at_a_time(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
+    drawn, most = set(), 0
+
+    def changed(record):
+        nonlocal most
+        (drawn.discard if record.ended else drawn.add)(record.number)
+        most = max(most, len(drawn))
+
+    observer = SweepObserver(changed=changed)
+    sweep = config(trials=6, cpus_per_trial=2)  # of four cores
+    records = search(sweep, "s", tmp_path, slow, connected=nullcontext, observer=observer)
+    assert [record.state for record in records] == ["complete"] * 6
+    assert most == 3
+
+
+_DRIVER = """
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+import ray
+from road_ray.distributed.tune.driver import search
+from tests.distributed.tune.test_scale_up import config, side_by_side
+ray.init(address=sys.argv[1], log_to_driver=False)
+sweep = config(trials=2, cpus_per_trial=2)
+for record in search(sweep, "s", Path(sys.argv[2]), side_by_side, connected=nullcontext):
+    print(record.number, record.state, record.reason)
+"""
+
+
+def side_by_side(directory, params, on_report):
+    """A trial that ends when the other one runs too, on another machine."""
+    started = directory.parent.parent / "started"
+    started.mkdir(exist_ok=True)
+    (started / ray.get_runtime_context().get_node_id()).touch()
+    deadline = time.monotonic() + 90
+    while len(list(started.iterdir())) < 2:
+        assert time.monotonic() < deadline, "it runs alone"
+        time.sleep(0.2)
+    return Outcome((0.0,), (None,), {})
+
+
+@pytest.mark.ray
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_an_autoscaler_adds_a_machine_for_each_trial(tmp_path):
+    with short_directory() as place:
+        autoscaler = autoscaler_config()
+        autoscaler["provider"]["use_node_id_as_ip"] = True  # all machines have that of this one
+        settings = Path(place, "fake.yaml")
+        settings.write_text(json.dumps(autoscaler))
+        unset = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+        environment = unset | {
+            **{"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"},
+            **{SCALE_UP_VARIABLE: "60", "RAY_USAGE_STATS_ENABLED": "0"},
+            "RAY_AUTH_MODE": "disabled",
+            "ROAD_TEST_PLACE": place,
+        }
+        start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=6379"]
+        start += [f"--temp-dir={place}/r", "--num-cpus=1", "--include-dashboard=false"]
+        start += [f"--autoscaling-config={settings}", "--object-store-memory=100000000"]
+        try:
+            subprocess.run(start, env=environment, check=True, capture_output=True, timeout=120)
+            done = subprocess.run(
+                [sys.executable, "-c", _DRIVER, "127.0.0.1:6379", str(tmp_path)],
+                env=environment | {"PYTHONPATH": str(Path(__file__).parents[3])},
+                cwd=Path(__file__).parents[3],
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+            assert done.returncode == 0, done.stderr
+            assert done.stdout.count("complete") == 2, done.stdout
+        finally:
+            for pid in processes_with(f"ROAD_TEST_PLACE={place}"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
