@@ -16,7 +16,8 @@ from road_ray.data.model_files.locate_model import check_hashes
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.training.monitoring.redaction import redact
 
-_SUFFIXES = (".json", ".safetensors", ".txt", ".model", ".onnx", ".jinja")
+_WEIGHTS = (".safetensors", ".onnx", ".onnx.data")
+_SUFFIXES = (".json", ".txt", ".model", ".jinja", *_WEIGHTS)
 _NAMES = ("README.md",)
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _LARGEST_TEXT_BYTES = 1 << 20
@@ -153,11 +154,11 @@ def _refuse_existing(repository: str, existing: set[str], *, exposed: bool, repl
 
 
 def _is_model_file(path: Path) -> bool:
-    return path.suffix in _SUFFIXES or path.name in _NAMES
+    return path.name.endswith(_SUFFIXES) or path.name in _NAMES
 
 
 def _refuse_secret(path: Path) -> None:
-    if path.suffix in (".safetensors", ".onnx") or path.stat().st_size > _LARGEST_TEXT_BYTES:
+    if path.name.endswith(_WEIGHTS) or path.stat().st_size > _LARGEST_TEXT_BYTES:
         return
     text: Mapping[str, object] = {"text": path.read_text(encoding="utf-8", errors="replace")}
     if redact(text) != text:

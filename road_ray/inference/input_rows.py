@@ -6,6 +6,7 @@ memory. A JSON array and a file in SQuAD's layout are loaded completely.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -20,6 +21,7 @@ from typing import NamedTuple
 from road_ray.data.readers.parts.table_rows import json_shape, suffix_of, table_rows
 from road_ray.data.readers.parts.text_files import (
     MISFITS,
+    check_text,
     decoded_lines,
     missing_columns,
     numbered_lines,
@@ -127,7 +129,7 @@ def input_rows(
 
     Raises ``ConfigError`` for a file that does not exist and for a suffix that is not supported,
     ``DataError`` for a row that lacks a column, for a column that is neither read, copied nor
-    ignored, and for a file without rows.
+    ignored, for a copied cell that UTF-8 cannot encode, and for a file without rows.
     """
     if unknown := sorted(set(columns.fields) - {*fields, "id"}):
         raise ConfigError(
@@ -141,12 +143,21 @@ def input_rows(
             _check_columns(where, row, read, columns, fields, trained or {})
             seen = row.keys()
         values = {name: row[column] for name, column in read.items()}
-        copied = {name: row[column] for name, column in columns.keep.items()}
+        copied = {
+            name: _copied(row[column], where, column) for name, column in columns.keep.items()
+        }
         yield InputRow(where, values | {"id": str(values.get("id", number))}, copied)
     if number < 0:
         raise DataError(
             f"{source}: has no rows\n  fix: name a file with a row below its header, or with lines"
         )
+
+
+def _copied(cell: object, where: str, column: str) -> object:
+    """Return the cell. Raises ``DataError`` unless UTF-8 can encode its text."""
+    text = cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False, default=str)
+    check_text(text, where, column)
+    return cell
 
 
 def _check_columns(

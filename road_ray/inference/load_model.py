@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +30,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
-from road_ray.inference.predictor import Predictor
+from road_ray.inference.predictor import ChooseAny, Predictor
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import load_trained
@@ -39,10 +40,13 @@ from road_ray.system.json_file import read_json
 if TYPE_CHECKING:
     from road_ray.models.config import Precision
 
+_DEFAULT_LABELS = ("LABEL_0", "LABEL_1")  # of transformers, for a config.json without labels
 _HEADS: dict[str, Callable[[tuple[str, ...]], Kind]] = {
     "ForQuestionAnswering": lambda labels: Span(),
     "ForTokenClassification": Tag,
-    "ForMultipleChoice": lambda labels: Choose(len(labels)),
+    "ForMultipleChoice": lambda labels: (
+        ChooseAny(len(labels)) if labels == _DEFAULT_LABELS else Choose(len(labels))
+    ),
     "ForSequenceClassification": Classify,
 }
 
@@ -63,8 +67,8 @@ def load(
     `road export` wrote, or a name of the hub. ``head`` selects one of several heads. ``precision``
     is ``fp32``, ``bf16`` or ``auto`` (bf16 where the device gains by it). ``max_length_tokens``
     defaults to that of the training. ``threshold`` is the no-answer threshold of a span model, by
-    default the stored one; a model without one always answers. ``n_best`` is the number of answers
-    listed.
+    default the stored one; ``inf``, as a model without one, always answers, ``-inf`` never does.
+    ``n_best`` is the number of answers listed.
 
     Raises ``CheckpointError`` for a directory without a head that predicts.
     """
@@ -84,12 +88,7 @@ def load(
             f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
             f"  allowed: at most {longest}"
         )
-    if not isinstance(task.kind, Span) and (threshold is not None or n_best > 1):
-        name, value = ("n_best", n_best) if n_best > 1 else ("threshold", threshold)
-        raise ConfigError(
-            f"{name} = {value}: the task {task.name} has no answers in a context\n"
-            f"  fix: leave {name} out"
-        )
+    _check_answer_options(task, threshold, n_best)
     if threshold is None:
         threshold = record.get("no_answer_threshold")
     return Predictor(
@@ -104,6 +103,21 @@ def load(
         n_best=n_best,
         record=record,
     )
+
+
+def _check_answer_options(task: Task, threshold: float | None, n_best: int) -> None:
+    """Raise ``ConfigError`` for options of answers if the task has none, and for a NaN."""
+    if not isinstance(task.kind, Span) and (threshold is not None or n_best > 1):
+        name, value = ("n_best", n_best) if n_best > 1 else ("threshold", threshold)
+        raise ConfigError(
+            f"{name} = {value}: the task {task.name} has no answers in a context\n"
+            f"  fix: leave {name} out"
+        )
+    if threshold is not None and math.isnan(threshold):
+        raise ConfigError(
+            "threshold = nan\n  allowed: a number, inf (always answer) or -inf (never)\n"
+            "  fix: correct it, or leave it out for the stored one"
+        )
 
 
 def head_directory(place: Path, head: str | None) -> Path:
@@ -141,14 +155,29 @@ def _kind_of(place: Path) -> Kind:
     names = config.architectures or [""]
     for suffix, kind in _HEADS.items():
         if names[0].endswith(suffix):
-            if suffix == "ForSequenceClassification" and len(labels) == 1:
-                return Regress(0.0, 1.0)  # unscaled: the model gives the task's numbers
+            if suffix == "ForSequenceClassification":
+                _check_problem_type(place, config.problem_type, labels)
+                if len(labels) == 1:
+                    return Regress(0.0, 1.0)  # unscaled: the model gives the task's numbers
             return kind(labels)
     raise CheckpointError(
         f"{place}: {names[0] or 'its config.json'} has no head of a task\n"
         f"  allowed: models {', '.join(_HEADS)}\n"
         "  fix: fine-tune it with `road finetune`, or name the directory of a fine-tuned model"
     )
+
+
+def _check_problem_type(place: Path, problem_type: str | None, labels: tuple[str, ...]) -> None:
+    """Raise ``CheckpointError`` for logits that are neither classes of one softmax nor a number."""
+    allowed = "regression" if len(labels) == 1 else "single_label_classification"
+    if problem_type not in (None, allowed):
+        raise CheckpointError(
+            f"{place / 'config.json'}: problem_type = {problem_type!r} with {len(labels)} labels: "
+            "only one label or one number of a row is predicted\n"
+            f"  allowed: {allowed}\n"
+            "  fix: name a model that gives one label or one number, or fine-tune one with "
+            "`road finetune`"
+        )
 
 
 def _record(place: Path) -> dict[str, Any]:

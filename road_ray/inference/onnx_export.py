@@ -18,7 +18,7 @@ from road_ray.data.batching import Batch
 from road_ray.data.special_heads import special_head
 from road_ray.data.task_and_dataset import Choose
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.inference.onnx_model import OnnxModel, not_installed
+from road_ray.inference.onnx_model import OnnxModel, files_of, not_installed
 from road_ray.inference.predictor import Predictor
 from road_ray.models.architectures import input_names
 from road_ray.models.multitask import MultitaskModel
@@ -57,7 +57,7 @@ def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> 
     _translate(predictor, model, plain)
     fp32 = OnnxModel(plain)
     forms: dict[str, Forward] = {"pytorch": model, "onnx_fp32": fp32}
-    bytes_of = {"onnx_fp32": plain.stat().st_size}
+    bytes_of = {"onnx_fp32": _size_of(plain)}
     difference = {"onnx_fp32": _compared(predictor, fp32)}
     file = plain
     if quantize is not None:
@@ -65,7 +65,7 @@ def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> 
         _quantize(plain, file)
         int8 = OnnxModel(file)
         forms["onnx_int8"] = int8
-        bytes_of["onnx_int8"] = file.stat().st_size
+        bytes_of["onnx_int8"] = _size_of(file)
         difference["onnx_int8"] = _difference(predictor, int8)[0]
     facts = {
         "file": file.name,
@@ -76,7 +76,8 @@ def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> 
         "latency_ms": _latencies(predictor, forms),
     }
     if file != plain:
-        plain.unlink()
+        for part in files_of(plain):
+            part.unlink()
     return facts
 
 
@@ -109,7 +110,7 @@ def exportable(predictor: Predictor) -> MultitaskModel:
 
 
 def _translate(predictor: Predictor, model: MultitaskModel, path: Path) -> None:
-    """Write the ONNX file by PyTorch's exporter."""
+    """Write the ONNX file by PyTorch's exporter, its weights beside it above 1.5 GiB."""
     names = input_names(model.encoder)
     function = _FunctionOfTensors(model, predictor.task.name, names).eval()
     example: Mapping[str, Any] = _batch(predictor, rows=2, tokens=9)
@@ -243,6 +244,11 @@ def _milliseconds(forward: Forward, batch: Batch) -> float:
             forward(batch)
             seconds.append(time.process_time() - began)
     return round(1000 * statistics.median(seconds[1:]), 3)  # the first call allocates
+
+
+def _size_of(path: Path) -> int:
+    """Return the bytes of an ONNX file and its weights."""
+    return sum(part.stat().st_size for part in files_of(path))
 
 
 def _bytes_of(model: nn.Module) -> int:

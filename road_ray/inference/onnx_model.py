@@ -63,6 +63,11 @@ def not_installed(error: ImportError) -> ConfigError:
     )
 
 
+def files_of(path: Path) -> list[Path]:
+    """Return the ONNX file and, of a model above 1.5 GiB, the file beside it with the weights."""
+    return [file for file in (path, path.with_name(f"{path.name}.data")) if file.is_file()]
+
+
 def onnx_file(place: Path, record: Mapping[str, object]) -> Path | None:
     """Return the file of the exported model in ``place``; None if it is not an export.
 

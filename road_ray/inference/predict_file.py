@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.model_files.locate_model import locate_model, model_hashes
+from road_ray.errors import InterruptedRunError
 from road_ray.evaluation.evaluate_split import OnRows
 from road_ray.inference.input_rows import ColumnChoice, InputRow, RowSource
 from road_ray.inference.prediction_writer import PredictionFile
@@ -40,7 +41,7 @@ def predict_file(
 
     If the process was killed, the same call continues after the last complete chunk. ``predict``
     predicts in other processes of this machine or of a cluster, by default this process does it.
-    Raises ``ConfigError`` if ``output`` exists.
+    Raises ``ConfigError`` if ``output`` exists, ``InterruptedRunError`` after Ctrl-C.
     """
     columns = columns or ColumnChoice()
     identity = _identity(predictor, source, model, columns)
@@ -69,6 +70,11 @@ def predict_file(
                 file.append(predictions)
                 progress.report(file.rows)
         file.finish()
+    except KeyboardInterrupt:
+        fix = "to resume, run the same command"
+        if source == STDIN:
+            fix = "to predict all rows again, run the same command; a file instead of - is resumed"
+        raise InterruptedRunError(f"{output}: stopped\n  kept: {file.kept}\n  fix: {fix}") from None
     finally:
         file.close()
     return file.rows
@@ -111,7 +117,7 @@ def _identity(
         "columns": [dict(columns.fields), dict(columns.keep), sorted(columns.ignore)],
         "max_length_tokens": predictor.max_length_tokens,
         "precision": str(predictor.dtype),
-        "threshold": predictor.threshold,
+        "threshold": str(predictor.threshold),  # JSON has no infinite number
         "n_best": predictor.n_best,
     }
 

@@ -67,6 +67,11 @@ class PredictionFile:
         self.rows = int(state["rows"])
         return size
 
+    @property
+    def kept(self) -> str:
+        """Return the number of rows that the next writer continues after, in words of messages."""
+        return f"{self.rows} rows in {self._partial}" if self.rows else "nothing"
+
     def append(self, predictions: Sequence[Prediction]) -> None:
         """Write a chunk so that it survives a kill or a power cut."""
         try:
@@ -107,12 +112,11 @@ class PredictionFile:
         return out.getvalue()
 
     def _failure(self, error: OSError | ResourceError) -> ResourceError:
-        written = f"{self.rows} rows in {self._partial}" if self.rows else "nothing"
         cause = error if isinstance(error, OSError) else error.__cause__
         return ResourceError(
             f"{self.path}: cannot be written: {getattr(cause, 'strerror', error)}\n"
             "  fix: free space there, or name a file that can be written; then repeat the command\n"
-            f"  kept: {written}"
+            f"  kept: {self.kept}"
         )
 
 

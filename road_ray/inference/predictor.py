@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ from road_ray.data.features.examples_and_features import (
     SpanExample,
     TextExample,
 )
+from road_ray.data.readers.parts.text_files import check_text
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -60,6 +61,13 @@ PREDICTION_FIELDS = (
     *("id", "label", "score", "scores", "value", "choice", "tags", "words", "entities"),
     *("answer", "start", "end", "no_answer_score", "null_odds", "n_best"),
 )
+
+
+@dataclass(frozen=True)
+class ChooseAny(Choose):
+    """Choice among any number of answers, of which the model reads ``choices`` at a time: it does
+    not say how many it was trained with.
+    """
 
 
 @dataclass(frozen=True)
@@ -141,20 +149,9 @@ class Predictor:
     ) -> list[Prediction]:
         """Return predictions of rows with the same number of texts."""
         kind = self.task.kind
-        columns = Columns(tuple(range(width)))
-        dataset = Dataset("input", task=self.task.name, layout="", folder="", columns=columns)
-        limit = self.max_length_tokens
-        features = encode(examples, dataset, self.task, self.tokenizer, max_length_tokens=limit)
-        pad_id = int(self.tokenizer.pad_token_id)
-        reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
-        with torch.inference_mode(), reduced:
-            logits = batched_logits(
-                lambda batch: self.model(to_device(batch, self.device)),
-                features,
-                kind,
-                pad_id,
-                on_rows,
-            )
+        if isinstance(kind, ChooseAny):
+            return self._choose_any(examples, kind.choices, on_rows)
+        features, logits = self._logits(examples, width, on_rows)
         match kind:
             case Span():
                 return self._answers(examples, features, logits)
@@ -166,6 +163,37 @@ class Predictor:
                 return [_choice(row) for row in logits]
             case Classify():
                 return [_class(kind.labels, row) for row in logits]
+
+    def _logits(
+        self, examples: Sequence[Example], width: int, on_rows: OnRows | None
+    ) -> tuple[Features, list[Floats]]:
+        """Return the features of rows with the same number of texts, and their logits."""
+        columns = Columns(tuple(range(width)))
+        dataset = Dataset("input", task=self.task.name, layout="", folder="", columns=columns)
+        limit = self.max_length_tokens
+        features = encode(examples, dataset, self.task, self.tokenizer, max_length_tokens=limit)
+        pad_id = int(self.tokenizer.pad_token_id)
+        reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
+        with torch.inference_mode(), reduced:
+            logits = batched_logits(
+                lambda batch: self.model(to_device(batch, self.device)),
+                features,
+                self.task.kind,
+                pad_id,
+                on_rows,
+            )
+        return features, logits
+
+    def _choose_any(
+        self, examples: Sequence[Any], size: int, on_rows: OnRows | None
+    ) -> list[Prediction]:
+        """Return predictions of rows with any number of choices, read in parts of ``size``."""
+        parts = [_parts(example, size) for example in examples]
+        logits = iter(self._logits([part for row in parts for part in row], 1, on_rows)[1])
+        return [
+            _choice(np.concatenate([next(logits) for _ in row])[: len(example.choices)])
+            for example, row in zip(examples, parts, strict=True)
+        ]
 
     def _answers(
         self, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
@@ -183,7 +211,7 @@ class Predictor:
         ]
 
     def _example(self, row: Row, where: str) -> Example:
-        name = str(row.get("id", ""))
+        name = check_text(str(row.get("id", "")), where, "id")
         match self.task.kind:
             case Span():
                 question, context = self._text(row, "question", where), row.get("context")
@@ -216,7 +244,7 @@ class Predictor:
 def _string(value: object, field: str, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where}: {field} = {str(value)[:80]!r} is no text")
-    return value
+    return check_text(value, where, field)
 
 
 def _sentence(name: str, row: Row, where: str) -> Sentence:
@@ -231,6 +259,13 @@ def _sentence(name: str, row: Row, where: str) -> Sentence:
     if not words:
         raise DataError(f"{where}: text = {text[:80]!r} has no word")
     return Sentence(name, words, None, where, text)
+
+
+def _parts(example: ChoiceExample, size: int) -> list[ChoiceExample]:
+    """Return rows of ``size`` choices; the last one is filled up with its last choice."""
+    choices = example.choices + example.choices[-1:] * (-len(example.choices) % size)
+    starts = range(0, len(choices), size)
+    return [replace(example, choices=choices[start : start + size]) for start in starts]
 
 
 def _width(example: Example) -> int:

@@ -15,7 +15,7 @@ import pytest
 
 from road_ray.distributed import predictor_pool as pools
 from road_ray.distributed.predictor_pool import predictor_pool
-from road_ray.errors import CheckpointError, ClusterError, DataError
+from road_ray.errors import CheckpointError, ClusterError, DataError, InterruptedRunError
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice, RowSource
 from road_ray.inference.load_model import load
@@ -100,7 +100,7 @@ def test_a_pool_resumes_a_file_that_one_process_began(cluster, pool, model, sour
         yield from islice(predict_chunks(predictor, rows.rows()), 2)
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InterruptedRunError):
         predict_file(predictor, source, cut, model=model, predict=interrupted, **CALL)
     skipped = []
 

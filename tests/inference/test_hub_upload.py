@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -16,20 +17,38 @@ import pytest
 
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.inference.hub_upload import check_repository, model_files
+from road_ray.recipes.export import export
+from tests.published import TEXTS, publish
 
 ROOT = Path(__file__).parents[2]
+COMMIT = 40 * "c"
 
 
 class Hub(BaseHTTPRequestHandler):
-    """The calls of a commit, as the hub answers them; ``server.repositories`` by name."""
+    """The calls of a commit and of a download, as the hub answers them; ``server.repositories`` by
+    name.
+    """
 
     def do_GET(self):
-        repository = self.server.repositories.get(self.path.removeprefix("/api/models/"))
+        repository, resolve, file = self.path[1:].partition(f"/resolve/{COMMIT}/")
+        if resolve:
+            self.send_file(self.server.repositories[repository]["files"].get(file))
+            return
+        name, tree, _ = self.path.removeprefix("/api/models/").partition(f"/tree/{COMMIT}?")
+        if tree:
+            files = self.server.repositories[name]["files"].items()
+            facts = {"type": "file", "oid": "0"}
+            self.answer(200, [facts | {"path": file, "size": len(x)} for file, x in files])
+            return
+        repository = self.server.repositories.get(name.removesuffix("/revision/main"))
         if repository is None:
             self.answer(404, {"error": "Repository not found"}, error="RepoNotFound")
             return
         siblings = [{"rfilename": name} for name in repository["files"]]
-        self.answer(200, {"id": "o/n", "private": repository["private"], "siblings": siblings})
+        facts = {"id": "o/n", "sha": COMMIT, "private": repository["private"]}
+        self.answer(200, facts | {"siblings": siblings})
+
+    do_HEAD = do_GET
 
     def do_POST(self):
         assert self.headers["authorization"] == "Bearer hf_of_the_test"
@@ -57,6 +76,18 @@ class Hub(BaseHTTPRequestHandler):
         else:
             self.answer(500, {"error": self.path})
 
+    def send_file(self, content):
+        if content is None:
+            self.answer(404, {}, error="EntryNotFound")
+            return
+        self.send_response(200)
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{sha256(content).hexdigest()}"')
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
     def answer(self, code, content, error=""):
         body = json.dumps(content).encode()
         self.send_response(code)
@@ -65,7 +96,8 @@ class Hub(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, *_):
         pass
@@ -92,11 +124,15 @@ def model(pretrained, tmp_path):
     return run
 
 
-def road_push(*words, hub=None, **more):
+def road_push(*words, **more):
+    return road_process("push", *words, **more)
+
+
+def road_process(*words, hub=None, **more):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))}
     environment |= {"HF_HUB_OFFLINE": "0", "HF_HOME": "/nonexistent", "HF_HUB_DISABLE_XET": "1"}
     environment |= {"HF_ENDPOINT": hub.url if hub else "http://127.0.0.1:9"} | more
-    command = [sys.executable, "-m", "road_ray", "push", *map(str, words)]
+    command = [sys.executable, "-m", "road_ray", *map(str, words)]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
@@ -119,6 +155,27 @@ def test_the_model_and_nothing_else_is_sent_to_a_private_repository(hub, model):
     assert "--replace" in again.stderr
     replaced = road_push(model, "me/mine", "--replace", "--json", hub=hub, **TOKEN)
     assert json.loads(replaced.stdout)["url"] == f"{hub.url}/me/mine"
+
+
+@pytest.mark.slow
+def test_an_export_that_was_pushed_predicts_by_its_name(hub, tmp_path, monkeypatch):
+    """With its weights beside the ONNX file, as PyTorch writes a model above 1.5 GiB."""
+    exporter = "torch.onnx._internal.exporter._onnx_program"
+    monkeypatch.setattr(f"{exporter}._LARGE_MODEL_THRESHOLD", 1)
+    model = tmp_path / "model"
+    publish(model, "electra", "ForSequenceClassification", labels=("dull", "fine"))
+    export(str(model))
+    done = road_push(model / "onnx", "me/mine", hub=hub, **TOKEN)
+    assert done.returncode == 0, done.stderr
+    assert {"model.onnx", "model.onnx.data"} <= hub.repositories["me/mine"]["files"].keys()
+    (tmp_path / "rows.txt").write_text("\n".join(TEXTS))
+    here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
+    for name, output in ((model / "onnx", here), ("me/mine", there)):
+        more = {"hub": hub, "HF_HOME": str(tmp_path / "home")}
+        words = ("predict", name, tmp_path / "rows.txt", "--output", output)
+        done = road_process(*words, **more)
+        assert done.returncode == 0, done.stderr
+    assert there.read_bytes() == here.read_bytes()
 
 
 def test_a_public_repository_gets_a_model_only_on_request(hub, model):

@@ -13,6 +13,7 @@ import torch
 
 from road_ray.data.task_and_dataset import JointSpan, Task
 from road_ray.errors import CheckpointError, ResourceError
+from road_ray.inference.hub_upload import model_files
 from road_ray.inference.load_model import load
 from road_ray.inference.onnx_export import _compared, exportable
 from road_ray.models.multitask import MultitaskModel, load_multitask
@@ -65,6 +66,7 @@ def assert_alike(ours: object, theirs: object) -> None:
                 ("roberta", "ForSequenceClassification", ("score",), PAIRS),
                 ("electra", "ForTokenClassification", ("O", "B-PER", "I-PER"), [*TEXTS, LONG]),
                 ("bert", "ForMultipleChoice", ("a", "b", "c"), CHOICES),
+                ("roberta", "ForMultipleChoice", (), CHOICES),
                 ("deberta-v2", "ForSequenceClassification", ("no", "yes"), PAIRS),
             )
         ),
@@ -153,6 +155,29 @@ def test_a_damaged_export_is_refused(int8, tmp_path):
     (place / "road_ray.json").write_text(json.dumps({"onnx": {"file": "../model.onnx"}}))
     with pytest.raises(CheckpointError, match="which is not there"):
         load(place)
+
+
+@pytest.mark.slow
+def test_weights_beside_the_onnx_file_belong_to_the_export(classifier, tmp_path, monkeypatch):
+    """As PyTorch writes a model above 1.5 GiB; here its limit is lower."""
+    exporter = "torch.onnx._internal.exporter._onnx_program"
+    monkeypatch.setattr(f"{exporter}._LARGE_MODEL_THRESHOLD", 1)
+    place, facts = export(str(classifier), tmp_path / "fp32")
+    sizes = {name: (place / name).stat().st_size for name in ("model.onnx", "model.onnx.data")}
+    assert facts["bytes"]["onnx_fp32"] == sum(sizes.values())
+    assert sizes.keys() <= json.loads((place / "road_ray.json").read_text())["files"].keys()
+    assert sizes.keys() <= {file.name for file in model_files(place)}
+    assert_alike(load(classifier)(PAIRS), load(place)(PAIRS))
+    with (place / "model.onnx.data").open("r+b") as file:
+        file.write(b"more")
+    with pytest.raises(CheckpointError, match=r"model.onnx.data: not the file that .* records"):
+        load(place)
+    place, int8 = export(str(classifier), tmp_path / "int8", quantize="int8")
+    assert [path.name for path in place.glob("*.onnx*")] == ["model_int8.onnx"]
+    assert int8["bytes"] == facts["bytes"] | {
+        "onnx_int8": (place / "model_int8.onnx").stat().st_size
+    }
+    assert load(place)(TEXTS)
 
 
 @pytest.mark.slow

@@ -7,8 +7,10 @@ import datetime
 import gzip
 import io
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from itertools import islice
@@ -21,13 +23,14 @@ from transformers import ElectraConfig, ElectraModel
 
 from road_ray.data.catalog import TASKS
 from road_ray.data.tokenizer import train_wordpiece
-from road_ray.errors import ConfigError, DataError, ResourceError
+from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_chunks, predict_file
 from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.models.multitask import MultitaskModel
+from tests.published import TEXTS, publish
 
 ROWS = [{"text": "a fine film", "id": "x1"}, {"text": 'dull, "very"', "id": "x2"}]
 EACH = ColumnChoice()  # every field is a column of its own name
@@ -279,7 +282,7 @@ def test_progress_of_a_resumed_file_is_that_of_its_rest(
         yield next(predict_chunks(model, source.rows()))
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InterruptedRunError, match="kept: 40 rows in"):
         predict_file(model, rows, output, model=str(directory), predict=killed)
     capfd.readouterr()
     predict_file(model, rows, output, model=str(directory))
@@ -302,7 +305,7 @@ def test_a_killed_run_resumes_behind_its_last_chunk(
         yield from islice(predict_chunks(model, waiting.rows()), 2)
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InterruptedRunError, match="kept: 8 rows in"):
         predict_file(model, source, cut, predict=killed, **call)
     partial = tmp_path / f".cut{suffix}.partial"
     with partial.open("ab") as file:
@@ -320,6 +323,88 @@ def test_a_killed_run_resumes_behind_its_last_chunk(
     assert predict_file(model, source, cut, **call) == 18
     assert counted == [str(number) for number in range(8, 18)]
     assert cut.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_with_exit_code_6_and_the_same_command_resumes(
+    road, directory, rows_file, tmp_path, monkeypatch, number
+):
+    monkeypatch.setattr(predicting, "CHUNK_ROWS", 4)
+    source = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(10)])
+    whole, cut = tmp_path / "whole.csv", tmp_path / "cut.csv"
+    assert road("predict", directory, source, "--output", whole).code == 0
+    chunks, predict_chunk = [], predicting.predict_chunk
+
+    def signalled(predictor, chunk, on_rows):
+        chunks.append(len(chunk))
+        if len(chunks) == 3:
+            os.kill(os.getpid(), number)
+        return predict_chunk(predictor, chunk, on_rows)
+
+    monkeypatch.setattr(predicting, "predict_chunk", signalled)
+    words = ("predict", directory, source, "--output", cut)
+    stopped = road(*words)
+    assert stopped.code == 6
+    assert stopped.err.splitlines()[-4:] == [
+        f"error[INTERRUPTED] {cut}: stopped",
+        f"  kept: 8 rows in {tmp_path / '.cut.csv.partial'}",
+        "  fix: to resume, run the same command",
+        f"  command: road {' '.join(map(str, words))}",
+    ]
+    assert not cut.exists()
+    assert road(*words).code == 0
+    assert chunks == [4, 4, 2, 2]
+    assert cut.read_bytes() == whole.read_bytes()
+
+
+def test_a_stop_before_the_first_row_and_of_standard_input_say_what_is_kept(
+    road, directory, rows_file, tmp_path, monkeypatch
+):
+    def stop(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    words = ("--output", tmp_path / "o.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr("road_ray.inference.load_model.load_trained", stop)
+        stopped = road("predict", directory, rows_file(".csv"), *words)
+    assert (stopped.code, f"kept: all that {tmp_path} holds" in stopped.err) == (6, True)
+    monkeypatch.setattr(predicting, "predict_chunk", stop)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"fine\n")))
+    stopped = road("predict", directory, "-", *words)
+    assert (stopped.code, "kept: nothing" in stopped.err) == (6, True)
+    assert "fix: to predict all rows again, run the same command" in stopped.err
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+@pytest.mark.parametrize("text", ["fine \ud83d", "\udc00"])
+@pytest.mark.parametrize(
+    "row", [{"text": "{}"}, {"id": "{}"}, {"note": "{}"}, {"note": ["a", {"b": "{}"}]}]
+)
+def test_half_of_a_surrogate_pair_is_refused_by_its_line(
+    road, directory, rows_file, tmp_path, row, text
+):
+    good = {"text": "a fine film \N{GRINNING FACE}", "id": "0", "note": ""}
+    broken = json.loads(json.dumps(row).replace("{}", json.dumps(text)[1:-1]))
+    source = rows_file(".jsonl", [good, good | broken])
+    output = tmp_path / "out.jsonl"
+    result = road("predict", directory, source, "--keep", "note", "--output", output)
+    assert result.code == 3
+    [column] = row
+    assert f"{source}:2: column '{column}' holds a lone surrogate U+" in result.err
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_infinite_thresholds_always_and_never_answer_and_nan_is_refused(road, rows_file, tmp_path):
+    model = publish(tmp_path / "model", "bert", "ForQuestionAnswering")
+    rows = rows_file(".jsonl", [{"question": "Who?", "context": text} for text in TEXTS])
+    for threshold, silent in (("inf", {False}), ("-inf", {True})):
+        output = tmp_path / f"{threshold}.jsonl"
+        result = road("predict", model, rows, "--threshold", threshold, "--output", output)
+        assert result.code == 0, result.err
+        answers = [json.loads(line)["answer"] for line in output.read_text().splitlines()]
+        assert {answer == "" for answer in answers} == silent
+    result = road("predict", model, rows, "--threshold", "nan", "--output", tmp_path / "o.jsonl")
+    assert (result.code, "threshold = nan\n  allowed: " in result.err) == (2, True)
 
 
 def test_another_input_is_predicted_from_the_start(tmp_path):

@@ -8,7 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import ElectraConfig, ElectraModel
+from transformers import (
+    AutoModelForMultipleChoice,
+    AutoTokenizer,
+    ElectraConfig,
+    ElectraModel,
+)
 
 import road_ray
 from road_ray.data.catalog import TASKS
@@ -23,6 +28,7 @@ from road_ray.inference.entities import Sentence, grouped
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor
 from road_ray.models.multitask import MultitaskModel
+from tests.published import TEXTS, publish
 
 CPU = torch.device("cpu")
 
@@ -162,6 +168,46 @@ def test_choices_have_the_number_that_the_model_was_trained_with(exported):
         model(question="who ?", choices=["a", "b"])
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_model_that_does_not_say_its_number_of_choices_takes_any(tmp_path, family):
+    publish(tmp_path, family, "ForMultipleChoice")
+    assert "id2label" not in json.loads((tmp_path / "config.json").read_text())
+    rows = [
+        {"question": "who ?", "choices": [*TEXTS, "nobody", "the film"][:number]}
+        for number in (4, 2, 5, 3)
+    ]
+    predictions = load(tmp_path)(rows)
+    model = AutoModelForMultipleChoice.from_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    for row, prediction in zip(rows, predictions, strict=True):
+        questions = [row["question"]] * len(row["choices"])
+        inputs = tokenizer(questions, row["choices"], padding=True, return_tensors="pt")
+        with torch.inference_mode():
+            logits = model(**{name: x[None] for name, x in inputs.items()}).logits[0]
+        assert prediction["scores"] == pytest.approx(logits.softmax(0).tolist(), abs=1e-5)
+        assert prediction["choice"] == int(logits.argmax())
+
+
+@pytest.mark.parametrize(
+    ("problem", "labels", "allowed"),
+    [
+        ("multi_label_classification", ("toxic", "rude", "threat"), "single_label_classification"),
+        ("multi_label_classification", ("toxic",), "regression"),
+        ("regression", ("valence", "arousal"), "single_label_classification"),
+    ],
+)
+def test_a_model_of_several_labels_or_numbers_a_row_is_refused(
+    road, tmp_path, problem, labels, allowed
+):
+    publish(tmp_path, "bert", "ForSequenceClassification", labels=labels, problem_type=problem)
+    for verb in ("predict", "export", "serve"):
+        result = road(verb, tmp_path)
+        assert result.code == 4
+        seen = f"config.json: problem_type = '{problem}' with {len(labels)} labels"
+        assert seen in result.err
+        assert f"allowed: {allowed}\n  fix: " in result.err
+
+
 def test_one_row_and_a_list_and_chunks_agree(exported):
     model = road_ray.load(exported("sentiment"))
     texts = ["a fine film", "dull", "a long and very tedious film about nothing at all"]
@@ -178,9 +224,13 @@ def test_one_row_and_a_list_and_chunks_agree(exported):
         ({"body": "x"}, "no field 'text'; found: body"),
         ({"text": 3}, "text = '3' is no text"),
         ({}, "no field 'text'; found: none"),
+        ({"text": "fine \ud83d"}, r"row 0: column 'text' holds a lone surrogate U\+D83D"),
+        ({"text": "fine", "id": "\ud83d"}, r"row 0: column 'id' holds a lone surrogate"),
     ],
 )
-def test_a_row_without_the_fields_of_the_model_is_refused(exported, row, message):
+def test_a_row_without_the_fields_of_the_model_or_with_half_a_character_is_refused(
+    exported, row, message
+):
     with pytest.raises(DataError, match=message):
         load(exported("sentiment"))([row])
 

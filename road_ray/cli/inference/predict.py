@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from road_ray.cli.interrupt import run_interruptible
 from road_ray.cli.options import (
     AddressOption,
     GpusOption,
@@ -63,7 +64,7 @@ def predict(
     head: Annotated[str | None, typer.Option(help="task of the head, if there are several")] = None,
     n_best: Annotated[int, typer.Option(help="number of answers to list", min=1)] = 1,
     threshold: Annotated[
-        float | None, typer.Option(help="no-answer threshold; default: the stored one")
+        float | None, typer.Option(help="no-answer threshold, or inf; default: the stored one")
     ] = None,
     precision: Annotated[str, typer.Option(help="fp32, bf16, or auto: the faster one")] = "fp32",
     max_length_tokens: Annotated[
@@ -97,7 +98,11 @@ def predict(
     if output is None:
         _print(model, source, chosen, options, pool)
         return
-    rows = _write(model, source, output, chosen, options, pool, not quiet)
+    rows = run_interruptible(
+        lambda pool: _write(model, source, output, chosen, options, pool, not quiet),
+        pool,
+        output.absolute().parent,
+    )
     summary = {"output": str(output), "rows": rows}
     typer.echo(json.dumps(summary) if as_json else f"{rows} predictions: {output}")
 
@@ -166,7 +171,12 @@ def _write(
     if source != STDIN:  # a mistake in the first row is told before a cluster starts
         next(RowSource(source, columns, predictor.fields, predictor.columns).rows())
     with predictor_pool(model, options, **pool) as predict_on_pool:
-        return predict_file(predictor, source, output, predict=predict_on_pool, **call)
+        rows: int = run_interruptible(  # again, because Ray has a handler of its own
+            lambda predict: predict_file(predictor, source, output, predict=predict, **call),
+            predict_on_pool,
+            output.absolute().parent,
+        )
+    return rows
 
 
 def _choice(columns: list[str], keep: list[str], ignore: list[str]) -> ColumnChoice:

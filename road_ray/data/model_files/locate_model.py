@@ -11,8 +11,10 @@ from road_ray.system.json_file import read_json
 
 MODEL_RECORD = "road_ray.json"
 _EDITABLE = {MODEL_RECORD, "config.json", "generation_config.json"}  # by hand: not recorded
-_RECORDED = (".json", ".safetensors", ".txt", ".model", ".onnx")
+_RECORDED = (".json", ".safetensors", ".txt", ".model", ".onnx", ".onnx.data")
 _TEXTS = ("*.json", "*.txt", "*.model")
+# ONNX by the names of `road export`: many repositories have further copies of it in onnx/.
+_WEIGHTS = ("*.safetensors", "model.onnx", "model.onnx.data", "model_int8.onnx")
 
 
 def locate_model(name: str | Path, *, weights: bool = True) -> Path:
@@ -26,7 +28,7 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 
-    patterns = [*_TEXTS, *(["*.safetensors"] if weights else [])]
+    patterns = [*_TEXTS, *(_WEIGHTS if weights else ())]
     try:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
     except Exception as error:  # the hub's client raises dozens of types
@@ -61,7 +63,7 @@ def model_hashes(directory: Path) -> dict[str, str]:
     return {
         path.relative_to(directory).as_posix(): sha256_of(path)
         for path in sorted(paths)
-        if path.suffix in _RECORDED and path.name not in _EDITABLE
+        if path.name.endswith(_RECORDED) and path.name not in _EDITABLE
     }
 
 

@@ -214,9 +214,12 @@ def test_locate_takes_a_run_a_model_directory_and_fetches_no_pickles(place, tmp_
     assert locate_model(place) == place
     assert locate_model("someone/model") == place
     assert locate_model("someone/words", weights=False) == place
-    assert "*.safetensors" in calls["someone/model"]
-    assert "*.safetensors" not in calls["someone/words"]
-    assert not any(fnmatch("x.bin", item) for each in calls.values() for item in each)
+    weights = ["model.safetensors", "model.onnx", "model.onnx.data", "model_int8.onnx"]
+    for file in weights:
+        assert any(fnmatch(file, item) for item in calls["someone/model"])
+        assert not any(fnmatch(file, item) for item in calls["someone/words"])
+    for file in ("x.bin", "onnx/model.onnx"):
+        assert not any(fnmatch(file, item) for each in calls.values() for item in each)
 
 
 def recorded(place):
@@ -226,8 +229,10 @@ def recorded(place):
 
 def test_model_hashes_cover_weights_and_tokenizer_but_not_what_people_edit(place):
     make_teacher(place / "generator")
+    for name in ("model.onnx", "model.onnx.data"):
+        (place / name).write_bytes(b"x")
     files = ["model.safetensors", "tokenizer.json", "tokenizer_config.json"]
-    expected = {*files, *(f"generator/{name}" for name in files)}
+    expected = {*files, *(f"generator/{name}" for name in files), "model.onnx", "model.onnx.data"}
     assert set(model_hashes(recorded(place))) == expected
 
 
