@@ -15,6 +15,7 @@ SCALE_UP_VARIABLE = "ROAD_SCALE_UP_SECONDS"
 adds none, and a run without room is refused at once. The shipped files of clusters that scale set
 it."""
 _MESSAGE_EVERY_SECONDS = 60.0
+_SIGNALS_EVERY_SECONDS = 0.5  # Ray's own wait lets no handler of a signal run
 _log = logging.getLogger(__name__)
 
 
@@ -52,13 +53,15 @@ def wait_for_machines(actors: str, count: int, resources: Mapping[str, float]) -
         count, actors, seconds,
     )  # fmt: skip
     group = placement_group([dict(resources)] * count, strategy="PACK")
-    began = time.monotonic()
+    began = told = time.monotonic()
     try:
-        while (left := seconds - (time.monotonic() - began)) > 0:
-            if group.wait(min(left, _MESSAGE_EVERY_SECONDS)):
+        while (left := began + seconds - time.monotonic()) > 0:
+            if group.wait(min(left, _SIGNALS_EVERY_SECONDS)):
                 _log.info("the machines are up after %.0f s", time.monotonic() - began)
                 return True
-            _log.info("still waiting for machines, for %.0f s now", time.monotonic() - began)
+            if time.monotonic() - told > _MESSAGE_EVERY_SECONDS:
+                told = time.monotonic()
+                _log.info("still waiting for machines, for %.0f s now", told - began)
         return False
     finally:
         remove_placement_group(group)

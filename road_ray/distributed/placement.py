@@ -40,23 +40,27 @@ def check_placement(
 
 
 def wait_for_room(
-    workers: int, resources: Mapping[str, float], *, timeout_seconds: float = 30.0
+    count: int,
+    resources: Mapping[str, float],
+    *,
+    actors: str = "workers",
+    timeout_seconds: float = 30.0,
 ) -> None:
-    """Wait until ``resources`` are free for each worker. Raises ``ClusterError`` if they are still
-    in use after ``timeout_seconds`` and the cluster adds no machines.
+    """Wait until ``resources`` are free for each of ``count`` ``actors``. Raises ``ClusterError``
+    if they are still in use after ``timeout_seconds`` and the cluster adds no machines.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:
         free = ray.available_resources()
-        lacking = {n: a for n, a in resources.items() if free.get(n, 0.0) + 1e-6 < workers * a}
+        lacking = {n: a for n, a in resources.items() if free.get(n, 0.0) + 1e-6 < count * a}
         if not lacking:
             return
         if time.monotonic() > deadline:
-            if wait_for_machines("workers", workers, resources):
+            if wait_for_machines(actors, count, resources):
                 return
-            names = ", ".join(f"{workers} x {amount:g} {name}" for name, amount in lacking.items())
+            names = ", ".join(f"{count} x {amount:g} {name}" for name, amount in lacking.items())
             raise ClusterError(
-                f"{workers} workers wait for {names}, and others hold it: free {free_resources()}\n"
+                f"{count} {actors} wait for {names}, and others hold it: free {free_resources()}\n"
                 "  fix: stop what else runs there, ask for fewer, or give teachers less "
                 "(distillation.cpus_per_teacher)\n  kept: nothing was started"
             )
@@ -80,6 +84,16 @@ def free_resources() -> str:
 
 def fitting(node: Mapping[str, float], resources: Mapping[str, float], most: int) -> int:
     """Return how many actors with ``resources`` fit one node, ``most`` if they need none."""
+
+    def places(name: str, amount: float) -> int:
+        available = node.get(name, 0.0)
+        if name == "GPU" and amount < 1:  # an actor's fraction is of one GPU
+            return int(available) * _parts(1.0, amount)
+        return _parts(available, amount)
+
+    return min((places(name, amount) for name, amount in resources.items()), default=most)
+
+
+def _parts(total: float, amount: float) -> int:
     # The margin is for shares such as 0.1, of which ten must fit into one.
-    fits = (int(node.get(name, 0.0) / amount + 1e-9) for name, amount in resources.items())
-    return min(fits, default=most)
+    return int(total / amount + 1e-9)

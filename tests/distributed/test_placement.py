@@ -23,6 +23,13 @@ def test_the_scarcest_resource_decides(requested, places):
     assert fitting(NODE, requested, most=7) == places
 
 
+@pytest.mark.parametrize(
+    ("amount", "places"), [(0.4, 4), (0.1, 20), (0.75, 2), (1.0, 2), (2.0, 1), (3.0, 0)]
+)
+def test_fitting_counts_fractions_per_gpu(amount, places):
+    assert fitting({"CPU": 8.0, "GPU": 2.0}, {"GPU": amount}, most=99) == places
+
+
 def test_ten_tenths_fit_into_one():
     assert fitting({"CPU": 1.0}, {"CPU": 0.1}, most=99) == 10
 

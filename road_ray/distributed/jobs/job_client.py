@@ -37,6 +37,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _RUN, _LINE = "road_run", "road_line"
 _STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 180.0, 1.0
+_LOST_SECONDS = 300.0  # that a followed job's cluster may be out of reach
 _HEAD = "node:__internal_head__"  # the resource by which Ray marks the head
 _WITHOUT_WORKERS = ("sweep",)  # verbs whose trials have their own number of workers
 _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -148,27 +149,55 @@ class Jobs:
                 time.sleep(_AGAIN_SECONDS)
 
     def follow(self, name: str, say: Callable[[str], None]) -> int:
-        """Print the log as it grows, or that of a finished job, then return its exit code."""
-
-        async def tail() -> None:
-            async for chunk in self._client.tail_job_logs(name):
-                say(chunk)
-
-        job = self.get(name)
-        if job.done:
-            say(self._call(lambda: str(self._client.get_job_logs(name))))
+        """Print the log as it grows, or that of a finished job, then return its exit code. A lost
+        connection is made again within ``_LOST_SECONDS``, and the log goes on where it was cut.
+        """
+        job, shown, is_whole = self.get(name), 0, False
         while not job.done:
-            try:
-                asyncio.run(tail())
-            except (RuntimeError, OSError) as error:  # of the connection, not of the job
-                _log.warning("the log cannot be followed for the moment: %s", error)
+            shown, is_whole = asyncio.run(self._tail(name, say, shown))
             time.sleep(1.0)
-            job = self.get(name)
+            job = self._get_again(name)
+        if not is_whole:
+            try:
+                say(self._call(lambda: str(self._client.get_job_logs(name)))[shown:])
+            except ClusterError as error:  # its machine may be gone, its outcome is known
+                _log.warning("the rest of the log cannot be shown: %s", error)
         if job.status == "SUCCEEDED":
             return 0
         if job.exit_code is None:
             _log.warning("job %s ended as %s: %s", name, job.status, job.message)
         return job.exit_code or (6 if job.status == "STOPPED" else 4)
+
+    async def _tail(self, name: str, say: Callable[[str], None], shown: int) -> tuple[int, bool]:
+        """Print a job's log behind its first ``shown`` characters until it ends or the connection
+        is lost. Return the number of characters shown by then, and True if it ended.
+        """
+        chunks, read = aiter(self._client.tail_job_logs(name)), 0
+        while True:
+            try:
+                chunk = await anext(chunks)
+            except StopAsyncIteration:
+                return shown, True
+            except Exception as error:  # of the connection; Ray lets those of its library through
+                _log.warning("the log cannot be followed for the moment: %s", error)
+                return shown, False
+            say(chunk[max(shown - read, 0) :])
+            read += len(chunk)
+            shown = max(shown, read)
+
+    def _get_again(self, name: str) -> Job:
+        """Return a job; a cluster that does not answer is asked again for ``_LOST_SECONDS``."""
+        deadline, is_lost = time.monotonic() + _LOST_SECONDS, False
+        while True:
+            try:
+                return self.get(name)
+            except ClusterError as error:
+                if time.monotonic() > deadline:
+                    raise
+                if not is_lost:
+                    _log.warning("%s\n  asking again for %g s", error, _LOST_SECONDS)
+                is_lost = True
+                time.sleep(_AGAIN_SECONDS)
 
     def stop(self, name: str) -> bool:
         """Stop a job and wait until it has saved and ended; return False if it had ended before.

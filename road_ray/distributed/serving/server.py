@@ -6,18 +6,27 @@ import logging
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 
-from road_ray.distributed.connection import check_machine, connected, is_joined, prepare_address
+from road_ray.distributed.connection import (
+    address_of,
+    check_machine,
+    connected,
+    is_joined,
+    prepare_address,
+)
 from road_ray.distributed.serving.config import ServingConfig, refuse_exposed, token_digest
 from road_ray.distributed.serving.haproxy import haproxy_settings
 from road_ray.errors import ClusterError, ConfigError
 
 _NAME = "road"  # of the application
+_START_SECONDS, _POLL_SECONDS = 600.0, 0.5
 
 
 @dataclass(frozen=True)
@@ -63,22 +72,40 @@ def serve_model(
         # The processes of a running cluster have their environment already.
         nullcontext() if joined else haproxy_settings(),
         connected(listening.address, num_cpus=None if listening.address else cpus),
-        _signals() as stop,  # within, because Ray has a handler of its own
-        running_application(config, listening, digest),
     ):
-        ready(task)
-        stop.wait()
+        try:
+            with _interruptible():
+                require_room(config)
+        except KeyboardInterrupt:
+            return
+        with (
+            _signals() as stop,  # within, because Ray has a handler of its own
+            running_application(config, listening, digest, stop),
+        ):
+            if not stop.is_set():
+                ready(task)
+            stop.wait()
+
+
+def require_room(config: ServingConfig) -> None:
+    """Wait until the cluster has room for the replicas. Raises ``ClusterError`` if it has none."""
+    from road_ray.distributed.placement import check_placement, wait_for_room
+
+    resources = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
+    check_placement("replicas", config.replicas, resources)
+    wait_for_room(config.replicas, resources, actors="replicas")
 
 
 @contextmanager
 def running_application(
-    config: ServingConfig, listening: Listening, digest: str | None
+    config: ServingConfig, listening: Listening, digest: str | None, stop: threading.Event
 ) -> Iterator[None]:
-    """Run the application on the joined cluster."""
+    """Run the application on the joined cluster. Enters the body once it answers, or ``stop`` is
+    set.
+    """
     from ray import serve
     from ray.exceptions import RayError
 
-    from road_ray.distributed.placement import check_placement
     from road_ray.distributed.serving.deployment import build_application
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
@@ -88,8 +115,6 @@ def running_application(
             "  fix: name another cluster, or stop what it serves: serve shutdown\n"
             "  kept: what it serves"
         )
-    resources = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
-    check_placement("replicas", config.replicas, resources)
     http = {
         "host": listening.host,
         "port": listening.port,
@@ -99,7 +124,9 @@ def running_application(
     try:
         try:
             serve.start(proxy_location="HeadOnly", http_options=http, logging_config=logging_config)
-            serve.run(build_application(config, digest), name=_NAME, route_prefix="/")
+            target = serve.RunTarget(build_application(config, digest), _NAME, route_prefix="/")
+            serve.run_many([target], wait_for_applications_running=False)
+            _wait_until_running(listening, stop)
         except (RayError, RuntimeError, TimeoutError) as error:
             raise ClusterError(
                 f"the model could not be served: {str(error).splitlines()[0]}\n"
@@ -112,6 +139,48 @@ def running_application(
         serve.delete(_NAME)
     finally:
         serve.shutdown()
+
+
+def _wait_until_running(listening: Listening, stop: threading.Event) -> None:
+    """Wait until the application answers or ``stop`` is set. Raises ``RuntimeError`` if a replica
+    cannot be started, ``TimeoutError`` after ``_START_SECONDS``.
+    """
+    from ray import serve
+
+    deadline = time.monotonic() + _START_SECONDS
+    while not stop.wait(_POLL_SECONDS):
+        application = serve.status().applications[_NAME]
+        if application.status == "DEPLOY_FAILED":
+            raise RuntimeError(f"deployment failed: {application.message}")
+        if application.status == "RUNNING" and _answers(listening):
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"it has not started after {_START_SECONDS:g} s")
+
+
+def _answers(listening: Listening) -> bool:
+    """Return True if the proxy passes requests on, which HAProxy does a moment after the replicas
+    are up. Another cluster's proxy is not asked, because it may not be reachable from here.
+    """
+    if address_of(listening.address) is not None:
+        return True
+    try:
+        connection = HTTPConnection(listening.host, listening.port, timeout=_POLL_SECONDS)
+        with closing(connection):
+            connection.request("GET", "/ready")
+            return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end the body as Ctrl-C does, by ``KeyboardInterrupt``."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

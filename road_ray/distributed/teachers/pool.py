@@ -16,7 +16,7 @@ from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.teacher_identity import fingerprint_config, fingerprint_weights
 from road_ray.distributed.autoscaling import scale_up_seconds
-from road_ray.distributed.placement import check_placement, core_share
+from road_ray.distributed.placement import check_placement, core_share, wait_for_room
 from road_ray.distributed.teachers.actor import Hosting, TeacherActor
 from road_ray.distributed.teachers.client import ActorEnsemble
 from road_ray.distributed.teachers.replicas import OnLost, Pool
@@ -138,12 +138,16 @@ def start_pool(specification: PoolSpecification) -> ActorEnsemble:
     """Start the specified actors, owned by this process, and wait until they are loaded."""
     resources = specification.actor_resources()
     groups, replicas = specification.groups, specification.replicas
+    members, count = specification.members, len(groups) * replicas
+    name = "teachers" if members == 1 else f"actors of {members} teachers"
     check_placement(
-        "teachers" if specification.members == 1 else f"actors of {specification.members} teachers",
-        len(groups) * replicas + math.ceil(specification.other_teachers / specification.members),
+        name,
+        count + math.ceil(specification.other_teachers / members),
         resources,
         remedy=", or keep them in this process (distillation.host: process)",
     )
+    if scale_up_seconds():  # new machines may come later than teachers have to load
+        wait_for_room(count, resources, actors=name)
     actor = ray.remote(
         num_cpus=resources["CPU"],
         num_gpus=resources["GPU"],

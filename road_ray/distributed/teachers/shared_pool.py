@@ -17,6 +17,7 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
+from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE, scale_up_seconds
 from road_ray.distributed.teachers.client import ActorEnsemble
 from road_ray.distributed.teachers.pool import PoolSpecification, describe_pool, start_pool
 from road_ray.distributed.teachers.replicas import cause_of
@@ -31,6 +32,7 @@ _POLL_SECONDS = 0.5
 _FIRST_SECONDS = 30.0  # that an owner waits for its first user
 _NOBODY = "nobody yet"
 _USERS = 256  # concurrent calls of users
+_HEAD = "node:__internal_head__"  # the resource by which Ray marks the head
 
 
 class Leases:
@@ -126,14 +128,10 @@ def shared_ensemble(
 
 def _acquire_actors(specification: PoolSpecification, name: str, user: str) -> tuple[Any, Any]:
     """Return the owner and the actors. If the owner is about to stop, start the next one."""
-    deadline = time.monotonic() + specification.start_timeout_seconds + _FIRST_SECONDS
-    actor = ray.remote(
-        num_cpus=0, max_restarts=0, max_concurrency=_USERS, concurrency_groups={"leases": 8}
-    )(PoolOwner)
+    limit = specification.start_timeout_seconds + scale_up_seconds()
+    deadline = time.monotonic() + limit + _FIRST_SECONDS
     while True:
-        owner = actor.options(
-            name=name, namespace=_NAMESPACE, lifetime="detached", get_if_exists=True
-        ).remote(specification, name)
+        owner = _owner(specification, name)
         closed = threading.Event()
         threading.Thread(target=_renew, args=(owner, user, closed), daemon=True).start()
         try:
@@ -143,8 +141,7 @@ def _acquire_actors(specification: PoolSpecification, name: str, user: str) -> t
             raise error.cause if isinstance(error.cause, RoadError) else error from error
         except GetTimeoutError:
             raise ClusterError(
-                f"the shared teachers {name} have not started after "
-                f"{specification.start_timeout_seconds:g} s\n"
+                f"the shared teachers {name} have not started after {limit:g} s\n"
                 "  fix: raise distillation.start_timeout_seconds"
             ) from None
         except RayActorError as error:
@@ -153,6 +150,24 @@ def _acquire_actors(specification: PoolSpecification, name: str, user: str) -> t
             time.sleep(_POLL_SECONDS)
         finally:
             closed.set()
+
+
+def _owner(specification: PoolSpecification, name: str) -> Any:
+    """Return the owner of the pool, a new one unless it runs already. It lives on the head, because
+    all teachers end with it and other machines may be spot machines.
+    """
+    actor = ray.remote(
+        num_cpus=0,
+        resources={_HEAD: 0.001},
+        max_restarts=0,
+        max_concurrency=_USERS,
+        concurrency_groups={"leases": 8},
+        # Its wait for machines must be the users', whose environment it has only within a job.
+        runtime_env={"env_vars": {SCALE_UP_VARIABLE: f"{scale_up_seconds():g}"}},
+    )(PoolOwner)
+    return actor.options(
+        name=name, namespace=_NAMESPACE, lifetime="detached", get_if_exists=True
+    ).remote(specification, name)
 
 
 def _renew(owner: Any, user: str, closed: threading.Event) -> None:

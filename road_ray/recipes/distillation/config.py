@@ -112,7 +112,7 @@ class TeachingConfig(Config):
     on_lost: Literal["stop", "drop"] = "stop"
     """Action on a teacher that stays unavailable. ``stop``: end the run with an error; the same
     command resumes it. ``drop``: continue with the mean of the others, with a warning and an event.
-    ``drop`` excludes ``distillation.store``."""
+    ``drop`` excludes ``distillation.store`` and teachers of folds."""
     on_truncated: Literal["stop", "learn"] = "stop"
     """Action where a teacher with another tokenizer truncates a row that the student reads whole.
     ``stop``: an error before anything starts. ``learn``: the student learns from the teacher's

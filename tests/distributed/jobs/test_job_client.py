@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import aiohttp
 import pytest
 
 from road_ray.distributed.jobs import job_client
@@ -160,6 +161,74 @@ def test_following_gives_the_log_and_the_exit_code(jobs, tmp_path, end, code, mo
     assert "".join(heard) == 2 * "step 1\nstep 2\n"
     ending = f" with exit code {end[1]}" if end == ("FAILED", 5) else ""
     assert jobs.get(job.name).outcome == end[0].lower() + ending
+
+
+@pytest.mark.parametrize("lost", [RuntimeError, OSError, aiohttp.ServerDisconnectedError])
+@pytest.mark.parametrize("ends_meanwhile", [False, True])
+def test_follow_survives_a_lost_connection(jobs, tmp_path, monkeypatch, lost, ends_meanwhile):
+    monkeypatch.setattr(job_client.time, "sleep", lambda seconds: None)
+    job, _ = jobs.send(LINE, tmp_path)
+    client, outages, heard = jobs._client, iter([True, True, False]), []
+    plain_tail, plain_list, away = client.tail_job_logs, client.list_jobs, iter([])
+
+    async def tail(name):
+        nonlocal away
+        if not next(outages):
+            async for chunk in plain_tail(name):
+                yield chunk
+            return
+        yield "step 1\n"
+        away = iter([True, True])
+        if ends_meanwhile:
+            client.end(name, "SUCCEEDED", 0)
+        raise lost
+
+    def list_jobs():
+        if next(away, False):
+            raise ConnectionError("refused")
+        return plain_list()
+
+    client.tail_job_logs, client.list_jobs = tail, list_jobs
+    assert jobs.follow(job.name, heard.append) == 0
+    assert "".join(heard) == "step 1\nstep 2\n"
+
+
+def test_follow_gives_up_a_cluster_that_stays_away(jobs, tmp_path, monkeypatch):
+    monkeypatch.setattr(job_client, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(job_client, "_LOST_SECONDS", 0.1)
+    job, _ = jobs.send(LINE, tmp_path)
+
+    async def tail(name):
+        yield "step 1\n"
+        jobs._client.list_jobs = refuse
+        raise aiohttp.ServerDisconnectedError
+
+    def refuse():
+        raise ConnectionError("refused")
+
+    jobs._client.tail_job_logs = tail
+    with pytest.raises(ClusterError, match="refused"):
+        jobs.follow(job.name, lambda chunk: None)
+
+
+def test_follow_returns_the_exit_code_without_the_rest_of_the_log(jobs, tmp_path, monkeypatch):
+    job, _ = jobs.send(LINE, tmp_path)
+    jobs._client.end(job.name, "FAILED", 5)
+
+    def gone(name):
+        raise RuntimeError("its machine is gone")
+
+    monkeypatch.setattr(jobs._client, "get_job_logs", gone)
+    assert jobs.follow(job.name, lambda chunk: None) == 5
+
+
+def test_follow_raises_an_error_of_the_terminal(jobs, tmp_path):
+    def say(chunk):
+        raise BrokenPipeError
+
+    job, _ = jobs.send(LINE, tmp_path)
+    with pytest.raises(BrokenPipeError):
+        jobs.follow(job.name, say)
 
 
 def test_a_job_that_nobody_knows_is_told_with_those_that_are_known(jobs, tmp_path):

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 
 import pytest
 from torch.testing import assert_close
 
+from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.teachers.pool import PoolSpecification, specify_pool
 from road_ray.errors import ClusterError, ConfigError
 from tests.distributed.small import FLOAT16, NLI, batches
 from tests.tiny_teacher import make_teacher
+
+
+class Holder:
+    """Actor that takes room."""
+
+    def ready(self):
+        pass
 
 
 def specification(**options):
@@ -110,6 +119,37 @@ def test_teachers_that_would_wait_for_others_give_up_in_time(cluster, directorie
         )
         with pytest.raises(ClusterError, match=message):
             pool.start_teachers(directories[1:2], NLI, num_cpus=2, start_timeout_seconds=1)
+
+
+@pytest.mark.ray
+def test_start_pool_waits_for_machines_longer_than_teachers_have_to_load(
+    cluster, directories, monkeypatch
+):
+    """Machines in use have room, too, so that the cluster is asked for new ones only later."""
+    from road_ray.distributed import placement
+    from road_ray.distributed.teachers import pool
+
+    started, asked = [], []
+
+    def wait_for_machines(*demand):
+        asked.append(demand)
+        return False
+
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
+    monkeypatch.setattr(placement, "wait_for_machines", wait_for_machines)
+    monkeypatch.setattr(
+        pool, "wait_for_room", partial(placement.wait_for_room, timeout_seconds=0.5)
+    )
+    monkeypatch.setattr(pool, "ActorEnsemble", lambda *_, **__: started.append(1))
+    holder = cluster.remote(num_cpus=3)(Holder).remote()
+    cluster.get(holder.ready.remote())
+    try:
+        with pytest.raises(ClusterError, match="2 teachers wait for 2 x 1 CPU"):
+            pool.start_teachers(directories[:2], NLI, num_cpus=1)
+    finally:
+        cluster.kill(holder)
+    assert asked == [("teachers", 2, {"CPU": 1, "GPU": 0.0})]
+    assert not started
 
 
 @pytest.mark.ray

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.errors import ClusterError
 from tests.distributed.small import NLI, batches, gone, within
 
@@ -26,6 +27,29 @@ ray.init(address=sys.argv[1], log_to_driver=False)
 with shared_ensemble(specify_pool(sys.argv[2:], NLI, num_cpus=0.25)) as ensemble:
     print("pids", *ensemble.health(), flush=True)
     time.sleep(600)
+"""
+
+TWO_NODES = """
+import ray
+from ray.cluster_utils import Cluster
+from road_ray.distributed.teachers.pool import PoolSpecification
+from road_ray.distributed.teachers.shared_pool import _owner
+from tests.cluster import short_directory
+from tests.distributed.small import NLI
+
+small = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
+with short_directory() as place:
+    head = {"num_cpus": 0, "temp_dir": place, **small}
+    cluster = Cluster(initialize_head=True, connect=True, head_node_args=head)
+    cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+    cluster.wait_for_nodes()
+    pool = PoolSpecification(directories=("a",), task=NLI)
+    owners = [_owner(pool, f"owner-{number}") for number in range(4)]
+    node = lambda self: ray.get_runtime_context().get_node_id()
+    nodes = ray.get([owner.__ray_call__.remote(node) for owner in owners], timeout=60)
+    print("owners on the head", nodes.count(cluster.head_node.node_id))
+    ray.shutdown()
+    cluster.shutdown()
 """
 
 
@@ -102,6 +126,35 @@ def test_a_shared_pool_without_a_place_is_refused_like_any_other(cluster, direct
     needed = specification(directories, resources={"moon": 1})
     with pytest.raises(ClusterError, match=r"(?s)asked.*available.*moon"), shared_ensemble(needed):
         raise AssertionError("unreachable")
+
+
+def test_a_user_waits_for_the_machines_that_the_owner_waits_for(
+    cluster, directories, monkeypatch
+):
+    from road_ray.distributed.teachers import shared_pool
+
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "8")
+    monkeypatch.setattr(shared_pool, "_FIRST_SECONDS", 2.0)  # of this process, not of the owner's
+    needed = specification(directories, resources={"moon": 1}, start_timeout_seconds=1.0)
+    with (
+        pytest.raises(ClusterError, match=r"(?s)asked.*available.*moon"),
+        shared_pool.shared_ensemble(needed),
+    ):
+        raise AssertionError("unreachable")
+
+
+@pytest.mark.timeout(120)
+def test_the_owner_of_a_pool_is_on_the_head():
+    """Also on a head that has no cores for others."""
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_NODES],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "owners on the head 4" in done.stdout
 
 
 def test_who_comes_after_the_last_has_gone_is_too_late():

@@ -1,0 +1,100 @@
+"""Start of the server on a cluster that others use: how long it waits, and what ends the wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from road_ray.distributed import placement
+from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
+from road_ray.distributed.serving import server
+from road_ray.distributed.serving.config import ServingConfig
+from road_ray.distributed.serving.server import Listening, require_room, running_application
+from road_ray.errors import ClusterError
+from tests.published import publish
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+
+
+class Holder:
+    """Actor that takes the whole cluster."""
+
+    def ready(self):
+        pass
+
+
+@pytest.fixture
+def busy(cluster, monkeypatch):
+    """A cluster whose cores are all in use, which a server waits for half a second."""
+    quick = partial(placement.wait_for_room, timeout_seconds=0.5)
+    monkeypatch.setattr(placement, "wait_for_room", quick)
+    holder = cluster.remote(num_cpus=4)(Holder).remote()
+    cluster.get(holder.ready.remote())
+    yield cluster
+    cluster.kill(holder)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    place = tmp_path_factory.mktemp("model") / "sentiment"
+    return str(publish(place, "electra", "ForSequenceClassification", labels=("no", "yes")))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.mark.usefixtures("busy")
+def test_require_room_refuses_a_busy_cluster():
+    with pytest.raises(ClusterError, match="2 replicas wait for 2 x 1 CPU") as caught:
+        require_room(ServingConfig(model="m", replicas=2))
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_model_ends_its_wait_for_machines_at_the_first_signal(model, monkeypatch, number):
+    late, plain = [], server.require_room
+
+    def require_room(config):
+        threading.Timer(3.0, os.kill, [os.getpid(), number]).start()
+        plain(config)
+
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
+    monkeypatch.setattr(server, "require_room", require_room)
+    before = signal.signal(signal.SIGTERM, lambda *_: late.append(number))
+    began = time.monotonic()
+    try:
+        server.serve_model(ServingConfig(model=model), Listening(port=free_port()))
+        assert signal.getsignal(signal.SIGTERM) is not signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert time.monotonic() - began < 40
+    assert not late
+
+
+@pytest.mark.usefixtures("busy")
+def test_running_application_gives_up_replicas_that_do_not_start(model, monkeypatch):
+    monkeypatch.setattr(server, "_START_SECONDS", 2.0)
+    config = ServingConfig(model=model, stop_seconds=0)
+    listening, stop = Listening(port=free_port()), threading.Event()
+    application = running_application(config, listening, None, stop)
+    with pytest.raises(ClusterError, match="has not started after 2 s"), application:
+        raise AssertionError("unreachable")
+
+
+@pytest.mark.usefixtures("busy")
+def test_running_application_waits_no_longer_once_it_is_asked_to_stop(model):
+    config = ServingConfig(model=model, stop_seconds=0)
+    listening, stop = Listening(port=free_port()), threading.Event()
+    threading.Timer(1.0, stop.set).start()
+    with running_application(config, listening, None, stop):
+        assert stop.is_set()
