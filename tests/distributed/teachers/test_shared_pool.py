@@ -128,9 +128,7 @@ def test_a_shared_pool_without_a_place_is_refused_like_any_other(cluster, direct
         raise AssertionError("unreachable")
 
 
-def test_a_user_waits_for_the_machines_that_the_owner_waits_for(
-    cluster, directories, monkeypatch
-):
+def test_a_user_waits_for_the_machines_that_the_owner_waits_for(cluster, directories, monkeypatch):
     from road_ray.distributed.teachers import shared_pool
 
     monkeypatch.setenv(SCALE_UP_VARIABLE, "8")
