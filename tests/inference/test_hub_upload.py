@@ -157,7 +157,7 @@ def test_the_model_and_nothing_else_is_sent_to_a_private_repository(hub, model):
     assert json.loads(replaced.stdout)["url"] == f"{hub.url}/me/mine"
 
 
-@pytest.mark.slow
+@pytest.mark.long  # 15 s; test_remote_code.py has the files that are fetched
 def test_an_export_that_was_pushed_predicts_by_its_name(hub, tmp_path, monkeypatch):
     """With its weights beside the ONNX file, as PyTorch writes a model above 1.5 GiB."""
     exporter = "torch.onnx._internal.exporter._onnx_program"

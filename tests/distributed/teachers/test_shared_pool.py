@@ -142,6 +142,7 @@ def test_a_user_waits_for_the_machines_that_the_owner_waits_for(cluster, directo
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.long  # 23 s, a cluster of two machines
 def test_the_owner_of_a_pool_is_on_the_head():
     """Also on a head that has no cores for others."""
     done = subprocess.run(

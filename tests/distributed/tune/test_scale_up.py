@@ -82,6 +82,7 @@ def slow(directory, params, on_report):
     return Outcome((0.0,), (None,), {})
 
 
+@pytest.mark.long  # 17 s
 @pytest.mark.ray
 @pytest.mark.timeout(300)
 def test_one_trial_waits_for_a_machine_at_a_time(cluster, tmp_path, monkeypatch):
