@@ -34,8 +34,17 @@ ADDED = (
 
 
 def model_inputs(batch: Mapping[str, object]) -> dict[str, Any]:
-    """Return the batch without the keys of ``annotate``, for ``model(**model_inputs(batch))``."""
-    return {name: value for name, value in batch.items() if name not in ADDED}
+    """Return the batch without the keys of ``annotate``, for ``model(**model_inputs(batch))``.
+
+    Unknown positions of answers become the one behind the row, which models of ``transformers``
+    ignore; -100 they take for position 0, "no answer".
+    """
+    inputs: dict[str, Any] = {name: x for name, x in batch.items() if name not in ADDED}
+    for name in ("start_positions", "end_positions"):
+        if inputs.get(name) is not None:
+            positions, length = torch.as_tensor(inputs[name]), inputs["input_ids"].shape[-1]
+            inputs[name] = positions.masked_fill(positions == UNKNOWN, length)
+    return inputs
 
 
 def student_loss(
@@ -54,6 +63,8 @@ def student_loss(
             "  fix: give the model labels, or start_positions and end_positions"
         )
     label_loss: Tensor = outputs.loss
+    if not (targets_of(batch) != UNKNOWN).any():  # a mean over no labels is NaN
+        label_loss = torch.zeros_like(label_loss)
     return (1 - kd_weight) * label_loss + kd_weight * soft_loss(outputs, batch, temperature)
 
 

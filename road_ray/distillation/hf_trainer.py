@@ -22,7 +22,7 @@ from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, Sta
 from road_ray.distillation.schedule import Shape
 from road_ray.distillation.schedule import schedule as schedule_of
 from road_ray.distillation.teacher_identity import fingerprint_tokenizer, reads_other_tokens
-from road_ray.distillation.weighting import Rule, default_rule, resolve
+from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.errors import ConfigError
 
 PROJECTIONS = "matching.safetensors"  # in a checkpoint, beside the model
@@ -32,7 +32,8 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
     """``Trainer(..., ensemble=..., temperature=2, kd_weight=0.5)``; evaluation uses labels alone.
 
     ``weighting`` names the weighting rule, by default ``correctness``, for one teacher ``mean``.
-    ``rule`` are its options, such as ``{"wrong": 0.75}``.
+    ``rule`` are its options, such as ``{"wrong": 0.75}``; a ``temperature`` among them is that of
+    the loss by default.
     ``schedule`` is the course of ``kd_weight`` over the training: ``constant``, ``linear`` or
     points. ``average_loss`` averages the losses to each teacher instead of their logits.
     ``matching`` are options of distillation from hidden states, such as ``{"teacher": DIRECTORY,
@@ -58,7 +59,9 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         **options: Any,
     ) -> None:
         self.ensemble = ensemble
-        self.weigh = resolve(weighting or default_rule(ensemble.size), **(rule or {}))
+        name = weighting or default_rule(ensemble.size)
+        shared = {"temperature": temperature} if "temperature" in options_of(name) else {}
+        self.weigh = resolve(name, **{**shared, **(rule or {})})
         self.temperature, self.lookahead = temperature, lookahead
         self.kd_weight, self.average_loss = schedule_of(schedule, kd_weight), average_loss
         super().__init__(*arguments, **options)

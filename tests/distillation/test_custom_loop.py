@@ -90,3 +90,21 @@ def test_mistakes_are_told():
         student_loss(outputs, batch, temperature=0.0)
     with pytest.raises(DataError, match="outputs have no loss"):
         student_loss(SimpleNamespace(loss=None), batch)
+
+
+def test_unknown_answers_are_behind_the_row_where_models_ignore_them():
+    ids = torch.ones(2, 6, dtype=torch.long)
+    batch = {"input_ids": ids, "kd_keep": KEEP, "start_positions": torch.tensor([2, -100])}
+    inputs = model_inputs(batch | {"end_positions": [3, -100]})
+    assert inputs.keys() == {"input_ids", "start_positions", "end_positions"}
+    assert inputs["start_positions"].tolist() == [2, 6]
+    assert inputs["end_positions"].tolist() == [3, 6]
+
+
+def test_a_batch_without_labels_learns_from_the_teachers_alone():
+    outputs, batch = classified()
+    unknown = batch | {"labels": torch.tensor([-100, -100])}
+    outputs.loss = torch.nn.functional.cross_entropy(outputs.logits, unknown["labels"])
+    assert outputs.loss.isnan()
+    loss = student_loss(outputs, unknown, kd_weight=0.25)
+    torch.testing.assert_close(loss, 0.25 * soft_loss(outputs, unknown, 2.0))

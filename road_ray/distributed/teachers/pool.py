@@ -120,9 +120,16 @@ def specify_pool(
     task: Task,
     **options: Any,
 ) -> PoolSpecification:
-    """Return the specification with absolute directories."""
-    places = [str(Path(d).resolve()) if Path(d).is_dir() else str(d) for d in directories]
-    return PoolSpecification(directories=tuple(places), task=task, **options)
+    """Return the specification with absolute directories, also in ``label_map``."""
+    if label_map := options.get("label_map"):
+        options["label_map"] = {_absolute(key): names for key, names in label_map.items()}
+    return PoolSpecification(directories=tuple(map(_absolute, directories)), task=task, **options)
+
+
+def _absolute(place: str | Path) -> str:
+    """Return a directory as a path that is the same in an actor; other names as they are."""
+    path = Path(place).expanduser()
+    return str(path.resolve()) if path.is_dir() else str(place)
 
 
 def start_teachers(directories: Sequence[str | Path], task: Task, **options: Any) -> ActorEnsemble:

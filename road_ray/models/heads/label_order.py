@@ -10,20 +10,26 @@ from road_ray.data.task_and_dataset import Classify, Tag, Task, plain_label
 from road_ray.errors import CheckpointError
 
 LabelMap: TypeAlias = Mapping[str, str | Mapping[str, str]]
-"""Names of a head's labels mapped to those of a task, for all models or by model: a directory
-mapped to the names of its head."""
+"""Names of a head's labels mapped to those of a task, for all models or by model: a directory or a
+name of the hub mapped to the names of its head."""
 
 
 def names_for(label_map: LabelMap | None, directory: Path) -> dict[str, str]:
     """Return the names of a map for one model: names given for it override names for all models."""
     shared = {key: name for key, name in (label_map or {}).items() if isinstance(name, str)}
     for place, names in (label_map or {}).items():
-        directories = [Path(place).expanduser(), Path(place).expanduser() / "hf"]
-        if not isinstance(names, str) and directory.resolve() in [
-            path.resolve() for path in directories
-        ]:
+        if not isinstance(names, str) and _is_named(directory.resolve(), place):
             return shared | dict(names)
     return shared
+
+
+def _is_named(directory: Path, place: str) -> bool:
+    """Return True if ``place`` is the directory of the model, of its run, or its name on the hub,
+    whose files are in ``models--OWNER--NAME/snapshots/REVISION``.
+    """
+    path = Path(place).expanduser().resolve()
+    cached = f"models--{place.replace('/', '--')}"
+    return directory in (path, path / "hf") or directory.parent.parent.name == cached
 
 
 def label_order(

@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import override
+from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files.remote_code import read_config
+from road_ray.distillation.hidden_state_matching import layer_map
 from road_ray.distributed.connection import connected
+from road_ray.models.encoder import model_directory
+from road_ray.models.encoder_layers import num_layers
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.teacher_list import teacher_entry
 from road_ray.recipes.finetuning.train_teachers import ensemble_figures
+from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, open_run_directory
@@ -35,6 +41,7 @@ def born_again(
     learn from the ensemble, whose own figures are ``eval/<data set>/ensemble_<metric>``. Source:
     Furlanello et al. 2018 (BAN, and BANE for the ensemble).
     """
+    _check_matched_layers(config)
     if context is not None and context.plan_only:
         return distill(generation(config, 0, None), ensemble, context)  # all cost the same
     count = config.distillation.generations
@@ -58,6 +65,16 @@ def born_again(
         figures |= ensemble_figures(directory, runs, config.data)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
+
+
+def _check_matched_layers(config: DistillConfig) -> None:
+    """Raise ``ConfigError`` for matched layers that a student, the teacher of the next generation,
+    does not have: else the first error would come after the first generation.
+    """
+    if config.distillation.matching.enabled:
+        place = locate_model(model_directory(require_init(config.init)), weights=False)
+        layers = len(config.student.chosen(num_layers(read_config(place))))
+        layer_map(layers, layers, config.distillation.matching.layers)
 
 
 def generation(config: DistillConfig, number: int, before: Run | None) -> DistillConfig:

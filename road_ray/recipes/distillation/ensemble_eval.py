@@ -16,6 +16,7 @@ from road_ray.data.load_split import Split, find_dataset, load_split
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher_checks import check_equal_tokenizers
 from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits
 from road_ray.models.encoder import model_directory
 from road_ray.models.heads.label_order import LabelMap
@@ -39,9 +40,11 @@ def evaluate_ensemble(
     """Return ``eval/<data set>/ensemble_<metric>`` of the models on a split of the data sets.
 
     The no-answer threshold of the mean is tuned on the data set ``tune_on`` and used on all. With
-    None there is no threshold, because none is stored for a mean.
+    None there is no threshold, because none is stored for a mean. Raises ``CheckpointError`` for
+    models with different tokenizers.
     """
     places = [model_directory(str(directory)) for directory in directories]
+    check_equal_tokenizers(places)  # all of them get the ids of the first one's
     tokenizer = load_tokenizer(places[0])
     splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
     _, task = find_dataset(names[0], source)

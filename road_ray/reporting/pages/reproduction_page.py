@@ -154,11 +154,11 @@ def _verdict(tests: Sequence[Entry], titles: Mapping[str, str]) -> Verdict:
     lines: list[tuple[str, State]] = []
     for test in tests:
         if is_significant(test["p_holm"]):
-            better = test["difference"] > 0
+            better, p_value = test["difference"] > 0, probability(test["p_holm"])
             text = (
                 f"{test['data_set']}: {titles[test['arm']]} is {'better' if better else 'worse'} "
                 f"than {titles[test['against']]} by {abs(test['difference']):.2f} points "
-                f"(corrected p = {probability(test['p_holm'])})."
+                f"(corrected p {p_value if p_value.startswith('<') else f'= {p_value}'})."
             )
             lines.append((text, "good" if better else "bad"))
     none = f"No difference is significant after correction (tests: {len(tests)})."

@@ -66,3 +66,11 @@ def test_label_order_shows_the_line_to_paste():
         order("LABEL_0", "LABEL_1", "LABEL_2")
     line = "label_map='{LABEL_0: contradiction, LABEL_1: entailment, LABEL_2: neutral}'"
     assert str(refused.value).splitlines()[-1].strip() == line
+
+
+def test_label_order_takes_the_map_of_a_name_on_the_hub():
+    snapshot = Path("hub/models--org--nli-bert/snapshots/0a1b")
+    turned = {"entailment": "contradiction", "contradiction": "entailment"}
+    names = dict(enumerate(("entailment", "neutral", "contradiction")))
+    assert label_order(snapshot, names, NLI, {"org/nli-bert": turned}) == (0, 2, 1)
+    assert label_order(snapshot, names, NLI, {"org/nli": turned}) == (2, 0, 1)

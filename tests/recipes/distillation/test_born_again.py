@@ -7,6 +7,7 @@ import json
 import pytest
 
 import road_ray as rr
+from road_ray.errors import ConfigError
 
 
 @pytest.fixture
@@ -61,3 +62,10 @@ def test_generations_that_are_there_are_kept_when_the_chain_goes_on(chain):
     assert chain(generations=2).metrics == run.metrics
     assert (first / "metrics.jsonl").stat().st_mtime_ns == stamp
     assert (second / "hf" / "model.safetensors").read_bytes() == before
+
+
+def test_layers_that_the_next_teacher_lacks_are_refused_before_the_first(chain, tmp_path):
+    matching = {"matching": {"hidden_weight": 0.5, "layers": [[1, 2]]}}
+    with pytest.raises(ConfigError, match=r"matching.layers = \[\[1, 2\]\]"):
+        chain(generations=2, **matching)
+    assert not (tmp_path / "chain").exists()

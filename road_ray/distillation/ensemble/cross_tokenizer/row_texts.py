@@ -21,6 +21,8 @@ from road_ray.data.features.examples_and_features import (
 from road_ray.data.load_split import Split
 from road_ray.distillation.ensemble.protocol import Ensemble, WrappedEnsemble
 
+_WIDEST = 32  # characters that complete a word at an end of a window
+
 
 @dataclass(frozen=True)
 class RowTexts:
@@ -86,16 +88,18 @@ def _question_and_slice(
 ) -> tuple[tuple[str, str], NDArray[np.int32]]:
     """Return the question, the part of the context that a window shows, and the offsets in it.
 
-    The part is widened to whole words, so that no word is cut.
+    The part is widened to whole words, by at most 32 characters on either side: text without spaces
+    has no words.
     """
     inside = offsets[:, 0] >= 0
     if not inside.any():
         return (example.question, ""), offsets
     first, last = int(offsets[inside, 0].min()), int(offsets[inside, 1].max())
     context = example.context
-    while first and not context[first - 1].isspace():
+    least, most = max(first - _WIDEST, 0), min(last + _WIDEST, len(context))
+    while first > least and not context[first - 1].isspace():
         first -= 1
-    while last < len(context) and not context[last].isspace():
+    while last < most and not context[last].isspace():
         last += 1
     shown = np.where(inside[:, None], offsets - first, -1)
     return (example.question, context[first:last]), shown

@@ -20,7 +20,7 @@ from road_ray.data.features.examples_and_features import (
 )
 from road_ray.data.load_split import Split
 from road_ray.distillation.ensemble.annotate import allowed_of
-from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
+from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, _question_and_slice
 from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, load_teacher
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
@@ -237,3 +237,21 @@ def test_needed_rows_of_a_mixed_store_are_known_by_their_texts(teacher, tmp_path
         stored.gather(stored.submit(batch))
         assert stored.complete
         assert stored.num_requested == 6
+
+
+@pytest.mark.parametrize(
+    ("context", "seen"),
+    [
+        ("a first sentence, the second one, and a third", "the second"),
+        ("語" * 200, "語" * 70),  # no words to complete
+    ],
+)
+def test_a_window_is_widened_to_words_and_not_to_the_whole_context(context, seen):
+    middle = [(19, 20), (23, 27)] if " " in context else [(100, 101), (105, 106)]
+    offsets = np.array([(-1, -1), *middle], np.int32)
+    example = SpanExample("1", "who?", context, (), "f:1")
+    (question, part), shown = _question_and_slice(example, offsets)
+    assert (question, part) == ("who?", seen)
+    assert shown[0].tolist() == [-1, -1]
+    first, last = middle[0]
+    assert part[shown[1][0] : shown[1][1]] == context[first:last]
