@@ -13,6 +13,7 @@ from dataclasses import replace
 from road_ray.data import catalog
 from road_ray.data.features.examples_and_features import Example, TagExample, TextExample
 from road_ray.data.readers.custom_dataset import TOO_FEW_LABELS, CustomDataset
+from road_ray.data.readers.parts.labels import below_zero
 from road_ray.data.task_and_dataset import Classify, Dataset, Tag, Task, plain_label
 from road_ray.errors import ConfigError, DataError, nearest, shorten
 
@@ -74,9 +75,13 @@ def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None
 
 def with_labels_of(task: Task, custom: CustomDataset, dataset: Dataset) -> Dataset:
     """Return the entry of a custom data set whose ``label_map`` also maps the set's spelling of its
-    labels to that of the task.
+    labels to that of the task, and whose test labels may be below 0 if one of the task is.
     """
-    if not isinstance(task.kind, Classify) or not custom.labels:
+    if not isinstance(task.kind, Classify):
+        return dataset
+    known = (*task.kind.labels, *custom.labels, *custom.label_map)
+    dataset = replace(dataset, negative_labels=any(map(below_zero, known)))
+    if not custom.labels:
         return dataset
     names = {plain_label(label): label for label in task.kind.labels}
     spellings = {label: names[plain_label(label)] for label in custom.labels}

@@ -158,8 +158,10 @@ def _learnt(
 ) -> list[str]:
     """Return the entries learnt from the documents by id, without special tokens."""
     learner = _learner(lowercase)
+    # By lines, as the trainer holds 256 texts in memory and normalizes one for each core.
+    lines = (line for document in documents for line in document.split("\n"))
     learner.train_from_iterator(
-        documents,
+        lines,
         vocab_size=vocab_size,
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),

@@ -53,11 +53,14 @@ def communication_seconds(
     return transfer + 2 * (workers - 1) * latency_seconds
 
 
-def reduced_bytes(gradient_bytes: float, passes: int, *, fsdp: bool) -> float:
-    """Return the bytes that a ring reduces in a step: the gradients once. With FSDP, each pass
-    gathers the parameters forward and backward and scatters the gradients, each half of that.
+def reduced_bytes(gradient_bytes: float, passes: int, *, fsdp: bool, sparse: bool = False) -> float:
+    """Return the bytes that a ring reduces in a step: the gradients once, or in each pass if passes
+    may have different heads (``sparse``). With FSDP, each pass gathers the parameters forward and
+    backward and scatters the gradients, each half of that.
     """
-    return 1.5 * passes * gradient_bytes if fsdp else gradient_bytes
+    if fsdp:
+        return 1.5 * passes * gradient_bytes
+    return passes * gradient_bytes if sparse else gradient_bytes
 
 
 def step_seconds(alone: float, gradient_bytes: float, workers: int) -> float:

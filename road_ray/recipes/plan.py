@@ -5,14 +5,14 @@ disk and cost are computed from them.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override, to_dict
 from road_ray.data.corpus.prepare_corpus import is_prepared, sample_of
-from road_ray.data.load_split import load_split
+from road_ray.data.load_split import load_split, tasks_of
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.logit_store.teacher_store import expected_bytes
 from road_ray.distributed.connection import connected
@@ -32,7 +32,10 @@ from road_ray.models.encoder import model_directory
 from road_ray.models.performance.device_and_precision import default_device
 from road_ray.recipes.config import PLANNED, TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.distillation.teacher_list import num_folds
 from road_ray.recipes.finetuning.config import TeachersConfig
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.multitask.mixture_teachers import teachers_by_dataset
 from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
@@ -63,9 +66,10 @@ def plan(
         place = check_room(workers, gpus, teachers, gpus_per_teacher)
     measured = _measured(config, recipe, teachers > 0)
     runs = num_runs(config)
-    fsdp, passes = bool(settings["training"]["fsdp"]), int(settings["training"]["passes"])
+    fsdp = bool(settings["training"]["fsdp"])
+    passes = int(settings.get("mixing", settings["training"])["passes"])
     memory_bytes = _memory_bytes(measured, max(workers, 1), fsdp)
-    sent = reduced_bytes(measured.gradient_bytes, passes, fsdp=fsdp)
+    sent = reduced_bytes(measured.gradient_bytes, passes, fsdp=fsdp, sparse=measured.sparse)
     most_bytes = _most_bytes(config, measured)
     if workers == 0 and default_device().type == "cuda":
         gpus = max(gpus, 1.0)  # a run without workers uses the GPU of this machine
@@ -126,7 +130,21 @@ def _most_bytes(config: Any, measured: Measured) -> int:
     in_progress = min(runs, max(1, getattr(config, "max_concurrent", 0)))
     kept = config.training.kept_at_end(default=1 if isinstance(config, PretrainConfig) else 0)
     checkpoints = in_progress * (keep + 1) + (runs - in_progress) * min(kept, keep)
-    return int(runs * measured.parameter_bytes + checkpoints * measured.checkpoint_bytes)
+    models = runs * _num_exported(config)
+    return int(models * measured.parameter_bytes + checkpoints * measured.checkpoint_bytes)
+
+
+def _num_exported(config: Config) -> int:
+    """Return the number of models that a run exports: a mixture one with each head, and one at the
+    top.
+    """
+    if not isinstance(config, MultitaskConfig):
+        return 1
+    heads: set[str] = set()
+    for name in config.data.datasets:
+        own, *further = (task.name for task in tasks_of(name, config.data))
+        heads |= {name if config.mixing.heads == "dataset" else own, *further}
+    return 1 + len(heads)
 
 
 def _memory_bytes(measured: Measured, workers: int, fsdp: bool) -> dict[str, int]:
@@ -167,7 +185,10 @@ def _flops(config: Config) -> dict[str, float]:
     """Return the FLOPs of a pre-training and of one row of its encoder; empty for other verbs."""
     if not isinstance(config, PretrainConfig):
         return {}
-    total = flops(config)
+    vocab_size = None
+    if config.init and config.data.tokenizer is None:  # which cuts the corpus
+        vocab_size = len(load_tokenizer(model_directory(config.init)))
+    total = flops(config, vocab_size)
     return {
         "train_paper": total.train_paper,
         "train_6nd": total.train_6nd,
@@ -180,16 +201,31 @@ def store_bytes(config: Config) -> int:
 
     Raises ``ResourceError`` when the disk of the store has too little room.
     """
-    if not isinstance(config, DistillConfig) or config.distillation.store is None:
+    if not isinstance(config, DistillConfig | MultitaskConfig) or config.distillation.store is None:
         return 0
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
-    unlabelled = config.data.unlabelled_sources()
-    name = config.data.dataset
-    split = load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=unlabelled)
-    teachers = config.distillation.num_teachers + config.distillation.generations - 1
-    need = expected_bytes(split.task.kind, split.features.lengths, teachers)
+    need = 0
+    for name, (teachers, unlabelled) in _stored(config).items():
+        split = load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=unlabelled)
+        need += expected_bytes(split.task.kind, split.features.lengths, teachers)
     check_disk(config.distillation.store, need)
     return need
+
+
+def _stored(
+    config: DistillConfig | MultitaskConfig,
+) -> dict[str, tuple[int, Sequence[str]]]:
+    """Return the number of answers to a row and the rows without labels, by data set."""
+    if isinstance(config, DistillConfig):
+        teachers = config.distillation.num_teachers + config.distillation.generations - 1
+        return {config.data.dataset: (teachers, config.data.unlabelled_sources())}
+    return {
+        name: (
+            len(directories) // num_folds(config.distillation.of(name)),
+            config.data.unlabelled.get(name, ()),
+        )
+        for name, directories in teachers_by_dataset(config).items()
+    }
 
 
 def sampled_corpus(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float | None]:

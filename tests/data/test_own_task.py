@@ -75,6 +75,18 @@ def test_labels_in_another_spelling_are_those_of_the_task(tmp_path):
     assert with_labels_of(task, first, first.dataset("a")) == first.dataset("a")
 
 
+def test_a_label_below_zero_of_the_task_is_none_that_a_test_split_hides(tmp_path):
+    (tmp_path / "b.csv").write_text("t,l\nx,-1\ny,neutral\n")
+    files = REVIEW | {"train": "b.csv", "test": "b.csv", "task": "mood"}
+    mine = source(
+        tmp_path, a=files | {"labels": ["-1", "0"]}, b=files | {"label_map": {"neutral": "0"}}
+    )
+    entry, _ = find_dataset("b", mine)
+    assert [row.label for row in read_examples(entry, "test", tmp_path)] == ["-1", "neutral"]
+    other, _ = find_dataset("c", source(tmp_path, c=files | {"task": "sentiment"}))
+    assert [row.label for row in read_examples(other, "test", tmp_path)] == [None, "neutral"]
+
+
 def test_tags_in_another_spelling_are_refused():
     tags = {"kind": "tag", "task": "x", "train": "x.conll"}
     mine = source(

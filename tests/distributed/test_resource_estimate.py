@@ -19,6 +19,7 @@ def test_a_ring_moves_twice_the_bytes_less_one_share():
 
 def test_parts_are_gathered_twice_and_scattered_once_a_pass():
     assert plan.reduced_bytes(8.0, 3, fsdp=False) == 8.0
+    assert plan.reduced_bytes(8.0, 3, fsdp=False, sparse=True) == 3 * 8.0  # in every pass
     # An all-reduce is a scatter and a gather; here are three of these, in each of three passes.
     assert plan.reduced_bytes(8.0, 3, fsdp=True) == 3 * 3 * 8.0 / 2
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ClusterError, ConfigError
 from road_ray.presets import PRESETS
 from road_ray.recipes import plan as module
@@ -115,6 +116,13 @@ def test_all_trainings_are_counted():
         ("teachers", {"num_teachers": 5, "training.keep_checkpoints_at_end": 1}, 5, 3 + 4),
         ("teachers", {"num_teachers": 5, "training.keep_checkpoints_at_end": 9}, 5, 3 + 8),
         ("teachers", {"num_teachers": 5, "training.keep_checkpoints": 1}, 5, 2),
+        ("multitask", {"data.datasets": ["mnli", "snli", "cola"]}, 1 + 2, 3),  # two share a head
+        (
+            "multitask",
+            {"data.datasets": ["mnli", "snli", "quac"], "mixing.heads": "dataset"},
+            1 + 3 + 2,  # QuAC has two further heads
+            3,
+        ),
     ],
 )
 def test_the_disk_holds_models_and_the_checkpoints_of_runs_in_progress(
@@ -178,6 +186,27 @@ def test_the_size_of_the_store_is_known_before_it_is_filled(sentiment, teachers,
     assert rows == int(rows)
     assert 16 < rows <= 160
     assert planned("distill", chosen)["disk_bytes"]["store"] == 0
+
+
+def test_the_store_of_a_mixture_has_the_answers_to_every_data_set_with_teachers(
+    sentiment, teachers, tmp_path
+):
+    place = str(teachers.directory / "teachers.json")
+    alone = sentiment | {"distillation.teachers": [place]}
+    alone |= {"distillation.store": str(tmp_path / "store")}
+    mixed = {key: value for key, value in sentiment.items() if key != "data.dataset"}
+    mixed |= {"data.datasets": ["sst2", "mnli"], "distillation.teachers.sst2": place}
+    mixed |= {"distillation.store": str(tmp_path / "store")}
+    need = module.store_bytes(configure("multitask", overrides=mixed))
+    assert need == module.store_bytes(configure("distill", overrides=alone)) > 0
+
+
+def test_operations_are_those_of_the_vocabulary_of_init(pretraining, pretrained):
+    further = pretraining | {"init": str(pretrained.directory), "data.vocab_size": 30_000}
+    own = pretraining | {"data.vocab_size": len(load_tokenizer(pretrained.hf_dir))}
+    assert module._flops(configure("pretrain", overrides=further)) == module._flops(
+        configure("pretrain", overrides=own)
+    )
 
 
 def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monkeypatch):

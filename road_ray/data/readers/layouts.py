@@ -35,7 +35,8 @@ def _glue_tsv(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
 
 
 def _table(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
-    return read_table(path, dataset.columns_of(split), labelled=split != "test")
+    columns, mapped = dataset.columns_of(split), dataset.label_map
+    return read_table(path, columns, labelled=split != "test", mapped=mapped)
 
 
 def _ranking(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
@@ -92,7 +93,9 @@ def without_hidden_labels(examples: Iterable[Example], dataset: Dataset) -> list
     """Return the examples with None for a label that is empty, or below 0 where no label is."""
 
     def hidden(label: str | None) -> bool:
-        return label == "" or bool(label and not dataset.negative_labels and below_zero(label))
+        if label is None or label in dataset.label_map:
+            return False
+        return label == "" or (not dataset.negative_labels and below_zero(label))
 
     return [
         replace(e, label=None) if isinstance(e, TextExample) and hidden(e.label) else e

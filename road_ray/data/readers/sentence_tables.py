@@ -42,16 +42,18 @@ def read_glue_tsv(path: Path, columns: Columns, *, labelled: bool = False) -> li
     return _labelled(path, _tsv_rows(path, columns, labelled))
 
 
-def read_table(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
+def read_table(
+    path: Path, columns: Columns, *, labelled: bool = False, mapped: Collection[str] = ()
+) -> list[TextExample]:
     """Return the rows of a JSONL, CSV, TSV or parquet file, with columns by name.
 
     ``where`` of a parquet row is ``file:row``, counted from 1. Class -1 of the library ``datasets``
-    is no label: ``labelled`` drops its rows with a warning.
+    is no label unless it is ``mapped`` to one: ``labelled`` drops its rows with a warning.
     """
     classes = class_names(path)
     rows = enumerate(table_rows(path))
     examples = (
-        _from_mapping(row, n, where, columns, labelled, classes) for n, (where, row) in rows
+        _from_mapping(row, n, where, columns, labelled, classes, mapped) for n, (where, row) in rows
     )
     return _labelled(path, examples)
 
@@ -116,13 +118,15 @@ def _from_mapping(
     columns: Columns,
     labelled: bool,
     classes: Collection[str],
+    mapped: Collection[str],
 ) -> TextExample:
     columns = _resolve_columns(list(row), columns, where, labelled)
     value = None if columns.label is None else row.get(str(columns.label))
     if labelled and columns.label is not None and value is None:
         raise DataError(f"{where}: column {columns.label!r} is null, and this split needs labels")
     label = None if value is None else label_text(value)
-    if label is not None and columns.label in classes and below_zero(label):
+    is_class = columns.label in classes and label not in mapped
+    if label is not None and is_class and below_zero(label):
         label = NO_LABEL if labelled else None
     return TextExample(
         id=str(index) if columns.id is None else str(row[str(columns.id)]),

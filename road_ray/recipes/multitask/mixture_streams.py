@@ -107,9 +107,23 @@ def _chances(config: MultitaskConfig, splits: Mapping[str, Split]) -> list[float
     return probabilities(
         config.mixing.sampler,
         {name: len(split.features) for name, split in splits.items()},
-        {name: split.task.name for name, split in splits.items()},
+        _tasks_by_dataset(config),
         power=config.mixing.power,
     )
+
+
+def _tasks_by_dataset(config: MultitaskConfig) -> dict[str, str]:
+    """Return the task of each data set, also where each has its own head."""
+    return {name: find_dataset(name, config.data)[0].task for name in config.data.datasets}
+
+
+def loss_weights(config: MultitaskConfig) -> dict[str, float]:
+    """Return the factor of the loss of each data set: its own, or that of its task."""
+    weights = config.mixing.weights
+    return {
+        name: weights.get(name, weights.get(task, 1.0))
+        for name, task in _tasks_by_dataset(config).items()
+    }
 
 
 def mixture_totals(

@@ -31,6 +31,7 @@ from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.mixture_streams import (
     check_mixing,
+    loss_weights,
     make_stream,
     mixed_steps,
     mixture_totals,
@@ -184,13 +185,13 @@ def _tasks(config: MultitaskConfig, splits: Mapping[str, Split]) -> list[Task]:
 
 def _objective(config: MultitaskConfig, model: MultitaskModel, *, distil: bool) -> Supervised:
     if not distil:
-        return Supervised(model, weights=config.mixing.weights)
+        return Supervised(model, weights=loss_weights(config))
     settings = config.distillation
     return Distilled(
         model,
         kd_weight=schedule(settings.schedule, settings.kd_weight),
         temperature=settings.temperature,
-        weights=config.mixing.weights,
+        weights=loss_weights(config),
     )
 
 

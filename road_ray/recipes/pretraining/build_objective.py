@@ -106,7 +106,7 @@ class _ModelBuilder:
             return Frequencies(chances)
         size = scale_encoder(self.size, settings.scale, settings.depth)
         if self.like is not None and settings.init:
-            size = size_of(_config_at(settings.init, "generator.init"), size)
+            size = size_of(config_at(settings.init, "generator.init"), size)
         # It is not kept after the training, so its family may differ from the encoder's.
         if settings.tying != "all" and self.like is None:
             size = size.model_copy(update={"family": "electra"})
@@ -186,12 +186,12 @@ def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:
         return None
     if not init:
         raise ConfigError("encoder.family = init without init\n  fix: init=DIRECTORY of a model")
-    config = _config_at(init, "init")
+    config = config_at(init, "init")
     family_of(config)
     return config
 
 
-def _config_at(init: str, key: str) -> PreTrainedConfig:
+def config_at(init: str, key: str) -> PreTrainedConfig:
     place = locate_model(model_directory(init, key))
     if key == "generator.init" and (place / "generator" / "config.json").is_file():
         place = place / "generator"

@@ -88,6 +88,8 @@ def cost(config: PretrainConfig, vocab_size: int | None = None) -> Cost:
         config = config.model_copy(update={"encoder": _size_of_init(config)})
     vocab_size = vocab_size or (config.data.vocab_size if not config.data.tokenizer else 30_522)
     small = scale_encoder(config.encoder, config.generator.scale, config.generator.depth)
+    if config.encoder.family == "init" and config.generator.init:
+        small = _size_of_generator(config.generator.init, small)
     generates = "generator" in models_of(objective_class(config.objective.name))
     generates = generates and config.generator.kind == "model"
     weights = config.encoder.layers * layer_parameters(config.encoder)
@@ -114,6 +116,13 @@ def _size_of_init(config: PretrainConfig) -> EncoderConfig:
     stored = stored_config(config.encoder, config.init)
     assert stored is not None
     return size_of(stored, config.encoder)
+
+
+def _size_of_generator(init: str, size: EncoderConfig) -> EncoderConfig:
+    from road_ray.models.encoder import size_of
+    from road_ray.recipes.pretraining.build_objective import config_at
+
+    return size_of(config_at(init, "generator.init"), size)
 
 
 def _forward_flops(

@@ -47,6 +47,7 @@ class Measured:
     data_seconds_per_step: float  # part of seconds_per_step, spent waiting for rows and teachers
     checkpoint_bytes: int
     keep_checkpoints: int
+    sparse: bool = False  # passes may have different heads: workers exchange gradients in each
 
     def scaled(self, rows_per_step: float) -> Measured:
         """Return the cost for steps of ``rows_per_step`` rows, because a sample of a corpus may not
@@ -57,6 +58,7 @@ class Measured:
             self,
             rows_per_step=rows_per_step,
             tokens_per_step=factor * self.tokens_per_step,
+            activation_bytes=round(factor * self.activation_bytes),
             seconds_per_step=factor * self.seconds_per_step,
             seconds_by_phase=tuple(factor * seconds for seconds in self.seconds_by_phase),
         )
@@ -114,6 +116,7 @@ def measure(
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + sum(map(_size, state)),
         keep_checkpoints=training.config.keep_checkpoints,
+        sparse=objective.sparse,
     )
 
 

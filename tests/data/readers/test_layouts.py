@@ -121,6 +121,7 @@ def test_an_empty_file_and_unknown_names_are_named(tmp_path: Path) -> None:
         ({"kind": "regress", "high": 5}, ["1", None, None]),
         ({"kind": "regress", "low": -1}, ["1", None, "-1"]),
         ({"task": "of another set"}, ["1", None, "-1"]),
+        ({"labels": ["no", "1"], "label_map": {"": "no"}}, ["1", "", None]),
     ],
 )
 def test_hidden_labels_of_a_test_file_are_none(tmp_path: Path, own, labels) -> None:

@@ -233,6 +233,8 @@ def test_class_minus_one_of_a_local_copy_is_no_label(
     assert [r.label for r in read_table(path, PAIR)] == [None, "1"]
     assert [(r.id, r.label) for r in read_table(path, PAIR, labelled=True)] == [("1", "1")]
     assert "dropped 1 rows without a label" in caplog.text
+    mapped = read_table(path, PAIR, labelled=True, mapped={"-1": "yes"})
+    assert [r.label for r in mapped] == ["-1", "1"]
 
 
 def test_labels_of_every_type_are_text(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,9 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.mixture_streams import (
+    _chances,
     check_mixing,
+    loss_weights,
     make_stream,
     mixed_steps,
     read_mixture,
@@ -57,6 +60,15 @@ def test_steps_from_the_middle_are_those_of_the_whole(made):
     assert rows(4, 2) == whole[4:]
     assert all({name for name, *_ in step} == {"mnli", "rte"} for step in whole)
     assert whole[0][0][2] == {f"mix/{whole[0][0][0]}": float(len(whole[0][0][1]))}
+
+
+def test_weights_and_chances_of_a_task_are_those_of_its_data_sets_with_heads_of_their_own():
+    chosen = {"data.datasets": ["mnli", "snli", "cola"], "mixing.weights.nli": 0.5}
+    chosen |= {"mixing.weights.snli": 2.0, "mixing.sampler": "uniform_task"}
+    config = load(MultitaskConfig, overrides=chosen | {"mixing.heads": "dataset"})
+    assert loss_weights(config) == {"mnli": 0.5, "snli": 2.0, "cola": 1.0}
+    rows = {name: SimpleNamespace(features=range(10)) for name in config.data.datasets}
+    assert _chances(config, rows) == pytest.approx([0.25, 0.25, 0.5])
 
 
 def test_more_passes_than_data_sets_need_replacement(made):
