@@ -15,7 +15,7 @@ SCALE_UP_VARIABLE = "ROAD_SCALE_UP_SECONDS"
 adds none, and a run without room is refused at once. The shipped files of clusters that scale set
 it."""
 _MESSAGE_EVERY_SECONDS = 60.0
-_SIGNALS_EVERY_SECONDS = 0.5  # Ray's own wait lets no handler of a signal run
+_SIGNALS_EVERY_SECONDS = 1  # Ray's own wait lets no handler of a signal run, and cuts off fractions
 _log = logging.getLogger(__name__)
 
 
@@ -55,8 +55,8 @@ def wait_for_machines(actors: str, count: int, resources: Mapping[str, float]) -
     group = placement_group([dict(resources)] * count, strategy="PACK")
     began = told = time.monotonic()
     try:
-        while (left := began + seconds - time.monotonic()) > 0:
-            if group.wait(min(left, _SIGNALS_EVERY_SECONDS)):
+        while time.monotonic() < began + seconds:
+            if group.wait(_SIGNALS_EVERY_SECONDS):
                 _log.info("the machines are up after %.0f s", time.monotonic() - began)
                 return True
             if time.monotonic() - told > _MESSAGE_EVERY_SECONDS:

@@ -117,13 +117,14 @@ def _run(config: EvaluateConfig) -> Run:
     init = require_init(config.init)
     task = _task_of(config.data)
     _check_pairs(config.data)
-    directory = str(locate_model(model_directory(init)))
+    named = model_directory(init)
+    directory = str(locate_model(named))
     with (
         open_run_directory(config) as run_dir,
         _predictions(run_dir) as staged,
         closing(open_console(config.console, None, 10.0)) as console,
     ):
-        tokenizer = load_tokenizer(directory)
+        tokenizer = load_tokenizer(named)  # of the hub also one without tokenizer.json
         places = _heads(directory, task, config.data.datasets)
         models = {
             place: load_trained(place, task, config.label_map)

@@ -159,6 +159,7 @@ def _owner(specification: PoolSpecification, name: str) -> Any:
     actor = ray.remote(
         num_cpus=0,
         resources={_HEAD: 0.001},
+        scheduling_strategy="DEFAULT",  # not in the placement group of a trial, and ended with it
         max_restarts=0,
         max_concurrency=_USERS,
         concurrency_groups={"leases": 8},

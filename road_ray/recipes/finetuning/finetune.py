@@ -130,8 +130,9 @@ def prepare(
     init = require_init(config.init)
     entry, task = find_dataset(config.data.dataset, config.data)
     check_judged(config.data)
-    directory = str(locate_model(model_directory(init)))
-    tokenizer = load_tokenizer(directory)
+    named = model_directory(init)
+    tokenizer = load_tokenizer(named)  # of the hub also one without tokenizer.json
+    directory = str(locate_model(named))
     _check_feature_layers(config, task)
     split = training_split(config.data, tokenizer, load)
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch

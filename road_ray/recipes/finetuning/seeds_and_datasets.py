@@ -14,7 +14,7 @@ from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.seed_statistics import summary
 from road_ray.recipes.finetuning import finetune as single
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig, judged_names
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_splits
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
@@ -51,7 +51,7 @@ def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
             "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
         )
     every = [finetuning for wave in waves for finetuning in wave]
-    check_evaluated_once((x.data.dataset, judged_names(x)) for x in every)
+    check_evaluated_once((x.data.dataset, x.data.evaluate_on or (x.data.dataset,)) for x in every)
     for finetuning in every:
         single.check_judged(finetuning.data)
         check_stopping_metric("finetune", finetuning)

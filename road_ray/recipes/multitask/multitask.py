@@ -106,8 +106,9 @@ def main(
     actors: Mapping[str, ActorEnsemble],
 ) -> dict[str, float]:
     """Train on one worker and return the metrics; teachers without ``actors`` are loaded here."""
-    directory = str(locate_model(model_directory(require_init(config.init))))
-    tokenizer = load_tokenizer(directory)
+    named = model_directory(require_init(config.init))
+    tokenizer = load_tokenizer(named)  # of the hub also one without tokenizer.json
+    directory = str(locate_model(named))
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
     splits, judged = read_mixture(config, worker, tokenizer, longest_row(encoder))

@@ -128,6 +128,28 @@ def test_a_shared_pool_without_a_place_is_refused_like_any_other(cluster, direct
         raise AssertionError("unreachable")
 
 
+def test_a_trial_starts_the_pool_from_its_placement_group(cluster, directories):
+    import ray
+    from ray.util.placement_group import placement_group, remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    def trial(needed):
+        from road_ray.distributed.teachers.shared_pool import shared_ensemble
+
+        with shared_ensemble(needed) as ensemble:
+            return len(ensemble.health())
+
+    group = placement_group([{"CPU": 0.1}])
+    # As Tune schedules its trials.
+    inside = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
+    try:
+        task = ray.remote(num_cpus=0.1, scheduling_strategy=inside)(trial)
+        health = ray.get(task.remote(specification(directories)), timeout=60)
+    finally:
+        remove_placement_group(group)
+    assert health == len(directories)
+
+
 def test_a_user_waits_for_the_machines_that_the_owner_waits_for(cluster, directories, monkeypatch):
     from road_ray.distributed.teachers import shared_pool
 
