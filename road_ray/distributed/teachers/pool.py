@@ -122,7 +122,10 @@ def specify_pool(
 ) -> PoolSpecification:
     """Return the specification with absolute directories, also in ``label_map``."""
     if label_map := options.get("label_map"):
-        options["label_map"] = {_absolute(key): names for key, names in label_map.items()}
+        options["label_map"] = {
+            key if isinstance(names, str) else _absolute(key): names
+            for key, names in label_map.items()
+        }
     return PoolSpecification(directories=tuple(map(_absolute, directories)), task=task, **options)
 
 

@@ -27,9 +27,10 @@ def _is_named(directory: Path, place: str) -> bool:
     """Return True if ``place`` is the directory of the model, of its run, or its name on the hub,
     whose files are in ``models--OWNER--NAME/snapshots/REVISION``.
     """
-    path = Path(place).expanduser().resolve()
-    cached = f"models--{place.replace('/', '--')}"
-    return directory in (path, path / "hf") or directory.parent.parent.name == cached
+    path = Path(place).expanduser()
+    cached = f"models--{str(place).replace('/', '--')}"
+    places = (path.resolve(), (path / "hf").resolve())
+    return directory in places or directory.parent.parent.name == cached
 
 
 def label_order(

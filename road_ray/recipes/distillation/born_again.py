@@ -73,7 +73,10 @@ def _check_matched_layers(config: DistillConfig) -> None:
     """
     if config.distillation.matching.enabled:
         place = locate_model(model_directory(require_init(config.init)), weights=False)
-        layers = len(config.student.chosen(num_layers(read_config(place))))
+        student = read_config(place)
+        layers = int(student.num_hidden_layers)
+        if config.student.layers is not None:
+            layers = len(config.student.chosen(num_layers(student)))
         layer_map(layers, layers, config.distillation.matching.layers)
 
 

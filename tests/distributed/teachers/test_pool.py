@@ -190,8 +190,9 @@ def test_the_public_ensemble_is_the_same_in_actors_and_in_this_process(cluster, 
 def test_the_map_of_labels_names_directories_that_an_actor_finds(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     monkeypatch.chdir(tmp_path)
-    label_map = {"model": {"a": "b"}, "org/name": {"c": "d"}, "LABEL_0": "e"}
+    (tmp_path / "docs").mkdir()
+    label_map = {"model": {"a": "b"}, "org/name": {"c": "d"}, "docs": "e"}
     pool = specify_pool(["model"], NLI, label_map=label_map)
     place = str(tmp_path / "model")
     assert pool.directories == (place,)
-    assert pool.label_map == {place: {"a": "b"}, "org/name": {"c": "d"}, "LABEL_0": "e"}
+    assert pool.label_map == {place: {"a": "b"}, "org/name": {"c": "d"}, "docs": "e"}

@@ -153,7 +153,7 @@ def test_a_trial_starts_the_pool_from_its_placement_group(cluster, directories):
 def test_a_user_waits_for_the_machines_that_the_owner_waits_for(cluster, directories, monkeypatch):
     from road_ray.distributed.teachers import shared_pool
 
-    monkeypatch.setenv(SCALE_UP_VARIABLE, "8")
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "5")
     monkeypatch.setattr(shared_pool, "_FIRST_SECONDS", 2.0)  # of this process, not of the owner's
     needed = specification(directories, resources={"moon": 1}, start_timeout_seconds=1.0)
     with (
