@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,8 @@ from road_ray.distributed.autoscaling import (
 from road_ray.distributed.placement import check_placement
 from road_ray.errors import ClusterError, ConfigError
 from tests.cluster import processes_with, short_directory
+
+ADDRESS = "127.0.0.1:6379"  # of a scaling_cluster
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 0.0), ("0", 0.0), ("90", 90.0), ("1e3", 1e3)])
@@ -104,13 +108,14 @@ print("moons", ray.cluster_resources()["moon"])
 """
 
 
-@pytest.mark.ray
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_an_autoscaler_adds_the_machines_that_a_run_waits_for():
+@contextmanager
+def scaling_cluster(autoscaler: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """A head of one core, whose autoscaler starts machines as processes; gives the environment of
+    its drivers. ``ADDRESS`` is its address.
+    """
     with short_directory() as place:
         config = Path(place, "fake.yaml")
-        config.write_text(json.dumps(autoscaler_config()))
+        config.write_text(json.dumps(autoscaler))
         unset = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
         environment = unset | {
             **{"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"},
@@ -123,17 +128,25 @@ def test_an_autoscaler_adds_the_machines_that_a_run_waits_for():
         start += [f"--autoscaling-config={config}", "--object-store-memory=100000000"]
         try:
             subprocess.run(start, env=environment, check=True, capture_output=True, timeout=120)
-            done = subprocess.run(
-                [sys.executable, "-c", _DRIVER, "127.0.0.1:6379"],
-                env=environment,
-                cwd=Path(__file__).parents[2],
-                capture_output=True,
-                text=True,
-                timeout=200,
-            )
-            assert done.returncode == 0, done.stderr
-            assert "moons 2" in done.stdout
+            yield environment
         finally:
             for pid in processes_with(f"ROAD_TEST_PLACE={place}"):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.ray
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_an_autoscaler_adds_the_machines_that_a_run_waits_for():
+    with scaling_cluster(autoscaler_config()) as environment:
+        done = subprocess.run(
+            [sys.executable, "-c", _DRIVER, ADDRESS],
+            env=environment,
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "moons 2" in done.stdout

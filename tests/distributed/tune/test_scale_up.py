@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -27,8 +24,7 @@ from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import Outcome
 from road_ray.distributed.tune.trial_resources import Demand, StageDemand
 from road_ray.errors import ClusterError
-from tests.cluster import processes_with, short_directory
-from tests.distributed.test_autoscaling import autoscaler_config
+from tests.distributed.test_autoscaling import ADDRESS, autoscaler_config, scaling_cluster
 
 TEACHERS = Demand((StageDemand(teachers=3, gpus_per_teacher=0.25),))
 
@@ -131,34 +127,16 @@ def side_by_side(directory, params, on_report):
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_an_autoscaler_adds_a_machine_for_each_trial(tmp_path):
-    with short_directory() as place:
-        autoscaler = autoscaler_config()
-        autoscaler["provider"]["use_node_id_as_ip"] = True  # all machines have that of this one
-        settings = Path(place, "fake.yaml")
-        settings.write_text(json.dumps(autoscaler))
-        unset = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-        environment = unset | {
-            **{"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"},
-            **{SCALE_UP_VARIABLE: "60", "RAY_USAGE_STATS_ENABLED": "0"},
-            "RAY_AUTH_MODE": "disabled",
-            "ROAD_TEST_PLACE": place,
-        }
-        start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=6379"]
-        start += [f"--temp-dir={place}/r", "--num-cpus=1", "--include-dashboard=false"]
-        start += [f"--autoscaling-config={settings}", "--object-store-memory=100000000"]
-        try:
-            subprocess.run(start, env=environment, check=True, capture_output=True, timeout=120)
-            done = subprocess.run(
-                [sys.executable, "-c", _DRIVER, "127.0.0.1:6379", str(tmp_path)],
-                env=environment | {"PYTHONPATH": str(Path(__file__).parents[3])},
-                cwd=Path(__file__).parents[3],
-                capture_output=True,
-                text=True,
-                timeout=300,
-            )
-            assert done.returncode == 0, done.stderr
-            assert done.stdout.count("complete") == 2, done.stdout
-        finally:
-            for pid in processes_with(f"ROAD_TEST_PLACE={place}"):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+    autoscaler = autoscaler_config()
+    autoscaler["provider"]["use_node_id_as_ip"] = True  # all machines have that of this one
+    with scaling_cluster(autoscaler) as environment:
+        done = subprocess.run(
+            [sys.executable, "-c", _DRIVER, ADDRESS, str(tmp_path)],
+            env=environment | {"PYTHONPATH": str(Path(__file__).parents[3])},
+            cwd=Path(__file__).parents[3],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("complete") == 2, done.stdout
