@@ -54,7 +54,7 @@ def check_stopping_metric(verb: str, config: Any) -> None:
             f"training.early_stopping.metric = {metric}: not evaluated while training"
             f"{did_you_mean(metric, allowed)}\n"
             f"  allowed: {', '.join(allowed) or 'none, as nothing is evaluated while training'}\n"
-            "  kept: nothing was started"
+            "  fix: name one of these, or leave it out for their mean\n  kept: nothing was started"
         )
 
 

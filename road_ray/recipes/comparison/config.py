@@ -176,6 +176,7 @@ class ReproduceConfig(RunConfig):
             raise ValueError(
                 f"{given[0]}: comparison {self.comparison} does not use it\n"
                 f"    allowed: {', '.join(used)}, and the keys of every run"
+                f"\n    fix: leave {given[0]} out"
             )
         if not self.of_pretraining:
             known = [arm.name for arm in COMPARISONS[self.comparison].arms]
