@@ -378,7 +378,7 @@ FAULTS = (
     ),
     _f(
         *("F48", "two processes in one directory", "the second is refused"),
-        "recipes/run_directory/test_run.py::test_a_second_process_is_refused",
+        "recipes/run_directory/test_run_lock.py::test_a_second_process_is_refused_until_the_lock_is_closed",
         f"{_FINE}test_a_run_in_use_is_refused",
     ),
     _f(

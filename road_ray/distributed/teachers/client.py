@@ -1,9 +1,9 @@
 """Client of teachers in actors: bounded requests in flight, order kept, a deadline on every wait.
 
 A forward pass is pure, so a request can be sent again. The request of a teacher that dies goes to
-another replica, or to the actor once Ray has restarted it. A late teacher is retried elsewhere or
-replaced. A teacher that stays unavailable stops the run, or is dropped with a warning if
-``on_lost`` is drop; the remaining teachers are never averaged silently.
+another replica, or to the actor once Ray has restarted it; ``answer_deadline.py`` decides what
+becomes of a late one. A teacher that stays unavailable stops the run, or is dropped with a warning
+if ``on_lost`` is drop; the remaining teachers are never averaged silently.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import ray
 import torch
@@ -28,6 +27,7 @@ from torch import Tensor
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, Ensemble, numbered, stacked
 from road_ray.distributed.placement import free_resources
 from road_ray.distributed.teachers.actor import packed_inputs
+from road_ray.distributed.teachers.answer_deadline import ReplicaRequest
 from road_ray.distributed.teachers.replicas import Pool, Replicas, cause_of, ping
 from road_ray.distributed.teachers.request_batcher import Answers, Inputs, Stats
 from road_ray.errors import ClusterError, RoadError
@@ -36,21 +36,7 @@ logger = logging.getLogger(__name__)
 
 Answered = tuple[Answers, float, list[Stats]]
 
-_MAX_TIMEOUTS = 2  # missed deadlines per request before its teacher is lost
-_MAX_UNREACHABLE = 4
 _KEPT = "  kept: checkpoints and the journal; to resume, run the same command"
-
-
-@dataclass
-class ReplicaRequest:
-    """One request to one replica."""
-
-    replica: int
-    ref: Any
-    deadline: float = 0.0  # set while a caller waits for it
-    timeouts: int = 0
-    unreachable: int = 0
-    replaced: bool = False  # its replica was replaced after a missed deadline
 
 
 @dataclass
@@ -106,7 +92,7 @@ class ActorEnsemble(Ensemble):
         ``ClusterError`` for a lost teacher.
         """
         for attempt in handle.attempts.values():
-            attempt.deadline = time.monotonic() + self.handles.timeout_seconds
+            attempt.extend(self.handles.timeout_seconds)
         answers: dict[int, Answered] = {}
         while waiting := self._unanswered(handle, answers):
             patience = min(attempt.deadline for attempt in waiting.values()) - time.monotonic()
@@ -117,8 +103,8 @@ class ActorEnsemble(Ensemble):
                     answered = self._collect(group, handle, attempt)
                     if answered is not None:
                         answers[group] = answered
-                elif time.monotonic() >= attempt.deadline:
-                    self._handle_timeout(group, handle, attempt)
+                elif attempt.is_late:
+                    self._handle_missed_deadline(group, handle, attempt)
         if not answers:
             raise ClusterError(f"no teacher is left of {len(self.handles.directories)}\n{_KEPT}")
         self._stats = {
@@ -203,43 +189,37 @@ class ActorEnsemble(Ensemble):
         except RayTaskError as error:
             raise self._remote_error(group, error) from error
         except GetTimeoutError:  # ready, but its data does not arrive
-            self._handle_timeout(group, handle, attempt)
+            self._handle_missed_deadline(group, handle, attempt)
         except (RayActorError, ObjectLostError) as error:
-            attempt.unreachable += 1
             if isinstance(error, RayActorError) and replicas.is_gone(attempt.replica):
                 reason = f"is gone for good: {cause_of(error)}"
             else:
                 replicas.went_down(attempt.replica)
                 reason = f"cannot be reached: {error}"
-            if replicas.all_dead or attempt.unreachable >= _MAX_UNREACHABLE:
+            if attempt.after_failure(replicas) == "give up":
                 self._handle_loss(group, reason)
             else:
                 self._resend(group, handle, attempt)
         return None
 
-    def _handle_timeout(self, group: int, handle: Request, attempt: ReplicaRequest) -> None:
-        """Handle a missed deadline: wait once more for a live teacher, replace a dead one."""
-        replicas = self._groups[group]
-        has_others = replicas.has_others(attempt.replica)
-        attempt.timeouts += 1
-        if attempt.timeouts > _MAX_TIMEOUTS or (attempt.replaced and not has_others):
+    def _handle_missed_deadline(self, group: int, handle: Request, attempt: ReplicaRequest) -> None:
+        replicas, seconds = self._groups[group], self.handles.timeout_seconds
+        action = attempt.after_deadline(replicas)
+        if action == "give up":
             self._handle_loss(group, "was replaced and did not answer again")
-            return
-        if attempt.timeouts == 1 and replicas.answers(attempt.replica):
+        elif action == "wait":
             logger.warning("%s is slow; waiting once more", self._describe(group))
-            if has_others:
+            if replicas.has_others(attempt.replica):
                 self._resend(group, handle, attempt)
-            attempt.deadline = time.monotonic() + self.handles.timeout_seconds
-            return
-        seconds = self.handles.timeout_seconds
-        logger.warning(
-            "%s did not answer within %g s; replacing it", self._describe(group), seconds
-        )
-        self._emit("teacher_replaced", group)
-        self.replacements += 1
-        replicas.replace(attempt.replica)
-        attempt.replaced = True
-        self._resend(group, handle, attempt)
+            attempt.extend(seconds)
+        else:
+            logger.warning(
+                "%s did not answer within %g s; replacing it", self._describe(group), seconds
+            )
+            self._emit("teacher_replaced", group)
+            self.replacements += 1
+            replicas.replace(attempt.replica)
+            self._resend(group, handle, attempt)
 
     def _resend(self, group: int, handle: Request, attempt: ReplicaRequest) -> None:
         """Send a request again, preferably to another replica. A restarting one gets time
@@ -248,7 +228,7 @@ class ActorEnsemble(Ensemble):
         self._send(group, handle, attempt, avoid=attempt.replica)
         down = self._groups[group].is_down(attempt.replica)
         grace = self.handles.start_timeout_seconds if down else 0.0
-        attempt.deadline = time.monotonic() + self.handles.timeout_seconds + grace
+        attempt.extend(self.handles.timeout_seconds + grace)
 
     def _handle_loss(self, group: int, reason: str) -> None:
         """Apply ``on_lost`` to an unavailable teacher: raise an error, or continue without it."""

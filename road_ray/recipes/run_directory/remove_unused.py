@@ -12,8 +12,8 @@ from pathlib import Path
 
 from road_ray.recipes.run_directory.input_files import INPUTS
 from road_ray.recipes.run_directory.recorded_config import RECORD
+from road_ray.recipes.run_directory.run_lock import LOCK
 
-LOCK = "run.lock"
 # Written before the recipe starts; ``checkpoints/`` and the journal follow with the training.
 _RECORDS = {LOCK, RECORD, INPUTS, "environment.json", "teachers.json"}
 

@@ -6,16 +6,15 @@ Every recipe uses these functions to open its directory, its journal and its che
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from road_ray.config import to_dict, to_yaml
 from road_ray.distributed.connection import check_machine
-from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
+from road_ray.errors import CheckpointError, DivergedError, RoadError
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory.input_files import (
     INPUTS,
@@ -30,10 +29,10 @@ from road_ray.recipes.run_directory.recorded_config import (
     is_extended,
     require_same,
 )
-from road_ray.recipes.run_directory.remove_unused import LOCK, missing_above, removed_if_unused
+from road_ray.recipes.run_directory.remove_unused import missing_above, removed_if_unused
+from road_ray.recipes.run_directory.run_lock import lock_run_directory, write_error
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report
-from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.json_file import read_json, write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import (
     MANIFEST,
@@ -170,12 +169,12 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
     check_machine(config.workers, config.address)
     directory = config.run_dir
     created = missing_above(directory)
-    with _locked(directory), removed_if_unused(directory, created):
+    with lock_run_directory(directory), removed_if_unused(directory, created):
         _check_recorded(config)
         try:
             inputs = _record(config)
         except OSError as error:
-            raise _write_error(directory, error) from error
+            raise write_error(directory, error) from error
         try:
             yield directory
             write_json_atomic(directory / INPUTS, inputs)
@@ -184,39 +183,8 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
                 write_report(directory)  # its curves show what led there
             if isinstance(error, RoadError) or disk_error(error) is None:
                 raise
-            raise _write_error(directory, error) from error
+            raise write_error(directory, error) from error
         _complete(directory, rewrite=True, keep=keep_checkpoints)
-
-
-def _locked(directory: Path) -> TextIO:
-    """Create a run directory and return its lock, which this process holds until it is closed."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / LOCK).open("a+", encoding="utf-8")
-        holder = lock_exclusively(lock)
-    except OSError as error:
-        raise _write_error(directory, error) from error
-    if not holder and not os.fstat(lock.fileno()).st_nlink:
-        holder = "a process that removed it, because it failed before it began"
-    if holder:
-        lock.close()
-        raise ResourceError(
-            f"run_dir = {directory} is in use by {holder}\n"
-            "  fix: wait for it, stop it, or choose another directory; nothing was changed"
-        )
-    return lock
-
-
-def _write_error(directory: Path, error: Exception) -> ResourceError:
-    number = disk_error(error)
-    reason = str(error) if number is None else os.strerror(number)
-    file_name = getattr(error, "filename", None)
-    reason += f": {file_name}" if file_name and Path(file_name) != directory else ""
-    return ResourceError(
-        f"run_dir = {directory}: cannot be written ({reason})\n"
-        "  fix: free space there, make it writable, or choose another directory\n"
-        "  kept: what was there before"
-    )
 
 
 def _check_recorded(config: RunConfig) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
 from road_ray.recipes.finetuning.config import FinetuneConfig
-from road_ray.recipes.run_directory import run as run_module
 from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,
@@ -47,16 +45,6 @@ def test_damaged_inputs_of_a_run_without_a_checkpoint_are_recorded_anew(tmp_path
     (tmp_path / "inputs.json").write_text('{"data": ')
     with open_run_directory(config(tmp_path)):
         assert json.loads((tmp_path / "inputs.json").read_text()) is not None
-
-
-def test_a_second_process_is_refused(tmp_path):
-    again = open_run_directory(config(tmp_path))
-    with open_run_directory(config(tmp_path)), pytest.raises(ResourceError) as refused:
-        again.__enter__()
-    assert refused.value.exit_code == 4
-    assert f"in use by process {os.getpid()} on " in str(refused.value)
-    with open_run_directory(config(tmp_path)):
-        pass
 
 
 def test_a_finished_run_is_given_back_and_an_unfinished_one_is_not(tmp_path):
@@ -125,18 +113,6 @@ def test_a_directory_that_was_there_stays(tmp_path):
     with pytest.raises(DataError), open_run_directory(config(tmp_path / "mine")):
         raise DataError("data.root = nowhere")
     assert (tmp_path / "mine").is_dir()
-
-
-def test_a_lock_whose_directory_was_removed_is_not_held(tmp_path, monkeypatch):
-    lock = run_module.lock_exclusively
-
-    def removed(file):
-        os.unlink(file.name)
-        return lock(file)
-
-    monkeypatch.setattr(run_module, "lock_exclusively", removed)
-    with pytest.raises(ResourceError, match="a process that removed it"):
-        open_run_directory(config(tmp_path / "run")).__enter__()
 
 
 def test_a_committed_checkpoint_binds_to_its_configuration(tmp_path):
