@@ -142,5 +142,6 @@ def test_a_precision_that_the_machine_emulates_is_left_out():
 
 
 def test_a_race_that_is_late_has_one_round():
-    (row,) = SUITE["matrix_rate"](replace(PLAN, quick_repeats=1000).within(0.0))
+    plan = replace(PLAN, precisions=("fp32",), quick_repeats=1000)
+    (row,) = SUITE["pretrain_tiny"](plan.within(0.0))
     assert row["ratio"] > 0
