@@ -40,6 +40,15 @@ def short_directory(within: str = "/tmp") -> Iterator[str]:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def make_address_directory() -> None:
+    """Make the directory into which ``ray.cluster_utils.Cluster`` writes its address: it does not
+    do so itself when it has a ``temp_dir``.
+    """
+    from ray._private.utils import get_ray_address_file
+
+    Path(get_ray_address_file(None)).parent.mkdir(parents=True, exist_ok=True)
+
+
 @contextmanager
 def own_cluster(num_cpus: int, within: str = "/tmp", **options: Any) -> Iterator[Any]:
     """Inside, this process is joined to a cluster of so many logical cores that is its own; gives

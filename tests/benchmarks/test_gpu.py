@@ -38,6 +38,7 @@ def test_the_command_writes_the_table(monkeypatch, tmp_path, capsys):
     assert f"written to {out}" in capsys.readouterr().out
 
 
+@pytest.mark.guide
 def test_the_table_has_every_contestant_and_is_json():
     result = gpu(plan())
     assert result["left_out"] == []

@@ -80,6 +80,7 @@ def digests(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.guide  # 6 s
 def test_the_archive_is_what_the_generator_writes(whole: Path, tmp_path: Path) -> None:
     assert digests(whole) == digests(write(tmp_path / "world"))
 

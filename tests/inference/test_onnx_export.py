@@ -172,6 +172,13 @@ def test_weights_beside_the_onnx_file_belong_to_the_export(classifier, tmp_path,
         file.write(b"more")
     with pytest.raises(CheckpointError, match=r"model.onnx.data: not the file that .* records"):
         load(place)
+
+
+@pytest.mark.long  # 8 s
+def test_weights_beside_the_onnx_file_are_in_the_file_of_int8(classifier, tmp_path, monkeypatch):
+    exporter = "torch.onnx._internal.exporter._onnx_program"
+    monkeypatch.setattr(f"{exporter}._LARGE_MODEL_THRESHOLD", 1)
+    facts = export(str(classifier), tmp_path / "fp32")[1]
     place, int8 = export(str(classifier), tmp_path / "int8", quantize="int8")
     assert [path.name for path in place.glob("*.onnx*")] == ["model_int8.onnx"]
     assert int8["bytes"] == facts["bytes"] | {

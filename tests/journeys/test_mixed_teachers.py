@@ -127,7 +127,7 @@ def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings,
 @pytest.mark.parametrize(
     ("name", "host"),
     [
-        pytest.param("squad_v2", "process", marks=pytest.mark.slow),
+        pytest.param("squad_v2", "process", marks=pytest.mark.long),
         *(
             pytest.param(name, "actors", marks=(pytest.mark.chaos, pytest.mark.ray))
             for name in ("sst2", "mnli", "conll2003", "squad_v2")

@@ -60,12 +60,14 @@ def test_require_room_refuses_a_busy_cluster():
 
 
 @pytest.mark.usefixtures("busy")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 def test_serve_model_ends_its_wait_for_machines_at_the_first_signal(model, monkeypatch, number):
     late, plain = [], server.require_room
 
     def require_room(config):
-        threading.Timer(3.0, os.kill, [os.getpid(), number]).start()
+        threading.Timer(1.0, os.kill, [os.getpid(), number]).start()
         plain(config)
 
     monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
@@ -83,11 +85,11 @@ def test_serve_model_ends_its_wait_for_machines_at_the_first_signal(model, monke
 
 @pytest.mark.usefixtures("busy")
 def test_running_application_gives_up_replicas_that_do_not_start(model, monkeypatch):
-    monkeypatch.setattr(server, "_START_SECONDS", 2.0)
+    monkeypatch.setattr(server, "_START_SECONDS", 1.0)
     config = ServingConfig(model=model, stop_seconds=0)
     listening, stop = Listening(port=free_port()), threading.Event()
     application = running_application(config, listening, None, stop)
-    with pytest.raises(ClusterError, match="has not started after 2 s"), application:
+    with pytest.raises(ClusterError, match="has not started after 1 s"), application:
         raise AssertionError("unreachable")
 
 

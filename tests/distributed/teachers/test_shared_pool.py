@@ -34,12 +34,13 @@ import ray
 from ray.cluster_utils import Cluster
 from road_ray.distributed.teachers.pool import PoolSpecification
 from road_ray.distributed.teachers.shared_pool import _owner
-from tests.cluster import short_directory
+from tests.cluster import make_address_directory, short_directory
 from tests.distributed.small import NLI
 
 small = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
 with short_directory() as place:
     head = {"num_cpus": 0, "temp_dir": place, **small}
+    make_address_directory()
     cluster = Cluster(initialize_head=True, connect=True, head_node_args=head)
     cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
     cluster.wait_for_nodes()
@@ -92,6 +93,21 @@ def specification(directories, **options):
     return specify_pool(directories, NLI, num_cpus=0.25, **options)
 
 
+def test_two_users_share_one_pool_which_ends_with_the_last(cluster, directories):
+    from road_ray.distributed.teachers.shared_pool import shared_ensemble
+
+    (single,) = batches(1)
+    with shared_ensemble(specification(directories)) as ensemble:
+        pids = ensemble.health()
+        expected = ensemble.gather(ensemble.submit(single))
+        with shared_ensemble(specification(directories)) as another:
+            assert another.health() == pids
+            assert torch.equal(another.gather(another.submit(single)), expected)
+        assert ensemble.health() == pids
+    assert within(SECONDS, lambda: all(map(gone, pids)))
+
+
+@pytest.mark.long  # 20 s, most of it until the lease of the killed driver has expired
 def test_the_pool_outlives_the_driver_that_started_it_and_ends_with_its_last_user(
     cluster, directories, driver
 ):
@@ -153,7 +169,7 @@ def test_a_trial_starts_the_pool_from_its_placement_group(cluster, directories):
 def test_a_user_waits_for_the_machines_that_the_owner_waits_for(cluster, directories, monkeypatch):
     from road_ray.distributed.teachers import shared_pool
 
-    monkeypatch.setenv(SCALE_UP_VARIABLE, "5")
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "3")
     monkeypatch.setattr(shared_pool, "_FIRST_SECONDS", 2.0)  # of this process, not of the owner's
     needed = specification(directories, resources={"moon": 1}, start_timeout_seconds=1.0)
     with (
