@@ -53,15 +53,15 @@ def wait_for_machines(actors: str, count: int, resources: Mapping[str, float]) -
         count, actors, seconds,
     )  # fmt: skip
     group = placement_group([dict(resources)] * count, strategy="PACK")
-    began = told = time.monotonic()
+    began = last_message = time.monotonic()
     try:
         while time.monotonic() < began + seconds:
             if group.wait(_SIGNALS_EVERY_SECONDS):
                 _log.info("the machines are up after %.0f s", time.monotonic() - began)
                 return True
-            if time.monotonic() - told > _MESSAGE_EVERY_SECONDS:
-                told = time.monotonic()
-                _log.info("still waiting for machines, for %.0f s now", told - began)
+            if time.monotonic() - last_message > _MESSAGE_EVERY_SECONDS:
+                last_message = time.monotonic()
+                _log.info("still waiting for machines, for %.0f s now", last_message - began)
         return False
     finally:
         remove_placement_group(group)

@@ -74,7 +74,9 @@ def predict_file(
         fix = "to resume, run the same command"
         if source == STDIN:
             fix = "to predict all rows again, run the same command; a file instead of - is resumed"
-        raise InterruptedRunError(f"{output}: stopped\n  kept: {file.kept}\n  fix: {fix}") from None
+        raise InterruptedRunError(
+            f"{output}: stopped\n  kept: {file.resumable_rows}\n  fix: {fix}"
+        ) from None
     finally:
         file.close()
     return file.rows

@@ -68,7 +68,7 @@ class PredictionFile:
         return size
 
     @property
-    def kept(self) -> str:
+    def resumable_rows(self) -> str:
         """Return the number of rows that the next writer continues after, in words of messages."""
         return f"{self.rows} rows in {self._partial}" if self.rows else "nothing"
 
@@ -116,7 +116,7 @@ class PredictionFile:
         return ResourceError(
             f"{self.path}: cannot be written: {getattr(cause, 'strerror', error)}\n"
             "  fix: free space there, or name a file that can be written; then repeat the command\n"
-            f"  kept: {self.kept}"
+            f"  kept: {self.resumable_rows}"
         )
 
 

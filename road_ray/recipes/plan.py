@@ -128,8 +128,8 @@ def _most_bytes(config: Any, measured: Measured) -> int:
     """
     runs, keep = num_runs(config), measured.keep_checkpoints
     in_progress = min(runs, max(1, getattr(config, "max_concurrent", 0)))
-    kept = config.training.kept_at_end(default=1 if isinstance(config, PretrainConfig) else 0)
-    checkpoints = in_progress * (keep + 1) + (runs - in_progress) * min(kept, keep)
+    at_end = config.training.kept_at_end(default=1 if isinstance(config, PretrainConfig) else 0)
+    checkpoints = in_progress * (keep + 1) + (runs - in_progress) * min(at_end, keep)
     models = runs * _num_exported(config)
     return int(models * measured.parameter_bytes + checkpoints * measured.checkpoint_bytes)
 

@@ -260,10 +260,10 @@ def find_trial(study: optuna.Study, number: int) -> FrozenTrial | None:
     """Return one trial. ``study.get_trials`` lists them all, 3 ms for 5,000."""
     storage = study._storage
     try:
-        found = storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
+        trial_id = storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
     except KeyError:
         return None
-    return storage.get_trial(found)
+    return storage.get_trial(trial_id)
 
 
 def record_of(trial: FrozenTrial) -> Record:

@@ -234,8 +234,8 @@ def _check_feature_layers(config: FinetuneConfig, task: Task) -> None:
     """Raise ``ConfigError`` if ``student.layers`` leaves fewer layers than a head over features
     reads.
     """
-    kept = _kept_layers(config)
-    if isinstance(task.kind, FeatureTag) and kept is not None and len(kept) < FEATURE_LAYERS:
+    layers = _kept_layers(config)
+    if isinstance(task.kind, FeatureTag) and layers is not None and len(layers) < FEATURE_LAYERS:
         raise ConfigError(
             f"student.layers = {config.student.layers} with data.tag_head = features: that head "
             f"reads the last {FEATURE_LAYERS} layers\n"

@@ -93,14 +93,14 @@ def _default_baseline(groups: Sequence[Group]) -> Group:
 
 def _named(groups: Sequence[Group], name: str) -> Group:
     """Return the group of a name, or else the one that has a run of that name."""
-    found = [group for group in groups if group.name == name] or [
+    matching = [group for group in groups if group.name == name] or [
         group for group in groups if any(run.name == name for run in group.runs)
     ]
-    if len(found) == 1:
-        return found[0]
+    if len(matching) == 1:
+        return matching[0]
     names = [group.name for group in groups]
     hint = did_you_mean(name, [*names, *(run.name for group in groups for run in group.runs)])
-    problem = f"{len(found)} groups have such a run" if found else f"no such group{hint}"
+    problem = f"{len(matching)} groups have such a run" if matching else f"no such group{hint}"
     raise ConfigError(
         f"--baseline {name}: {problem}\n  allowed: {shorten(', '.join(names), 1000)}\n"
         "  fix: name a group, or a run of one; nothing was written"
