@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import pytest
 import road_ray as rr
 from tests.conftest import PRETRAINING, SPANS
 from tests.docs.blocks import ROOT, blocks, commands
+from tests.ports import free_port
 from tests.published import publish
 
 pytestmark = [pytest.mark.guide, pytest.mark.timeout(600)]
@@ -296,9 +296,7 @@ def test_serving(place, block):
     (place / "bin").mkdir()
     (place / "bin/road").write_text(f'#!/bin/sh\nexec {sys.executable} -m road_ray "$@"\n')
     (place / "bin/road").chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = os.environ | {"MODEL": str(model), "PORT": str(port)}
     environment |= {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     line = blocks("docs/guides/serving.md")[block].replace("road serve", "exec road serve")

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 pytestmark = [pytest.mark.guide, pytest.mark.ray, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "cluster.md"
@@ -27,23 +28,6 @@ GUIDE = ROOT / "docs" / "guides" / "cluster.md"
 def blocks() -> list[tuple[str, str]]:
     matches = re.findall(r"^```bash ?(\w*)\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
     return [(name, text) for name, text in matches]
-
-
-def free_port() -> int:
-    """Outside of 10002 to 19999, which Ray gives to workers, and of what the kernel gives out."""
-    for port in range(20000 + os.getpid() % 2000, 32000, 7):
-        with socket.socket() as connection:
-            try:
-                connection.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            if port not in _given:
-                _given.add(port)
-                return port
-    raise AssertionError("no free port")
-
-
-_given: set[int] = set()
 
 
 @pytest.fixture(scope="module")

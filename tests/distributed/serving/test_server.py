@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from road_ray.distributed.serving.server import Listening, running_application
 from road_ray.errors import ClusterError
 from road_ray.inference.load_model import load
 from road_ray.recipes.export import export
+from tests.ports import free_port
 from tests.published import TEXTS, publish
 
 pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(900)]
@@ -35,12 +35,6 @@ TOKEN = "a token of twenty-two characters"
 def model(tmp_path_factory):
     directory = tmp_path_factory.mktemp("model") / "sentiment"
     return str(publish(directory, "electra", "ForSequenceClassification", labels=("no", "yes")))
-
-
-def free_port() -> int:
-    with socket.socket() as connection:
-        connection.bind(("127.0.0.1", 0))
-        return int(connection.getsockname()[1])
 
 
 def ask(url, body=None, token=TOKEN, seconds=60):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 import time
 from functools import partial
@@ -17,6 +16,7 @@ from road_ray.distributed.serving import server
 from road_ray.distributed.serving.config import ServingConfig
 from road_ray.distributed.serving.server import Listening, require_room, running_application
 from road_ray.errors import ClusterError
+from tests.ports import free_port
 from tests.published import publish
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -44,12 +44,6 @@ def busy(cluster, monkeypatch):
 def model(tmp_path_factory):
     place = tmp_path_factory.mktemp("model") / "sentiment"
     return str(publish(place, "electra", "ForSequenceClassification", labels=("no", "yes")))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.mark.usefixtures("busy")
