@@ -69,7 +69,7 @@ class PredictionFile:
 
     @property
     def resumable_rows(self) -> str:
-        """Return the number of rows that the next writer continues after, in words of messages."""
+        """Return a text for messages: how many rows are kept for the next writer, and where."""
         return f"{self.rows} rows in {self._partial}" if self.rows else "nothing"
 
     def append(self, predictions: Sequence[Prediction]) -> None:

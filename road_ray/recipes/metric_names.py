@@ -50,11 +50,13 @@ def check_stopping_metric(verb: str, config: Any) -> None:
     allowed = _of(names, source)
     further = [f"eval/{name}/" for name in names if _has_further_metrics(name, source)]
     if metric not in allowed and not metric.startswith(tuple(further)):
+        fix = "name one of these, or leave it out for their mean"
         raise ConfigError(
             f"training.early_stopping.metric = {metric}: not evaluated while training"
             f"{did_you_mean(metric, allowed)}\n"
             f"  allowed: {', '.join(allowed) or 'none, as nothing is evaluated while training'}\n"
-            "  fix: name one of these, or leave it out for their mean\n  kept: nothing was started"
+            f"  fix: {fix if allowed else 'leave training.early_stopping out'}\n"
+            "  kept: nothing was started"
         )
 
 

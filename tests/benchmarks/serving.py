@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import random
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from transformers import ElectraConfig, ElectraForSequenceClassification
 
 from road_ray.models.config import EncoderConfig
 from tests.benchmarks.plan import Plan, Row
+from tests.ports import free_port
 from tests.published import TEXTS, tokenizer_of
 
 AIM = 2.0  # times the requests of the plain handler, at most clients
@@ -153,9 +153,7 @@ async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body
 @contextmanager
 def _started(module: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Start a server on a free port and wait until it answers."""
-    with socket.socket() as connection:
-        connection.bind(("127.0.0.1", 0))
-        port = int(connection.getsockname()[1])
+    port = free_port()
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-m", module, *arguments, str(port)]
     server = subprocess.Popen(

@@ -1,5 +1,6 @@
 """Deadline of a teacher's answer, and what follows when it passes: a slow teacher is waited for
-once more, a dead one is replaced, and one that does not answer after that is given up.
+once more, a dead one is replaced, and one that does not answer after that is given up. So is one
+whose calls fail again and again.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from road_ray.distributed.teachers.replicas import Replicas
-
-AfterDeadline = Literal["wait", "replace", "give up"]
 
 _MAX_MISSED = 2  # deadlines of a request before its teacher is given up
 _MAX_UNREACHABLE = 4  # failed calls of a request before its teacher is given up
@@ -35,7 +34,7 @@ class ReplicaRequest:
     def is_late(self) -> bool:
         return time.monotonic() >= self.deadline
 
-    def after_deadline(self, replicas: Replicas) -> AfterDeadline:
+    def after_deadline(self, replicas: Replicas) -> Literal["wait", "replace", "give up"]:
         """Count a missed deadline and return what to do: ``wait`` once more for a replica that is
         alive, ``replace`` one that is not, ``give up`` the teacher if neither has helped.
         """

@@ -203,6 +203,7 @@ class ActorEnsemble(Ensemble):
         return None
 
     def _handle_missed_deadline(self, group: int, handle: Request, attempt: ReplicaRequest) -> None:
+        """Wait once more, replace the replica or give up the teacher."""
         replicas, seconds = self._groups[group], self.handles.timeout_seconds
         action = attempt.after_deadline(replicas)
         if action == "give up":

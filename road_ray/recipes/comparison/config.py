@@ -175,8 +175,8 @@ class ReproduceConfig(RunConfig):
             used = sorted(set(type(self).model_fields) - set(unused) - set(RunConfig.model_fields))
             raise ValueError(
                 f"{given[0]}: comparison {self.comparison} does not use it\n"
-                f"    allowed: {', '.join(used)}, and the keys of every run"
-                f"\n    fix: leave {given[0]} out"
+                f"    allowed: {', '.join(used)}, and the keys of every run\n"
+                f"    fix: leave {given[0]} out"
             )
         if not self.of_pretraining:
             known = [arm.name for arm in COMPARISONS[self.comparison].arms]
