@@ -82,6 +82,7 @@ def build_corpus(
     if _built(directory, recipe) is not None:
         return open_corpus(directory, shuffled_shards)
     encoder = Encoder.of(tokenizer, **settings)
+    _log_start(recipe, directory)
     try:
         with _staging(directory) as staging:
             _write_shards(parts, encoder, Directory(staging), recipe, encoding, processes)
@@ -125,8 +126,16 @@ def build_stored_corpus(
         except DamagedCorpus as error:
             _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
             place.delete(MANIFEST)
+    _log_start(recipe, place)
     _write_shards(parts, Encoder.of(tokenizer, **settings), place, recipe, encoding, processes)
     _delete_progress(place)
+
+
+def _log_start(recipe: dict[str, Any], destination: Path | Place) -> None:
+    _log.info(
+        "%s: cutting it into rows of %d tokens, once; stored in %s",
+        recipe["source"].split(", ")[0] or "the corpus", recipe["max_length_tokens"], destination,
+    )  # fmt: skip
 
 
 def _write_shards(
@@ -138,11 +147,6 @@ def _write_shards(
     processes: int | None,
 ) -> None:
     """Write the missing shards of all parts, then the manifest."""
-    source = recipe["source"]
-    _log.info(
-        "%s: cutting it into rows of %d tokens, once; stored in %s",
-        source.split(", ")[0] or "the corpus", recipe["max_length_tokens"], place,
-    )  # fmt: skip
     earlier = _earlier(place, recipe)
     done = [earlier.get(number, PartProgress(number)) for number in range(len(parts))]
     work = [
@@ -165,7 +169,7 @@ def _write_shards(
     if not any(part.rows for part in done):
         _delete_progress(place)
         raise DataError(
-            f"{source or 'the corpus'}: 0 rows of text\n"
+            f"{recipe['source'] or 'the corpus'}: 0 rows of text\n"
             "  fix: name files with text (parquet column `text`, JSONL key `text`, plain text)"
         )
     place.write(MANIFEST, f"{json.dumps(_manifest(recipe, done), indent=1)}\n".encode())

@@ -24,9 +24,6 @@ DOCUMENTS = [
 SHARD = "shard-00000-0000"
 
 
-SHARD = "shard-00000-0000"
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
     return train_wordpiece(DOCUMENTS, vocab_size=70)
@@ -81,6 +78,12 @@ def test_the_same_recipe_gives_the_same_bytes(tokenizer, tmp_path):
     build(tmp_path / "b", tokenizer)
     for file in (tmp_path / "a").iterdir():
         assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
+
+
+def test_the_log_names_the_directory_in_which_the_corpus_is_found(tokenizer, tmp_path, caplog):
+    caplog.set_level("INFO")
+    build(tmp_path / "c", tokenizer)
+    assert f"once; stored in {tmp_path / 'c'}\n" in caplog.text
 
 
 def test_limits_left_behind_in_the_tokenizer_do_not_cut_sentences(tokenizer, tmp_path):
