@@ -30,6 +30,8 @@ def sweep_page(sweep: Sweep) -> Page:
     """Return the page of a sweep."""
     drawn = SweepFigures(sweep)
     blocks: list[Block] = [Figures(drawn.all())]
+    if absent := drawn.absent():
+        blocks.append(Prose([absent]))
     sections = [
         Section("Best", _best(sweep)),
         Section(

@@ -87,7 +87,8 @@ class SweepFigures:
         if not self.importances:
             return None
         rows = [(key, 100 * share) for key, share in self.importances.items()]
-        note = "Share of the variance in value that a key explains (PED-ANOVA)."
+        note = "How far the values of a key differ between the best tenth of the trials and all"
+        note += " trials, as a share of the sum over the keys (PED-ANOVA)."
         return Bars("Importance", rows, "%", note)
 
     def slices(self) -> list[Chart]:
@@ -246,6 +247,25 @@ class SweepFigures:
             chosen += self.slices()
         return chosen
 
+    def absent(self) -> str:
+        """Return which ranking figures are left out and why, or an empty string."""
+        complete, varied = len(self.sweep.judged), self.sweep.varied
+        if self.tied:
+            return "No importance, contour and parallel coordinates: the trials tie."
+        if complete < 2 or not varied:
+            why = "a single key value" if not varied else f"{complete} complete trial(s)"
+            return f"No importance, contour, parallel coordinates and slices: {why}."
+        reasons = []
+        if not self.importances:
+            few = complete < 4 or len(varied) < 2
+            why = "it needs four complete trials and two keys" if few else "it cannot be estimated"
+            reasons.append(f"No importance: {why}.")
+        if not self.surfaces():
+            reasons.append(
+                "No heat map or contour: it needs four complete trials and two keys of numbers."
+            )
+        return " ".join(reasons)
+
 
 def _pair(x: str, y: str) -> str:
     """Return both keys without their sections."""
@@ -297,8 +317,9 @@ def _field(across: Axis, up: Axis, places: Any, values: Any, *, larger: bool) ->
 def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:
     """Return the importance of each key, the most important first; empty if it cannot be estimated.
 
-    PED-ANOVA (Watanabe et al. 2023) takes a fraction of a second for a thousand trials; fANOVA
-    takes minutes.
+    The importance of a key for being among the best tenth of the trials, as a share of the sum
+    over the keys. PED-ANOVA (Watanabe et al. 2023) takes a fraction of a second for a thousand
+    trials; fANOVA takes minutes.
     """
     if sweep.study is None or len(sweep.judged) < 4 or len(sweep.varied) < 2:
         return {}
@@ -306,16 +327,20 @@ def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:
 
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
+    # With a target, the evaluator explains low values whatever the direction of the study is.
+    sign = -1.0 if sweep.larger[which] else 1.0
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            # The best tenth ties with all others: the shares would be equal and mean nothing.
+            warnings.filterwarnings("error", message="Target and region quantiles")
             shares = get_param_importances(
                 sweep.study,
                 evaluator=PedAnovaImportanceEvaluator(),
                 params=[k for k in sweep.varied if all(k in t.params for t in sweep.judged)],
-                target=lambda trial: trial.values[which],
+                target=lambda trial: sign * trial.values[which],
             )
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, UserWarning) as error:
         _log.info("importance left out: %s", error)
         return {}
     return {key: share for key, share in shares.items() if share == share}

@@ -28,6 +28,56 @@ def test_importance_knows_what_mattered(drawn):
     assert sum(share for _, share in bars.rows) == pytest.approx(100.0)
 
 
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+@pytest.mark.parametrize("metrics", [1, 2])
+def test_importance_is_that_of_the_best_trials_in_either_direction(tmp_path, direction, metrics):
+    """Optuna without a target knows the direction; of a negated metric it is the same."""
+    import optuna
+
+    from road_ray.reporting.plots.sweep_plots import importances
+
+    drawn = [(n * 37 % 100 / 100, n * 61 % 97 / 97) for n in range(60)]
+    sign = 1.0 if direction == "maximize" else -1.0
+    # Only the best trials, in a corner of `much`, are good: importance of low values is another.
+    values = [sign * (10 * max(0.0, much - 0.8) + 0.1 * little) for much, little in drawn]
+    space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("much", "little")}
+    studies = [optuna.create_study(directions=[direction] * n) for n in (1, metrics)]
+    for (much, little), value in zip(drawn, values, strict=True):
+        for study in studies:
+            study.add_trial(
+                optuna.trial.create_trial(
+                    params={"much": much, "little": little},
+                    distributions=space,
+                    values=[value] * len(study.directions),
+                )
+            )
+    expected = optuna.importance.get_param_importances(
+        studies[0], evaluator=optuna.importance.PedAnovaImportanceEvaluator()
+    )
+    trials = [
+        Trial(n, "complete", dict(zip(("much", "little"), keys, strict=True)), (value,) * metrics)
+        for n, (keys, value) in enumerate(zip(drawn, values, strict=True))
+    ]
+    larger = (direction == "maximize",) * metrics
+    sweep = Sweep("s", tmp_path, ("m", "k")[:metrics], larger, trials, study=studies[1])
+    assert importances(sweep, metrics - 1) == pytest.approx(expected)
+    assert expected["much"] > 0.9
+
+
+def test_trials_that_all_tie_have_no_importance(tmp_path):
+    import optuna
+
+    from road_ray.reporting.plots.sweep_plots import importances
+
+    space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("a", "b")}
+    study, trials = optuna.create_study(direction="maximize"), []
+    for n in range(20):
+        params = {"a": n / 20, "b": n * 7 % 20 / 20}
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=space, values=[1.0]))
+        trials.append(Trial(n, "complete", params, (1.0,)))
+    assert importances(Sweep("s", tmp_path, ("m",), (True,), trials, study=study)) == {}
+
+
 def test_there_is_a_slice_for_every_key(drawn):
     assert [chart.title for chart in drawn.slices()] == [
         *("weighting.wrong", "distillation.temperature", "weighting.rule")
@@ -83,3 +133,17 @@ def test_two_metrics_have_a_front(front_directory):
 def test_a_sweep_that_has_just_begun_is_no_trouble(tmp_path):
     empty = Sweep("s", tmp_path, ("m",), (True,), [Trial(0, "running", {"a": 1.0})])
     assert [figure.title for figure in SweepFigures(empty).all()] == ["History: m"]
+    assert "single key value" in SweepFigures(empty).absent()
+
+
+def test_figures_that_are_left_out_are_named_with_the_reason(tmp_path, drawn):
+    def of(trials):
+        return SweepFigures(Sweep("s", tmp_path, ("m",), (True,), trials)).absent()
+
+    keys = [{"a": 0.1 * n, "rule": "mean" if n % 2 else "entropy"} for n in range(6)]
+    trials = [Trial(n, "complete", params, (float(n),)) for n, params in enumerate(keys)]
+    assert "heat map or contour: it needs four complete trials and two keys of numbers" in of(
+        trials
+    )
+    assert "1 complete trial" in of([trials[1], Trial(2, "running", keys[2])])
+    assert drawn.absent() == ""
