@@ -70,6 +70,21 @@ def test_weights_preserve_the_mean_where_everybody_is_right_or_gold_is_unknown(w
         assert_close(weights[:, row].sum(0), torch.full_like(weights[0, row], M))
 
 
+@pytest.mark.parametrize("name", sorted({*WEIGHTINGS} - {"entropy"}))
+@every_shape
+def test_weights_are_equal_where_gold_is_unknown(name, shape):
+    logits, targets = case(shape)
+    assert_close(resolve(name)(logits, targets)[:, 2], torch.ones_like(logits[:, 2, ..., 0]))
+
+
+@every_shape
+def test_entropy_reads_no_labels(shape):
+    logits, targets = case(shape)
+    weights = resolve("entropy")(logits, targets)
+    assert torch.equal(weights, resolve("entropy")(logits, torch.full_like(targets, -100)))
+    assert not torch.allclose(weights[:, 2], torch.ones_like(weights[:, 2]))
+
+
 @pytest.mark.parametrize("name", sorted(WEIGHTINGS))
 @every_shape
 def test_weights_preserve_the_mean_where_somebody_is_right(name, shape):

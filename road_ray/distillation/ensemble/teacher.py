@@ -117,11 +117,14 @@ class Teacher:
 
 def inputs_of(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs of a teacher: tensors ``[B, L]`` each, and for teachers with another
-    tokenizer the ``texts``, ``[B]`` tuples of strings, with ``offsets`` or ``words``.
+    tokenizer the ``texts``, ``[B]`` tuples of strings, with ``offsets`` and the labels of spans,
+    or ``words``.
     """
     if "input_ids" not in batch:
         raise DataError(f"the batch has no input_ids; it has {sorted(batch)}")
-    names = (*INPUTS, "offsets", "words", OWN_TOKENS)
+    names = [*INPUTS, "offsets", "words", OWN_TOKENS]
+    if batch.get("offsets") is not None:  # to count answers that a teacher cannot express
+        names += ["start_positions", "end_positions"]
     inputs: dict[str, Any] = {
         name: torch.as_tensor(batch[name]) for name in names if batch.get(name) is not None
     }

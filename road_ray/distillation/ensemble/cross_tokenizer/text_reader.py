@@ -20,7 +20,7 @@ from road_ray.data.features.word_tags import encode_tags
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
-from road_ray.distillation.ensemble.cross_tokenizer.span_transfer import transfer_spans
+from road_ray.distillation.ensemble.cross_tokenizer.span_transfer import can_express, transfer_spans
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
 from road_ray.distillation.teacher_identity import teacher_tokenizer
 from road_ray.errors import DataError
@@ -95,7 +95,9 @@ class TextReader:
         ``[B, 2, T] -> [B, 2, L]``, ``[B, T, C] -> [B, L, C]``; others stay as they are.
 
         The figures are sums: ``cut``, rows that were too long for the teacher, and for spans
-        ``outside``, the part of the start and end mass that no token of the student took.
+        ``outside``, the part of the start and end mass that no token of the student took, and
+        ``inexpressible``, labelled answers that this teacher's tokens cannot express for the
+        student, so that it counts as wrong there.
         """
         figures = {"cut": float(sum(row.is_cut for example in rows for row in example))}
         match self.task.kind:
@@ -104,6 +106,7 @@ class TextReader:
                 mask = batch.get("attention_mask")
                 mask = torch.ones_like(batch["input_ids"]) if mask is None else mask
                 answers, figures["outside"] = _spans(rows, answers, offsets, mask)
+                figures["inexpressible"] = _num_inexpressible(rows, offsets, mask, batch)
             case Tag():
                 answers = _tags(rows, answers, self._needed(batch, "words"))
         return answers, figures
@@ -177,6 +180,25 @@ def _spans(
         carried.append(torch.from_numpy(logits))
         outside += lost
     return torch.stack(carried).to(answers.device), outside
+
+
+def _num_inexpressible(
+    rows: Sequence[Sequence[TokenRow]], offsets: Tensor, mask: Tensor, batch: Mapping[str, Any]
+) -> float:
+    """Return the number of rows with an answer that the teacher cannot express, of a batch with
+    ``start_positions`` and ``end_positions`` ``[B]``. Position 0 is "no answer".
+    """
+    if batch.get("start_positions") is None or batch.get("end_positions") is None:
+        return 0.0
+    gold = zip(batch["start_positions"].tolist(), batch["end_positions"].tolist(), strict=True)
+    shown, lengths = offsets.cpu().numpy(), mask.sum(-1).tolist()
+    return float(
+        sum(
+            not can_express((start, end), row.offsets, shown[number], int(lengths[number]))
+            for number, ((row,), (start, end)) in enumerate(zip(rows, gold, strict=True))
+            if start > 0 and end > 0 and row.offsets is not None
+        )
+    )
 
 
 def _tags(rows: Sequence[Sequence[TokenRow]], answers: Tensor, words: Tensor) -> Tensor:
