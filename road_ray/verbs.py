@@ -172,10 +172,9 @@ def configure(
             )
         base = to_dict(chosen.make())
     config = load(kind, base=base, path=path, overrides=overrides)
-    tokenizer = base.get("data", {}).get("tokenizer")
-    values = to_dict(config) if tokenizer is not None else {}
-    if values.get("init") and values["data"]["tokenizer"] == tokenizer:
-        return override(config, {"data.tokenizer": None})  # that of init replaces the preset's
+    if base.get("data", {}).get("tokenizer") is not None and to_dict(config).get("init"):
+        base["data"]["tokenizer"] = None  # that of init replaces the preset's
+        config = load(kind, base=base, path=path, overrides=overrides)
     return config
 
 
@@ -193,6 +192,9 @@ _FLAT_NAMES = {
     },
     **{name: f"weighting.{name}" for name in ("rule", "wrong", "all_wrong", "span_correctness")},
 }
+
+
+_COUNT = "distillation.num_teachers"
 
 
 class VerbFunction(Protocol):
@@ -234,17 +236,30 @@ def perform(
         chosen = configure(verb, preset=preset, path=path, overrides=overrides)
     extra: tuple[Any, ...] = ()
     if verb == "distill":
-        keys, extra = _unflattened(keys)
+        keys, extra = _unflattened(keys, _names_in(overrides))
     return VERBS[verb].run(override(chosen, keys) if keys else chosen, *extra, context=context)
 
 
-def _unflattened(keys: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def _names_in(overrides: Sequence[str] | Mapping[str, Any]) -> set[str]:
+    texts = [overrides] if isinstance(overrides, str) else overrides
+    return {str(text).partition("=")[0].strip() for text in texts}
+
+
+def _unflattened(
+    keys: Mapping[str, object], overridden: set[str]
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Return the dotted keys of a distillation's flat names, and teachers that are actors."""
     changes = {_FLAT_NAMES.get(name, name): value for name, value in keys.items()}
     teachers: Any = keys.get("teachers")
     members: Any = getattr(teachers, "inner", teachers)  # of the public Ensemble
     if hasattr(members, "handles"):
         del changes["distillation.teachers"]
+        expected = changes.get(_COUNT, count := len(members.handles.directories))
+        if expected != count:
+            raise ConfigError(
+                f"{_COUNT} = {expected}: the ensemble has {count} teachers\n"
+                f"  fix: leave num_teachers out, or give an ensemble of {expected}"
+            )
         return changes, (members,)
     if hasattr(members, "stores"):
         changes |= {"distillation.store": str(teachers.store), "distillation.host": teachers.host}
@@ -255,6 +270,6 @@ def _unflattened(keys: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any,
     if teachers is not None:
         names = [members] if isinstance(members, str | Path) else list(members)
         changes["distillation.teachers"] = [str(name) for name in names]
-        if not (len(names) == 1 and str(names[0]).endswith(".json")):
-            changes["distillation.num_teachers"] = len(names)
+        if _COUNT not in overridden and not str(names[0]).endswith(".json"):
+            changes.setdefault(_COUNT, len(names))
     return changes, ()

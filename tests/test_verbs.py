@@ -114,6 +114,66 @@ def test_teachers_in_actors_are_handed_on_and_those_in_this_process_are_named(pe
     assert third[0].distillation.host == "process"
 
 
+@pytest.mark.parametrize("name", VERBS)
+def test_one_override_may_be_a_text(performed, name):
+    getattr(rr, name)(overrides="seed=7")
+    ((config,),) = performed
+    assert config.seed == 7
+
+
+def test_a_sweep_takes_a_text_and_every_kind_of_value(monkeypatch):
+    from road_ray.recipes.sweep import sweep as module
+
+    seen = []
+    monkeypatch.setattr(module, "run", seen.append)
+    rr.sweep("weighted_kd", overrides="trials=2", address=None, seeds=2)
+    rr.sweep("weighted_kd", ["trials=2"], address="host:1")
+    rr.sweep("weighted_kd", {"trials": 2}, address=None)
+    assert [config.trials for config in seen] == [2, 2, 2]
+    assert [config.address for config in seen] == [None, "host:1", None]
+    assert seen[0].seeds == 2
+
+
+def test_a_forgotten_teacher_is_an_error_in_python_too(performed):
+    rr.distill(teachers=["a", "b"], num_teachers=3)
+    rr.distill(teachers=["a", "b"], overrides=["distillation.num_teachers=3"])
+    rr.distill(teachers=["a", "b"], overrides={"seed": 1})
+    asked = [given[0].distillation.num_teachers for given in performed]
+    assert asked == [3, 3, 2]  # of two; `locate_teachers` refuses the first two
+    actors = SimpleNamespace(handles=SimpleNamespace(directories=("a", "b")))
+    with pytest.raises(ConfigError, match="num_teachers = 3: the ensemble has 2"):
+        rr.distill(teachers=actors, num_teachers=3)
+
+
+def test_a_tokenizer_that_is_named_stays_though_the_preset_names_the_same():
+    preset = configure("pretrain", preset="electra_small")
+    named = f"data.tokenizer={preset.data.tokenizer}"
+    kept = configure("pretrain", preset="electra_small", overrides=["init=x", named])
+    assert kept.data.tokenizer == preset.data.tokenizer is not None
+    of_init = configure("pretrain", preset="electra_small", overrides=["init=x"])
+    assert of_init.data.tokenizer is None
+
+
+def test_keys_of_one_data_set_take_every_value_that_the_keys_take():
+    from road_ray.recipes.finetuning.seeds_and_datasets import plan_runs
+
+    keys = {
+        "optimizer.bias_correction": True,
+        "student.layers": [0, 2],
+        "training.steps": None,
+        "data.epochs": 10,
+    }
+    config = configure("finetune", overrides={"init": "x", "pool": {"rte": keys, "sst2": {}}})
+    rte, sst2 = plan_runs(config)[0]
+    assert (rte.optimizer.bias_correction, rte.student.layers) == (True, (0, 2))
+    assert (rte.training.steps, rte.data.epochs) == (None, 10.0)
+    assert sst2.student.layers is None
+    reproduced = configure(
+        "reproduce", overrides={"comparison": "low_resource", "targets": {"rte": keys}}
+    )
+    assert reproduced.targets["rte"]["optimizer.bias_correction"] is True
+
+
 def test_what_is_not_there_is_no_attribute():
     with pytest.raises(AttributeError, match="no attribute 'finetun'"):
         _ = rr.finetun

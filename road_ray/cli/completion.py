@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-_RECORDS = ("config.resolved.yaml", "sweep.yaml", "hf")  # marks of a run directory
+_RECORDS = ("config.resolved.yaml", "sweep.resolved.yaml", "hf")  # marks of a run directory
 _DATASETS = ("dataset", "datasets", "evaluate_on", "probe_on")
 _RUNS = ("init", "distillation.teachers", "generator.init")
 

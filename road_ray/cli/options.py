@@ -93,6 +93,25 @@ def refuse_options(words: Sequence[str], verb: str) -> None:
     )
 
 
+def is_override(word: str) -> bool:
+    """Return True for ``key=value``. A file may have ``=`` in its name or in that of a folder."""
+    key, equals, _ = word.partition("=")
+    return bool(equals) and "/" not in key and not Path(word).is_file()
+
+
+def refuse_spaces(words: Sequence[str]) -> None:
+    """Raise ``ConfigError`` for ``key = value``, which a shell splits into several words."""
+    for place, word in enumerate(words):
+        before = words[place - 1] if place else ""
+        if word.startswith("=") or (before.endswith("=") and "=" not in word):
+            value = word.removeprefix("=") or "".join(words[place + 1 : place + 2])
+            key = before.rstrip("=")
+            raise ConfigError(
+                f"{' '.join(filter(None, (before, word)))}: a space beside '='\n"
+                f"  allowed: key=value, without spaces\n  fix: write {key or 'key'}={value}"
+            )
+
+
 def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Print rows as an aligned table, or as one JSON list."""
     if as_json:
@@ -119,9 +138,10 @@ class CommandLine:
         an override, or the value of the key ``word``. Flags are the last overrides; those that are
         None are left out.
         """
-        if word and words and "=" not in words[0] and not Path(words[0]).suffix:
+        refuse_spaces(words)
+        if word and words and not is_override(words[0]) and not Path(words[0]).suffix:
             flags[word], words = words[0], words[1:]
-        path = Path(words[0]) if words and "=" not in words[0] else None
+        path = Path(words[0]) if words and not is_override(words[0]) else None
         flag_overrides = [f"{key}={value}" for key, value in flags.items() if value is not None]
         return cls(preset, path, (*(words if path is None else words[1:]), *flag_overrides))
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from road_ray.cli.completion import complete_sweep
-from road_ray.cli.options import JsonOption, QuietOption, VerboseOption, refuse_options
+from road_ray.cli.options import (
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    is_override,
+    refuse_options,
+    refuse_spaces,
+)
 
 if TYPE_CHECKING:
     from road_ray.recipes.sweep.config import SweepConfig
@@ -44,7 +51,8 @@ def sweep(
     again; `road schema sweep` lists all keys. To resume, run the same command."""
     words = arguments or []
     refuse_options(words, "sweep")
-    if not words or "=" in words[0]:
+    refuse_spaces(words)
+    if not words or is_override(words[0]):
         from road_ray.recipes.sweep.config import shipped
 
         raise typer.BadParameter(f"name a YAML file or one of: {', '.join(shipped())}")

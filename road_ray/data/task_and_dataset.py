@@ -6,6 +6,7 @@ Number of classes, head shape and problem type are derived from them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -126,12 +127,14 @@ class Splits:
 class Columns:
     """Columns of text, label and id: names, or numbers for files without a header.
 
-    ``a|b`` is the first of the two names that the row has.
+    ``a|b`` is the first of the two names that the row has. ``tag_names`` maps tags of the file to
+    those of the task.
     """
 
     text: tuple[str | int, ...]
     label: str | int | None = None
     id: str | int | None = None
+    tag_names: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ def glue() -> FinetuningsConfig:
     the average. Source: Clark et al. 2020, table 7; give num_seeds=10 for the medians of the paper.
     """
     long: dict[str, Any] = {"data.epochs": 10.0}
-    both = ("mnli", "mnli_mismatched")
+    both = ["mnli", "mnli_mismatched"]
     names = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
     changes: dict[str, Any] = {"rte": long, "stsb": long, "mnli": {"data.evaluate_on": both}}
     return FinetuningsConfig(

@@ -8,9 +8,9 @@ it, ``recipes/evaluate.py`` and ``recipes/demo.py`` the other two.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from road_ray.config import Config
 from road_ray.config.url_secrets import check_address
@@ -18,6 +18,7 @@ from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.recipes.distillation.teacher_list import teacher_files
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
 
+WORKER_KEYS = ("workers", "min_workers", "gpus_per_worker")
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
 """Verbs that ``road plan`` estimates."""
 
@@ -83,6 +84,34 @@ class RunConfig(Config):
         """
         return {}
 
+    def without_effect(self) -> dict[str, str]:
+        """Return the keys that this run would not read, each with the reason and the remedy.
+        Another value than the default is refused, because it would be ignored.
+        """
+        if self.workers:
+            return {}
+        reason = (
+            "a run without workers trains in this process, on the GPU of this machine if there is "
+            "one\n    fix: workers=N for N workers, or leave it out"
+        )
+        return dict.fromkeys(WORKER_KEYS[1:], reason)
+
+    @model_validator(mode="after")
+    def _every_key_has_an_effect(self) -> Self:
+        for name, reason in self.without_effect().items():
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].get_default(call_default_factory=True):
+                raise ValueError(f"{name}: {reason}")
+        return self
+
+
+def of_parallel_runs(verb: str, max_concurrent: int) -> dict[str, str]:
+    """Return the keys without effect where every run has a process of its own."""
+    remedy = "max_concurrent=N trains N at the same time"
+    reason = f"every run of `road {verb}` trains in one process\n    fix: {remedy}"
+    names = WORKER_KEYS[:2] if max_concurrent else WORKER_KEYS
+    return dict.fromkeys(names, reason)
+
 
 class EvaluateDataConfig(SourceConfig):
     """Data sets and split to evaluate on."""
@@ -121,6 +150,10 @@ class EvaluateConfig(RunConfig):
 
     repeatable: ClassVar[bool] = True
     """As in ``RunConfig``."""
+
+    def without_effect(self) -> dict[str, str]:
+        reason = "`road evaluate` runs in this process and writes no rows\n    fix: leave it out"
+        return dict.fromkeys((*WORKER_KEYS, "address", "tracking"), reason)
 
     def inputs(self) -> Inputs:
         if self.init.endswith(".json"):
@@ -165,3 +198,7 @@ class DemoConfig(RunConfig):
     """Number of updates of each teacher, on batches of 16 examples."""
     finetuning_steps: int = Field(400, ge=1)
     """Number of updates of each student, on batches of 16 examples."""
+
+    def without_effect(self) -> dict[str, str]:
+        reason = "every run of `road demo` trains in one process on one core\n    fix: leave it out"
+        return dict.fromkeys(WORKER_KEYS, reason)

@@ -166,6 +166,7 @@ def pretrain_config(config: DemoConfig) -> PretrainConfig:
         run_dir=config.run_dir / "pretrain",
         seed=config.seed,
         console=config.console,
+        tracking=config.tracking,
         start="corpus",
         data=CorpusConfig(
             root=config.root,
@@ -199,6 +200,7 @@ def multitask_config(config: DemoConfig) -> MultitaskConfig:
         run_dir=config.run_dir / "multitask",
         seed=config.seed,
         console=config.console,
+        tracking=config.tracking,
         init=str(config.run_dir / "pretrain"),
         data=MultitaskDataConfig(
             root=config.root,
@@ -232,6 +234,7 @@ def finetune_config(config: DemoConfig, kind: str, seed: int) -> FinetuneConfig:
         run_dir=config.run_dir / f"student-{kind}-{seed}",
         seed=seed,
         console="quiet",
+        tracking=config.tracking,
         init=str(config.run_dir / "multitask"),
         student=StudentConfig(layers=1),
         data=FinetuneDataConfig(

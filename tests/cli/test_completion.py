@@ -63,6 +63,9 @@ def test_own_sets_files_and_runs_are_offered(completed, tmp_path):
     for command in ("runs show", "report", "predict", "export", "serve", "push"):
         assert completed(f"road {command} runs/") == ["runs/deep/", "runs/one"]
     assert complete_run("nowhere/") == []
+    (tmp_path / "sweeps" / "kd").mkdir(parents=True)
+    (tmp_path / "sweeps" / "kd" / "sweep.resolved.yaml").touch()
+    assert complete_run("sweeps/") == ["sweeps/kd"]
 
 
 def test_completion_loads_no_heavy_library():

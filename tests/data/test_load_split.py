@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from road_ray.data import load_split as module
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split, resolve_root
+from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError
 
@@ -79,3 +82,26 @@ def test_pairs_without_order_are_learnt_both_ways_round(world, tokenizer):
     assert len(load_split("qqp", "train", source, tokenizer, judged=True).examples) > 3
     with pytest.raises(ConfigError, match=r"data\.both_orders: sst2 is no data set of pairs"):
         load_split("sst2", "train", SourceConfig(root=str(world), both_orders=("sst2",)), tokenizer)
+
+
+@pytest.mark.parametrize("kind", ["conll", "jsonl"])
+def test_tags_of_a_file_are_mapped_to_those_of_the_task(tmp_path, kind, tokenizer):
+    words, tags = ["Ann", "met", "Bo", "Li"], ["S-P", "O", "B-P", "I-P"]
+    mapped = {"S-P": "B-PER", "B-P": "B-PER", "I-P": "I-PER"}
+    file = tmp_path / f"t.{kind}"
+    if kind == "conll":
+        file.write_text("".join(f"{w} {t}\n" for w, t in zip(words, tags, strict=True)) + "\n")
+    else:
+        file.write_text(json.dumps({"words": words, "tags": tags}) + "\n")
+    entry = {"kind": "tag", "train": str(file), "labels": ["O", "B-PER", "I-PER"]}
+    entry |= {"label_map": mapped} | ({} if kind == "conll" else {"text": "words", "label": "tags"})
+    source = SourceConfig(sets={"names": entry})
+    split = load_split("names", "train", source, tokenizer)
+    assert split.examples[0].tags == tuple(mapped.get(tag, tag) for tag in tags)
+
+
+@pytest.mark.parametrize("kind", ["regress", "span", "choose"])
+def test_a_kind_without_names_of_labels_refuses_a_map_of_them(kind):
+    text = ["q", "a", "b"] if kind == "choose" else ["a"]
+    with pytest.raises(ValueError, match=f"label_map: kind {kind}"):
+        CustomDataset(kind=kind, train="t.csv", text=text, label_map={"a": "b"})

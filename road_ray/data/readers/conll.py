@@ -99,6 +99,7 @@ def tagged_row(
     if tag_list is None or len(tag_list) != len(texts):
         raise DataError(f"{where}: {len(texts)} words and {len(tag_list or ())} tags")
     written = [names[tag] if isinstance(tag, int) and names else str(tag) for tag in tag_list]
+    written = [columns.tag_names.get(tag, tag) for tag in written]
     (converted,) = iob2([written], [f"{where} tag {n + 1}" for n in range(len(written))])
     return TagExample(str(row.get("id", id)), texts, converted, where)
 
@@ -156,4 +157,5 @@ def _word(
             f"{where}: {len(cells)} columns, word and tag are numbers {word} and {tag}; seen "
             f"{shorten(' '.join(cells))!r}\n  fix: correct the line, or `columns` of the entry"
         )
-    return check_text(cells[of_word], where, word), None if of_tag is None else cells[of_tag]
+    text = check_text(cells[of_word], where, word)
+    return text, None if of_tag is None else columns.tag_names.get(cells[of_tag], cells[of_tag])

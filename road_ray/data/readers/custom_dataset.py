@@ -137,8 +137,8 @@ class CustomDataset(Config):
     scheme. Empty: those of ``task``, or none where the kind has no labels. Where they are missing,
     the error lists those of the file."""
     label_map: dict[str, str] = Field({})
-    """Map from a value of the label column to one of ``labels``. Empty: the file holds the labels
-    themselves."""
+    """Map from a value of the label column to one of ``labels``, of ``classify`` and ``tag``.
+    Empty: the file holds the labels themselves."""
     low: float = 0.0
     """Smallest number of ``regress``; a label below it is an error. Training computes in units of
     the range from ``low`` to ``high``; predictions are in the labels' own numbers, not clipped."""
@@ -192,6 +192,11 @@ class CustomDataset(Config):
             )
         if self.kind in ("classify", "regress") and len(self.text) not in (1, 2):
             raise ValueError(f"text = {list(self.text)}: one or two columns")
+        if self.label_map and self.kind not in ("classify", "tag"):
+            raise ValueError(
+                f"label_map: kind {self.kind} has no labels by name\n"
+                "    allowed: kinds classify and tag\n    fix: leave label_map out"
+            )
         if self.labels and (unknown := set(self.label_map.values()) - set(self.labels)):
             raise ValueError(
                 f"label_map names {', '.join(map(repr, sorted(unknown)))}, labels are "
@@ -225,7 +230,7 @@ class CustomDataset(Config):
             task=self.task_name(name),
             layout=self.layout or _LAYOUTS.get(self.kind, "table"),
             folder="",
-            columns=Columns(text, label, self.id),
+            columns=Columns(text, label, self.id, self.label_map if self.kind == "tag" else {}),
             splits=Splits(train, dev, test),
             metrics=self.metrics or _METRICS.get(self.kind, ("accuracy",)),
             hub=hub,

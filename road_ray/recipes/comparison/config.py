@@ -16,7 +16,7 @@ from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig
 from road_ray.recipes.comparison.finetuning_arms import COMPARISONS
 from road_ray.recipes.comparison.pretraining_arms import COMPARISONS as OF_PRETRAINING
-from road_ray.recipes.config import RunConfig
+from road_ray.recipes.config import RunConfig, of_parallel_runs
 from road_ray.recipes.distillation.config import (
     DistillationConfig,
     DistillDataConfig,
@@ -111,7 +111,7 @@ class ReproduceConfig(RunConfig):
     data: ReproduceDataConfig = ReproduceDataConfig()
     """Data set, rows without labels, row length and batch size of all arms. Not of comparisons of
     pre-training."""
-    targets: dict[str, dict[str, int | float | str | tuple[str, ...]]] | None = None
+    targets: dict[str, dict[str, Any]] | None = None
     """Data sets that every arm is fine-tuned on in turn, each with the keys in which it differs,
     such as ``{rte: {data.epochs: 10}}``. None: those of ``road_multitask``, else ``data.dataset``
     alone. Not of comparisons of pre-training."""
@@ -156,6 +156,9 @@ class ReproduceConfig(RunConfig):
     root: str | None = None
     """Directory of corpus and data sets where ``pretrain.data.root`` and ``probe.data.root`` are
     not given. None: the environment variable ``ROAD_DATA``. Only of comparisons of pre-training."""
+
+    def without_effect(self) -> dict[str, str]:
+        return of_parallel_runs("reproduce", self.max_concurrent)
 
     @property
     def of_pretraining(self) -> bool:

@@ -251,6 +251,7 @@ class _Planner:
             data=as_base(FinetuneDataConfig, data),
             num_teachers=config.distillation.num_teachers,
             max_concurrent=config.max_concurrent,
+            gpus_per_worker=config.gpus_per_worker,
             address=config.address,
             timeout_seconds=config.timeout_seconds,
         )
@@ -308,7 +309,6 @@ class _Planner:
             "training": mirrored_below(training, place),
             "console": config.console,
             "tracking": config.tracking,
-            "gpus_per_worker": config.gpus_per_worker,
         }
 
     def _mixture_data(self) -> Any:

@@ -112,7 +112,7 @@ def _planned(config: ReproduceConfig, arm: Arm, seed: int, steps: int | None) ->
             generator = stage.generator.model_copy(update={"init": before})
             changes |= {"init": before, "generator": generator}
         training = mirrored_below(stage.training, _inside(config, changes["run_dir"]))
-        changes |= {"console": config.console, "training": training}
+        changes |= {"console": config.console, "tracking": config.tracking, "training": training}
         stages.append(stage.model_copy(update=changes))
     probes = [
         config.probe.model_copy(
@@ -121,6 +121,7 @@ def _planned(config: ReproduceConfig, arm: Arm, seed: int, steps: int | None) ->
                 "seed": seed,
                 "init": str(stages[-1].run_dir),
                 "console": config.console,
+                "tracking": config.tracking,
                 "training": mirrored_below(config.probe.training, _inside(config, place / name)),
                 "data": config.probe.data.model_copy(
                     update={"dataset": name, "root": config.probe.data.root or config.root}

@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from road_ray.config import Config
 from road_ray.data.config import SourceConfig
 from road_ray.errors import ConfigError
-from road_ray.recipes.config import RunConfig
+from road_ray.recipes.config import RunConfig, of_parallel_runs
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
@@ -164,7 +164,7 @@ class FinetuningsConfig(FinetuneConfig):
     num_seeds: int = Field(1, ge=1)
     """Number of runs of each data set, with seeds ``seed``, ``seed`` + 1 and so on; metrics are
     their means. 1: a single run. ELECTRA reports medians of 10."""
-    pool: dict[str, dict[str, int | float | str | tuple[str, ...]]] = Field({})
+    pool: dict[str, dict[str, Any]] = Field({})
     """Data sets to fine-tune on, each with the keys in which it differs from this configuration,
     such as ``{rte: {data.epochs: 10}}``. Empty: ``data.dataset`` alone."""
     start_from: dict[str, str] = Field({})
@@ -182,6 +182,11 @@ class FinetuningsConfig(FinetuneConfig):
 
     def inputs(self) -> Inputs:
         return {}  # each fine-tuning records its own
+
+    def without_effect(self) -> dict[str, str]:
+        if self.num_seeds == 1 and not self.pool:
+            return super().without_effect()
+        return of_parallel_runs("finetune` with several seeds or data sets", self.max_concurrent)
 
 
 class TeachersConfig(FinetuneConfig):
@@ -210,3 +215,6 @@ class TeachersConfig(FinetuneConfig):
     judge_ensemble: bool = True
     """Evaluate the mean of the teachers' logits too, as ``eval/<data set>/ensemble_<metric>``: the
     result that a student aims at."""
+
+    def without_effect(self) -> dict[str, str]:
+        return of_parallel_runs("teachers", self.max_concurrent)

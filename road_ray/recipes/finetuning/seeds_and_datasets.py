@@ -95,6 +95,7 @@ def _single(config: FinetuningsConfig, name: str, number: int) -> FinetuneConfig
         "seed": config.seed + number,
         "init": str(_place(config, before, number)) if before else config.init,
         "workers": 0,
+        "gpus_per_worker": 0.0,  # those of the Ray task
     }
     changes: dict[str, Any] = {"data.dataset": name, **config.pool.get(name, {})}
     if "data.evaluate_on" in changes and config.only_at_hand:

@@ -78,5 +78,6 @@ def _single(config: TeachersConfig, number: int, fold: int) -> FinetuneConfig:
         "training": mirrored_below(config.training, place.relative_to(config.run_dir)),
         "seed": config.seed + number,
         "workers": 0,
+        "gpus_per_worker": 0.0,  # those of the Ray task
     }
     return FinetuneConfig(**shared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -50,14 +51,16 @@ def sweep(
 
     Finished trials of an earlier start are reused, running ones resume from their checkpoints.
     """
-    texts: Any = overrides
-    if keys:
-        texts = (
-            {**overrides, **keys}
-            if isinstance(overrides, Mapping)
-            else [*overrides, *(f"{key}={value}" for key, value in keys.items())]
-        )
-    return run(load_sweep(path, texts))
+    if isinstance(overrides, Mapping):
+        return run(load_sweep(path, {**overrides, **keys}))
+    texts = [overrides] if isinstance(overrides, str) else overrides
+    return run(load_sweep(path, [*texts, *map(_as_override, keys.items())]))
+
+
+def _as_override(item: tuple[str, object]) -> str:
+    key, value = item
+    written = str(value) if isinstance(value, str | Path) else json.dumps(value)
+    return f"{key}={written}"
 
 
 def run(config: SweepConfig) -> Sweep:

@@ -1,0 +1,139 @@
+"""Every key of every verb is read by it or refused: none is accepted and without effect."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import road_ray
+from road_ray.config import flatten, to_dict
+from road_ray.errors import ConfigError
+from road_ray.verbs import VERBS, configure
+
+PACKAGE = Path(road_ray.__file__).parent
+SPREAD = ("num_seeds=2",)
+
+# verb, further overrides, an override of a key that has no effect there, what to do instead
+REFUSED = [
+    ("teachers", (), "workers=4", "max_concurrent"),
+    ("teachers", (), "min_workers=1", "max_concurrent"),
+    ("teachers", (), "gpus_per_worker=1", "max_concurrent"),
+    ("finetune", SPREAD, "workers=2", "max_concurrent"),
+    ("finetune", SPREAD, "min_workers=2", "max_concurrent"),
+    ("finetune", SPREAD, "gpus_per_worker=1", "max_concurrent"),
+    ("finetune", ("pool={rte: {}}",), "workers=2", "max_concurrent"),
+    ("reproduce", (), "workers=2", "max_concurrent"),
+    ("reproduce", (), "min_workers=2", "max_concurrent"),
+    ("reproduce", (), "gpus_per_worker=1", "max_concurrent"),
+    *[("demo", (), f"{key}=2", "leave") for key in ("workers", "min_workers", "gpus_per_worker")],
+    *[
+        ("evaluate", (), override, "leave")
+        for override in (
+            "workers=2",
+            "min_workers=2",
+            "gpus_per_worker=1",
+            "address=host:6379",
+            "tracking.tensorboard=true",
+            "tracking.wandb_project=x",
+            "tracking.mlflow_uri=sqlite:///m.db",
+        )
+    ],
+    *[
+        (verb, (), override, "workers")
+        for verb in ("pretrain", "multitask", "finetune", "distill")
+        for override in ("gpus_per_worker=1", "min_workers=1")
+    ],
+]
+TAKEN = [
+    ("teachers", ("max_concurrent=2", "gpus_per_worker=0.5")),
+    ("finetune", ("num_seeds=2", "max_concurrent=2", "gpus_per_worker=1")),
+    ("finetune", ("workers=2", "min_workers=1", "gpus_per_worker=1")),
+    ("reproduce", ("max_concurrent=2", "gpus_per_worker=1")),
+    ("reproduce", ("tracking.tensorboard=true",)),
+    ("demo", ("tracking.tensorboard=true",)),
+]
+
+
+@pytest.mark.parametrize(("verb", "others", "override", "remedy"), REFUSED)
+def test_a_key_without_effect_is_refused_with_what_to_do(verb, others, override, remedy):
+    key = override.partition("=")[0].partition(".")[0]
+    with pytest.raises(ConfigError) as refused:
+        configure(verb, overrides=[*others, override])
+    text = str(refused.value)
+    assert f"override '{override}'" in text
+    assert key in text
+    assert remedy in text
+
+
+@pytest.mark.parametrize(("verb", "overrides"), TAKEN)
+def test_keys_with_an_effect_are_taken(verb, overrides):
+    values = flatten(to_dict(configure(verb, overrides=overrides)))
+    for override in overrides:
+        key, _, value = override.partition("=")
+        assert str(values[key]).lower() in (value, f"{value}.0")
+
+
+@cache
+def _read_in(path: Path) -> frozenset[str]:
+    """Return the names of attributes, parameters and texts of a module, and fields of classes that
+    are no configuration.
+    """
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names |= set(node.value.split("."))
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.AnnAssign) and path.name != "config.py":
+            names.add(getattr(node.target, "id", ""))
+    return frozenset(names)
+
+
+@cache
+def _imports(path: Path) -> tuple[Path, ...]:
+    """Return the modules of the package that a module imports."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("road_ray"):
+            inside = Path(*node.module.split(".")[1:])
+            names = [inside, *(inside / alias.name for alias in node.names)]
+            for name in names:
+                for file in (PACKAGE / f"{name}.py", PACKAGE / name / "__init__.py"):
+                    found += [file] if file.is_file() else []
+    if path.name == "registry.py":  # it loads the modules beside it by name
+        found += sorted(path.parent.glob("*.py"))
+    return tuple(found)
+
+
+def _reached(start: Path) -> set[Path]:
+    reached, waiting = set(), [start]
+    while waiting:
+        path = waiting.pop()
+        if path not in reached:
+            reached.add(path)
+            waiting += _imports(path)
+    return reached
+
+
+def _fields(kind, above: str = "") -> Iterator[tuple[str, str]]:
+    from road_ray.config.dotted_keys import Field
+
+    for name, info in kind.model_fields.items():
+        yield f"{above}{name}", name
+        for section in Field(info.annotation).sections:
+            yield from _fields(section, f"{above}{name}.")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_key_is_read_by_a_module_that_the_verb_reaches(verb):
+    """A key that nothing reads is one that is accepted and ignored."""
+    module = VERBS[verb].recipe_at.partition(":")[0].replace(".", "/")
+    reached = _reached(PACKAGE / "recipes" / f"{module}.py")
+    names = set().union(*map(_read_in, reached))
+    assert [key for key, name in _fields(VERBS[verb].config) if name not in names] == []
