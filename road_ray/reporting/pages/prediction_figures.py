@@ -1,14 +1,15 @@
-"""Figures of the predictions of a run, from ``predictions/<data set>/diagnostics.json``: confusion
-matrix, reliability diagram, scores by no-answer threshold.
+"""Figures of the predictions of a run, from ``predictions/<data set>/diagnostics.json``: scores of
+each label, confusion matrix, reliability diagram, scores by no-answer threshold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from road_ray.errors import RoadError
-from road_ray.reporting.pages.page import Block, Figures, Prose
+from road_ray.reporting.pages.page import Block, Figures, Prose, Table, Value
+from road_ray.reporting.pages.page import Cell as TableCell
 from road_ray.reporting.plots.chart import Axis, Cell, Chart, Dot, Line
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.json_file import read_json
@@ -23,7 +24,11 @@ def prediction_figures(run: RunRecord) -> list[Block]:
     paths = sorted((run.directory / "predictions").glob("*/diagnostics.json"))
     for path in paths[:_MOST_SETS]:
         try:
-            charts += _charts(path.parent.name, read_json(path))
+            known = read_json(path)
+            charts += _charts(path.parent.name, known)
+            if "confusion" in known:
+                labels = [str(label) for label in known["labels"]]
+                blocks.append(label_table(path.parent.name, labels, known["confusion"]))
         except (OSError, ValueError, KeyError, TypeError, IndexError, RoadError) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             blocks.append(Prose([f"{path.parent.name}: no figures: {why}"]))
@@ -39,6 +44,34 @@ def _charts(name: str, known: dict[str, Any]) -> Iterator[Chart]:
         yield _reliability(name, known["calibration"], int(known["rows"]))
     if "thresholds" in known:
         yield _thresholds(name, known["thresholds"], float(known["threshold"]))
+
+
+def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
+    """Return precision, recall and F1 of each label, in percent, from ``counts[gold][predicted]``,
+    with the accuracy of always predicting the most frequent label.
+    """
+    predicted = [sum(column) for column in zip(*counts, strict=True)]
+    rows: list[Sequence[Value | TableCell]] = []
+    for place, label in enumerate(labels):
+        right, gold, chosen = counts[place][place], sum(counts[place]), predicted[place]
+        # Precision of a label that is never predicted is undefined, not zero.
+        precision = _percent(right, chosen)
+        scores = [precision, _percent(right, gold), _percent(2 * right, gold + chosen)]
+        rows.append([label, gold, chosen, *scores])
+    total, most = sum(predicted), max(range(len(labels)), key=lambda n: sum(counts[n]))
+    right = sum(counts[place][place] for place in range(len(labels)))
+    note = (
+        f"Accuracy {100 * right / max(total, 1):.2f}; always {labels[most]}: "
+        f"{100 * sum(counts[most]) / max(total, 1):.2f}."
+    )
+    if total and len(labels) > 1 and sum(count > 0 for count in predicted) == 1:
+        only = labels[max(range(len(labels)), key=lambda n: predicted[n])]
+        note += f" The model predicts {only} for every row."
+    return Table([name, "rows", "predicted", "precision", "recall", "F1"], rows, note=note)
+
+
+def _percent(part: int, whole: int) -> TableCell | None:
+    return TableCell(f"{100 * part / whole:.2f}", 100 * part / whole) if whole else None
 
 
 def _confusion(name: str, labels: list[str], counts: list[list[int]]) -> Chart:

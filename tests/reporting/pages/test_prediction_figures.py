@@ -7,7 +7,7 @@ import json
 import pytest
 
 from road_ray.reporting.pages.page import Figures, Page, Prose, Section, render
-from road_ray.reporting.pages.prediction_figures import prediction_figures
+from road_ray.reporting.pages.prediction_figures import label_table, prediction_figures
 from road_ray.reporting.records.run_record import RunRecord
 
 CLASSES = {
@@ -36,7 +36,7 @@ def run(tmp_path):
 
 
 def test_classes_have_a_confusion_matrix_and_a_reliability_diagram(run):
-    (figures,) = prediction_figures(run(sst2=CLASSES))
+    figures, _ = prediction_figures(run(sst2=CLASSES))
     matrix, reliability = figures.figures
     # The first label is the top row: its 4 right ones are at (0, 1), the left upper cell.
     upper_left = next(cell for cell in matrix.cells if cell.low == (-0.5, 0.5))
@@ -70,3 +70,20 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(run, damaged):
 
 def test_without_predictions_there_is_nothing(run):
     assert prediction_figures(run()) == []
+
+
+def test_each_label_has_precision_recall_and_f1_beside_the_majority_baseline():
+    table = label_table("sst2", ["negative", "positive"], [[4, 1], [2, 3]])
+    assert [[cell.text for cell in row] for row in table.cells] == [
+        ["negative", "5", "6", "66.67", "80.00", "72.73"],  # 4/6, 4/5, 8/11
+        ["positive", "5", "4", "75.00", "60.00", "66.67"],  # 3/4, 3/5, 6/9
+    ]
+    assert table.note == "Accuracy 70.00; always negative: 50.00."
+
+
+def test_a_model_that_predicts_one_label_is_said_to():
+    table = label_table("cola", ["bad", "good"], [[0, 1], [0, 29]])
+    assert table.rows[0][3] is None  # precision of a label that is never predicted
+    assert table.note == (
+        "Accuracy 96.67; always good: 96.67. The model predicts good for every row."
+    )
