@@ -5,5 +5,5 @@ searches with Ray Tune and Optuna, ``jobs/`` submits jobs to clusters, ``serving
 ``local_cluster.py`` starts a cluster on this machine, ``cluster_token.py`` manages its token,
 ``placement.py`` checks that a cluster has room for the requested actors. ``parallel_runs.py`` runs
 several trainings as tasks, ``corpus_encoding.py`` encodes a corpus on all machines,
-``predictor_pool.py`` predicts with several actors.
+``batch_inference.py`` maps a model over items with several actors, in order.
 """

@@ -9,13 +9,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 from road_ray.data.readers.parts.table_rows import json_shape, suffix_of, table_rows
@@ -28,7 +25,7 @@ from road_ray.data.readers.parts.text_files import (
     parse_json_line,
     read_document,
 )
-from road_ray.errors import ConfigError, DataError, ResourceError, nearest
+from road_ray.errors import ConfigError, DataError, nearest
 from road_ray.inference.predictor import PREDICTION_FIELDS, Row
 from road_ray.system.paths import STDIN, check_input
 
@@ -72,47 +69,26 @@ class InputRow(NamedTuple):
 class RowSource:
     """A file of rows, or standard input for ``-``, and how its columns are read.
 
-    It can be sent to other processes of this machine. ``stdin_copy`` is a file that standard input
-    was copied to, ``fields`` and ``trained`` are those of ``input_rows``.
+    ``fields`` and ``trained`` are those of ``input_rows``.
     """
 
     source: str
     columns: ColumnChoice
     fields: tuple[str, ...]
     trained: Mapping[str, str] = field(default_factory=dict)
-    stdin_copy: Path | None = None
 
     def rows(self) -> Iterator[InputRow]:
-        """Yield the rows; those of standard input can be read once, unless it was copied."""
-        return input_rows(self.source, self.columns, self.fields, self.trained, self.stdin_copy)
+        """Yield the rows; those of standard input can be read once."""
+        return input_rows(self.source, self.columns, self.fields, self.trained)
 
     def count(self) -> int | None:
         """Return the number of rows, which are read once for it; None for standard input.
 
         Raises ``DataError`` for a row that cannot be read.
         """
-        if self.source == STDIN and self.stdin_copy is None:
+        if self.source == STDIN:
             return None
-        return sum(1 for _ in _rows(self.source, self.stdin_copy))
-
-    @contextmanager
-    def readable_again(self) -> Iterator[RowSource]:
-        """Give a source of the same rows that any process of this machine can read, from its start
-        and again: standard input is copied to a temporary file, up to its end.
-        """
-        if self.source != STDIN:
-            yield replace(self, source=str(Path(self.source).expanduser().resolve()))
-            return
-        with NamedTemporaryFile(prefix="road-stdin-") as copy:
-            try:
-                shutil.copyfileobj(sys.stdin.buffer, copy)
-                copy.flush()
-            except OSError as error:
-                raise ResourceError(
-                    f"standard input cannot be copied to {copy.name}: {error.strerror}\n"
-                    "  fix: free space there, set TMPDIR, or write the input to a file and name it"
-                ) from error
-            yield replace(self, stdin_copy=Path(copy.name))
+        return sum(1 for _ in _rows(self.source))
 
 
 def input_rows(
@@ -120,9 +96,8 @@ def input_rows(
     columns: ColumnChoice,
     fields: tuple[str, ...],
     trained: Mapping[str, str] | None = None,
-    stdin_copy: Path | None = None,
 ) -> Iterator[InputRow]:
-    """Yield the rows of a file, or of standard input for ``-``, read from its copy if there is one.
+    """Yield the rows of a file, or of standard input for ``-``.
 
     ``trained`` has the columns of the training data by field: then a row needs all fields, and
     messages name these columns. A row without ``id`` gets its number from 0.
@@ -137,7 +112,7 @@ def input_rows(
             f"{unknown[0]!r}\n  allowed: {', '.join((*fields, 'id'))}"
         )
     number, seen, read = -1, None, {}
-    for number, (where, row) in enumerate(_rows(source, stdin_copy)):
+    for number, (where, row) in enumerate(_rows(source)):
         if row.keys() != seen:  # in a table: the first row
             read = {name: name for name in ("id", *fields) if name in row} | dict(columns.fields)
             _check_columns(where, row, read, columns, fields, trained or {})
@@ -216,10 +191,9 @@ def _without_use(where: str, unused: Sequence[str], free: Sequence[str]) -> str:
     )
 
 
-def _rows(source: str, stdin_copy: Path | None) -> Iterator[tuple[str, Row]]:
+def _rows(source: str) -> Iterator[tuple[str, Row]]:
     if source == STDIN:
-        binary = sys.stdin.buffer if stdin_copy is None else stdin_copy.open("rb")
-        lines = decoded_lines(binary, "<stdin>")
+        lines = decoded_lines(sys.stdin.buffer, "<stdin>")
         return _lines((f"<stdin>:{number}", line) for number, line in lines)
     check_input(source)
     path = Path(source).expanduser()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from road_ray.data.model_files.locate_model import locate_model, model_hashes
 from road_ray.errors import InterruptedRunError
 from road_ray.evaluation.evaluate_split import OnRows
 from road_ray.inference.input_rows import ColumnChoice, InputRow, RowSource
+from road_ray.inference.load_model import load
 from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
 from road_ray.models.encoder import model_directory
@@ -23,8 +25,8 @@ from road_ray.training.monitoring.console_progress import Console, Kind, open_co
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 10.0
 
-Predict = Callable[[RowSource, int], Iterator[list[Prediction]]]
-"""Function that yields the predictions of each chunk of a source, in order, after so many rows."""
+Predict = Callable[[Iterable[list[InputRow]]], Iterator[list[Prediction]]]
+"""Function that yields the predictions of each chunk of rows, in order."""
 
 
 def predict_file(
@@ -40,7 +42,7 @@ def predict_file(
     """Write the predictions of all rows of ``source`` to ``output``; return their number.
 
     If the process was killed, the same call continues after the last complete chunk. ``predict``
-    predicts in other processes of this machine or of a cluster, by default this process does it.
+    predicts the chunks in other processes; by default this process does it.
     Raises ``ConfigError`` if ``output`` exists, ``InterruptedRunError`` after Ctrl-C.
     """
     columns = columns or ColumnChoice()
@@ -52,21 +54,15 @@ def predict_file(
     kind: Kind | None = None if report_progress else "quiet"
     rows = RowSource(source, columns, predictor.fields, predictor.columns)
     try:
-        with (
-            rows.readable_again() if predict else nullcontext(rows) as rows,
-            closing(open_console(kind, None, _SECONDS_BETWEEN_REPORTS)) as console,
-        ):
+        with closing(open_console(kind, None, _SECONDS_BETWEEN_REPORTS)) as console:
             read = rows.rows()
             first = next(read)  # checked before all are counted
             progress = _Progress(done, rows.count() if report_progress else 0, console)
             on_rows = progress.report_part if report_progress else None
             progress.report(done)
-            if predict:
-                chunks = predict(rows, done)
-            else:
-                waiting = islice(chain([first], read), done, None)
-                chunks = predict_chunks(predictor, waiting, on_rows)
-            for predictions in chunks:
+            waiting = chunks_of(islice(chain([first], read), done, None), CHUNK_ROWS)
+            predict = predict or partial(predict_chunks, predictor, on_rows=on_rows)
+            for predictions in predict(waiting):
                 file.append(predictions)
                 progress.report(file.rows)
         file.finish()
@@ -83,13 +79,22 @@ def predict_file(
 
 
 def predict_chunks(
-    predictor: Predictor, rows: Iterator[InputRow], on_rows: OnRows | None = None
+    predictor: Predictor, chunks: Iterable[list[InputRow]], on_rows: OnRows | None = None
 ) -> Iterator[list[Prediction]]:
     """Yield the predictions of each chunk of rows, in order. ``on_rows`` is called with the number
     of rows of a chunk that are predicted.
     """
-    for chunk in chunks_of(rows, CHUNK_ROWS):
+    for chunk in chunks:
         yield predict_chunk(predictor, chunk, on_rows)
+
+
+def chunk_predictor(
+    model: str, options: Mapping[str, Any]
+) -> Callable[[list[InputRow]], list[Prediction]]:
+    """Return the function that predicts a chunk with a model, which ``load`` loads with
+    ``options``.
+    """
+    return partial(predict_chunk, load(model, **options))
 
 
 def chunks_of(rows: Iterator[InputRow], size: int) -> Iterator[list[InputRow]]:

@@ -39,9 +39,7 @@ IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="co
 
 WorkersOption = Annotated[
     int | None,
-    typer.Option(
-        help="number of Ray actors with the model; standard input is read to its end first", min=1
-    ),
+    typer.Option(help="number of Ray actors with the model", min=1),
 ]
 
 
@@ -93,7 +91,7 @@ def predict(
     _check_paths(source, output)
     pool = None
     if workers or address:
-        pool = {"workers": workers, "gpus_per_worker": gpus_per_worker or 0.0, "address": address}
+        pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
     chosen = _choice(columns or [], keep or [], ignore or [])
     if output is None:
         _print(model, source, chosen, options, pool)
@@ -126,12 +124,13 @@ def _print(
         raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import predict_chunks
+    from road_ray.inference.predict_file import chunks_of, predict_chunks
     from road_ray.inference.prediction_writer import json_line
+    from road_ray.inference.predictor import CHUNK_ROWS
 
     predictor = load(model, **options)
     rows = input_rows(source, columns, predictor.fields, predictor.columns)
-    for predictions in predict_chunks(predictor, rows):
+    for predictions in predict_chunks(predictor, chunks_of(rows, CHUNK_ROWS)):
         for prediction in predictions:
             typer.echo(json_line(prediction))
 
@@ -165,12 +164,14 @@ def _write(
     }
     if pool is None:
         return predict_file(predictor, source, output, **call)
-    from road_ray.distributed.predictor_pool import predictor_pool
+    from road_ray.distributed.batch_inference import batch_inference
     from road_ray.inference.input_rows import RowSource
+    from road_ray.inference.predict_file import chunk_predictor
 
     if source != STDIN:  # a mistake in the first row is told before a cluster starts
         next(RowSource(source, columns, predictor.fields, predictor.columns).rows())
-    with predictor_pool(model, options, **pool) as predict_on_pool:
+    place = str(Path(model).resolve()) if Path(model).exists() else model
+    with batch_inference(chunk_predictor, place, options, **pool) as predict_on_pool:
         rows: int = run_interruptible(  # again, because Ray has a handler of its own
             lambda predict: predict_file(predictor, source, output, predict=predict, **call),
             predict_on_pool,

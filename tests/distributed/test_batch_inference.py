@@ -1,4 +1,4 @@
-"""Predictions on a pool of actors equal those of one process, byte for byte, whatever dies."""
+"""Inference on a pool of actors equals that of one process, byte for byte, whatever dies."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import os
 import signal
 import sys
 import time
-from functools import partial
 from itertools import islice
 
+import numpy as np
 import pytest
 
-from road_ray.distributed import predictor_pool as pools
-from road_ray.distributed.predictor_pool import predictor_pool
+from road_ray.distributed.batch_inference import _most, batch_inference
 from road_ray.errors import CheckpointError, ClusterError, DataError, InterruptedRunError
 from road_ray.inference import predict_file as predicting
-from road_ray.inference.input_rows import ColumnChoice, RowSource
+from road_ray.inference.input_rows import ColumnChoice
 from road_ray.inference.load_model import load
-from road_ray.inference.predict_file import predict_chunks, predict_file
+from road_ray.inference.predict_file import chunk_predictor, predict_chunks, predict_file
 from tests.published import TEXTS, publish
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
@@ -36,8 +35,8 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pool(shared_cluster, model):
-    """The function that predicts a file on two actors."""
-    with predictor_pool(model, OPTIONS, workers=2) as predict:
+    """The function that predicts chunks on two actors."""
+    with batch_inference(chunk_predictor, model, OPTIONS, workers=2) as predict:
         yield predict
 
 
@@ -45,7 +44,6 @@ def pool(shared_cluster, model):
 def source(tmp_path, monkeypatch):
     """A file of 18 rows that is read in chunks of 3."""
     monkeypatch.setattr(predicting, "CHUNK_ROWS", 3)
-    monkeypatch.setattr(pools, "CHUNK_ROWS", 3)
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     return str(path)
@@ -57,29 +55,119 @@ def actor_processes():
     return {
         actor["Pid"]
         for actor in ray._private.state.actors().values()
-        if "PredictorActor" in actor["ActorClassName"] and actor["State"] == "ALIVE"
+        if "InferenceActor" in actor["ActorClassName"] and actor["State"] == "ALIVE"
     }
 
 
-class SlowPredictorActor(pools.PredictorActor):
-    """Actor that takes half a second for each chunk."""
+def slow_square(seconds):
+    """Return a function that squares a number in so many seconds and tells its process."""
 
-    def __call__(self, block):
-        time.sleep(0.5)
-        return super().__call__(block)
+    def compute(number):
+        time.sleep(seconds)
+        return number * number, os.getpid()
+
+    return compute
+
+
+def test_results_keep_their_order_though_an_actor_is_killed(cluster):
+    with batch_inference(slow_square, 0.3, workers=2) as answer:
+        results = answer(iter(range(12)))
+        first = next(results)
+        os.kill(first[1], signal.SIGKILL)
+        rest = list(results)
+    assert [number for number, _ in [first, *rest]] == [number * number for number in range(12)]
+    assert len({process for _, process in rest}) > 1
+    assert not actor_processes()  # the pool ends with its body
+
+
+def test_a_slow_item_holds_up_neither_the_others_nor_the_memory(cluster):
+    """Items are taken as results are: at most two an actor are in the cluster."""
+    taken = []
+
+    def items():
+        for number in range(20):
+            taken.append(number)
+            yield number
+
+    with batch_inference(slow_square, 0.0, workers=2) as answer:
+        results = answer(items())
+        next(results)
+        time.sleep(1)
+        assert len(taken) == 4
+        assert len(list(results)) == 19
+
+
+def seconds_of_item(seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+def test_the_actor_with_the_fewest_open_items_gets_the_next(cluster):
+    with batch_inference(lambda: seconds_of_item, workers=2) as answer:
+        list(answer([0.0, 0.0]))  # both have started
+        began = time.monotonic()
+        # One actor takes the long one, the other all others; taking turns would need 2.4 s.
+        list(answer([1.2, 0.3, 0.3, 0.3]))
+        assert time.monotonic() - began < 2.0
+
+
+def refuses_three():
+    def compute(number):
+        if number == 3:
+            raise DataError("row 3 is no number")
+        if number == 7:
+            raise ZeroDivisionError("ours")
+        return number
+
+    return compute
+
+
+def test_errors_come_as_they_are_raised_behind_the_results_before_them(cluster):
+    def items():
+        yield from (0, 1, 2)
+        raise DataError("the file ends in the middle")
+
+    with batch_inference(refuses_three, workers=2) as answer:
+        for given, error, message in (
+            ([0, 1, 2, 3, 4], DataError, "row 3 is no number"),
+            (items(), DataError, "ends in the middle"),
+            ([0, 1, 2, 7], ZeroDivisionError, "ours"),  # as in this process: a fault of ours
+        ):
+            seen = []
+            with pytest.raises(error, match=message):
+                seen.extend(iter_into(seen, answer(given)))
+            assert seen == [0, 1, 2]
+
+
+def iter_into(seen, results):
+    for result in results:
+        seen.append(result)
+    return []
+
+
+@pytest.mark.parametrize(
+    ("free", "asked", "actors"),
+    [
+        ({"CPU": 512.0, "GPU": 64.0}, {"CPU": 1.0, "GPU": 1.0}, 64),  # not one for each core
+        ({"CPU": 4.0}, {"CPU": 1.0, "GPU": 0.0}, 4),
+        ({"CPU": 8.0, "GPU": 2.0}, {"CPU": 1.0, "GPU": 0.5}, 4),
+        ({"CPU": 0.5}, {"CPU": 1.0, "GPU": 0.0}, 1),  # whether it fits is checked behind
+    ],
+)
+def test_as_many_actors_as_free_resources_allow(free, asked, actors):
+    assert _most(free, asked) == actors
 
 
 def test_two_actors_write_the_file_of_one_process_though_one_is_killed(
-    cluster, pool, model, source, tmp_path, monkeypatch
+    cluster, pool, model, source, tmp_path
 ):
-    monkeypatch.setattr(pools, "PredictorActor", SlowPredictorActor)
     predictor = load(model)
     alone, pooled = tmp_path / "alone.csv", tmp_path / "pooled.csv"
     predict_file(predictor, source, alone, model=model, **CALL)
     processes = []
 
-    def with_a_kill(rows, done):
-        predictions = pool(rows, done)
+    def with_a_kill(chunks):
+        predictions = pool(chunks)
         yield next(predictions)
         processes.extend(actor_processes())
         os.kill(processes[0], signal.SIGKILL)
@@ -89,31 +177,29 @@ def test_two_actors_write_the_file_of_one_process_though_one_is_killed(
     assert predict_file(predictor, source, pooled, **call) == 18
     assert len(processes) == 2
     assert pooled.read_bytes() == alone.read_bytes()
-    assert not actor_processes()  # the pool ends with the file
 
 
 def test_a_pool_resumes_a_file_that_one_process_began(cluster, pool, model, source, tmp_path):
     predictor, whole, cut = load(model), tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     predict_file(predictor, source, whole, model=model, **CALL)
 
-    def interrupted(rows, done):
-        yield from islice(predict_chunks(predictor, rows.rows()), 2)
+    def interrupted(chunks):
+        yield from islice(predict_chunks(predictor, chunks), 2)
         raise KeyboardInterrupt
 
     with pytest.raises(InterruptedRunError):
         predict_file(predictor, source, cut, model=model, predict=interrupted, **CALL)
-    skipped = []
+    sent = []
 
-    def resumed(rows, done):
-        skipped.append(done)
-        return pool(rows, done)
+    def resumed(chunks):
+        return pool(sent.append(len(chunk)) or chunk for chunk in chunks)
 
     predict_file(predictor, source, cut, model=model, predict=resumed, **CALL)
-    assert skipped == [6]
+    assert sent == [3, 3, 3, 3]
     assert cut.read_bytes() == whole.read_bytes()
 
 
-def test_standard_input_is_predicted_and_its_rows_are_named(
+def test_standard_input_is_predicted_as_it_comes_and_its_rows_are_named(
     cluster, pool, model, source, tmp_path, monkeypatch
 ):
     predictor, alone, pooled = load(model), tmp_path / "alone.jsonl", tmp_path / "pooled.jsonl"
@@ -142,43 +228,41 @@ def test_a_row_that_cannot_be_read_is_an_error_behind_those_before_it(
     assert len((tmp_path / ".o.csv.partial").read_text().splitlines()) == 1 + 18
 
 
+def total_of(array):
+    return float(array.sum())
+
+
 @pytest.mark.long
-def test_an_input_larger_than_the_object_store_is_read_as_it_is_predicted(
-    cluster, pool, tmp_path, monkeypatch
-):
-    """40 chunks of 10 MB and a store of 100 MiB."""
-    monkeypatch.setattr(pools, "CHUNK_ROWS", 1)
-    path, read = tmp_path / "long.jsonl", tmp_path / "read"
-    row = json.dumps({"text": TEXTS[0], "long": "x" * 10_000_000}) + "\n"
-    path.write_text(row * 40)
-    monkeypatch.setattr(pools, "_chunks", partial(counted_chunks, str(read)))
-    predictions = pool(RowSource(str(path), ColumnChoice(keep={"long": "long"}), ("text",)), 0)
-    next(predictions)
-    time.sleep(3)
-    assert read.stat().st_size < 20
-    assert sum(1 for _ in islice(predictions, 12)) == 12  # together larger than the store
-    predictions.close()
+def test_items_that_are_together_larger_than_the_object_store_pass(cluster):
+    """40 arrays of 10 MB and a store of 100 MiB."""
+    arrays = (np.full(1_250_000, float(number)) for number in range(40))
+    with batch_inference(lambda: total_of, workers=2) as answer:
+        assert list(answer(arrays)) == [1_250_000.0 * number for number in range(40)]
 
 
-def counted_chunks(read, source, done, chunk_rows):
-    """Yield the blocks of a source, and write a byte to ``read`` for each."""
-    for chunk in predicting.chunks_of(source.rows(), chunk_rows):
-        with open(read, "a") as file:
-            file.write("x")
-        yield pools._packed(chunk)
-
-
-def test_errors_of_the_model_and_of_the_room_keep_their_kind(
-    cluster, model, source, tmp_path, capfd
-):
-    rows = RowSource(source, CALL["columns"], ("text",))
+def test_errors_of_the_model_and_of_the_room_keep_their_kind(cluster, model, tmp_path, capfd):
     gone = str(tmp_path / "gone")
-    with predictor_pool(gone, OPTIONS, workers=2) as predict, pytest.raises(CheckpointError):
-        next(predict(rows, 0))
+    with (
+        pytest.raises(CheckpointError),
+        batch_inference(chunk_predictor, gone, OPTIONS, workers=2),
+    ):
+        pass
     assert "Traceback" not in capfd.readouterr().err
     with (
-        pytest.raises(ClusterError, match="room for 4 of 9 predictors"),
-        predictor_pool(model, OPTIONS, workers=9),
+        pytest.raises(ClusterError, match="room for 4 of 9 teachers"),
+        batch_inference(chunk_predictor, model, OPTIONS, actors="teachers", workers=9),
+    ):
+        pass
+
+
+def dies():
+    os._exit(1)
+
+
+def test_an_actor_that_dies_at_its_start_again_and_again_is_an_error(cluster):
+    with (
+        pytest.raises(ClusterError, match="teachers did not answer"),
+        batch_inference(dies, actors="teachers", workers=1),
     ):
         pass
 
@@ -197,7 +281,7 @@ def test_road_predict_runs_on_the_cluster_and_needs_a_file(cluster, road, model,
 def test_a_file_without_rows_is_refused_before_a_cluster_starts(
     cluster, road, model, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(pools, "predictor_pool", None)
+    monkeypatch.setattr("road_ray.distributed.batch_inference.batch_inference", None)
     empty = tmp_path / "empty.csv"
     empty.write_text("text\n")
     result = road("predict", model, empty, "--output", tmp_path / "o.csv", "--workers", 2)
