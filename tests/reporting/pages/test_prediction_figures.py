@@ -62,7 +62,7 @@ def test_spans_have_their_scores_by_threshold_with_the_one_in_use_marked(run):
     ["", "[]", '{"labels": 5, "confusion": [[1]]}', '{"calibration": {"ece": 1}, "rows": 2}'],
 )
 def test_a_damaged_file_is_named_and_the_rest_is_shown(run, damaged):
-    figures, prose = prediction_figures(run(a=damaged, sst2=CLASSES))
+    figures, prose, _ = prediction_figures(run(a=damaged, sst2=CLASSES))
     assert isinstance(figures, Figures)
     assert isinstance(prose, Prose)
     assert prose.lines[0].startswith("a: no figures")
