@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +16,8 @@ import torch
 from road_ray.distributed.connection import connected, driver_environment, variables_for_workers
 from road_ray.errors import ClusterError, InterruptedRunError, RoadError
 from road_ray.training.run_context import RunContext
+
+_log = logging.getLogger(__name__)
 
 
 class ParallelSettings(Protocol):
@@ -43,8 +48,8 @@ def run_all(
     ``max_concurrent = 0``, else in parallel on the cluster at ``address``, or on a new one with
     ``max_concurrent`` CPUs. Raises like ``run_parallel``.
 
-    With ``return_errors`` a run that fails does not end the others: its ``RoadError`` stands in the
-    place of its result. A stop is raised.
+    With ``return_errors`` a run that fails, with whatever exception, does not end the others: a
+    ``RoadError`` stands in the place of its result and is logged at once. A stop is raised.
     """
     if not settings.max_concurrent and not return_errors:
         return [function(config, context=context) for config in configs]
@@ -67,8 +72,25 @@ def _attempt(function: Callable[..., object], config: object, context: RunContex
         return function(config, context=context)
     except InterruptedRunError:
         raise
-    except RoadError as error:
+    except Exception as error:
+        return _told(failed_run(error), config)
+
+
+def failed_run(error: Exception) -> RoadError:
+    """Return the error of a run as one of ours; the traceback of any other is logged."""
+    if isinstance(error, RoadError):
         return error
+    _log.error("%s", "".join(traceback.format_exception(error)))
+    return RoadError(f"{type(error).__name__}: {error}")
+
+
+def _is_stop(result: object) -> bool:
+    return isinstance(result, InterruptedRunError)
+
+
+def _told(error: RoadError, config: object, number: int = 0) -> RoadError:
+    _log.error("%s failed; the others go on: %s", task_name(number, config), error)
+    return error
 
 
 def run_parallel(
@@ -85,8 +107,10 @@ def run_parallel(
     once as the connected cluster has room for. Each gets a ``RunContext`` of its own, which stop
     requests to this process and to ``context`` reach.
 
-    Raises the first ``RoadError`` of a run, with ``return_errors`` of a stopped one only, and
-    ``ClusterError`` when no node has room for one or the runs take longer than ``timeout_seconds``.
+    The error of a run is logged as soon as it ends; the others go on. Raises the first
+    ``RoadError`` once all have ended, with ``return_errors`` of a stopped one only: then the error,
+    of whatever kind, stands in the place of the result. Raises ``ClusterError`` when no node has
+    room for one; a run that takes longer than ``timeout_seconds`` has that error.
     """
     import ray
 
@@ -105,8 +129,8 @@ def run_parallel(
                 return InterruptedRunError(f"run {number} was not started")
             try:
                 return function(config, *extra, context=task_context)
-            except RoadError as error:
-                return error
+            except Exception as error:
+                return failed_run(error)
 
     def in_thread(number: int, config: object) -> Any:
         # While the main thread of a task waits for an answer (of the channel, of a teacher),
@@ -120,7 +144,7 @@ def run_parallel(
         for number, config in enumerate(configs)
     ]
     try:
-        results = supervise(lambda: _gathered(refs, timeout_seconds), channel, context)
+        results = supervise(lambda: _gathered(refs, configs, timeout_seconds), channel, context)
     finally:
         for ref in refs:
             ray.cancel(ref, force=True)
@@ -138,26 +162,39 @@ def task_name(number: int, config: object) -> str:
     return "/".join(Path(directory).parts[-2:]) if directory else f"run {number}"
 
 
-def _gathered(refs: Sequence[object], timeout_seconds: float) -> list[Any]:
-    """Return the results of the tasks. Raises ``ClusterError`` after ``timeout_seconds``."""
+def _gathered(
+    refs: Sequence[object], configs: Sequence[object], timeout_seconds: float
+) -> list[Any]:
+    """Return the results of the tasks, and the error of those that fail or do not end within
+    ``timeout_seconds``. Each error is logged when it is there.
+    """
     import ray
 
-    _, unfinished = ray.wait(list(refs), num_returns=len(refs), timeout=timeout_seconds)
-    if unfinished:
-        raise ClusterError(
-            f"{len(unfinished)} of {len(refs)} runs did not end within {timeout_seconds:g} s"
-        )
-    return [_result_of(ref) for ref in refs]
+    results: dict[object, Any] = {}
+    unfinished, end = list(refs), time.monotonic() + timeout_seconds
+    while unfinished and (left := end - time.monotonic()) > 0:
+        finished, unfinished = ray.wait(unfinished, timeout=left)
+        for ref in finished:
+            results[ref] = _result_of(ref)
+            if isinstance(results[ref], RoadError) and not _is_stop(results[ref]):
+                number = refs.index(ref)
+                _told(results[ref], configs[number], number)
+    late = ClusterError(
+        f"{len(unfinished)} of {len(refs)} runs did not end within {timeout_seconds:g} s"
+    )
+    return [results.get(ref, late) for ref in refs]
 
 
 def _result_of(ref: object) -> Any:
-    """Return the result of a finished task, or a ``ClusterError`` if its process died."""
+    """Return the result of a finished task, or an error if its process died."""
     import ray
-    from ray.exceptions import NodeDiedError, OutOfMemoryError, WorkerCrashedError
+    from ray.exceptions import RayError, RayTaskError
 
     try:
         return ray.get(ref, timeout=60)
-    except (NodeDiedError, OutOfMemoryError, WorkerCrashedError) as error:
+    except RayTaskError as error:  # of what surrounds the recipe
+        return failed_run(error)
+    except RayError as error:
         return ClusterError(
             f"the process of a run died: {str(error).strip().splitlines()[0]}\n"
             "  fix: if its machine was out of memory, lower max_concurrent; the same command "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 from road_ray.data.load_split import resolve_root
-from road_ray.distributed import connection
+from road_ray.distributed import connection, parallel_runs
 from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel_runs import run_parallel, task_name
@@ -24,7 +25,14 @@ from road_ray.distributed.placement import wait_for_room
 from road_ray.distributed.train import start_timeout, supervisor
 from road_ray.distributed.train.launch import launch
 from road_ray.distributed.train.supervisor import SILENT_SECONDS
-from road_ray.errors import ClusterError, ConfigError, DataError, DivergedError, InterruptedRunError
+from road_ray.errors import (
+    ClusterError,
+    ConfigError,
+    DataError,
+    DivergedError,
+    InterruptedRunError,
+    RoadError,
+)
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import CallbackTracker
 from road_ray.training.run_context import RunContext
@@ -415,6 +423,43 @@ class TestCluster:
         assert "the process of a run died" in str(runs[2])
         with pytest.raises(InterruptedRunError):
             run_parallel(one, [1, "stop"], timeout_seconds=120, return_errors=True)
+
+    def test_an_exception_of_any_kind_costs_no_other_result_and_is_told_at_once(self, tmp_path):
+        """The second run ends only when the driver has told the error of the first."""
+        told = tmp_path / "told"
+
+        class Teller(logging.Handler):
+            def emit(self, record):
+                if "TypeError" in record.getMessage():
+                    told.touch()
+
+        def one(config, context):
+            if config == 1:
+                raise TypeError("no such thing")
+            end = time.monotonic() + 60
+            while not told.exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            return told.exists()
+
+        log, handler = logging.getLogger(parallel_runs.__name__), Teller()
+        log.addHandler(handler)
+        try:
+            runs = run_parallel(one, [1, 2], timeout_seconds=120, return_errors=True)
+        finally:
+            log.removeHandler(handler)
+        assert runs[1] is True
+        assert type(runs[0]) is RoadError
+        assert str(runs[0]) == "TypeError: no such thing"
+
+    def test_a_run_that_does_not_end_leaves_the_results_of_the_others(self):
+        def one(config, context):
+            time.sleep(config)
+            return config
+
+        # The time limit includes the start of the processes.
+        runs = run_parallel(one, [0, 600], timeout_seconds=20, return_errors=True)
+        assert runs[0] == 0
+        assert "1 of 2 runs did not end within 20 s" in str(runs[1])
 
     def test_a_run_that_makes_no_more_steps_is_reported_once_and_continues(
         self, caplog, monkeypatch
