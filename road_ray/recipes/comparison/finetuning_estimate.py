@@ -113,7 +113,10 @@ def estimate_comparison(config: ReproduceConfig) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
         changes = {"run_dir": Path(place) / "run", "console": "quiet", "max_concurrent": 0}
-        inner = config.model_copy(update=changes | {"tracking": TrackingConfig()})
+        # A mirror that holds steps of the estimate would be refused to the comparison itself.
+        mirrors = ("training.mirror", "multitask.training.mirror", "continued.training.mirror")
+        inner = override(config, changes | dict.fromkeys(mirrors))
+        inner = inner.model_copy(update={"tracking": TrackingConfig()})
         return _Estimate(config, make_plan(inner), Path(place)).table()
 
 

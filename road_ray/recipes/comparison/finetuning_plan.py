@@ -176,7 +176,7 @@ class _Planner:
     def _student(
         self, arm: Arm, place: Path, seed: int, name: str, keys: Keys
     ) -> FinetuneConfig | DistillConfig:
-        data = self._labels_of(arm, name)
+        data = self._labels_of(arm, name, keys)
         config = self.config
         shared = {
             **self._shared(config.training, place),
@@ -191,10 +191,11 @@ class _Planner:
         if arm.layers != 1.0:
             changes["student.layers"] = max(1, round(self._num_layers * arm.layers))
         if arm.equal_steps or arm.unlabelled:
-            files, count = self._unlabelled(name)
+            own = self._data_of(name, keys)
+            files, count = self._unlabelled(name, own)
             if arm.equal_steps:
-                count_labelled = partial(arm_data_files.num_labelled, name, self.data)
-                labelled = self._once(("labelled", name), count_labelled)
+                count_labelled = partial(arm_data_files.num_labelled, name, own)
+                labelled = self._once(("labelled", name, own.max_rows), count_labelled)
                 changes["data.epochs"] = data.epochs * (labelled + count) / labelled
             else:
                 changes["data.unlabelled"] = files
@@ -212,9 +213,14 @@ class _Planner:
         changes["distillation.store"] = str(config.run_dir / "store")
         return override(student, {**changes, **arm.keys})
 
-    def _labels_of(self, arm: Arm, name: str) -> DistillDataConfig:
+    def _data_of(self, name: str, keys: Keys) -> DistillDataConfig:
+        """Return the data of the comparison with the keys of a target."""
+        own = {key.removeprefix("data."): v for key, v in keys.items() if key.startswith("data.")}
+        return override(self.data.model_copy(update={"dataset": name}), own)
+
+    def _labels_of(self, arm: Arm, name: str, keys: Keys) -> DistillDataConfig:
         """Return the data of an arm: those of the comparison, or with wrong labels."""
-        data = self.data.model_copy(update={"dataset": name})
+        data = self._data_of(name, keys)
         if not arm.noise:
             return data
         noisy = f"{name}-noisy-{100 * arm.noise:g}"
@@ -224,17 +230,17 @@ class _Planner:
         changes = {"dataset": noisy, "sets": {**data.sets, noisy: entry}, "evaluate_on": judged}
         return data.model_copy(update=changes)
 
-    def _unlabelled(self, name: str) -> tuple[list[str], int]:
+    def _unlabelled(self, name: str, data: DistillDataConfig) -> tuple[list[str], int]:
         """Return the files of rows without labels and the number of their rows."""
-        configured = self.data.unlabelled
+        configured = data.unlabelled
         if configured:
             count = self._once(
-                (configured, name), lambda: len(read_unlabelled_rows(configured, name, self.data))
+                (configured, name), lambda: len(read_unlabelled_rows(configured, name, data))
             )
             return list(configured), count
-        labelled, most = self.data.max_rows or "no", self.data.max_unlabelled_rows
+        labelled, most = data.max_rows or "no", self.data.max_unlabelled_rows
         path = self._file(f"{name}-{most or 'all'}-unlabelled-beyond-{labelled}-labelled.jsonl")
-        write = partial(arm_data_files.write_unlabelled, path, name, self.data, most)
+        write = partial(arm_data_files.write_unlabelled, path, name, data, most)
         return [str(path.resolve())], self._once(path, write)
 
     def _ensemble(self, name: str, data: DistillDataConfig, keys: Keys) -> TeachersConfig:

@@ -11,7 +11,7 @@ from road_ray.data.load_split import find_dataset
 from road_ray.distributed.parallel_runs import run_all
 from road_ray.errors import RoadError
 from road_ray.evaluation.glue import electra_figure
-from road_ray.evaluation.seed_statistics import means, paired_test, summary
+from road_ray.evaluation.seed_statistics import holm, means, paired_test, summary
 from road_ray.recipes.comparison.config import ArmConfig, ReproduceConfig
 from road_ray.recipes.comparison.failures import failure, reason_of
 from road_ray.recipes.comparison.pretraining_arms import COMPARISONS, Arm, Comparison
@@ -172,23 +172,30 @@ def comparison_table(
     failed: Sequence[str] = (),
 ) -> str:
     """Return the table of published and measured scores in Markdown: means and standard deviations
-    over seeds, a test of each arm against the first, paired by seed, and the runs that failed.
+    over seeds, a test of each arm against the first, paired by seed and corrected for the number of
+    tests, and the runs that failed.
     """
     head = ["method", "published", "score", "against the first", *probe_on]
     lines = [
         f"# {comparison.about[0].upper()}{comparison.about[1:]}",
         "",
-        f"Published: {comparison.source}. Means and standard deviations over seeds.",
+        f"Published: {comparison.source}. Means and standard deviations over seeds; p values of "
+        "paired t-tests, corrected by Holm.",
         "",
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
     ]
     first = scores[comparison.arms[0].name]
+    others = comparison.arms[1:]
+    corrected = _corrected([scores[arm.name] for arm in others], first)
+    p_values = {arm.name: p_value for arm, p_value in zip(others, corrected, strict=True)}
     for arm in comparison.arms:
         runs = scores[arm.name]
         cells = [arm.about, "-" if arm.published is None else f"{arm.published:.1f}"]
         cells.append(_spread([run["score"] for run in runs.values()]))
-        cells.append(_difference(runs, first) if arm is not comparison.arms[0] else "-")
+        cells.append(
+            "-" if arm is comparison.arms[0] else _difference(runs, first, p_values[arm.name])
+        )
         cells += [_spread([run[name] for run in runs.values()]) for name in probe_on]
         lines.append(f"| {' | '.join(cells)} |")
     if failed:
@@ -203,7 +210,24 @@ def _spread(values: Sequence[float]) -> str:
     return f"{spread.mean:.2f}" + ("" if spread.deviation is None else f" ± {spread.deviation:.2f}")
 
 
-def _difference(runs: Scores, baseline: Scores) -> str:
+def _corrected(arms: Sequence[Scores], first: Scores) -> list[float | None]:
+    """Return the p value of each arm against the first, corrected for the number of arms that are
+    tested; None where there is no test, or none with a p value.
+    """
+    pairs = [sorted(runs.keys() & first.keys()) for runs in arms]
+    tested = [number for number, seeds in enumerate(pairs) if len(seeds) > 1]
+    p_values = [
+        paired_test(
+            *([by[seed]["score"] for seed in pairs[number]] for by in (runs, first))
+        ).p_value
+        for number, runs in enumerate(arms)
+        if number in tested
+    ]
+    corrected = dict(zip(tested, holm(p_values), strict=True))
+    return [corrected.get(number) for number in range(len(arms))]
+
+
+def _difference(runs: Scores, baseline: Scores, p_value: float | None) -> str:
     seeds = sorted(runs.keys() & baseline.keys())
     if not seeds:
         return "-"
@@ -211,6 +235,5 @@ def _difference(runs: Scores, baseline: Scores) -> str:
     mean = sum(arm_scores) / len(arm_scores) - sum(first) / len(first)
     if len(arm_scores) < 2:
         return f"{mean:+.2f}"
-    p_value = paired_test(arm_scores, first).p_value
     shown = "equal for every seed" if p_value is None else f"p = {p_value:.2f}"
     return f"{mean:+.2f} ({shown})"

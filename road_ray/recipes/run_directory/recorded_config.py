@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
 from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import TEACHERS
-from road_ray.recipes.run_directory.resume_identity import FREE_ON_RESUME
+from road_ray.recipes.run_directory.resume_identity import free_on_resume
 
 if TYPE_CHECKING:
     from road_ray.recipes.config import RunConfig
@@ -42,7 +42,7 @@ def require_same(config: RunConfig, run_dir: Path) -> None:
     """
     recorded = flatten(to_dict(load_recorded(type(config), run_dir / RECORD)))
     now = flatten(to_dict(config))
-    free = FREE_ON_RESUME | config.extensible
+    free = free_on_resume(config) | config.extensible
     by_dataset = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
     if now.get("distillation.allow_other_teachers"):
         free |= {"distillation.teachers", "distillation.num_teachers", *by_dataset}
@@ -87,5 +87,6 @@ def allowed_inputs(config: Config) -> set[str]:
 
 def deciding_digest(config: Config) -> str:
     """Return a sha256 of all keys that must be equal on resuming."""
-    fixed = {key: v for key, v in flatten(to_dict(config)).items() if key not in FREE_ON_RESUME}
+    free = free_on_resume(config)
+    fixed = {key: value for key, value in flatten(to_dict(config)).items() if key not in free}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()

@@ -51,10 +51,19 @@ _BY_CONTENT = {
 }
 
 
+def free_on_resume(config: Config) -> set[str]:
+    """Return the dotted keys that may differ when a run of this configuration is resumed."""
+    training: TrainingConfig | None = getattr(config, "training", None)
+    if training is None or training.early_stopping.patience is None:
+        return set(FREE_ON_RESUME)
+    # Its evaluations decide when the training ends and which weights it keeps.
+    return FREE_ON_RESUME - {"training.evaluate_every_steps"}
+
+
 def resume_identity(config: Config) -> dict[str, Any]:
     """Return the verb and every dotted key that determines the result of a run."""
     keys = _keys(config, _without_files(to_dict(config)))
-    left_out = FREE_ON_RESUME | _BY_CONTENT
+    left_out = free_on_resume(config) | _BY_CONTENT
     verb = type(config).__name__.removesuffix("Config").lower()
     return {"verb": verb} | {key: value for key, value in keys if key not in left_out}
 

@@ -49,6 +49,11 @@ def test_counts_are_those_of_the_runs_and_nothing_is_left(given, tmp_path):
     assert (again["runs"], again["core_hours"]) == (0, 0.0)
 
 
+def test_a_mirror_stays_as_it_is(given, tmp_path):
+    estimated(given | {"training.mirror": str(tmp_path / "mirror")})
+    assert not (tmp_path / "mirror").exists()
+
+
 def test_the_command_lists_arms_and_seeds(given, road, flags):
     del given["comparison"]
     result = road("reproduce", "low_resource", *flags(given), "--dry-run")

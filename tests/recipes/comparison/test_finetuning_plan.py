@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 
 import pytest
 
+from road_ray.data.load_split import row_order
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.comparison.finetuning_plan import TEACHER_SEED, make_plan
 from road_ray.recipes.distillation.config import DistillConfig
@@ -71,6 +74,45 @@ def test_the_longer_arm_has_as_many_updates_as_rows_without_labels_bring(tiny):
     assert mean.config.data.epochs == 2
     assert len(mean.config.data.unlabelled) == 1
     assert only(plan, "labelled")[0].config.data.unlabelled == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "epochs", "labelled", "unlabelled"),
+    [
+        ({}, 2.0, 40, 20),
+        ({"data.epochs": 10.0}, 10.0, 40, 20),
+        ({"data.max_rows": 60}, 2.0, 60, 20),
+    ],
+)
+def test_the_longer_arm_counts_the_epochs_and_rows_of_its_own_target(
+    tiny, world, keys, epochs, labelled, unlabelled
+):
+    sizes = {"data.max_rows": 40, "data.max_unlabelled_rows": 20, "data.epochs": 2.0}
+    plan = planned(tiny("low_resource", **sizes, targets={"sst2": keys}))
+    (longer,), (mean,) = only(plan, "none_longer"), only(plan, "mean")
+    assert mean.config.data.epochs == epochs
+    assert mean.config.data.max_rows == longer.config.data.max_rows == labelled
+    (path,) = mean.config.data.unlabelled
+    texts = [json.loads(line)["text"] for line in Path(path).read_text().splitlines()]
+    # By the csv module: the rows of the file that no arm has labels of.
+    with (world / "glue" / "SST-2" / "train.tsv").open(newline="") as file:
+        rows = [row["sentence"] for row in csv.DictReader(file, delimiter="\t", quoting=3)]
+    order = row_order(len(rows))
+    assert len(texts) == unlabelled
+    assert {*texts} <= {rows[index] for index in order[labelled:]}
+    assert longer.config.data.epochs == epochs * (labelled + unlabelled) / labelled
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("optimizer.bias_correction", True), ("student.layers", (0,)), ("training.steps", None)],
+)
+def test_a_target_may_differ_in_a_key_of_any_kind(tiny, key, value):
+    plan = planned(tiny("low_resource", **{"data.max_rows": 40}, targets={"sst2": {key: value}}))
+    single = only(plan, "none")[0].config
+    for name in key.split("."):
+        single = getattr(single, name)
+    assert single == value
 
 
 def test_rows_of_ones_own_take_the_place_of_those_beyond_the_labelled_ones(tiny, tmp_path):

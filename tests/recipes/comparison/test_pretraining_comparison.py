@@ -61,6 +61,30 @@ def test_the_table_shows_published_beside_measured_with_the_noise():
     assert table.endswith("\nFailed:\n\n- mlm, seed 0: no data\n")
 
 
+def test_p_values_of_the_table_are_corrected_by_holm():
+    """The p values are those of scipy, the correction is that of Holm by hand."""
+    from scipy.stats import ttest_rel
+
+    first = [70.0, 71.0, 72.5, 70.5]
+    gaps = {"all_tokens_mlm": [-1, 0, -2, 0], "replace_mlm": [-3, -2, -3, -1]}
+    gaps |= {"electra_masked": [1, -1, 0, 1], "mlm": [-5, -4, -6, -4]}
+    scores = {"electra": {n: {"score": value} for n, value in enumerate(first)}}
+    for name, differences in gaps.items():
+        scores[name] = {n: {"score": first[n] + gap} for n, gap in enumerate(differences)}
+    table = comparison_table(COMPARISONS["table5"], scores, [])
+    p_values = {name: ttest_rel([first[n] + g for n, g in enumerate(d)], first).pvalue
+                for name, d in gaps.items()}  # fmt: skip
+    ordered = sorted(p_values, key=p_values.__getitem__)
+    corrected, largest = {}, 0.0
+    for rank, name in enumerate(ordered):
+        largest = corrected[name] = max(largest, min(1.0, (4 - rank) * p_values[name]))
+    abouts = {arm.name: arm.about for arm in COMPARISONS["table5"].arms}
+    for name, p_value in corrected.items():
+        (line,) = [line for line in table.splitlines() if f"| {abouts[name]} |" in line]
+        assert f"(p = {p_value:.2f})" in line
+    assert any(f"{p_values[name]:.2f}" != f"{corrected[name]:.2f}" for name in gaps)
+
+
 def test_a_comparison_runs_and_is_gone_on_with(small):
     run = rr.reproduce(overrides=small)
     assert {f"eval/{arm}/score" for arm in ("electra", "two_stage", "adversarial")} <= set(

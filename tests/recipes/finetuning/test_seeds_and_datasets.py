@@ -15,6 +15,7 @@ from road_ray.presets import get_preset
 from road_ray.recipes.finetuning import finetune as single
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.finetuning.seeds_and_datasets import plan_runs, summarise_seeds, table
+from road_ray.verbs import configure
 
 
 def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_data: Path, caplog):
@@ -45,6 +46,26 @@ def test_a_start_that_is_not_there_is_told(start_from):
     config = FinetuningsConfig(pool={"rte": {}, "mrpc": {}, "cola": {}}, start_from=start_from)
     with pytest.raises(ConfigError, match=r"start_from: rte is to start from m"):
         plan_runs(config)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("optimizer.bias_correction", "true", True),
+        ("student.layers", "[0, 2]", (0, 2)),
+        ("training.steps", "null", None),
+        ("data.epochs", "10", 10.0),
+        ("label_map", "{LABEL_0: negative}", {"LABEL_0": "negative"}),
+        ("data.evaluate_on", "[rte, mrpc]", ("rte", "mrpc")),
+    ],
+)
+def test_a_data_set_of_the_pool_may_differ_in_a_key_of_any_kind(key, text, value):
+    given = [f"pool={{rte: {{{key}: {text}}}}}", "init=x", "training.steps=7"]
+    ((single,),) = plan_runs(configure("finetune", overrides=given))
+    for name in key.split("."):
+        single = getattr(single, name)
+    assert single == value
+    assert type(single) is type(value)
 
 
 def test_spread_by_hand():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from road_ray.config import to_yaml
 from road_ray.config.dotted_keys import field_at
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
@@ -17,8 +19,9 @@ from road_ray.recipes.run_directory.recorded_config import (
     load_recorded,
     require_same,
 )
-from road_ray.recipes.run_directory.resume_identity import FREE_ON_RESUME
+from road_ray.recipes.run_directory.resume_identity import FREE_ON_RESUME, resume_identity
 from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.training.config import EarlyStoppingConfig, TrainingConfig
 from road_ray.verbs import VERBS
 
 
@@ -39,6 +42,25 @@ def test_require_same_names_the_file_that_holds_another_configuration(tmp_path, 
     (tmp_path / RECORD).write_text(recorded)
     with pytest.raises(ConfigError, match=r"config\.resolved\.yaml"):
         require_same(FinetuneConfig(init="one"), tmp_path)
+
+
+@pytest.mark.parametrize("patience", [None, 2])
+def test_the_interval_of_evaluations_decides_only_where_they_may_end_a_training(tmp_path, patience):
+    def config(every: int) -> FinetuneConfig:
+        stopping = EarlyStoppingConfig(patience=patience)
+        training = TrainingConfig(evaluate_every_steps=every, early_stopping=stopping)
+        return FinetuneConfig(init="x", run_dir=tmp_path, training=training)
+
+    (tmp_path / RECORD).write_text(to_yaml(config(10)))
+    decides = patience is not None
+    assert (resume_identity(config(10)) != resume_identity(config(500))) == decides
+    with (
+        pytest.raises(ConfigError, match=r"training\.evaluate_every_steps: there 10, asked 500")
+        if decides
+        else nullcontext()
+    ):
+        require_same(config(500), tmp_path)
+    require_same(config(10), tmp_path)
 
 
 def test_every_key_that_is_free_on_resume_is_a_key_of_some_verb():
