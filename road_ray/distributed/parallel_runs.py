@@ -107,10 +107,9 @@ def run_parallel(
     once as the connected cluster has room for. Each gets a ``RunContext`` of its own, which stop
     requests to this process and to ``context`` reach.
 
-    The error of a run is logged as soon as it ends; the others go on. Raises the first
-    ``RoadError`` once all have ended, with ``return_errors`` of a stopped one only: then the error,
-    of whatever kind, stands in the place of the result. Raises ``ClusterError`` when no node has
-    room for one; a run that takes longer than ``timeout_seconds`` has that error.
+    An error is logged at once and raised when all runs have ended; with ``return_errors`` only that
+    of a stop is raised, any other stands in the place of its result. Raises ``ClusterError`` when
+    no node has room for one; a run that exceeds ``timeout_seconds`` has that error.
     """
     import ray
 
