@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -41,14 +40,13 @@ from road_ray.evaluation.evaluate_split import OnRows, batched_logits
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
 from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
 from road_ray.inference.entities import Sentence, entities, softmax
+from road_ray.inference.words import words_of
 
 Row: TypeAlias = Mapping[str, object]
 Prediction: TypeAlias = dict[str, Any]
 Floats: TypeAlias = NDArray[np.float32]
 
 CHUNK_ROWS = 4096  # rows that are sorted by length and predicted together; bounds the memory
-# Words and single punctuation marks, as in the CoNLL files that taggers are trained on.
-_WORD = re.compile(r"\w+|[^\w\s]")
 _FIELDS: dict[type[Kind], tuple[str, ...]] = {
     Classify: ("text", "text_pair"),
     Regress: ("text", "text_pair"),
@@ -255,7 +253,7 @@ def _sentence(name: str, row: Row, where: str) -> Sentence:
         text = " ".join(words)
     else:
         text = _string(row.get("text", words_field), "text", where)
-        words = tuple(_WORD.findall(text))
+        words = words_of(text)
     if not words:
         raise DataError(f"{where}: text = {text[:80]!r} has no word")
     return Sentence(name, words, None, where, text)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from road_ray.data.corpus.documents import read_corpus
 from road_ray.data.features.examples_and_features import SpanExample, TagExample
-from road_ray.data.readers.conll import TAG, read_conll
+from road_ray.data.readers.conll import TAG, cells_of, read_conll
 from road_ray.data.readers.hub import datasets_library
 from road_ray.data.readers.parts.table_rows import (
     TABLES,
@@ -218,7 +218,7 @@ def _conll_misfit(path: Path) -> str | None:
     """
     seen = 0
     for number, line in islice(numbered_lines(path), _SNIFFED_LINES):
-        cells = line.split()
+        cells = cells_of(line)
         if not cells or cells[0] == "-DOCSTART-":
             continue
         if len(cells) < 2 or not TAG.fullmatch(cells[-1]):

@@ -1,8 +1,9 @@
 """Reader of tagged sentences, as in CoNLL-2003.
 
-Layout: one word a line in columns separated by white space, an empty line between sentences; or a
-table whose rows have a list of words and a list of tags.
-Columns: the numbers of word and tag that the entry names. Tags in IOB1 are converted to IOB2.
+Layout: one word a line in columns, which are separated by tabs where the line has one and else by
+spaces, an empty line between sentences; or a table whose rows have a list of words and a list of
+tags. Columns: the numbers of word and tag that the entry names. Tags in IOB1, IOBES and BILOU, and
+those without a type, are converted to IOB2.
 Source: Tjong Kim Sang and De Meulder 2003.
 """
 
@@ -19,7 +20,8 @@ from road_ray.data.readers.parts.text_files import check_text, missing_columns, 
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError, shorten
 
-TAG = re.compile(r"O|[BI]-\S+")
+TAG = re.compile(r"O|[BI]|[BIESUL]-\S+")
+UNTYPED = "ENTITY"  # type of entities whose tags have none: B and I
 _DOCUMENT = "-DOCSTART-"
 # Columns of the copies on the Hugging Face hub.
 _HUB_WORDS, _HUB_TAGS = "tokens", "ner_tags"
@@ -36,7 +38,7 @@ def read_conll(path: Path, columns: Columns, *, labelled: bool = False) -> list[
     lines: list[int] = []
     words: list[tuple[int, str, str | None]] = []
     for number, line in [*numbered_lines(path), (0, "")]:
-        cells = line.split()
+        cells = cells_of(line)
         if cells and cells[0] != _DOCUMENT:
             words.append((number, *_word(cells, columns, f"{path}:{number}", labelled)))
         elif words:
@@ -111,25 +113,42 @@ def word_and_tag(columns: Columns) -> tuple[str, str]:
     return words, tag if isinstance(tag, str) else _HUB_TAGS
 
 
+def cells_of(line: str) -> list[str]:
+    """Return the columns of a line: those between its tabs if it has one, else between spaces.
+    Other white space, such as a no-break space, is part of a word.
+    """
+    line = line.rstrip(" \t")
+    if "\t" in line:
+        return [cell.strip(" ") for cell in line.split("\t")]
+    return [cell for cell in line.split(" ") if cell]
+
+
 def iob2(sentences: Sequence[Sequence[str]], where: Sequence[str]) -> list[tuple[str, ...]]:
     """Convert tags to IOB2, where every entity begins with ``B-``; ``where`` has one place a tag.
 
-    Raises ``DataError`` for tags that mix IOB1 and IOB2.
+    Tags may be in IOB1, IOB2, IOBES or BILOU; entities of the tags B and I are of type ``ENTITY``.
+    Raises ``DataError`` for tags that mix IOB1 with another scheme.
     """
     places = iter(where)
-    opened: dict[str, str] = {}  # first letter of an entity -> where it was first seen
+    opened: dict[str, str] = {}  # I or B, which opens an entity -> where it was first seen
     result = []
     for tags in sentences:
-        before, converted = "O", []
+        converted: list[str] = []
+        before: str | None = None  # type of the entity that the next word may continue
         for tag in tags:
             place = next(places)
             if not TAG.fullmatch(tag):
                 raise DataError(f"{place}: tag {tag!r}\n  allowed: O, B-TYPE or I-TYPE")
-            inside = tag != "O" and before[2:] == tag[2:]
-            if tag != "O" and not inside:
-                opened.setdefault(tag[0], f"{place} opens an entity with {tag}")
-            converted.append(tag if inside or tag == "O" else f"B-{tag[2:]}")
-            before = tag
+            if tag == "O":
+                converted.append(tag)
+                before = None
+                continue
+            mark, kind = tag[0], tag[2:] or UNTYPED
+            begins = mark in "BSU"
+            if kind != before:
+                opened.setdefault("B" if begins else "I", f"{place} opens an entity with {tag}")
+            converted.append(f"{'B' if begins or kind != before else 'I'}-{kind}")
+            before = None if mark in "ESUL" else kind
         result.append(tuple(converted))
     if len(opened) > 1:
         raise DataError(
@@ -156,6 +175,11 @@ def _word(
         raise DataError(
             f"{where}: {len(cells)} columns, word and tag are numbers {word} and {tag}; seen "
             f"{shorten(' '.join(cells))!r}\n  fix: correct the line, or `columns` of the entry"
+        )
+    if not cells[of_word]:
+        raise DataError(
+            f"{where}: the word is empty; seen {shorten(' '.join(cells))!r}\n"
+            "  fix: remove the line, or write an empty line between sentences"
         )
     text = check_text(cells[of_word], where, word)
     return text, None if of_tag is None else columns.tag_names.get(cells[of_tag], cells[of_tag])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.data.catalog import dataset
+from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.readers.conll import iob2, read_conll
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Columns
@@ -88,3 +89,45 @@ def test_a_word_is_not_its_own_tag(tmp_path):
     path.write_text("EU I-ORG\nO\n")
     with pytest.raises(DataError, match=r"x:2: 1 columns, word and tag are numbers 0 and -1"):
         read_conll(path, COLUMNS, labelled=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "word", "tag"),
+    [
+        ("New York\tB-LOC", "New York", "B-LOC"),  # columns between tabs
+        ("New York\tNNP\tB-LOC", "New York", "B-LOC"),
+        ("10\u00a0000 O", "10\u00a0000", "O"),  # no-break space, thousands in French
+        ("a\u0085b O", "a\u0085b", "O"),  # next line, which str.split and str.splitlines part
+        ("a\u2028b O", "a\u2028b", "O"),
+        ("\u3000 O", "\u3000", "O"),  # a word of one wide space, in Japanese corpora
+        ("\u3000\tO", "\u3000", "O"),
+        ("  EU   B-ORG  ", "EU", "B-ORG"),
+        ("EU\tB-ORG\t", "EU", "B-ORG"),
+        ("हिन्दी O", "हिन्दी", "O"),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_words_of_a_line_are_whole(tmp_path, line, word, tag, end):
+    path = tmp_path / "x.conll"
+    path.write_bytes(f"EU B-ORG{end}{line}{end}{end}".encode())
+    (sentence,) = read_conll(path, COLUMNS, labelled=True)
+    assert (sentence.words, sentence.tags) == (("EU", word), ("B-ORG", tag))
+    assert layout_of(path) == "conll"
+
+
+def test_an_empty_word_is_named(tmp_path):
+    path = tmp_path / "x.conll"
+    path.write_text("EU\tO\n\tO\n")
+    with pytest.raises(DataError, match=r"x\.conll:2: the word is empty"):
+        read_conll(path, COLUMNS, labelled=True)
+
+
+def test_iobes_bilou_and_tags_without_a_type_become_iob2():
+    assert tags("S-PER O B-ORG I-ORG E-ORG S-ORG B-LOC E-LOC") == [
+        "B-PER O B-ORG I-ORG I-ORG B-ORG B-LOC I-LOC"
+    ]
+    assert tags("U-PER U-PER B-ORG I-ORG L-ORG") == ["B-PER B-PER B-ORG I-ORG I-ORG"]
+    assert tags("B I O B B I") == ["B-ENTITY I-ENTITY O B-ENTITY B-ENTITY I-ENTITY"]
+    assert tags("I I O I") == ["B-ENTITY I-ENTITY O B-ENTITY"]
+    with pytest.raises(DataError, match="f:2 opens an entity with I-PER as in IOB1"):
+        tags("S-PER I-PER")
