@@ -1,4 +1,4 @@
-"""Model card ``README.md`` of a model directory: figures, lineage, recipe, use and limits."""
+"""Model card ``README.md`` of a model directory: what ``card.md.jinja`` shows, computed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from road_ray.data.task_and_dataset import Hub
 from road_ray.reporting.pages.run_page import headline
 from road_ray.reporting.records.lineage import ancestors, describe_model
 from road_ray.reporting.records.record_schema import ModelFacts
-from road_ray.reporting.records.run_record import CONFIG, RunRecord, is_run, read_run
+from road_ray.reporting.records.run_record import RunRecord, is_run, read_run
 from road_ray.reporting.text_tables import figures, metric_title, printable
 from road_ray.training.monitoring.redaction import redact
 
@@ -35,48 +35,10 @@ _FAMILIES = {
     "distilbert": "DistilBERT",
     "mpnet": "MPNet",
 }
-_USE_ABOUT = (
-    "In the directory of the model, with `transformers`; `road predict` and `road_ray.load` do the "
-    "same with windows for long texts."
-)
-_INPUTS = 'truncation=True, max_length=LENGTH, return_tensors="pt")\n'
-_ENCODE = f"""inputs = tokenizer("A text.", {_INPUTS}with torch.no_grad():
-    output = model(**inputs)
-print(output[0].shape)
-"""
-# Code after the loading of a model, by the suffix of its class name.
-_PREDICT = {
-    "ForSequenceClassification": f"""inputs = tokenizer("A text.", {_INPUTS}with torch.no_grad():
-    logits = model(**inputs).logits[0]
-if model.config.num_labels == 1:
-    print(logits.item())
-else:
-    for number, share in enumerate(logits.softmax(-1).tolist()):
-        print(model.config.id2label[number], round(share, 3))
-""",
-    "ForQuestionAnswering": f"""question, context = "Who built it?", "It was built by Ada."
-inputs = tokenizer(question, context, {_INPUTS}with torch.no_grad():
-    output = model(**inputs)
-start, end = output.start_logits.argmax().item(), output.end_logits.argmax().item()
-answer = tokenizer.decode(inputs["input_ids"][0, start : end + 1])
-print(answer if 0 < start <= end else "no answer")
-""",
-    "ForTokenClassification": f"""inputs = tokenizer("Ada lives in London.", {_INPUTS}\
-with torch.no_grad():
-    tags = model(**inputs).logits[0].argmax(-1).tolist()
-tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
-print([(token, model.config.id2label[tag]) for token, tag in zip(tokens, tags)])
-""",
-    "ForMultipleChoice": f"""question, choices = "What flies?", ["a bird", "a stone"]
-inputs = tokenizer([question] * len(choices), choices, padding=True, {_INPUTS}\
-with torch.no_grad():
-    logits = model(**{{name: value[None] for name, value in inputs.items()}}).logits
-print(choices[logits.argmax().item()])
-""",
-}
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
+    from jinja2 import Template
 
 _PIPELINES = {
     "ForQuestionAnswering": "question-answering",
@@ -109,20 +71,40 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     run = _run_of(directory, known)
     model = _without_places(known)
     metrics = dict(model.pop("metrics", {}))
-    parts = [
-        _front(kind, family, run, metrics),
-        f"# {_plain(run.name if run.config else kind)}",
-        _about(kind, family, model),
-        f"## Figures\n\n{_fenced(figures(metrics))}\n\n{_evaluation_note(run, metrics)}",
-        f"## Lineage\n\n{_origin(run, model)}",
-        f"## Training\n\n{_recipe(run)}",
-        f"## Use\n\n{_USE_ABOUT}\n\n{_fenced(_use(kind, run), 'python')}",
-        "## Limits\n\n" + "\n".join(f"- {line}" for line in _limits(run, model)),
-        "<!-- To publish this model: road push RUN OWNER/NAME -->",
-    ]
+    packages = run.environment.get("packages") or {}
+    length, most = run.model.get("max_length_tokens"), run.settings.get("data.max_rows")
+    configuration = StringIO()
+    YAML().dump(_without_places(dict(run.config)), configuration)
+    text = _template().render(
+        run=run,
+        model=model,
+        kind=kind,
+        front=_front(kind, family, run, metrics),
+        title=_plain(run.name if run.config else kind),
+        about=_about(kind, family, model),
+        figures=figures(metrics),
+        note=_evaluation_note(run, metrics),
+        lineage=_origin(run, model),
+        versions=_plain(", ".join(f"{name} {number}" for name, number in packages.items())),
+        configuration=configuration.getvalue().rstrip(),
+        length=length if isinstance(length, int) else 512,
+        max_rows=most if type(most) is int else None,
+        special_head=any(run.settings.get(f"data.{h.key}") == h.value for h in SPECIAL_HEADS),
+    )
     path = directory / "README.md"
-    path.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     return path
+
+
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("road_ray.reporting.pages", "assets")
+    environment = Environment(  # Markdown, whose texts are escaped by _plain, _code and _fenced
+        loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters["fenced"] = _fenced
+    return environment.get_template("card.md.jinja")
 
 
 def _plain(text: object) -> str:
@@ -290,50 +272,3 @@ def _facts(model: ModelFacts) -> Iterable[tuple[str, object]]:
     for name, value in flatten(model).items():
         if name != "teachers":
             yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-
-
-def _recipe(run: RunRecord) -> str:
-    """Return the command and the configuration that produced the model."""
-    if not run.config:
-        return "Not known: the run directory is not beside this model."
-    packages = run.environment.get("packages") or {}
-    versions = _plain(", ".join(f"{name} {number}" for name, number in packages.items()))
-    stream = StringIO()
-    YAML().dump(_without_places(dict(run.config)), stream)
-    written = stream.getvalue().rstrip()
-    return (
-        f"```\nroad {run.verb} {CONFIG}\n```\n\nwith {versions or 'unknown versions'}, and\n\n"
-        f"<details><summary>{CONFIG}</summary>\n\n{_fenced(written, 'yaml')}\n\n</details>"
-    )
-
-
-def _use(kind: str, run: RunRecord) -> str:
-    """Return a program that loads the model and predicts, run in the model's directory."""
-    start = (
-        f"import torch\nfrom transformers import AutoTokenizer, {kind}\n\n"
-        'place = "."  # this directory, or OWNER/NAME once it is on the Hub\n'
-        "tokenizer = AutoTokenizer.from_pretrained(place)\n"
-        f"model = {kind}.from_pretrained(place).eval()\n"
-    )
-    end = next((text for ending, text in _PREDICT.items() if kind.endswith(ending)), _ENCODE)
-    length = run.model.get("max_length_tokens")
-    limit = length if isinstance(length, int) else 512
-    return start + end.replace("LENGTH", str(limit)).rstrip()
-
-
-def _limits(run: RunRecord, model: ModelFacts) -> Iterable[str]:
-    """Yield the limits that follow from how the model was trained."""
-    if run.settings.get("data.root") == "miniature":
-        yield "Trained on a synthetic miniature data set: for trials only."
-    if model.get("max_length_tokens"):
-        yield f"Trained on rows of at most {model['max_length_tokens']} tokens, truncated beyond."
-    if isinstance(most := run.settings.get("data.max_rows"), int):
-        yield f"Trained on {most:,} rows of the data only."
-    if any(run.settings.get(f"data.{head.key}") == head.value for head in SPECIAL_HEADS):
-        yield "Only road_ray loads its head; plain transformers loads the encoder."
-    if model.get("task"):
-        yield "One seed. Figures vary between seeds, by whole points on small data sets."
-        yield "Suited to text like that of its data sets; evaluate it before use on other text."
-    else:
-        yield "An encoder without a task head: fine-tune it before use."
-    yield "Not evaluated for bias; it reflects what its data says about people."
