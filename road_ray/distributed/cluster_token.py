@@ -15,6 +15,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 
 from road_ray.errors import ClusterError
@@ -27,6 +28,13 @@ _OPEN = (
     f"so: --i-know-this-is-open, {ACCEPT}=1\n"
     "  kept: nothing was sent"
 )
+_UNKNOWN = (
+    "  allowed: clusters that ask for a token when asked without one\n"
+    "  fix: check that it is up and reachable (`ray dashboard FILE`, `kubectl port-forward`); or "
+    f"say that an open one is meant: --i-know-this-is-open, {ACCEPT}=1\n"
+    "  kept: nothing was sent"
+)
+_HEAD_ANSWERS = "/ray.rpc.NodeInfoGcsService/CheckAlive"  # takes an empty request
 
 
 def token_path() -> Path:
@@ -89,7 +97,9 @@ def restrict_permissions(path: Path) -> bool:
 
 
 def accepts_anonymous(dashboard: str, timeout_seconds: float = 10.0) -> bool | None:
-    """Return True if the jobs interface answers without a token; None if nothing answers."""
+    """Return True if the jobs interface of a dashboard answers without a token, False if it asks
+    for one, None if it cannot be told: nothing answers in time, or not in HTTP.
+    """
     url = dashboard if "://" in dashboard else f"http://{dashboard}"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -97,13 +107,50 @@ def accepts_anonymous(dashboard: str, timeout_seconds: float = 10.0) -> bool | N
             return True
     except urllib.error.HTTPError as error:
         return error.code not in (401, 403)
-    except (urllib.error.URLError, TimeoutError, OSError):
+    except (OSError, HTTPException, ValueError):  # of the connection, of the answer, of the address
         return None
 
 
+def lets_anybody_join(gcs_address: str, timeout_seconds: float = 10.0) -> bool | None:
+    """Return True if the head of a cluster (``host:port``) answers Ray's processes without a token,
+    False if it asks for one, None if it cannot be told. Needs no dashboard.
+    """
+    import grpc  # a dependency of ray[default]
+
+    with grpc.insecure_channel(gcs_address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            channel.unary_unary(_HEAD_ANSWERS)(b"", timeout=timeout_seconds)
+            return True
+        except grpc.RpcError as error:
+            return False if error.code() is grpc.StatusCode.UNAUTHENTICATED else None
+
+
 def refuse_open_cluster(dashboard: str, *, accepted: bool = False) -> None:
-    """Raise ``ClusterError`` for a cluster without authentication, unless that is accepted."""
-    if accepted or os.environ.get(ACCEPT) == "1":
-        return
-    if accepts_anonymous(dashboard):
-        raise ClusterError(f"{dashboard} answers without a token: it lets everybody in\n{_OPEN}")
+    """Raise ``ClusterError`` for a dashboard that takes jobs without authentication and for one
+    that could not be asked, unless that is accepted.
+    """
+    if not is_accepted(accepted):
+        _refuse(dashboard, accepts_anonymous(dashboard))
+
+
+def refuse_open_head(gcs_address: str) -> None:
+    """Raise ``ClusterError`` for a head that lets processes join without authentication and for one
+    that could not be asked, unless that is accepted.
+    """
+    if not is_accepted():
+        _refuse(gcs_address, lets_anybody_join(gcs_address))
+
+
+def is_accepted(accepted: bool = False) -> bool:
+    """Return True if the user accepts a cluster without authentication."""
+    return accepted or os.environ.get(ACCEPT) == "1"
+
+
+def _refuse(address: str, is_open: bool | None) -> None:
+    if is_open:
+        raise ClusterError(f"{address} answers without a token: it lets everybody in\n{_OPEN}")
+    if is_open is None:
+        raise ClusterError(
+            f"{address}: whether it asks for a token could not be checked, nothing answers there "
+            f"as Ray does\n{_UNKNOWN}"
+        )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
-from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
+from road_ray.distributed.cluster_token import refuse_open_head, require_token
 from road_ray.errors import ClusterError
 from road_ray.system.paths import CACHE
 
@@ -95,21 +95,20 @@ def connected(
     if ray.is_initialized():
         yield
         return
-    joined = None
     try:
         if address is None:
             start(num_cpus, dashboard=dashboard)
         else:
             _require_answer(address)
-            joined = ray.init(address=address, logging_level=logging.ERROR).dashboard_url
+            ray.init(address=address, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, TimeoutError) as error:
         raise ClusterError(
             f"address = {address}: no Ray cluster could be joined: {error}\n"
             "  fix: start one, check the address and the token, or leave the address out"
         ) from error
     try:
-        if joined:
-            refuse_open_cluster(joined)
+        if address is not None:
+            refuse_open_head(ray.get_runtime_context().gcs_address)
         yield
     finally:
         ray.shutdown()

@@ -20,7 +20,6 @@ WALL_CLOCK = {
     "distillation/logit_store/teacher_store.py",  # whether a directory changed within this tick
     "distillation/logit_store/logit_shards.py",  # names of shards; leftovers after a day
     "distillation/logit_store/maintenance.py",  # days since a store was used
-    "distributed/cluster_check.py",  # how far the clocks of machines are apart
     "distributed/train/preemption.py",  # the deadline of a cloud, bounded
     "inference/predict_file.py",  # an identity of standard input, which is never resumed
     "reporting/environment_check.py",  # whether the clock is set

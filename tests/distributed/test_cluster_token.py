@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import struct
 import subprocess
 import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from road_ray.distributed import cluster_token
 from road_ray.errors import ClusterError
+from tests.cluster import short_directory
 from tests.distributed.web_service import Service, serving
 
 
@@ -125,9 +134,101 @@ def test_an_open_cluster_is_refused_unless_that_is_meant(
     record_property("cluster without a token", "refused, unless a flag says that it is meant")
 
 
-def test_silence_is_not_openness(home):
+@contextmanager
+def socket_that(answers):
+    """Give the ``host:port`` of a listener that does ``answers(connection)`` for each client."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept():
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
+                    connection.recv(4096)
+                    answers(connection)
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
+
+
+def resets(connection):
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        resets,
+        lambda connection: connection.sendall(b"\x15\x03\x01\x00\x02\x02\x16"),
+        lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n"),
+        lambda connection: time.sleep(1.5),
+        lambda connection: None,
+    ],
+    ids=["reset", "garbage", "another protocol", "too slow", "closed"],
+)
+def test_a_cluster_that_cannot_be_asked_is_refused(home, answers, monkeypatch, record_property):
+    with socket_that(answers) as address:
+        assert cluster_token.accepts_anonymous(address, timeout_seconds=0.5) is None
+        monkeypatch.setattr(
+            cluster_token, "accepts_anonymous", partial(cluster_token.accepts_anonymous,
+            timeout_seconds=0.5),
+        )  # fmt: skip
+        with pytest.raises(ClusterError, match="could not be checked"):
+            cluster_token.refuse_open_cluster(address)
+        assert cluster_token.lets_anybody_join(address, timeout_seconds=0.5) is None
+        cluster_token.refuse_open_cluster(address, accepted=True)
+    record_property("token could not be checked", "refused")
+
+
+def test_a_cluster_that_is_not_there_is_refused(home):
     assert cluster_token.accepts_anonymous("127.0.0.1:9", timeout_seconds=1.0) is None
-    cluster_token.refuse_open_cluster("127.0.0.1:9")
+    with pytest.raises(ClusterError, match="could not be checked"):
+        cluster_token.refuse_open_cluster("127.0.0.1:9")
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(("mode", "joins"), [("disabled", False), ("token", True)])
+def test_a_head_without_a_dashboard_is_asked_itself(tmp_path, mode, joins):
+    """Started with and without authentication; joined by another process."""
+    with short_directory() as place:
+        environment = os.environ | {"HOME": place, "RAY_AUTH_MODE": mode, "RAY_ADDRESS": ""}
+        (Path(place) / ".ray").mkdir()
+        token = Path(place) / ".ray" / "auth_token"
+        token.write_text("a" * 64)
+        token.chmod(0o600)
+        head = subprocess.Popen(
+            [sys.executable, "-c", _HEAD, place], env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            address = head.stdout.readline().strip()
+            join = subprocess.run(
+                [sys.executable, "-m", "road_ray", "check", "--address", address, "--json"],
+                env=environment | {"RAY_AUTH_MODE": "token"},
+                capture_output=True, text=True, timeout=120,
+            )  # fmt: skip
+        finally:
+            head.communicate("", timeout=60)
+    assert join.stdout, join.stderr
+    rows = {row["what"]: row["found"] for row in json.loads(join.stdout)}
+    if joins:
+        assert rows["authentication"] == f"{address} asks for a token"
+    else:
+        assert "authentication" not in rows
+        assert "lets everybody in" in rows["cluster"]
+    assert joins or join.returncode == 4
+
+
+_HEAD = """
+import sys, ray
+ray.init(address="local", num_cpus=1, include_dashboard=False, _temp_dir=sys.argv[1] + "/r",
+         object_store_memory=80 * 2**20, log_to_driver=False, logging_level="ERROR")
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.mark.long

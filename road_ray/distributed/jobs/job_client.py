@@ -35,7 +35,7 @@ from road_ray.training.monitoring.redaction import redact
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-_RUN, _LINE = "road_run", "road_line"
+_RUN, _GIVEN, _LINE = "road_run", "road_run_given", "road_line"  # keys of a job's metadata
 _STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 180.0, 1.0
 _LOST_SECONDS = 300.0  # that a followed job's cluster may be out of reach
 _HEAD = "node:__internal_head__"  # the resource by which Ray marks the head
@@ -50,6 +50,7 @@ class Job:
     name: str
     status: str
     run: str
+    given: str  # the run directory as it was submitted, before `run_root` of the profile
     line: str
     exit_code: int | None
     message: str
@@ -92,6 +93,7 @@ class Jobs:
         Raises ``ClusterError`` if another command line runs in that run directory.
         """
         refuse_secrets(words)
+        given = run_directory_of(words)
         words = _completed(words, self.profile)
         run, line = run_directory_of(words), shlex.join(["road", *words])
         before = [job for job in self.list() if job.run == run]
@@ -112,18 +114,23 @@ class Jobs:
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
             pack_working_dir(source, Path(place), extra=line_files, exclude=self.profile.exclude)
             environment = runtime_environment(self.profile, place)
-            self._call(lambda: self._submit(name, run, line, words, environment))
+            metadata = {_RUN: run, _GIVEN: given, _LINE: line, "user": getpass.getuser()}
+            self._call(lambda: self._submit(name, words, environment, metadata))
         return self.get(name), True
 
     def _submit(
-        self, name: str, run: str, line: str, words: Sequence[str], environment: dict[str, object]
+        self,
+        name: str,
+        words: Sequence[str],
+        environment: dict[str, object],
+        metadata: dict[str, str],
     ) -> None:
         submit = partial(
             self._client.submit_job,
             entrypoint=shlex.join(["python", "-m", "road_ray", *words]),
             submission_id=name,
             runtime_env=environment,
-            metadata={_RUN: run, _LINE: line, "user": getpass.getuser()},
+            metadata=metadata,
             entrypoint_num_cpus=self.profile.entry_cpus,
             entrypoint_memory=int(self.profile.entry_memory_gib * 2**30) or None,
             # Ray keeps drivers on the head only if they ask for nothing.
@@ -222,13 +229,34 @@ class Jobs:
         return [_job(job) for job in details if job.submission_id]
 
     def get(self, name: str) -> Job:
-        """Return a job by its name, or the newest job of a run."""
-        for job in self.list():
-            if name in (job.name, job.run, Path(job.run).name):
-                return job
+        """Return a job by its name, or the newest job of a run by its directory: the whole path as
+        it was submitted, or as the cluster has it.
+
+        Raises ``ConfigError`` for an empty name and ``ClusterError`` for one that no job or several
+        runs have.
+        """
+        if not name.strip():
+            raise ConfigError(
+                "road submit: the name of the run or job is empty\n  fix: road submit list"
+            )
+        known = self.list()
+        if found := [job for job in known if job.name == name]:
+            return found[0]
+        found = [job for job in known if job.run and Path(name) in (Path(job.given), Path(job.run))]
+        runs = {job.run: job for job in reversed(found)}  # the newest of each
+        if len(runs) == 1:
+            return found[0]
+        if runs:
+            listed = "".join(f"\n    {job.name}: {job.run}" for job in runs.values())
+            raise ClusterError(
+                f"{self.profile.address} has several runs {name!r}:{listed}\n"
+                "  fix: name the job, or the whole path of its run"
+            )
+        names = [f"{job.name} ({job.run})" if job.run else job.name for job in known[:10]]
         raise ClusterError(
-            f"{self.profile.address} has no job {name!r}\n  known: "
-            + (", ".join(job.name for job in self.list()[:10]) or "none")
+            f"{self.profile.address} has no job or run {name!r}\n"
+            f"  known: {', '.join(names) or 'none'}\n"
+            "  fix: the name of a job, or the whole path that was given to --run-dir"
         )
 
     def _call(self, call: Callable[[], T]) -> T:
@@ -267,11 +295,17 @@ def refuse_secrets(words: Sequence[str]) -> None:
 
 def run_directory_of(words: Sequence[str]) -> str:
     """Return the run directory of a command line, which identifies its run."""
+    number, key = _run_directory_word(words)
+    return words[number].removeprefix(key)
+
+
+def _run_directory_word(words: Sequence[str]) -> tuple[int, str]:
+    """Return the number of the word with the run directory, and what stands before it there."""
     for number, word in enumerate(words):
         if word == "--run-dir" and number + 1 < len(words):
-            return words[number + 1]
+            return number + 1, ""
         if word.startswith(("--run-dir=", "run_dir=")):
-            return word.partition("=")[2]
+            return number, word[: word.index("=") + 1]
     raise ConfigError(
         "the command line has no run directory, so a second submission could not resume the first\n"
         "  fix: add --run-dir DIR, on a disk that the machines share\n  nothing was sent"
@@ -281,11 +315,9 @@ def run_directory_of(words: Sequence[str]) -> str:
 def _completed(words: Sequence[str], profile: Profile) -> list[str]:
     """Return the command line with the options of the profile."""
     done = list(words)
-    run = run_directory_of(done)
-    if profile.run_root and not Path(run).is_absolute():
-        placed = str(Path(profile.run_root) / run)
-        spelled = {run: placed} | {f"{k}={run}": f"{k}={placed}" for k in ("--run-dir", "run_dir")}
-        done = [spelled.get(word, word) for word in done]
+    number, key = _run_directory_word(done)
+    if profile.run_root:  # an absolute directory stays as it is
+        done[number] = f"{key}{Path(profile.run_root) / done[number].removeprefix(key)}"
     if done[0] in _WITHOUT_WORKERS:
         return done
     known = {"workers": profile.workers, "gpus-per-worker": profile.gpus_per_worker}
@@ -311,6 +343,7 @@ def _job(details: Any) -> Job:
         name=details.submission_id,
         status=str(getattr(details.status, "value", details.status)),
         run=metadata.get(_RUN, ""),
+        given=metadata.get(_GIVEN, metadata.get(_RUN, "")),
         line=metadata.get(_LINE, details.entrypoint),
         exit_code=details.driver_exit_code,
         message=(details.message or "").strip(),

@@ -237,6 +237,55 @@ def test_a_job_that_nobody_knows_is_told_with_those_that_are_known(jobs, tmp_pat
         jobs.get("teacher")
 
 
+def test_a_run_is_found_by_the_path_that_was_submitted_and_by_no_part_of_it(jobs, tmp_path):
+    job, _ = jobs.send(["distill", "seed=1", "--run-dir", "exp/student"], tmp_path)
+    other, _ = jobs.send(["distill", "--run-dir", "/home/bob/student"], tmp_path)
+    for name in (job.name, "exp/student", "exp/student/", "./exp/student", "/runs/exp/student"):
+        assert jobs.get(name).name == job.name
+    assert jobs.get("/home/bob/student").name == other.name
+    for name in ("student", "bob/student", "road-runs-exp", "exp"):
+        with pytest.raises(ClusterError, match=f"no job or run '{name}'"):
+            jobs.stop(name)
+    assert [one.status for one in jobs._client.jobs] == ["RUNNING", "RUNNING"]
+
+
+def test_an_exact_run_goes_before_one_that_ends_in_its_name(jobs, tmp_path):
+    student, _ = jobs.send(LINE, tmp_path)
+    jobs.send(["distill", "--run-dir", "/home/bob/student"], tmp_path)
+    assert jobs.get("student").name == student.name
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_stops_nothing(jobs, tmp_path, name):
+    jobs._client.jobs.append(  # of somebody else, without a run directory
+        SimpleNamespace(
+            submission_id="raysubmit_1", status="RUNNING", metadata=None, entrypoint="python x.py",
+            driver_exit_code=None, message="", start_time=0,
+        )
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="is empty"):
+        jobs.stop(name)
+    assert jobs._client.jobs[0].status == "RUNNING"
+    assert jobs.get("raysubmit_1").run == ""
+
+
+def test_a_name_of_several_runs_is_refused_with_all_of_them(jobs, tmp_path):
+    first, _ = jobs.send(LINE, tmp_path)
+    jobs.profile = jobs.profile.model_copy(update={"run_root": "/scratch"})
+    second, _ = jobs.send(LINE, tmp_path)
+    with pytest.raises(ClusterError, match="several runs 'student'") as caught:
+        jobs.stop("student")
+    for job in (first, second):
+        assert f"{job.name}: {job.run}" in str(caught.value)
+        assert jobs.get(job.run).name == job.name
+        assert job.status == "RUNNING"
+
+
+def test_only_the_run_directory_is_placed_below_the_root(jobs, tmp_path):
+    words = ["distill", "student", "--run-dir", "student"]
+    assert "distill student --run-dir /runs/student" in jobs.send(words, tmp_path)[0].line
+
+
 @pytest.mark.parametrize(
     "word",
     [
