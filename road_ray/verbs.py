@@ -29,6 +29,7 @@ class Verb:
     word: str = ""  # key that the first word of the command line sets, if it is not a file
     example: str = "data.epochs=2"  # an override, for the help
     run_dir: str = ""  # default of ``run_dir`` where it is not ``runs/NAME``, for the help
+    next: str = "road predict {run} FILE"  # the command that usually follows
 
     @property
     def config(self) -> type[Config]:
@@ -55,6 +56,7 @@ VERBS: dict[str, Verb] = {
             "pretraining.config:PretrainConfig",
             "pretraining.pretrain:pretrain",
             example="training.steps=1000",
+            next="road finetune init={run}",
         ),
         Verb(
             "multitask",
@@ -62,6 +64,7 @@ VERBS: dict[str, Verb] = {
             "multitask.config:MultitaskConfig",
             "multitask.multitask:multitask",
             example="training.steps=1000",
+            next="road finetune init={run}",
         ),
         Verb(
             "finetune",
@@ -76,6 +79,7 @@ VERBS: dict[str, Verb] = {
             "`teachers.json` lists them",
             "finetuning.config:TeachersConfig",
             "finetuning.train_teachers:teachers",
+            next="road distill init=MODEL distillation.teachers={run}/teachers.json",
         ),
         Verb(
             "distill",
@@ -90,6 +94,7 @@ VERBS: dict[str, Verb] = {
             "evaluate:evaluate",
             example="data.split=test",
             run_dir="runs/evaluate/{name}",
+            next="road runs show {run}",
         ),
         Verb(
             "reproduce",
@@ -98,6 +103,7 @@ VERBS: dict[str, Verb] = {
             "comparison.reproduce:reproduce",
             word="comparison",
             example="seed=1",
+            next="road runs list {run}",
         ),
         Verb(
             "demo",
@@ -105,6 +111,7 @@ VERBS: dict[str, Verb] = {
             "config:DemoConfig",
             "demo:demo",
             example="num_seeds=2",
+            next="road init FILE",
         ),
     )
 }

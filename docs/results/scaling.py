@@ -14,7 +14,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from road_ray.distributed.resource_estimate import communication_seconds
 from road_ray.models.config import EncoderConfig
 from road_ray.models.performance.encoder_flops import encoder_flops, layer_parameters
 from road_ray.presets import get_preset
@@ -23,6 +22,7 @@ from road_ray.training.monitoring.metrics_journal import read_rows
 GPU_FLOPS = 990e12 * 0.35  # bf16 peak of an H100, and the fraction of it that small models reach
 GRADIENT_BYTES = 4  # fp32
 GIGABYTES_PER_SECOND = 40.0  # a GPU's share of eight 400 Gbit/s links at 80 %
+HOP_SECONDS = 20e-6  # latency of each of the 2 (n - 1) hops
 GPUS = (8, 64, 512)
 VOCABULARY = 30522
 PRESETS = ("electra_small", "electra_base", "electra_large")
@@ -74,6 +74,12 @@ def parameters(size: EncoderConfig) -> float:
     return size.layers * layer_parameters(size) + VOCABULARY * size.embedding_size
 
 
+def communication_seconds(gradient_bytes: float, gpus: int) -> float:
+    """Return the seconds of a ring all-reduce. Source: Patarasuk and Yuan 2009."""
+    share = 2 * (gpus - 1) / gpus
+    return share * gradient_bytes / (GIGABYTES_PER_SECOND * 1e9) + 2 * (gpus - 1) * HOP_SECONDS
+
+
 def rows() -> list[str]:
     """Return a row of the communication table per preset."""
     lines = []
@@ -90,9 +96,7 @@ def rows() -> list[str]:
             if gpus > batch:
                 cells.append("no row each")
                 continue
-            seconds = communication_seconds(
-                gradient, gpus, gigabytes_per_second=GIGABYTES_PER_SECOND
-            )
+            seconds = communication_seconds(gradient, gpus)
             cells.append(f"{seconds / (seconds + alone / gpus):.0%}")
         lines.append(
             f"| {name} | {batch} x {length} | {gradient / 1e6:.0f} | {' | '.join(cells)} |"

@@ -191,6 +191,24 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     places["report"] = run.directory / "report.html"
     parts = [f"{name}: {place}" for name, place in places.items() if place.exists()]
     typer.echo("   ".join([f"run: {run.directory}", *parts]))
+    quoted = shlex.quote(str(run.directory))
+    has_result = run.hf_dir.exists() or "{run}" not in VERBS[verb].next or verb == "teachers"
+    follow = VERBS[verb].next if has_result else "road report {run}"
+    typer.echo(f"next: {follow.format(run=quoted)}")
+
+
+class _Once(logging.Filter):
+    """Filter that shows a warning once, not once for every seed, trial or data set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        is_new = record.levelno != logging.WARNING or text not in self._shown
+        self._shown.add(text if record.levelno == logging.WARNING else "")
+        return is_new
 
 
 class _Redacting(logging.Formatter):
@@ -210,6 +228,7 @@ def _configure_logging() -> None:
     logging.basicConfig(level=logging.WARNING)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Redacting("%(levelname)s%(message)s"))
+        handler.addFilter(_Once())
     logging.getLogger("road_ray").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
 

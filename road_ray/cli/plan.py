@@ -1,4 +1,4 @@
-"""``road plan`` and ``--dry-run``: steps, memory, disk, time and cost before a run."""
+"""``road plan`` and ``--dry-run``: steps, memory, disk and time before a run."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from road_ray.recipes.comparison.config import ReproduceConfig
 
 
+_BUSY = 1.5  # the slowest of three equal steps over the fastest
+
+
 def plan(
     verb: Annotated[
         str, typer.Argument(help="pretrain, multitask, finetune, teachers, distill, reproduce")
@@ -44,12 +47,9 @@ def plan(
     address: AddressOption = None,
     run_dir: Annotated[Path | None, typer.Option(help="directory of the planned run")] = None,
     seed: SeedOption = None,
-    prices: Annotated[
-        Path | None, typer.Option(help="YAML file with gpu_hour, cpu_hour, head_hour, currency")
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate steps, memory, disk, time and cost of a command.
+    """Estimate steps, memory, disk and time of a command.
 
     Measures three steps; reports an infeasible configuration within seconds.
     """
@@ -77,13 +77,11 @@ def plan(
         run_dir=run_dir,
         seed=seed,
     )
-    show_plan(verb, line.config(verb), as_json, prices)
+    show_plan(verb, line.config(verb), as_json)
 
 
-def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = None) -> None:
+def show_plan(verb: str, config: Config, as_json: bool) -> None:
     """Plan a configuration and print it."""
-    from road_ray.config import load
-    from road_ray.distributed.resource_estimate import Prices
     from road_ray.recipes.plan import plan as planned
     from road_ray.verbs import VERBS
 
@@ -96,8 +94,7 @@ def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = No
         estimate = (estimate_pretraining if of_pretraining else estimate_comparison)(comparison)
         typer.echo(json.dumps(estimate) if as_json else format_comparison(estimate))
         return
-    table = load(Prices, path=prices) if prices else None
-    costs = planned(verb, config, VERBS[verb].run, table)
+    costs = planned(verb, config, VERBS[verb].run)
     typer.echo(json.dumps(costs) if as_json else format_plan(costs))
 
 
@@ -126,43 +123,50 @@ def format_comparison(estimate: Mapping[str, Any]) -> str:
 
 def format_plan(plan: Mapping[str, Any]) -> str:
     """Return the plan as text."""
-    from road_ray.reporting.text_tables import aligned
-
     memory, disk = plan["memory_bytes"], plan["disk_bytes"]
     parts = ("parameters", "gradients", "optimizer", "activations")
     used = ", ".join(f"{name} {_size(memory[name])}" for name in parts)
-    store = f"; {_size(disk['store'])} of the teachers' logits" if disk["store"] else ""
-    runs = f"{plan['runs']} runs of " if plan["runs"] > 1 else ""
     need = _size(sum(memory[name] for name in parts))
     room = f"this machine has {_size(memory['available'])} for each"
-    room = room if memory["available"] else "no GPU on this machine"
-    money = f", {plan['cost']:.2f} {plan['currency']}" if plan["cost"] else ""
-    rows = [
-        {
-            "workers": row["workers"],
-            "batch each": row["batch_per_worker"],
-            "s a step": f"{row['step_seconds']:.3f}",
-            "communication": f"{row['communication_share']:.0%}",
-        }
-        for row in plan["by_workers"]
-    ]
+    room = room if memory["available"] else "this machine has no GPU"
+    runs = f"{plan['runs']} runs of " if plan["runs"] > 1 else ""
     lines = (
-        f"steps       {runs}{plan['steps']:,}: {plan['rows']:,} rows, {plan['tokens']:,} tokens",
+        f"steps       {runs}{plan['steps']:,}: {plan['rows']:,} rows{_epochs(plan)}, "
+        f"{plan['tokens']:,} tokens",
         *_phases(plan["phases"]),
         f"model       {plan['parameters']:,} parameters",
         *_operations(plan["flops"]),
         f"memory      {need} a worker needs ({used}); {room}",
         f"disk        {_size(disk['checkpoint'])} a checkpoint, {_size(disk['at_most'])} at most; "
-        f"{_size(disk['free'])} free{store}",
-        f"placement   {plan['placement']}",
-        f"time        {plan['measured_step_seconds']:.3f} s a step measured here on three steps, "
-        f"{plan['measured_data_seconds']:.3f} of it waiting for data and teachers; "
-        f"{_duration(plan['hours'])} for all",
-        f"cost        {plan['gpu_hours']:.4g} GPU-hours, {plan['core_hours']:.4g} core-hours"
-        f"{money}",
+        f"{_size(disk['free'])} free",
+        f"time        {_time(plan)}",
+        f"hardware    {plan['gpu_hours']:.4g} GPU-hours, {plan['core_hours']:.4g} core-hours",
     )
-    note = "an estimate for equal workers and a ring at 10 GB/s without overlap"
-    return "\n".join([*lines, "", aligned(rows), f"({note})"])
+    return "\n".join(lines)
+
+
+def _epochs(plan: Mapping[str, Any]) -> str:
+    """Return how often a training sees each row of its data, if they are one data set."""
+    if not plan["rows_per_epoch"]:
+        return ""
+    return f" ({plan['rows'] / plan['rows_per_epoch']:,.3g} epochs of {plan['rows_per_epoch']:,})"
+
+
+def _time(plan: Mapping[str, Any]) -> str:
+    """Return the seconds of a step and the time of all; ranges where the measured steps differ."""
+    low, high = plan["measured_step_range"]
+    mean, hours = plan["measured_step_seconds"], plan["hours"]
+    waiting = f"{plan['measured_data_seconds']:.3f} of it waiting for data and teachers"
+    if high <= _BUSY * low:
+        return (
+            f"{mean:.3f} s a step measured here on three steps, {waiting}; {_duration(hours)} for "
+            "all"
+        )
+    return (
+        f"{low:.3f} to {high:.3f} s a step measured here on three steps, {waiting}; "
+        f"{_duration(hours * low / mean)} to {_duration(hours * high / mean)} for all, as this "
+        "machine is busy"
+    )
 
 
 def _phases(phases: Sequence[Mapping[str, Any]]) -> list[str]:

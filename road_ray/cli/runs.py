@@ -56,18 +56,20 @@ def show(directory: _Run, as_json: JsonOption = False) -> None:
 
 @runs_app.command("diff")
 def diff(left: _Run, right: _Run, as_json: JsonOption = False) -> None:
-    """Show the keys and metrics in which two runs differ."""
+    """Show the keys and metrics in which two runs differ: what, its name, the value of each run."""
     first, second = _read(left), _read(right)
+    alike = left.name == right.name
+    columns = (str(left), str(right)) if alike else (left.name, right.name)
     rows = [
         {
             "what": group,
             "key": key,
-            left.name: left_values.get(key),
-            f"{right.name} ": right_values.get(key),
+            columns[0]: left_values.get(key),
+            columns[1]: right_values.get(key),
         }
         for group, left_values, right_values in (
             ("key", first.settings, second.settings),
-            ("figure", first.metrics, second.metrics),
+            ("metric", first.metrics, second.metrics),
         )
         for key in sorted({*left_values, *right_values})
         if left_values.get(key) != right_values.get(key)

@@ -30,8 +30,11 @@ def check_placement(
         f"  {name:<12}{f'{count} x {amount:g}':>14}{total.get(name, 0.0):>12g}"
         for name, amount in resources.items()
     )
+    no_gpu = resources.get("GPU") and not total.get("GPU")
+    where = "this machine has" if len(nodes) == 1 else "the machines have"
     raise ClusterError(
-        f"the cluster has room for {places} of {count} {actors}, on {len(nodes)} nodes\n"
+        f"the cluster has room for {places} of {count} {actors}, on {len(nodes)} nodes"
+        f"{f': {where} no GPU' if no_gpu else ''}\n"
         f"  {'resource':<12}{'asked':>14}{'available':>12}\n"
         + "\n".join(rows)
         + f"\n  fix: lower the resources of each, or add nodes{remedy}; set {SCALE_UP_VARIABLE} if "

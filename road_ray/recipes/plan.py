@@ -1,42 +1,33 @@
-"""Plan of a run: three steps of the recipe are measured on its data and model, and time, memory,
-disk and cost are computed from them.
+"""Plan of a run: three steps of the recipe are measured on its data and model, and time, memory and
+disk are computed from them.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override, to_dict
 from road_ray.data.corpus.prepare_corpus import is_prepared, sample_of
-from road_ray.data.load_split import load_split, tasks_of
+from road_ray.data.load_split import tasks_of
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.logit_store.teacher_store import expected_bytes
 from road_ray.distributed.connection import connected
 from road_ray.distributed.resource_estimate import (
-    Prices,
-    by_workers,
     check_batch,
     check_disk,
     check_memory,
     check_room,
-    cost,
-    reduced_bytes,
-    step_seconds,
 )
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.performance.device_and_precision import default_device
 from road_ray.recipes.config import PLANNED, TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.teacher_list import num_folds
 from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.multitask.mixture_teachers import teachers_by_dataset
-from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
 from road_ray.recipes.pretraining.pretraining_flops import cost as flops
@@ -48,10 +39,12 @@ _LEAST_BYTES, _MOST_BYTES = 1 << 18, 4 << 20  # of text, whose rows and tokenize
 _NO_TRACKING = {"tracking": TrackingConfig()}
 
 
-def plan(
-    verb: str, config: Config, recipe: Callable[..., object], prices: Prices | None = None
-) -> dict[str, Any]:
-    """Return steps, memory, disk, time and cost of a run.
+def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, Any]:
+    """Return steps, memory, disk and time of a run.
+
+    A step takes ``measured_step_seconds``, or between the two ``measured_step_range``, which differ
+    on a busy machine; that of ``workers`` equal workers takes their share of it, if communication
+    overlaps with computation.
 
     Raises ``ClusterError``, ``ConfigError`` or ``ResourceError`` for a run that does not fit.
     """
@@ -63,19 +56,17 @@ def plan(
     batch = int(settings["data"]["batch_size"])
     _check_batches(settings["data"], workers)
     with connected(settings["address"]) if settings["address"] else nullcontext():
-        place = check_room(workers, gpus, teachers, gpus_per_teacher)
+        check_room(workers, gpus, teachers, gpus_per_teacher)
     measured = _measured(config, recipe, teachers > 0)
     runs = num_runs(config)
     fsdp = bool(settings["training"]["fsdp"])
-    passes = int(settings.get("mixing", settings["training"])["passes"])
     memory_bytes = _memory_bytes(measured, max(workers, 1), fsdp)
-    sent = reduced_bytes(measured.gradient_bytes, passes, fsdp=fsdp, sparse=measured.sparse)
     most_bytes = _most_bytes(config, measured)
     if workers == 0 and default_device().type == "cuda":
         gpus = max(gpus, 1.0)  # a run without workers uses the GPU of this machine
     memory = check_memory(sum(memory_bytes.values()), gpus > 0, workers)
     free = check_disk(Path(settings["run_dir"]), most_bytes)
-    seconds = step_seconds(measured.seconds_per_step, sent, workers)
+    seconds = measured.seconds_per_step / max(workers, 1)
     hours = runs * measured.total_steps * seconds / 3600
     steps = measured.total_steps
     teacher_gpus = (teachers + runs - 1) / runs * gpus_per_teacher  # later generations have one
@@ -84,6 +75,7 @@ def plan(
         "runs": runs,
         "steps": steps,
         "rows": round(steps * measured.rows_per_step),
+        "rows_per_epoch": measured.rows_per_epoch,
         "tokens": round(steps * measured.tokens_per_step),
         "batch_size": batch,
         "phases": _phases(config, measured),
@@ -93,17 +85,15 @@ def plan(
         "disk_bytes": {
             "checkpoint": measured.checkpoint_bytes,
             "at_most": most_bytes,
-            "store": store_bytes(config),
             "free": free,
         },
-        "placement": place,
         "measured_step_seconds": measured.seconds_per_step,
+        "measured_step_range": measured.seconds_range,
         "measured_data_seconds": measured.data_seconds_per_step,
         "step_seconds": seconds,
         "hours": hours,
-        **cost(hours, workers, gpus, prices or Prices(), teacher_gpus=teacher_gpus),
-        "currency": (prices or Prices()).currency,
-        "by_workers": by_workers(measured.seconds_per_step, sent, batch),
+        "gpu_hours": hours * (max(workers, 1) * gpus + teacher_gpus),
+        "core_hours": hours * max(workers, 1),
     }
 
 
@@ -196,38 +186,6 @@ def _flops(config: Config) -> dict[str, float]:
     }
 
 
-def store_bytes(config: Config) -> int:
-    """Return the bytes of the complete store of teacher logits, 0 without one.
-
-    Raises ``ResourceError`` when the disk of the store has too little room.
-    """
-    if not isinstance(config, DistillConfig | MultitaskConfig) or config.distillation.store is None:
-        return 0
-    tokenizer = load_tokenizer(model_directory(require_init(config.init)))
-    need = 0
-    for name, (teachers, unlabelled) in _stored(config).items():
-        split = load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=unlabelled)
-        need += expected_bytes(split.task.kind, split.features.lengths, teachers)
-    check_disk(config.distillation.store, need)
-    return need
-
-
-def _stored(
-    config: DistillConfig | MultitaskConfig,
-) -> dict[str, tuple[int, Sequence[str]]]:
-    """Return the number of answers to a row and the rows without labels, by data set."""
-    if isinstance(config, DistillConfig):
-        teachers = config.distillation.num_teachers + config.distillation.generations - 1
-        return {config.data.dataset: (teachers, config.data.unlabelled_sources())}
-    return {
-        name: (
-            len(directories) // num_folds(config.distillation.of(name)),
-            config.data.unlabelled.get(name, ()),
-        )
-        for name, directories in teachers_by_dataset(config).items()
-    }
-
-
 def sampled_corpus(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float | None]:
     """Return the changed keys that replace a corpus without shards by its first documents, because
     building it takes minutes or hours, and the rows of a step of the full text. Both are empty if
@@ -262,7 +220,8 @@ def _measured(config: Config, recipe: Callable[..., object], hosted: bool) -> Me
     """Measure the recipe in this process, with its teachers, in a temporary run directory."""
     context, rows_per_step = RunContext(plan_only=True), None
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
-        changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
+        changes: dict[str, Any] = {"run_dir": place, "console": "quiet"}
+        changes |= {"workers": 0, "min_workers": None, "gpus_per_worker": 0.0}
         if isinstance(config, PretrainConfig):
             sampled, rows_per_step = sampled_corpus(config, Path(place))
             changes |= sampled | timed_start(config)

@@ -68,6 +68,8 @@ class Training:
     """Steps at which rows become longer; a plan measures each phase."""
     totals: Callable[[], Sequence[BatchTotals]] | None = None
     """Sizes of all batches of each phase, for a plan. None: the plan uses the measured batches."""
+    rows_per_epoch: int | None = None
+    """Rows of the training data, for a plan. None: several data sets, which end at other times."""
     evaluate: Callable[[], Mapping[str, float]] | None = None
     record: Mapping[str, Any] = field(default_factory=dict)
     """Written into every checkpoint; not compared on resume."""

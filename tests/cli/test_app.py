@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -136,7 +137,33 @@ def test_a_finished_verb_prints_figures_and_places(road, recipe, tmp_path):
     out = road("finetune").out
     assert "eval/a/f1  50.00" in out
     assert "total" not in out
-    assert out.endswith(f"run: {tmp_path}   model: {tmp_path / 'hf'}\n")
+    last = f"run: {tmp_path}   model: {tmp_path / 'hf'}\nnext: road predict {tmp_path} FILE\n"
+    assert out.endswith(last)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_ends_with_the_next_command(road, recipe, tmp_path, verb):
+    place = tmp_path / "a run"
+    (place / "hf").mkdir(parents=True)
+    recipe(lambda config: Run(place, {"eval/a/f1": 50.0}))
+    *_, last = road(verb).out.splitlines()
+    label, _, command = last.partition(" ")
+    words = shlex.split(command)
+    assert (label, words[0]) == ("next:", "road")
+    assert words[1] in {*VERBS, "predict", "runs", "init"}
+    if verb not in ("demo",):
+        assert any(str(place) in word for word in words)  # in quotes, as it has a space
+
+
+def test_a_warning_is_shown_once():
+    code = (
+        "import logging\nfrom road_ray.cli.app import _configure_logging\n_configure_logging()\n"
+        "for _ in range(3):\n"
+        "    logging.getLogger('road_ray.x').warning('low')\n"
+        "    logging.getLogger('road_ray.x').info('step')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "warning: low\nstep\nstep\nstep\n"
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 
-from road_ray.cli.plan import _duration, _operations, _phases, format_comparison
+from road_ray.cli.plan import _duration, _epochs, _operations, _phases, _time, format_comparison
 
 
 def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
     line = [*flags(sentiment), "--run-dir", tmp_path / "run"]
-    prices = tmp_path / "prices.yaml"
-    prices.write_text("cpu_hour: 3600\ncurrency: EUR\n")
-    result = road("plan", "finetune", *line, "--prices", prices)
+    result = road("plan", "finetune", *line)
     assert result.code == 0
     for word in (
         "steps ",
         " rows",
         "parameters",
         "a checkpoint",
-        "EUR",
+        " epochs of 150)",
         "core-hours",
         "a worker needs",
     ):
@@ -55,6 +53,22 @@ def test_phases_are_told_where_there_are_several():
         "phases      900 steps of 256 rows of 128 tokens, 0.500 s each; "
         "then 100 steps of 256 rows of 512 tokens, 2.000 s each"
     ]
+
+
+def test_a_busy_machine_gives_a_range():
+    plan = {"measured_step_range": (1.0, 1.2), "measured_step_seconds": 1.1, "hours": 1.1}
+    plan["measured_data_seconds"] = 0.0
+    assert _time(plan).startswith("1.100 s a step measured here on three steps")
+    assert _time(plan).endswith("; 1.10 h for all")
+    plan |= {"measured_step_range": (1.1, 11.0), "measured_step_seconds": 2.2, "hours": 2.2}
+    assert _time(plan).startswith("1.100 to 11.000 s a step measured here")
+    assert _time(plan).endswith("; 1.10 h to 11.00 h for all, as this machine is busy")
+
+
+def test_epochs_are_told_of_one_data_set():
+    assert _epochs({"rows": 320_000, "rows_per_epoch": 533}) == " (600 epochs of 533)"
+    assert _epochs({"rows": 75, "rows_per_epoch": 150}) == " (0.5 epochs of 150)"
+    assert _epochs({"rows": 75, "rows_per_epoch": None}) == ""
 
 
 def test_a_duration_has_the_unit_that_suits_it():

@@ -52,6 +52,19 @@ def test_two_runs_differ_in_these_keys(road, pretrained, span_run):
     keys = {row["key"] for row in rows}
     assert "data.dataset" in keys
     assert "console" not in keys
+    assert {row["what"] for row in rows} == {"key", "metric"}
+    names = {pretrained.directory.name, span_run.directory.name}
+    assert all({"what", "key"} | names == row.keys() for row in rows)
+
+
+def test_two_runs_of_one_name_are_told_apart(road, tmp_path):
+    for place, seed in (("a", 1), ("b", 2)):
+        (tmp_path / place / "seed-0").mkdir(parents=True)
+        (tmp_path / place / "seed-0" / "config.resolved.yaml").write_text(f"seed: {seed}\n")
+        (tmp_path / place / "seed-0" / "metrics.jsonl").touch()
+    places = [str(tmp_path / place / "seed-0") for place in "ab"]
+    (row,) = json.loads(road("runs", "diff", *places, "--json").out)
+    assert row == {"what": "key", "key": "seed", places[0]: 1, places[1]: 2}
 
 
 def test_what_is_no_run_is_told(road, tmp_path):

@@ -113,6 +113,7 @@ def estimate_comparison(config: ReproduceConfig) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
         changes = {"run_dir": Path(place) / "run", "console": "quiet", "max_concurrent": 0}
+        changes["gpus_per_worker"] = 0.0
         # A mirror that holds steps of the estimate would be refused to the comparison itself.
         mirrors = ("training.mirror", "multitask.training.mirror", "continued.training.mirror")
         inner = override(config, changes | dict.fromkeys(mirrors))

@@ -29,6 +29,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled
+from road_ray.recipes.config import IN_THIS_PROCESS
 from road_ray.recipes.distillation.born_again import born_again
 from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
 from road_ray.recipes.distillation.locate_teachers import teacher_directories
@@ -158,7 +159,7 @@ def fill_store(config: DistillConfig) -> None:
     ``distillation.store``. Batches are the same in each call, so a repeated call yields equal
     answers.
     """
-    local = override(config, {"distillation.host": "process", "workers": 0})
+    local = override(config, {"distillation.host": "process", **IN_THIS_PROCESS})
     directories = teacher_directories(local.distillation)
     student = check(local, directories)
     source = teacher_source_of(local, directories, student)

@@ -302,6 +302,7 @@ def fit(
             tokenizer=prepared.tokenizer,
             identity=prepared.identity,
             record=prepared.lineage,
+            rows_per_epoch=len(prepared.split.features.lengths),
             totals=lambda: [prepared.stream.totals(prepared.total_steps * config.training.passes)],
             evaluate=lambda: _evaluate(config, worker, prepared, log, config.data.dataset)[1],
             context=context,

@@ -166,6 +166,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
             tokenizer=tokenizer,
             identity=made.identity(),
             phase_starts=tuple(phase.start for phase in made.steps.phases),
+            rows_per_epoch=made.corpora[-1].manifest["rows"] if len(made.corpora) == 1 else None,
             totals=made.steps.totals,
             evaluate=evaluate if probe.datasets else None,
             context=context,

@@ -23,6 +23,7 @@ from rich.table import Column
 
 # Figures whose names contain these parts are not shown; the journal has them.
 _DETAILS = ("total", "HasAns", "NoAns", "thresh", "no_answer", "answerability")
+_FURTHER = 4  # figures of a training beside loss and speed
 Kind = Literal["rich", "plain", "quiet"]
 Work = Callable[[int], float]
 """Amount of work done before a step: its number, unless some steps take longer than others."""
@@ -54,16 +55,19 @@ def open_console(
 
 
 def summary(metrics: Mapping[str, float]) -> str:
-    """Return losses, speeds and evaluations in a line: ``generator 7.312  1,234 tokens/s``."""
-    parts = []
+    """Return the loss, the speed, at most four further figures of the training, and evaluations in
+    a line: ``generator 7.312  1,234 tokens/s  detector 0.21``; the journal has the rest.
+    """
+    training, speed, evaluations = [], [], []
     for name, value in metrics.items():
         group, _, rest = name.partition("/")
         if name.endswith("_per_second"):
-            parts.append(f"{value:,.0f} {rest.removesuffix('_per_second')}/s")
+            speed.append(f"{value:,.0f} {rest.removesuffix('_per_second')}/s")
         elif group == "train":
-            parts.append(f"{rest} {value:.4g}")
+            training.append(f"{rest} {value:.4g}")
         elif group == "eval" and not any(word in rest for word in _DETAILS):
-            parts.append(f"{name} {value:.4g}")
+            evaluations.append(f"{name} {value:.4g}")
+    parts = [*training[:1], *speed[:1], *training[1 : 1 + _FURTHER], *evaluations]
     return "  ".join(parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,10 +44,11 @@ class Measured:
     activation_bytes: int  # saved between forward and backward; of the largest pass measured
     seconds_per_step: float  # mean over phases
     seconds_by_phase: tuple[float, ...]
+    seconds_range: tuple[float, float]  # by the fastest and by the slowest measured step
     data_seconds_per_step: float  # part of seconds_per_step, spent waiting for rows and teachers
     checkpoint_bytes: int
     keep_checkpoints: int
-    sparse: bool = False  # passes may have different heads: workers exchange gradients in each
+    rows_per_epoch: int | None = None  # of the training data; None: not one data set
 
     def scaled(self, rows_per_step: float) -> Measured:
         """Return the cost for steps of ``rows_per_step`` rows, because a sample of a corpus may not
@@ -60,6 +61,7 @@ class Measured:
             tokens_per_step=factor * self.tokens_per_step,
             activation_bytes=round(factor * self.activation_bytes),
             seconds_per_step=factor * self.seconds_per_step,
+            seconds_range=(factor * self.seconds_range[0], factor * self.seconds_range[1]),
             seconds_by_phase=tuple(factor * seconds for seconds in self.seconds_by_phase),
         )
 
@@ -111,12 +113,16 @@ def measure(
         optimizer_bytes=sum(map(_size, state)),
         activation_bytes=max(phase.saved_bytes for phase in phases),
         seconds_per_step=mean(lambda phase: phase.seconds_per_step),
+        seconds_range=(
+            mean(lambda phase: phase.seconds_of(min)),
+            mean(lambda p: p.seconds_of(max)),
+        ),
         data_seconds_per_step=mean(lambda phase: median(phase.waits[1:])),
         seconds_by_phase=tuple(phase.seconds_per_step for phase in phases),
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + sum(map(_size, state)),
         keep_checkpoints=training.config.keep_checkpoints,
-        sparse=objective.sparse,
+        rows_per_epoch=training.rows_per_epoch,
     )
 
 
@@ -139,6 +145,15 @@ class _Timed:
         rate = sum(self.backwards[1:]) / sum(self.positions[1:])
         computing = rate * self.totals.positions / self.steps
         return median(self.waits[1:]) + computing + median(self.updates[1:])
+
+    def seconds_of(self, choose: Callable[[Iterable[float]], float]) -> float:
+        """Seconds of such a step if all were like the fastest (``min``) or the slowest (``max``)
+        that was measured; they differ on a busy machine.
+        """
+        mean_positions = self.totals.positions / self.steps
+        parts = zip(self.waits, self.backwards, self.positions, self.updates, strict=True)
+        steps = [wait + back / n * mean_positions + update for wait, back, n, update in parts]
+        return choose(steps[1:])
 
 
 def _timed(

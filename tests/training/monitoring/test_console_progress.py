@@ -20,6 +20,15 @@ def test_a_summary_has_losses_speeds_and_evaluations_only():
     assert summary(metrics) == "generator 7.312  12,346 tokens/s  eval/rte/accuracy 0.75"
 
 
+def test_a_line_of_a_training_has_loss_speed_and_at_most_four_more():
+    metrics = {"train/sst2": 0.5} | {f"train/teacher_{n}": float(n) for n in range(9)}
+    metrics |= {"time/tokens_per_second": 1234.0, "time/examples_per_second": 10.0}
+    metrics |= {"train/grad_norm": 1.0, "train/lr": 1e-4}
+    assert summary(metrics) == (
+        "sst2 0.5  1,234 tokens/s  teacher_0 0  teacher_1 1  teacher_2 2  teacher_3 3"
+    )
+
+
 def test_a_summary_leaves_the_details_of_an_evaluation_to_the_journal():
     metrics = {"eval/a/f1": 50.0, "eval/a/HasAns_f1": 1.0, "eval/a/total": 3, "eval/a/best_f1": 60}
     metrics |= {"eval/a/threshold": -1.0, "eval/a/no_answer_recall": 9.0}
