@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from road_ray.data import catalog
 from road_ray.data.batching import Batch
 from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.model_files.locate_model import MODEL_RECORD, locate_model
@@ -103,6 +104,19 @@ def load(
         n_best=n_best,
         record=record,
     )
+
+
+def task_of(model: str | Path) -> Task:
+    """Return the task of a model with one head: that of the catalogue if the model's record names
+    it and its labels are those, else one with the labels of its ``config.json``.
+    """
+    place = head_directory(locate_model(model_directory(str(model), "model")), None)
+    name, kind = _task_name(place, str(model), _record(place)), _kind_of(place)
+    known = catalog.TASKS.get(name)
+    if known is None or type(known.kind) is not type(kind):
+        return Task(name, kind)
+    labels = [{*getattr(each, "labels", ())} for each in (known.kind, kind)]
+    return known if labels[0] == labels[1] else Task(name, kind)
 
 
 def _check_answer_options(task: Task, threshold: float | None, n_best: int) -> None:

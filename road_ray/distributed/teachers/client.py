@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 Answered = tuple[Answers, float, list[Stats]]
 
+_LAST_SECONDS = 10.0  # that the end of a run waits for answers that nobody reads
 _KEPT = "  kept: checkpoints and the journal; to resume, run the same command"
 
 
@@ -64,6 +65,7 @@ class ActorEnsemble(Ensemble):
         self._stats: dict[str, float] = {}
         self.on_event: Callable[..., object] | None = None
         self._owner, self._release = owner, release
+        self._lost = False  # a teacher is, so that not all answers will come
         caller = uuid.uuid4().hex
         self._groups = [Replicas(actors, pool, caller) for actors in pool.actors]
 
@@ -147,6 +149,10 @@ class ActorEnsemble(Ensemble):
     def close(self) -> None:
         """Stop the teachers if this process started them, and release shared ones."""
         if self._owner and ray.is_initialized():
+            # Batches that were sent ahead and are not read: Ray calls a killed answer a failure.
+            unread = [ref for replicas in self._groups for ref in replicas.unanswered()]
+            if unread and not self._lost:
+                ray.wait(unread, num_returns=len(unread), timeout=_LAST_SECONDS)
             for replicas in self._groups:
                 for actor in replicas.actors:
                     ray.kill(actor, no_restart=True)
@@ -262,6 +268,7 @@ class ActorEnsemble(Ensemble):
         return kind(f"{self._describe(group)}: {cause}\n{_KEPT}")
 
     def _lost_error(self, group: int, reason: str) -> ClusterError:
+        self._lost = True
         return ClusterError(
             f"{self._describe(group)} {reason}\n"
             "  allowed: all teachers; never the mean of the rest, "

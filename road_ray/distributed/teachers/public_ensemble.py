@@ -26,6 +26,7 @@ from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
+from road_ray.inference.load_model import task_of
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 
@@ -35,7 +36,8 @@ class Ensemble(protocol.WrappedEnsemble):
     it after use.
 
     ``directories`` are model directories, run directories or Hub names; ``task`` is a task or data
-    set of the catalogue, or another ``Task`` such as ``Task("topic", Classify(labels))``.
+    set of the catalogue, or another ``Task`` such as ``Task("topic", Classify(labels))``. None:
+    that of the first teacher, whose labels the others must have too.
     With a ``store``, a directory that several processes may share, each row is computed once and
     read from then on; the teachers start at the first row that is missing. Further options
     (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``PoolSpecification``.
@@ -49,7 +51,7 @@ class Ensemble(protocol.WrappedEnsemble):
         self,
         directories: Sequence[str | Path],
         *,
-        task: str | Task,
+        task: str | Task | None = None,
         store: str | Path | None = None,
         host: Literal["actors", "process"] = "actors",
         student_tokenizer: Any = None,
@@ -63,6 +65,8 @@ class Ensemble(protocol.WrappedEnsemble):
             raise ConfigError(
                 f"distillation.teachers is {directories!r}\n  allowed: a list of directories"
             )
+        if task is None:
+            task = task_of(directories[0])
         self.task = task if isinstance(task, Task) else catalog.task(task)
         check_teachers(directories, self.task, student_tokenizer, label_map)
         if student_tokenizer is not None:

@@ -90,6 +90,10 @@ class Replicas:
         in_flight.append(ref)
         return number, ref
 
+    def unanswered(self) -> list[Any]:
+        """Return the references of requests whose answers have not come."""
+        return [ref for n in range(len(self.actors)) if self._open(n) for ref in self._in_flight[n]]
+
     def has_others(self, number: int) -> bool:
         """Return True if another replica than ``number`` is up."""
         return any(i != number and not self.is_down(i) for i in range(len(self.actors)))

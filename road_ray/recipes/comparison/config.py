@@ -123,7 +123,7 @@ class ReproduceConfig(RunConfig):
     student: StudentConfig = StudentConfig()
     """Layers of ``init`` that students keep; teachers keep all. ``compression`` sets
     ``student.layers`` itself. Not of comparisons of pre-training."""
-    distillation: DistillationConfig = DistillationConfig(host="process")
+    distillation: DistillationConfig = DistillationConfig(host="process", num_teachers=3)
     """Distillation loss and hosts of the teachers. The comparison trains the teachers and keeps
     their answers in a store below ``run_dir``. Not of comparisons of pre-training."""
     weighting: WeightingConfig = WeightingConfig()

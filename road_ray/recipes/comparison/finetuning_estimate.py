@@ -333,7 +333,7 @@ class _Estimate:
             # As many batches as the store fills, in another order.
             speed, stream = self.times.speed(config), self.times.stream(config)
             tokens = stream.totals(stream.batches_per_epoch).positions
-            spent = (speed.judge * tokens + speed.load) * config.distillation.num_teachers
+            spent = (speed.judge * tokens + speed.load) * config.distillation.teachers_per_row
             name = self._ensemble_of(config).run_dir.name
             if name not in work or spent.wall > work[name].time.wall:
                 work[name] = Work(0, tokens, spent)
@@ -386,7 +386,7 @@ class _Estimate:
         settings, spent = config.distillation, work.time
         folds = self._ensemble_of(config).num_folds
         load = self.times.speed(config).load  # the parity check loads every teacher
-        spent += load * (settings.num_teachers * folds)
+        spent += load * (settings.teachers_per_row * folds)
         if (count := settings.generations) > 1:
             spent = (spent + self.times.judged(config)) * count
         return Work(count * work.steps, count * work.tokens, spent)

@@ -255,7 +255,7 @@ class _Planner:
             init=config.init,
             optimizer=config.optimizer,
             data=as_base(FinetuneDataConfig, data),
-            num_teachers=config.distillation.num_teachers,
+            num_teachers=config.distillation.num_teachers or 3,
             max_concurrent=config.max_concurrent,
             gpus_per_worker=config.gpus_per_worker,
             address=config.address,

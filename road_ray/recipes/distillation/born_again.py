@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -25,6 +26,7 @@ from road_ray.recipes.run_directory.run import Run, open_run_directory
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.run_context import RunContext
 
+_log = logging.getLogger(__name__)
 Distill = Callable[..., Run]
 
 
@@ -50,6 +52,7 @@ def born_again(
         runs: list[Run] = []
         with connected(config.address) if actors else nullcontext():
             for number in range(count):
+                _log.info("generation %d of %d", number + 1, count)
                 single = generation(config, number, runs[-1] if runs else None)
                 runs.append(distill(single, None if runs else ensemble, context))
         entries = [teacher_entry(directory, run, config.seed + n) for n, run in enumerate(runs)]

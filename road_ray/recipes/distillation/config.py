@@ -17,7 +17,7 @@ from road_ray.config import Config
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.config import TeacherPrecision
-from road_ray.recipes.distillation.teacher_list import num_folds, teacher_files
+from road_ray.recipes.distillation.teacher_list import num_folds, resolve_teachers, teacher_files
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.run_directory.input_files import TEACHERS, Inputs, unlabelled_files
 
@@ -150,9 +150,10 @@ class DistillationConfig(TeachingConfig):
     teachers: tuple[str, ...] = ()
     """Teachers: model or run directories, hub names, or one ``teachers.json`` of ``road teachers``.
     Required."""
-    num_teachers: int = Field(3, ge=1)
-    """Number of teachers that must be named, of each fold where there are folds; a forgotten one is
-    then an error. ROaD distils from three."""
+    num_teachers: int | None = Field(None, ge=1)
+    """Number of teachers that must be named, of each fold where there are folds, so that a
+    forgotten one is an error. None: as many as ``distillation.teachers`` names. ROaD distils from
+    three."""
     generations: int = Field(1, ge=1)
     """Number of born-again generations (Furlanello et al. 2018): each student is the only teacher
     of the next. 1: one student. ROaD found no gain from more."""
@@ -160,9 +161,17 @@ class DistillationConfig(TeachingConfig):
     """Distillation from hidden states and attention maps, besides logits. Off by default."""
 
     @property
+    def teachers_per_row(self) -> int:
+        """Number of teachers that answer each row."""
+        if self.num_teachers is not None:
+            return self.num_teachers
+        names, folds = resolve_teachers(self.teachers)
+        return len(names) // folds
+
+    @property
     def total_teachers(self) -> int:
         """Number of teachers of the run, over all folds."""
-        return self.num_teachers * num_folds(self.teachers)
+        return self.teachers_per_row * num_folds(self.teachers)
 
 
 RULES = (

@@ -4,13 +4,17 @@ during the training.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from road_ray.config import override, to_dict
 from road_ray.data.batching import Batch, Batching, BatchStream
+from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.data.load_split import Split, find_dataset
 from road_ray.data.mixing import accumulated, with_fraction_done
 from road_ray.data.model_files.locate_model import locate_model
@@ -20,7 +24,11 @@ from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distillation.schedule import schedule
 from road_ray.distillation.teacher_checks import LABEL_MAP, check_teacher
-from road_ray.distillation.teacher_identity import fingerprint_tokenizer, reads_other_tokens
+from road_ray.distillation.teacher_identity import (
+    ANSWERS_FOR,
+    fingerprint_tokenizer,
+    reads_other_tokens,
+)
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch_run
@@ -49,7 +57,14 @@ from road_ray.recipes.distillation.teacher_source import (
 )
 from road_ray.recipes.distillation.text_truncation import check_truncation
 from road_ray.recipes.distillation.weighting_rule import used_weighting, weighting_rule
-from road_ray.recipes.finetuning.finetune import check_student, fit, prepare, training_split
+from road_ray.recipes.finetuning.finetune import (
+    Prepared,
+    check_student,
+    fit,
+    kept_layers,
+    prepare,
+    training_split,
+)
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import require_init, require_plain_head
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
@@ -62,6 +77,7 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 
+_log = logging.getLogger(__name__)
 # Settings of the distillation in the record and the card of the model.
 _CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
 
@@ -89,8 +105,7 @@ def _with_teachers(config: DistillConfig, directories: list[str]) -> DistillConf
     names out-of-fold teachers that differ from them.
     """
     if num_folds(config.distillation.teachers) == 1:
-        changes = {"teachers": directories, "num_teachers": len(directories)}
-        return override(config, {f"distillation.{key}": x for key, x in changes.items()})
+        return override(config, {"distillation.teachers": directories})
     listed = [Path(place).resolve() for place in teacher_directories(config.distillation)]
     if listed != [Path(locate_model(directory)).resolve() for directory in directories]:
         raise ConfigError(
@@ -197,8 +212,10 @@ def main(
     """Distil on one worker; return the metrics. Without ``actors`` it hosts the teachers itself."""
     prepared = prepare(config, worker)
     settings = config.distillation
+    if worker.leads:
+        _log.info("%s", summary(config, prepared, teacher_source.manifest))
     objective = objective_of(settings, prepared.model, teacher_source.directories)
-    num_teachers = settings.num_teachers
+    num_teachers = settings.teachers_per_row
     weigh = weighting_rule(config.weighting, settings.temperature, num_teachers=num_teachers)
     settings_dict = to_dict(settings)
     manifest, first_identity = recorded_teachers(config.run_dir)
@@ -242,6 +259,27 @@ def main(
             return flush_store_before_checkpoint(all_steps, ensemble, start=start, every=every)
 
         return fit(config, worker, context, prepared, objective, steps)
+
+
+def summary(config: DistillConfig, prepared: Prepared, manifest: Mapping[str, Any]) -> str:
+    """Return the student, its rows and its teachers in one line."""
+    parts, kept = [], kept_layers(config)
+    if kept is not None:
+        parts.append(f"student: layers {', '.join(map(str, kept))} of init")
+    features = prepared.split.features
+    unknown = next(iter(features.gold.values())) == UNKNOWN
+    if unknown.ndim == 1 and len(unknown) == len(features) and unknown.any():
+        unlabelled = len(np.unique(features.example[unknown]))
+        labelled = len(np.unique(features.example)) - unlabelled
+        parts.append(f"{labelled} labelled + {unlabelled} unlabelled rows")
+    settings, teachers = config.distillation, manifest["teachers"]
+    rule = used_weighting(config.weighting, settings.teachers_per_row).rule
+    folds = num_folds(settings.teachers)
+    each = f", {settings.teachers_per_row} for each row" if folds > 1 else ""
+    parts.append(f"{len(teachers)} teachers{each}, rule {rule}")
+    if others := [str(n) for n, teacher in enumerate(teachers) if ANSWERS_FOR in teacher]:
+        parts.append(f"with another tokenizer (they read texts): teacher {', '.join(others)}")
+    return "; ".join(parts)
 
 
 def objective_of(

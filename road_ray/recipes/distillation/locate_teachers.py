@@ -14,7 +14,7 @@ from road_ray.recipes.run_directory.manifest import require_whole_weights
 
 def teacher_directories(settings: DistillationConfig) -> list[str]:
     """Return the model directories of the teachers, fold after fold if there are folds. Raises
-    ``ConfigError`` unless there are ``num_teachers`` of them (of each fold).
+    ``ConfigError`` unless there are ``num_teachers`` of them (of each fold), if that is given.
     """
     return locate_teachers(settings.teachers, settings.num_teachers)
 
@@ -23,13 +23,18 @@ def locate_teachers(
     teachers: Sequence[str], count: int | None, key: str = "distillation.teachers"
 ) -> list[str]:
     """Return the model directories of the ``teachers`` of ``key``. Raises ``ConfigError`` unless
-    there are ``count`` of them (of each fold); None: any number.
+    there are ``count`` of them (of each fold); None: at least one.
     """
     names, folds = resolve_teachers(teachers, key)
+    if not names:
+        raise ConfigError(
+            f"{key} names no teacher\n"
+            f"  fix: {key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes\n"
+            "  nothing was started"
+        )
     if count is not None and len(names) != count * folds:
         raise ConfigError(
-            f"{key} lists {len(names)} teacher{'s' * (len(names) != 1)}"
-            f"{': ' if names else ''}{', '.join(names)}\n"
+            f"{key} lists {len(names)} teacher{'s' * (len(names) != 1)}: {', '.join(names)}\n"
             f"  expected: {count}{f' for each of {folds} folds' if folds > 1 else ''} "
             "(distillation.num_teachers)\n"
             f"  fix: {key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes; or "

@@ -215,7 +215,7 @@ def _columns(prepared: Prepared) -> dict[str, str]:
     return dict(zip(fields, named, strict=True))
 
 
-def _kept_layers(config: FinetuneConfig) -> list[int] | None:
+def kept_layers(config: FinetuneConfig) -> list[int] | None:
     """Return the indices of the layers of ``init`` that the model has; None for all."""
     if config.student.layers is None:
         return None
@@ -227,14 +227,14 @@ def check_student(config: FinetuneConfig) -> None:
     """Raise ``ConfigError`` unless ``init`` has the layers that ``student.layers`` names."""
     if config.student.layers is not None:
         require_init(config.init)
-        _kept_layers(config)
+        kept_layers(config)
 
 
 def _check_feature_layers(config: FinetuneConfig, task: Task) -> None:
     """Raise ``ConfigError`` if ``student.layers`` leaves fewer layers than a head over features
     reads.
     """
-    layers = _kept_layers(config)
+    layers = kept_layers(config)
     if isinstance(task.kind, FeatureTag) and layers is not None and len(layers) < FEATURE_LAYERS:
         raise ConfigError(
             f"student.layers = {config.student.layers} with data.tag_head = features: that head "
@@ -387,7 +387,7 @@ def export(
                 seed=config.seed,
                 max_length_tokens=config.data.max_length_tokens,
                 no_answer_threshold=threshold if task == main_task else None,
-                layers_of_init=_kept_layers(config),
+                layers_of_init=kept_layers(config),
                 columns=_columns(prepared) if task == main_task else {},
                 parameters=sum(x.numel() for x in prepared.model.parameters()),
                 metrics=figures,

@@ -38,6 +38,7 @@ FREE_ON_RESUME = {
     *("training.activation_checkpointing", "training.fsdp"),
     *(f"distillation.{key}" for key in ("host", "lookahead", "timeout_seconds")),
     *(f"distillation.{key}" for key in ("store", "check_parity", "allow_other_teachers")),
+    "distillation.num_teachers",  # a check; the teachers themselves are compared
     *(f"distillation.{unit}_per_teacher" for unit in ("cpus", "gpus")),
     *(f"distillation.{key}" for key in ("start_timeout_seconds", "replicas", "resources")),
     *("distillation.teachers_per_actor", "distillation.shared"),
@@ -47,7 +48,7 @@ FREE_ON_RESUME = {
 _BY_CONTENT = {
     *("data.root", "data.shards", "probe.root"),
     *("data.shard_cache", "data.shard_cache_gb"),
-    *("distillation.teachers", "distillation.num_teachers"),
+    "distillation.teachers",
 }
 
 

@@ -238,6 +238,18 @@ def test_a_teacher_that_never_answers_is_replaced_once_and_then_reported(started
     assert client.replacements == 1
 
 
+def test_the_end_waits_for_answers_that_nobody_reads(started, directories):
+    """Ray prints every killed answer as a failed task, also at the end of a run that succeeded."""
+    import ray
+
+    ensemble = started(directories[:1])
+    request = [ensemble.submit(batch) for batch in batches(4)][-1]
+    ensemble.close()
+    for attempt in request.attempts.values():
+        answers, _, _ = ray.get(attempt.ref, timeout=10)
+        assert len(answers) == 1
+
+
 def test_a_mistake_in_the_batch_names_the_teacher(three):
     (first,) = batches(1)
     with pytest.raises(ClusterError, match="teacher 0"):

@@ -48,6 +48,20 @@ def test_soft_targets_are_the_weighted_logits(directories):
             assert all(torch.equal(x["soft_logits"], expected) for x in stream)
 
 
+def test_task_and_labels_are_those_of_the_directories(tmp_path):
+    labels = ("complaint", "praise", "question")
+    own = [make_teacher(tmp_path / str(seed), seed, labels=labels) for seed in range(2)]
+    own += [make_teacher(tmp_path / "turned", 2, labels=labels[::-1])]
+    with Ensemble(own, host="process") as ensemble:
+        assert ensemble.task.kind == Classify(labels)
+        logits = ensemble.logits(batch())
+    with Ensemble(own, task=Task("mails", Classify(labels)), host="process") as named:
+        assert torch.equal(named.logits(batch()), logits)
+    other = make_teacher(tmp_path / "other", 3, labels=LABELS)
+    with pytest.raises(CheckpointError, match="label"):
+        Ensemble([*own, other], host="process")
+
+
 def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
     first = batch()
     with Ensemble(directories, task="sst2", store=tmp_path / "store", host="process") as ensemble:

@@ -19,7 +19,7 @@ from road_ray.recipes.distillation.weighting_rule import used_weighting, weighti
 def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):
     fetched = str(teachers.directory / "teacher-0" / "hf")
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: fetched)
-    settings = DistillationConfig(teachers=("somebody/sst2",), num_teachers=1)
+    settings = DistillationConfig(teachers=("somebody/sst2",))
     assert teacher_directories(settings) == [fetched]
 
 
@@ -27,7 +27,9 @@ def test_teachers_of_all_folds_are_asked(tmp_path):
     listing = {"num_folds": 2, "teachers": [{"directory": n, "fold": n % 2} for n in range(6)]}
     (tmp_path / "teachers.json").write_text(json.dumps(listing))
     assert DistillationConfig(teachers=(str(tmp_path / "teachers.json"),)).total_teachers == 6
-    assert DistillationConfig(teachers=("a", "b", "c")).total_teachers == 3
+    assert DistillationConfig(teachers=("a", "b")).total_teachers == 2
+    assert DistillationConfig(teachers=("a", "b")).teachers_per_row == 2
+    assert DistillationConfig(teachers=(str(tmp_path / "teachers.json"),)).teachers_per_row == 3
 
 
 def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import road_ray as rr
-from road_ray.errors import CheckpointError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.training.monitoring.metrics_journal import read_rows
 
 
@@ -51,6 +51,19 @@ def test_a_data_set_of_ones_own_is_distilled_too(sentiment, teachers, world, tmp
     chosen["distillation.teachers"] = [str(teachers.directory / "teachers.json")]
     run = rr.distill(overrides=chosen, run_dir=tmp_path)
     assert "eval/reviews/accuracy" in run.metrics
+
+
+def test_the_teachers_that_are_named_are_as_many_as_there_are(sentiment, teachers, tmp_path):
+    two = [str(teachers.directory / f"teacher-{number}" / "hf") for number in range(2)]
+    chosen = {"distillation.teachers": two, "distillation.host": "process", "training.steps": 2}
+    run = rr.distill(overrides=sentiment | chosen, run_dir=tmp_path / "two")
+    assert len(json.loads((run.directory / "teachers.json").read_text())["teachers"]) == 2
+    with pytest.raises(ConfigError, match=r"(?s)lists 2 teachers.*expected: 3"):
+        rr.distill(
+            overrides=sentiment | chosen | {"distillation.num_teachers": 3},
+            run_dir=tmp_path / "refused",
+        )
+    assert not (tmp_path / "refused").exists()
 
 
 def test_the_card_names_the_teachers(students, teachers):
@@ -193,13 +206,14 @@ class TestMistakes:
         return run
 
     def test_two_teachers_of_three(self, attempt, teachers):
-        result = attempt(teachers.directory / "teacher-0", teachers.directory / "teacher-1")
+        two = (teachers.directory / "teacher-0", teachers.directory / "teacher-1")
+        result = attempt(*two, more=("distillation.num_teachers=3",))
         assert result.code == 2
         assert "distillation.teachers lists 2" in result.err
         assert "expected: 3 (distillation.num_teachers)" in result.err
 
     def test_none(self, attempt):
-        assert "lists 0 teachers" in attempt().err
+        assert "names no teacher" in attempt().err
 
     def test_a_list_that_is_not_there_or_no_list(self, attempt, tmp_path):
         result = attempt(tmp_path / "teachers.json")
@@ -284,14 +298,16 @@ def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
     assert student("swapped", other, **{key: swapped}) != first
 
 
-def test_rows_without_labels_are_taught_by_the_teachers_alone(students, tmp_path):
+def test_rows_without_labels_are_taught_by_the_teachers_alone(students, tmp_path, caplog):
     more_rows = tmp_path / "more.txt"
     more_rows.write_text(
         "".join(f"a film of number {number} that is fine\n" for number in range(200))
     )
     chosen = {"data.unlabelled": [str(more_rows)], "data.max_rows": 4, "training.steps": 8}
     store = {"distillation.store": str(tmp_path / "store")}
-    run = students("with", **chosen, **store)
+    with caplog.at_level("INFO"):
+        run = students("with", **chosen, **store)
+    assert "4 labelled + 200 unlabelled rows; 3 teachers, rule correctness" in caplog.text
     rows = [r for r in read_rows(run.directory / "metrics.jsonl") if "train/sst2_soft" in r]
     judged = [sum(row[f"teachers/right_{n}"] for n in range(4)) for row in rows]
     assert sum(judged) <= 4, "only rows with a label tell who was right"

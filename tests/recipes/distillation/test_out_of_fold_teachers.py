@@ -121,6 +121,7 @@ def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path)
             overrides=sentiment,
             teachers=folded.directory / "teachers.json",
             host="process",
+            num_teachers=3,
             run_dir=tmp_path,
         )
 
@@ -131,9 +132,10 @@ def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tm
     settings = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
     config = override(DistillConfig(run_dir=tmp_path), sentiment | settings)
     assert _with_teachers(config, places) == config
-    plain = _with_teachers(override(config, {"distillation.teachers": []}), places)
+    unnamed = {"distillation.teachers": [], "distillation.num_teachers": None}
+    plain = _with_teachers(override(config, unnamed), places)
     assert plain.distillation.teachers == tuple(places)
-    assert plain.distillation.num_teachers == 4
+    assert plain.distillation.teachers_per_row == 4
     with pytest.raises(ConfigError, match="names 4 teachers of folds, and the ensemble has 4"):
         _with_teachers(config, places[::-1])
 
