@@ -1,4 +1,4 @@
-"""Actor that hosts one or several teachers and serves several students at once.
+"""Actor that hosts a teacher and serves several students at once.
 
 Token ids are sent as int32, masks and segments as int8; texts to teachers with another tokenizer.
 Logits of classes and spans are sent as float16 (relative rounding 2^-11; two logits closer than
@@ -8,7 +8,7 @@ that may swap order), numbers of a regression as float32.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,21 +45,16 @@ class Hosting:
 class TeacherActor:
     """Actor that serves teacher logits. Ray can rebuild it from its constructor's arguments."""
 
-    def __init__(
-        self, directories: Sequence[str], task: Task, hosting: Hosting = Hosting()
-    ) -> None:
-        self._teachers = [
-            load_teacher(
-                place,
-                task,
-                student=hosting.student,
-                label_map=hosting.label_map,
-                device=hosting.device,
-                precision=hosting.precision,
-                compiled=hosting.compiled,
-            )
-            for place in directories
-        ]
+    def __init__(self, directory: str, task: Task, hosting: Hosting = Hosting()) -> None:
+        self._teacher = load_teacher(
+            directory,
+            task,
+            student=hosting.student,
+            label_map=hosting.label_map,
+            device=hosting.device,
+            precision=hosting.precision,
+            compiled=hosting.compiled,
+        )
         self._batcher = Batcher(
             self._forward,
             max_rows=hosting.max_rows,
@@ -68,17 +63,17 @@ class TeacherActor:
             begin=lambda: torch.set_num_threads(hosting.num_threads),
         )
 
-    def logits(self, inputs: Inputs, caller: str = "") -> tuple[Answers, float, list[Stats]]:
-        """Return the packed logits ``[B, ..., L] -> [B, ..., C]`` of each teacher, the seconds of
-        the forward pass, and the figures of each teacher.
+    def logits(self, inputs: Inputs, caller: str = "") -> tuple[NDArray[np.generic], float, Stats]:
+        """Return the packed logits ``[B, ..., L] -> [B, ..., C]``, the seconds of the forward pass,
+        and the figures of the teacher.
 
         Thread-safe; requests of different callers share a forward pass.
         """
-        answers, seconds = self._batcher.infer(inputs, caller)
-        return answers, seconds, [teacher.stats for teacher in self._teachers]
+        (answer,), seconds = self._batcher.infer(inputs, caller)
+        return answer, seconds, self._teacher.stats
 
     def health(self) -> int:
-        """Return the process id, once the teachers are loaded; it does not wait for queued
+        """Return the process id, once the teacher is loaded; it does not wait for queued
         requests.
         """
         return os.getpid()
@@ -88,7 +83,7 @@ class TeacherActor:
             name: array if name == "texts" else torch.tensor(array)
             for name, array in inputs.items()
         }
-        return [packed_logits(teacher, tensors) for teacher in self._teachers]
+        return [packed_logits(self._teacher, tensors)]
 
 
 def packed_inputs(batch: Mapping[str, object]) -> Inputs:

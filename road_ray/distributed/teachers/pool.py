@@ -18,8 +18,7 @@ from road_ray.distillation.teacher_identity import fingerprint_config, fingerpri
 from road_ray.distributed.autoscaling import scale_up_seconds
 from road_ray.distributed.placement import check_placement, core_share, wait_for_room
 from road_ray.distributed.teachers.actor import Hosting, TeacherActor
-from road_ray.distributed.teachers.client import ActorEnsemble
-from road_ray.distributed.teachers.replicas import OnLost, Pool
+from road_ray.distributed.teachers.client import ActorEnsemble, Pool
 from road_ray.errors import ConfigError
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
@@ -29,12 +28,11 @@ _THREADS = 16  # concurrent requests of one actor, to batch them; more wait in i
 
 @dataclass(frozen=True, kw_only=True)
 class PoolSpecification:
-    """Teachers, their grouping into actors and their resources. Cores and GPUs are per teacher."""
+    """Teachers, each in an actor of its own, and the resources of these actors."""
 
     directories: tuple[str, ...]
     task: Task
-    replicas: int = 1  # actors per group of teachers; more of them serve more requests per second
-    teachers_per_actor: int = 1  # teachers that share a process and run one after the other
+    replicas: int = 1  # actors per teacher; more of them serve more requests per second
     # None: one core, or a share of half the cluster that leaves one core for `beside` workers each.
     num_cpus: float | None = None
     num_gpus: float = 0.0
@@ -51,7 +49,6 @@ class PoolSpecification:
     wait_seconds: float = 0.002  # that a request waits for other students
     timeout_seconds: float = 120.0  # per answer
     start_timeout_seconds: float = 120.0
-    on_lost: OnLost = "stop"
 
     def __post_init__(self) -> None:
         if not self.directories:
@@ -60,42 +57,19 @@ class PoolSpecification:
             if not 0 < getattr(self, name) < math.inf:
                 value = getattr(self, name)
                 raise ConfigError(f"distillation.{name} is {value}\n  allowed: more than 0 seconds")
-        for name in ("replicas", "teachers_per_actor", "max_rows"):
+        for name in ("replicas", "max_rows"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"distillation.{name} is {getattr(self, name)}\n  allowed: 1 up")
-        if self.on_lost not in ("stop", "drop"):
-            raise ConfigError(f"distillation.on_lost is {self.on_lost!r}\n  allowed: stop, drop")
-        gpus = self.num_gpus * self.members
-        if gpus > 1 and gpus % 1:
-            raise ConfigError(
-                f"distillation: {self.members} teachers of {self.num_gpus:g} GPUs make {gpus:g} in "
-                "one actor\n  allowed: at most one, or whole ones"
-            )
-
-    @property
-    def members(self) -> int:
-        """Return the number of teachers per actor; the last actor may have fewer."""
-        return min(self.teachers_per_actor, len(self.directories))
-
-    @property
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Return the directories of each actor."""
-        step = self.teachers_per_actor
-        return tuple(
-            self.directories[begin : begin + step]
-            for begin in range(0, len(self.directories), step)
-        )
 
     def actor_resources(self) -> dict[str, float]:
         """Return the resources of each actor."""
         share = self.num_cpus
         if share is None:
             total = ray.cluster_resources().get("CPU", 0.0)
-            teachers = len(self.groups) * self.replicas * self.members + self.other_teachers
+            teachers = len(self.directories) * self.replicas + self.other_teachers
             # A cluster that adds machines may be empty still: what is up says nothing.
             share = 1.0 if scale_up_seconds() else core_share(total, teachers, self.beside)
-        resources = {"CPU": share * self.members, "GPU": self.num_gpus * self.members}
-        return {**resources, **self.resources}
+        return {"CPU": share, "GPU": self.num_gpus, **self.resources}
 
     def digest(self) -> str:
         """Return a digest of the teachers and their resources, without the time limits."""
@@ -107,7 +81,7 @@ class PoolSpecification:
             "timeout_seconds",
             "start_timeout_seconds",
         }
-        facts = {k: v for k, v in asdict(self).items() if k not in {*left_out, "on_lost"}}
+        facts = {k: v for k, v in asdict(self).items() if k not in left_out}
         places = [locate_model(place) for place in self.directories]
         facts["weights"] = [fingerprint_weights(place) for place in places]
         facts["configs"] = [fingerprint_config(place) for place in places]  # with label names
@@ -147,24 +121,21 @@ def start_teachers(directories: Sequence[str | Path], task: Task, **options: Any
 def start_pool(specification: PoolSpecification) -> ActorEnsemble:
     """Start the specified actors, owned by this process, and wait until they are loaded."""
     resources = specification.actor_resources()
-    groups, replicas = specification.groups, specification.replicas
-    members, count = specification.members, len(groups) * replicas
-    name = "teachers" if members == 1 else f"actors of {members} teachers"
+    replicas = specification.replicas
+    count = len(specification.directories) * replicas
     check_placement(
-        name,
-        count + math.ceil(specification.other_teachers / members),
+        "teachers",
+        count + specification.other_teachers,
         resources,
         remedy=", or keep them in this process (distillation.host: process)",
     )
     if scale_up_seconds():  # new machines may come later than teachers have to load
-        wait_for_room(count, resources, actors=name)
+        wait_for_room(count, resources, actors="teachers")
     actor = ray.remote(
         num_cpus=resources["CPU"],
         num_gpus=resources["GPU"],
         resources=dict(specification.resources),
         max_restarts=-1,
-        # With other replicas, the client retries there instead of waiting for a restart.
-        max_task_retries=3 if replicas == 1 else 0,
         max_concurrency=_THREADS,
         concurrency_groups={"health": 1},
         # The loss of one machine must not lose all replicas of a teacher.
@@ -181,8 +152,8 @@ def start_pool(specification: PoolSpecification) -> ActorEnsemble:
         wait_seconds=specification.wait_seconds,
     )
     actors = tuple(
-        tuple(actor.remote(group, specification.task, hosting) for _ in range(replicas))
-        for group in groups
+        tuple(actor.remote(directory, specification.task, hosting) for _ in range(replicas))
+        for directory in specification.directories
     )
     ensemble = ActorEnsemble(describe_pool(specification, actors), owner=True)
     try:
@@ -198,8 +169,6 @@ def describe_pool(specification: PoolSpecification, actors: tuple[tuple[Any, ...
     return Pool(
         actors,
         specification.directories,
-        teachers_per_actor=specification.teachers_per_actor,
         timeout_seconds=specification.timeout_seconds,
         start_timeout_seconds=specification.start_timeout_seconds,
-        on_lost=specification.on_lost,
     )

@@ -18,9 +18,8 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
 from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE, scale_up_seconds
-from road_ray.distributed.teachers.client import ActorEnsemble
+from road_ray.distributed.teachers.client import ActorEnsemble, cause_of
 from road_ray.distributed.teachers.pool import PoolSpecification, describe_pool, start_pool
-from road_ray.distributed.teachers.replicas import cause_of
 from road_ray.errors import ClusterError, RoadError
 
 logger = logging.getLogger(__name__)

@@ -96,23 +96,16 @@ class TeachingConfig(Config):
     replicas: int = Field(1, ge=1)
     """Number of actors with the same teachers. More of them answer more requests a second and
     survive the loss of a machine."""
-    teachers_per_actor: int = Field(1, ge=1)
-    """Number of teachers in one actor. 1: each has its own process. More share one process and its
-    memory, and answer one after another."""
     resources: dict[str, float] = Field(default_factory=dict)
     """Custom Ray resources that each actor requests, such as ``{teacher: 1}``. They place the
     actors on machines that offer them. Empty: none."""
     timeout_seconds: float = Field(120.0, gt=0)
-    """Time limit of one answer, in seconds. After it a busy teacher gets one more period, another
-    replica is tried, or the actor is replaced. Raise it for large teachers on slow machines. Our
-    choice."""
+    """Time limit of one answer, in seconds. After it the actor is restarted once, or another
+    replica is asked; a teacher that does not answer then ends the run, which the same command
+    resumes. Raise it for large teachers on slow machines. Our choice."""
     start_timeout_seconds: float = Field(120.0, gt=0)
     """Time limit for all teachers to load, in seconds. Raise it where weights come over a slow
     network. Our choice."""
-    on_lost: Literal["stop", "drop"] = "stop"
-    """Action on a teacher that stays unavailable. ``stop``: end the run with an error; the same
-    command resumes it. ``drop``: continue with the mean of the others, with a warning and an event.
-    ``drop`` excludes ``distillation.store`` and teachers of folds."""
     on_truncated: Literal["stop", "learn"] = "stop"
     """Action where a teacher with another tokenizer truncates a row that the student reads whole.
     ``stop``: an error before anything starts. ``learn``: the student learns from the teacher's

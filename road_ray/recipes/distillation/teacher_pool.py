@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from road_ray.data.task_and_dataset import Task
-from road_ray.errors import ConfigError
-from road_ray.recipes.distillation.config import DistillationConfig, TeachingConfig
-from road_ray.recipes.distillation.teacher_list import num_folds
-from road_ray.recipes.multitask.config import MixTeachingConfig
+from road_ray.recipes.distillation.config import TeachingConfig
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
@@ -30,9 +27,7 @@ def start_teacher_pool(
     from road_ray.distributed.teachers.pool import specify_pool, start_pool
     from road_ray.distributed.teachers.shared_pool import shared_ensemble
 
-    if settings.on_lost == "drop":
-        _refuse_drop(settings)
-    same = ("replicas", "teachers_per_actor", "resources", "on_lost", "precision", "label_map")
+    same = ("replicas", "resources", "precision", "label_map")
     specification = specify_pool(
         directories,
         task,
@@ -47,25 +42,3 @@ def start_teacher_pool(
         **{name: getattr(settings, name) for name in same},
     )
     return shared_ensemble(specification) if settings.shared else start_pool(specification)
-
-
-def _refuse_drop(settings: TeachingConfig) -> None:
-    """Raise ``ConfigError`` where every row needs the answers of equally many teachers."""
-    if settings.store is not None:
-        raise ConfigError(
-            "distillation.on_lost is drop and distillation.store is given\n"
-            "  allowed: one of them; a store keeps the answers of all teachers, or none"
-        )
-    if any(num_folds(teachers) > 1 for teachers in _named_teachers(settings)):
-        raise ConfigError(
-            "distillation.on_lost is drop and distillation.teachers are of folds\n"
-            "  allowed: one of them; rows of every fold need equally many teachers\n"
-            "  fix: distillation.on_lost=stop"
-        )
-
-
-def _named_teachers(settings: TeachingConfig) -> list[tuple[str, ...]]:
-    """Return ``distillation.teachers`` of each data set."""
-    if isinstance(settings, MixTeachingConfig):
-        return [settings.of(dataset) for dataset in settings.teachers]
-    return [settings.teachers] if isinstance(settings, DistillationConfig) else []

@@ -63,7 +63,8 @@ def runs_of(
         sweep_keys["training.mirror"] = mirrored_below(training, place_below).mirror
         if runs:
             sweep_keys["init"] = runs[-1][1].run_dir  # type: ignore[attr-defined]
-        if isinstance(base, DistillConfig) and _shares_store(base):
+        if isinstance(base, DistillConfig) and base.distillation.store is None:
+            # The trials share a store of the sweep, and thus read the same answers.
             sweep_keys["distillation.store"] = sweep.directory / "store"
         if sweep.scheduler == "pbt":  # a child may resume the checkpoint of any milestone
             every: Any = base
@@ -74,12 +75,6 @@ def runs_of(
             sweep_keys |= _tracking(sweep)
         runs.append((stage.verb, override(base, {**drawn, **sweep_keys})))
     return runs
-
-
-def _shares_store(config: DistillConfig) -> bool:
-    """Return True if the trials share a store of the sweep, and thus read the same answers."""
-    settings = config.distillation
-    return settings.store is None and settings.on_lost == "stop"
 
 
 def _tracking(sweep: SweepConfig) -> dict[str, object]:

@@ -27,17 +27,9 @@ def specification(**options):
     return PoolSpecification(directories=("a", "b", "c"), task=NLI, **options)
 
 
-def test_three_teachers_live_in_as_many_actors_as_were_asked_for():
-    assert specification().groups == (("a",), ("b",), ("c",))
-    assert specification(teachers_per_actor=2).groups == (("a", "b"), ("c",))
-    assert specification(teachers_per_actor=9).groups == (("a", "b", "c"),)
-
-
 def test_an_actor_asks_for_what_its_teachers_need():
-    needed = specification(
-        teachers_per_actor=2, num_cpus=1.5, num_gpus=0.25, resources={"teacher": 1}
-    ).actor_resources()
-    assert needed == {"CPU": 3.0, "GPU": 0.5, "teacher": 1}
+    needed = specification(num_cpus=1.5, num_gpus=0.25, resources={"teacher": 1}).actor_resources()
+    assert needed == {"CPU": 1.5, "GPU": 0.25, "teacher": 1}
 
 
 def test_pools_of_one_run_share_the_half_of_the_cluster(monkeypatch):
@@ -57,9 +49,7 @@ def test_a_timeout_that_is_none_is_refused(seconds):
     ("options", "message"),
     [
         ({"replicas": 0}, "replicas is 0"),
-        ({"teachers_per_actor": 0}, "teachers_per_actor is 0"),
-        ({"on_lost": "ignore"}, "stop, drop"),
-        ({"num_gpus": 0.4, "teachers_per_actor": 3}, "at most one, or whole ones"),
+        ({"max_rows": 0}, "max_rows is 0"),
     ],
 )
 def test_what_makes_no_pool_is_refused(options, message):
@@ -79,7 +69,7 @@ def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tm
     )
     (renamed / "config.json").write_text(json.dumps(output))
     name = specify_pool([first], NLI).digest()
-    assert specify_pool([two], NLI, timeout_seconds=5, on_lost="drop").digest() == name
+    assert specify_pool([two], NLI, timeout_seconds=5).digest() == name
     changed = [
         specify_pool([other], NLI),
         specify_pool([renamed], NLI),

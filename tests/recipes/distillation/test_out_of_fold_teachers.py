@@ -12,7 +12,7 @@ from road_ray.config import override
 from road_ray.data.folds import fold_of
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.teacher_identity import fingerprint_tokenizer
-from road_ray.distributed.teachers.replicas import Pool
+from road_ray.distributed.teachers.client import Pool
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.distill import _with_teachers, teacher_source_of
