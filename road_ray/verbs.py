@@ -177,7 +177,7 @@ def configure(
                 f"{did_you_mean(name, allowed)}\n  allowed: {', '.join(allowed) or 'none'}\n"
                 f"  fix: road {chosen.verb} --preset {name}"
             )
-        base = to_dict(chosen.make())
+        base = chosen.values()
     config = load(kind, base=base, path=path, overrides=overrides)
     if base.get("data", {}).get("tokenizer") is not None and to_dict(config).get("init"):
         base["data"]["tokenizer"] = None  # that of init replaces the preset's

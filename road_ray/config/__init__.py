@@ -15,6 +15,7 @@ from road_ray.config.dotted_keys import flatten
 from road_ray.config.error_messages import InvalidConfig
 from road_ray.config.json_schemas import json_schema
 from road_ray.config.merge import load, override, preset_named_in
+from road_ray.config.yaml_files.reader import read_yaml
 from road_ray.config.yaml_files.writer import to_yaml
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "load",
     "override",
     "preset_named_in",
+    "read_yaml",
     "to_dict",
     "to_yaml",
 ]

@@ -1,27 +1,59 @@
-"""Presets: named complete configurations, each a function that returns one.
+"""Presets: named configurations, each a YAML file as users write them, in the folder of its verb.
 
-A preset is a base that a YAML file and ``a.b=value`` override. ``road presets`` lists them.
-``preset.py`` has the decorator ``preset``; the other modules hold one family each, and every preset
-in them is listed in ``PRESETS``.
+The comment at the top of a file says what it is and names its source; ``road presets NAME`` prints
+the file. A preset may begin with another one (``preset: NAME``). To add one, add a file.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from road_ray.config import Config
+from road_ray.config import Config, load, read_yaml
 from road_ray.errors import ConfigError, did_you_mean
-from road_ray.presets import electra, glue, multitask_baselines, road, robustness, tiny
-from road_ray.presets.preset import Preset
 
-_FAMILIES = (electra, glue, road, multitask_baselines, robustness, tiny)
-PRESETS: Mapping[str, Preset[Config]] = {
-    name: value
-    for family in _FAMILIES
-    for name, value in vars(family).items()
-    if isinstance(value, Preset)
+
+@dataclass(frozen=True)
+class Preset:
+    """A named configuration of one verb, and the file that holds it."""
+
+    name: str
+    verb: str
+    path: Path
+
+    @property
+    def text(self) -> str:
+        """The file."""
+        return self.path.read_text(encoding="utf-8")
+
+    @property
+    def about(self) -> str:
+        """The comment at the top of the file, after the line of the editor's schema."""
+        comment, _, _ = self.text.partition("\n\n")
+        return " ".join(line.removeprefix("# ") for line in comment.splitlines()[1:])
+
+    def values(self) -> dict[str, Any]:
+        """Return the keys that the preset and those that it begins with set."""
+        return deepcopy(_values(self))
+
+    def make(self) -> Config:
+        """Return the whole configuration."""
+        from road_ray.verbs import configuration_class
+
+        return load(configuration_class(self.verb), base=self.values())
+
+
+PRESETS: Mapping[str, Preset] = {
+    path.stem: Preset(path.stem, path.parent.name, path)
+    for path in sorted(Path(__file__).parent.glob("*/*.yaml"))
 }
 
 
-def get_preset(name: str, verb: str | None = None) -> Preset[Config]:
+def get_preset(name: str, verb: str | None = None) -> Preset:
     """Return the preset ``name``. Raises ``ConfigError`` with the nearest one, of ``verb`` if it is
     given.
     """
@@ -34,6 +66,20 @@ def get_preset(name: str, verb: str | None = None) -> Preset[Config]:
             "  fix: use one of these; `road presets NAME` prints its keys"
         )
     return PRESETS[name]
+
+
+@cache
+def _values(preset: Preset) -> dict[str, Any]:
+    written = read_yaml(preset.path).values
+    before = written.pop("preset", None)
+    return _merged(PRESETS[before].values(), written) if before else written
+
+
+def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(below.get(name), dict)
+        below[name] = _merged(below[name], value) if both else value
+    return below
 
 
 __all__ = ["PRESETS", "Preset", "get_preset"]

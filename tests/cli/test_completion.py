@@ -31,7 +31,7 @@ def completed(tmp_path, road, monkeypatch, capfd):
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("road finetune --preset s", ["sst2_small", "squad_v2_small"]),
+        ("road finetune --preset s", ["squad_v2_small", "sst2_small"]),
         ("road presets three", ["three_teachers_squad_v2"]),
         ("road finetune data.datas", ["data.dataset="]),
         ("road finetune data.dataset=squad_v", ["data.dataset=squad_v1", "data.dataset=squad_v2"]),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from road_ray.objectives.pretraining.registry import objective_class, options_of
 from road_ray.presets import PRESETS
 
-PUBLISHED = [one.make for one in PRESETS.values() if one.verb == "pretrain"]
+PUBLISHED = [one for one in PRESETS.values() if one.verb == "pretrain"]
 
 
 def test_options_that_are_set_belong_to_the_objective():
-    for make in PUBLISHED:
-        objective = make().objective
+    for preset in PUBLISHED:
+        objective = preset.make().objective
         given = objective.model_dump(exclude={"name"}, exclude_none=True)
-        assert given.keys() <= options_of(objective_class(objective.name)).keys(), make.__name__
+        assert given.keys() <= options_of(objective_class(objective.name)).keys(), preset.name
 
 
 def test_every_preset_names_its_source_or_says_that_it_is_our_choice():
@@ -21,7 +21,7 @@ def test_every_preset_names_its_source_or_says_that_it_is_our_choice():
 
 
 def test_the_two_lines_differ_as_published():
-    made = {make.__name__: make() for make in PUBLISHED}
+    made = {preset.name: preset.make() for preset in PUBLISHED}
     small, plus = made["electra_small"], made["electra_small_plus"]
     assert (plus.generator.scale, plus.training.steps) == (1.0, 4_000_000)
     assert plus.encoder == small.encoder

@@ -8,7 +8,7 @@ from road_ray.config import digest, load, to_yaml
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import hugging_face_config, scale_encoder
 from road_ray.presets import PRESETS, get_preset
-from road_ray.verbs import VERBS
+from road_ray.verbs import VERBS, configure
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -58,6 +58,22 @@ def test_teachers_and_students_share_the_data_of_their_fine_tuning():
         assert shared == vars(single.data)
         assert config.run_dir != single.run_dir
     assert get_preset("weighted_kd_squad_v2").make().weighting.wrong == 0.75
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_file_of_a_preset_is_one_that_a_user_may_write(name, tmp_path):
+    preset = get_preset(name)
+    file = tmp_path / "mine.yaml"
+    file.write_text(preset.text)
+    assert configure(preset.verb, path=file) == preset.make()
+    first = preset.text.splitlines()[0]
+    assert first == f"# yaml-language-server: $schema={preset.verb}.schema.json"
+
+
+def test_a_preset_may_begin_with_another():
+    assert get_preset("teams_base").values()["generator"] == {"scale": 1.0, "depth": 0.5}
+    get_preset("teams_base").values()["generator"]["scale"] = 9.0
+    assert get_preset("teams_base").make().generator.scale == 1.0
 
 
 def test_an_unknown_name_gets_the_nearest():

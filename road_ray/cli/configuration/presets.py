@@ -1,10 +1,10 @@
-"""``road presets``: lists the presets, or shows one as a commented YAML file."""
+"""``road presets``: lists the presets, or prints the YAML file of one."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +12,6 @@ from road_ray.cli.completion import complete_preset
 from road_ray.cli.configuration.schema import schema, schema_name, write_file
 from road_ray.cli.options import JsonOption, show_list
 from road_ray.errors import ConfigError
-
-if TYPE_CHECKING:
-    from road_ray.config import Config
-    from road_ray.presets import Preset
 
 
 def presets(
@@ -28,7 +24,7 @@ def presets(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the presets, or show one as YAML with comments."""
+    """List the presets, or print the YAML file of one."""
     from road_ray.config import to_dict
     from road_ray.presets import PRESETS, get_preset
 
@@ -41,25 +37,10 @@ def presets(
         if output.exists():
             raise ConfigError(f"{output}: exists\n  fix: name a new file\n  kept: {output}")
         schema(chosen.verb, output.with_name(schema_name(chosen.verb)))
-        write_file(output, _annotated(chosen))
+        write_file(output, chosen.text)
+        typer.echo(f"next: road {chosen.verb} {output}")
     elif as_json:
         row = {"name": name, "verb": chosen.verb, "about": chosen.about}
         typer.echo(json.dumps(row | {"config": to_dict(chosen.make())}))
     else:
-        typer.echo(_annotated(chosen), nl=False)
-
-
-def _annotated(preset: Preset[Config]) -> str:
-    """Write the YAML file of a preset; its first line names the schema beside it."""
-    from road_ray.config.yaml_files.writer import annotated_yaml, comment
-
-    verb, beside = preset.verb, schema_name(preset.verb)
-    about = [
-        *comment(f"Preset {preset.name} of `road {verb}`: {preset.about}"),
-        *comment(
-            f"Editors complete and check this file by the schema of the first line, which `road "
-            f"schema {verb} --output {beside}` writes beside it."
-        ),
-    ]
-    first = f"# yaml-language-server: $schema={beside}"
-    return "\n".join([first, *about, "", annotated_yaml(preset.make())])
+        typer.echo(chosen.text, nl=False)

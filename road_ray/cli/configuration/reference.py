@@ -31,7 +31,7 @@ by a YAML file, overridden by `section.key=value` on the command line. An empty 
 |---|---|
 | a key: type, default, allowed values, meaning, presets | `road explain optimizer.peak_lr` |
 | a section | `road explain optimizer finetune` |
-| a preset, with the meaning of what it changes | `road presets electra_small` |
+| a preset: its file, with its sources | `road presets electra_small` |
 | the schema of a verb, for editors | `road schema finetune` |
 
 **Completion in editors.** `road presets electra_small --output my.yaml` writes `my.yaml` and,
