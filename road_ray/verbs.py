@@ -185,6 +185,13 @@ def configure(
     return config
 
 
+def preset_config(name: str) -> Config:
+    """Return the whole configuration of a preset."""
+    from road_ray.presets import get_preset
+
+    return configure(get_preset(name).verb, preset=name)
+
+
 # Keys of a distillation by their names as keyword arguments, which have no sections.
 _FLAT_NAMES = {
     "student": "init",

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from road_ray.models.config import EncoderConfig
 from road_ray.models.performance.encoder_flops import encoder_flops, layer_parameters
-from road_ray.presets import get_preset
 from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.verbs import preset_config
 
 GPU_FLOPS = 990e12 * 0.35  # bf16 peak of an H100, and the fraction of it that small models reach
 GRADIENT_BYTES = 4  # fp32
@@ -84,7 +84,7 @@ def rows() -> list[str]:
     """Return a row of the communication table per preset."""
     lines = []
     for name in PRESETS:
-        config = get_preset(name).make()
+        config = preset_config(name)
         size, scale = config.encoder, config.generator.scale
         length, batch = config.data.max_length_tokens, config.data.batch_size
         # The generator costs about the square of its scale; backward is twice the forward.

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from road_ray.config import Config, load, read_yaml
+from road_ray.config import read_yaml
 from road_ray.errors import ConfigError, did_you_mean
 
 
@@ -39,12 +39,6 @@ class Preset:
     def values(self) -> dict[str, Any]:
         """Return the keys that the preset and those that it begins with set."""
         return deepcopy(_values(self))
-
-    def make(self) -> Config:
-        """Return the whole configuration."""
-        from road_ray.verbs import configuration_class
-
-        return load(configuration_class(self.verb), base=self.values())
 
 
 PRESETS: Mapping[str, Preset] = {

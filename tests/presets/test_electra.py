@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from road_ray.objectives.pretraining.registry import objective_class, options_of
 from road_ray.presets import PRESETS
+from road_ray.verbs import preset_config
 
 PUBLISHED = [one for one in PRESETS.values() if one.verb == "pretrain"]
 
 
 def test_options_that_are_set_belong_to_the_objective():
     for preset in PUBLISHED:
-        objective = preset.make().objective
+        objective = preset_config(preset.name).objective
         given = objective.model_dump(exclude={"name"}, exclude_none=True)
         assert given.keys() <= options_of(objective_class(objective.name)).keys(), preset.name
 
@@ -21,7 +22,7 @@ def test_every_preset_names_its_source_or_says_that_it_is_our_choice():
 
 
 def test_the_two_lines_differ_as_published():
-    made = {preset.name: preset.make() for preset in PUBLISHED}
+    made = {preset.name: preset_config(preset.name) for preset in PUBLISHED}
     small, plus = made["electra_small"], made["electra_small_plus"]
     assert (plus.generator.scale, plus.training.steps) == (1.0, 4_000_000)
     assert plus.encoder == small.encoder

@@ -8,19 +8,19 @@ from road_ray.config import digest, load, to_yaml
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import hugging_face_config, scale_encoder
 from road_ray.presets import PRESETS, get_preset
-from road_ray.verbs import VERBS, configure
+from road_ray.verbs import VERBS, configure, preset_config
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_a_configuration_of_its_verb_and_survives_yaml(name, tmp_path):
     preset = get_preset(name)
-    config = preset.make()
+    config = preset_config(preset.name)
     kind = VERBS[preset.verb].config
     assert type(config) is kind
     file = tmp_path / "a.yaml"
     file.write_text(to_yaml(config))
     assert load(kind, path=file) == config
-    assert digest(preset.make()) == digest(config)
+    assert digest(preset_config(preset.name)) == digest(config)
 
 
 def test_what_is_said_of_a_preset_is_whole_sentences():
@@ -30,7 +30,7 @@ def test_what_is_said_of_a_preset_is_whole_sentences():
 
 @pytest.mark.parametrize("name", [n for n, p in PRESETS.items() if p.verb == "pretrain"])
 def test_shapes_can_be_built(name):
-    config = get_preset(name).make()
+    config = preset_config(name)
     hugging_face_config(config.encoder, 30522)
     hugging_face_config(
         scale_encoder(config.encoder, config.generator.scale, config.generator.depth), 30522
@@ -40,7 +40,7 @@ def test_shapes_can_be_built(name):
 
 
 def test_published_sizes_are_as_in_table_6():
-    small, base, large = (get_preset(f"electra_{n}").make() for n in ("small", "base", "large"))
+    small, base, large = (preset_config(f"electra_{n}") for n in ("small", "base", "large"))
     sizes = [
         (c.encoder.layers, c.encoder.hidden_size, c.data.batch_size) for c in (small, base, large)
     ]
@@ -51,13 +51,13 @@ def test_published_sizes_are_as_in_table_6():
 
 
 def test_teachers_and_students_share_the_data_of_their_fine_tuning():
-    single = get_preset("squad_v2_small").make()
+    single = preset_config("squad_v2_small")
     for name in ("three_teachers_squad_v2", "weighted_kd_squad_v2"):
-        config = get_preset(name).make()
+        config = preset_config(name)
         shared = {name: getattr(config.data, name) for name in vars(single.data)}
         assert shared == vars(single.data)
         assert config.run_dir != single.run_dir
-    assert get_preset("weighted_kd_squad_v2").make().weighting.wrong == 0.75
+    assert preset_config("weighted_kd_squad_v2").weighting.wrong == 0.75
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -65,7 +65,7 @@ def test_the_file_of_a_preset_is_one_that_a_user_may_write(name, tmp_path):
     preset = get_preset(name)
     file = tmp_path / "mine.yaml"
     file.write_text(preset.text)
-    assert configure(preset.verb, path=file) == preset.make()
+    assert configure(preset.verb, path=file) == preset_config(preset.name)
     first = preset.text.splitlines()[0]
     assert first == f"# yaml-language-server: $schema={preset.verb}.schema.json"
 
@@ -73,7 +73,7 @@ def test_the_file_of_a_preset_is_one_that_a_user_may_write(name, tmp_path):
 def test_a_preset_may_begin_with_another():
     assert get_preset("teams_base").values()["generator"] == {"scale": 1.0, "depth": 0.5}
     get_preset("teams_base").values()["generator"]["scale"] = 9.0
-    assert get_preset("teams_base").make().generator.scale == 1.0
+    assert preset_config("teams_base").generator.scale == 1.0
 
 
 def test_an_unknown_name_gets_the_nearest():

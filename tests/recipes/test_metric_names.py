@@ -10,16 +10,15 @@ import pytest
 from road_ray.config import load, override
 from road_ray.errors import ConfigError
 from road_ray.objectives.pretraining.registry import OBJECTIVES
-from road_ray.presets import get_preset
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.metric_names import check_stopping_metric, final_metrics, periodic_metrics
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
-from road_ray.verbs import configure
+from road_ray.verbs import configure, preset_config
 
 
 def test_spans_in_and_out_of_domain(span_run):
-    metrics = final_metrics("finetune", get_preset("squad_v2_small").make())
+    metrics = final_metrics("finetune", preset_config("squad_v2_small"))
     assert set(metrics) <= set(span_run.metrics)
     assert "eval/newsqa/at_threshold_f1" in metrics
 
@@ -39,7 +38,7 @@ def test_every_objective_has_metrics_for_a_sweep(objective):
 
 def test_during_a_run_only_what_is_evaluated():
     assert periodic_metrics("finetune", FinetuneConfig()) == []
-    multitask = get_preset("road_base").make()
+    multitask = preset_config("road_base")
     assert "eval/mnli/accuracy" in final_metrics("multitask", multitask)
 
 

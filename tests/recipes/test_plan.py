@@ -10,12 +10,11 @@ from safetensors import safe_open
 
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ClusterError, ConfigError
-from road_ray.presets import PRESETS
 from road_ray.recipes import plan as module
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.plan import plan
 from road_ray.training.monitoring.metrics_journal import read_rows
-from road_ray.verbs import VERBS, configure
+from road_ray.verbs import VERBS, configure, preset_config
 
 
 def planned(verb, overrides):
@@ -68,7 +67,7 @@ def test_other_verbs_are_planned_alike(verb, sentiment, pretraining, tmp_path):
 
 
 def test_a_plan_of_pre_training_tells_its_operations_as_they_are_published():
-    flops = module._flops(PRESETS["electra_small"].make())
+    flops = module._flops(preset_config("electra_small"))
     # science: section 2.11, by the released script; the paper's table rounds it.
     assert flops["train_paper"] == pytest.approx(1.294e18, rel=2e-3)
     assert flops["infer_paper"] == pytest.approx(3.68e9, rel=2e-3)

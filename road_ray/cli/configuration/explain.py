@@ -123,9 +123,10 @@ def _values_in_presets(key: Key, defaults: Mapping[str, object]) -> dict[str, An
     from road_ray.config import to_dict
     from road_ray.config.key_explanation import UNSET, value_at
     from road_ray.presets import PRESETS
+    from road_ray.verbs import preset_config
 
     values = {
-        preset.name: (value_at(to_dict(preset.make()), key), defaults[preset.verb])
+        preset.name: (value_at(to_dict(preset_config(preset.name)), key), defaults[preset.verb])
         for preset in PRESETS.values()
         if preset.verb in defaults
     }

@@ -27,6 +27,7 @@ def presets(
     """List the presets, or print the YAML file of one."""
     from road_ray.config import to_dict
     from road_ray.presets import PRESETS, get_preset
+    from road_ray.verbs import preset_config
 
     if name is None:
         rows = [{"name": p.name, "verb": p.verb, "about": p.about} for p in PRESETS.values()]
@@ -41,6 +42,6 @@ def presets(
         typer.echo(f"next: road {chosen.verb} {output}")
     elif as_json:
         row = {"name": name, "verb": chosen.verb, "about": chosen.about}
-        typer.echo(json.dumps(row | {"config": to_dict(chosen.make())}))
+        typer.echo(json.dumps(row | {"config": to_dict(preset_config(chosen.name))}))
     else:
         typer.echo(chosen.text, nl=False)

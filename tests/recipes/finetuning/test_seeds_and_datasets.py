@@ -11,16 +11,15 @@ import road_ray as rr
 from road_ray.config import override
 from road_ray.errors import ConfigError, DataError
 from road_ray.evaluation.glue import average
-from road_ray.presets import get_preset
 from road_ray.recipes.finetuning import finetune as single
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.finetuning.seeds_and_datasets import plan_runs, summarise_seeds, table
-from road_ray.verbs import configure
+from road_ray.verbs import configure, preset_config
 
 
 def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_data: Path, caplog):
     changes = {"data.root": str(real_data), "init": "x", "num_seeds": 2, "seed": 5}
-    config = override(get_preset("glue").make(), changes)
+    config = override(preset_config("glue"), changes)
     runs = [item for wave in plan_runs(config) for item in wave]
     epochs = {item.data.dataset: item.data.epochs for item in runs}
     assert {name for name, value in epochs.items() if value == 10} == {"rte", "stsb"}
@@ -33,7 +32,7 @@ def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_
 
 
 def test_one_may_start_from_another_of_the_same_seed(tmp_path):
-    config = override(get_preset("glue_from_mnli").make(), {"init": "x", "num_seeds": 2})
+    config = override(preset_config("glue_from_mnli"), {"init": "x", "num_seeds": 2})
     config = override(config, {"only_at_hand": False, "run_dir": tmp_path})
     first, second = plan_runs(config)
     assert {item.data.dataset for item in second} == {"rte", "stsb", "mrpc"}

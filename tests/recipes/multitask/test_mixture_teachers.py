@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.presets import get_preset
 from road_ray.recipes.multitask.mixture_teachers import teachers_by_dataset
 from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.verbs import preset_config
 
 
 @pytest.fixture(scope="session")
@@ -170,7 +170,7 @@ def test_mistakes_are_told(
 
 
 def test_roads_preset_forgets_no_data_set():
-    config = get_preset("road_with_kd").make()
+    config = preset_config("road_with_kd")
     assert config.distillation.temperature > 3
     with pytest.raises(rr.errors.ConfigError, match="names none for triviaqa, natural_questions"):
         teachers_by_dataset(config)

@@ -6,8 +6,8 @@ import pytest
 
 from road_ray.config import override
 from road_ray.objectives.pretraining.registry import OBJECTIVES
-from road_ray.presets import get_preset
 from road_ray.recipes.pretraining.pretraining_flops import cost
+from road_ray.verbs import preset_config
 
 
 @pytest.mark.parametrize(
@@ -21,18 +21,18 @@ from road_ray.recipes.pretraining.pretraining_flops import cost
     ],
 )
 def test_presets_cost_what_the_released_script_says(name, published):
-    assert cost(get_preset(name).make()).train_paper == pytest.approx(published, rel=2e-3)
+    assert cost(preset_config(name)).train_paper == pytest.approx(published, rel=2e-3)
 
 
 def test_6nd_counts_the_layers_of_both_networks():
-    result = cost(get_preset("electra_small").make())
+    result = cost(preset_config("electra_small"))
     layers = 12 * (12 * 256**2 + 12 * 64**2)
     assert result.train_6nd == 6 * layers * 128 * 128 * 1_000_000
     assert result.tokens == 128 * 128 * 1_000_000
 
 
 def test_every_objective_has_a_cost_and_the_order_is_plain():
-    small = get_preset("electra_small").make()
+    small = preset_config("electra_small")
     costs = {n: cost(override(small, {"objective.name": n})).step_paper for n in OBJECTIVES}
     assert costs["mlm"] < costs["replace_mlm"] < costs["all_tokens_mlm"]
     assert costs["electra"] == costs["electra_masked"] == costs["adversarial"]
@@ -41,7 +41,7 @@ def test_every_objective_has_a_cost_and_the_order_is_plain():
 
 
 def test_a_frozen_generator_costs_half_and_none_nothing():
-    small = get_preset("electra_small").make()
+    small = preset_config("electra_small")
     joint, frozen, none = (
         cost(override(small, changed)).step_paper
         for changed in ({}, {"generator.frozen": True}, {"generator.kind": "unigram"})
@@ -50,7 +50,7 @@ def test_a_frozen_generator_costs_half_and_none_nothing():
 
 
 def test_phases_cost_what_their_rows_do():
-    base = override(get_preset("electra_base").make(), {"training.steps": 1000})
+    base = override(preset_config("electra_base"), {"training.steps": 1000})
     first = {"data.shorter_first.128.fraction": 0.9, "data.shorter_first.128.batch_size": 1024}
     short = {"data.max_length_tokens": 128, "data.batch_size": 1024}
     phased, short = cost(override(base, first)), cost(override(base, short))
