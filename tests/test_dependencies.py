@@ -24,7 +24,7 @@ EXTRAS = {  # the only modules that may import packages of an extra
     "road_ray/distributed/serving/request_checks.py": ("serve",),
     "road_ray/inference/onnx_export.py": ("onnx",),
     "road_ray/inference/onnx_model.py": ("onnx",),
-    "road_ray/reporting/plots/matplotlib.py": ("figures",),
+    "road_ray/reporting/plots/files.py": ("figures",),
     "road_ray/training/monitoring/trackers.py": ("wandb", "mlflow"),
 }
 

@@ -19,6 +19,7 @@ class Format(StrEnum):
     html = "html"
     svg = "svg"
     png = "png"
+    pdf = "pdf"
 
 
 def report(
@@ -32,7 +33,7 @@ def report(
     ],
     out: Annotated[Path | None, typer.Option(help="output file, or directory of figures")] = None,
     kind: Annotated[
-        Format, typer.Option("--format", help="html: a page; svg, png: figures for a paper")
+        Format, typer.Option("--format", help="html: a page; svg, png, pdf: figures for a paper")
     ] = Format.html,
     baseline: Annotated[
         str | None, typer.Option(help="group that the others are compared with, or a run of it")

@@ -14,13 +14,13 @@ from road_ray.reporting.pages.page import Page, write
 from road_ray.reporting.pages.reproduction_page import is_reproduction, reproduction_page
 from road_ray.reporting.pages.run_page import run_page
 from road_ray.reporting.pages.sweep_page import sweep_page
-from road_ray.reporting.plots.matplotlib import save_figures
+from road_ray.reporting.plots.files import save_figures
 from road_ray.reporting.records.run_record import is_run, read_run, runs_below
 from road_ray.reporting.records.sweep_record import is_sweep, read_sweep
 
 _log = logging.getLogger(__name__)
 REPORT = "report.html"
-Format = Literal["html", "svg", "png"]
+Format = Literal["html", "svg", "png", "pdf"]
 
 
 def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | None = None) -> Page:

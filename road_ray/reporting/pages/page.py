@@ -232,7 +232,9 @@ class Page:
 
 def render(page: Page) -> str:
     """Return the page as HTML."""
-    return _template().render(page=page, css=_asset("page.css"), js=_asset("page.js"))
+    return _template().render(
+        page=page, css=asset("page.css") + asset("figure.css"), js=asset("page.js")
+    )
 
 
 def write(page: Page, path: Path) -> Path:
@@ -308,9 +310,10 @@ def _template() -> Template:
         finalize=_in_order,
     )
     environment.filters["breakable"] = _breakable
-    return environment.from_string(_asset("page.html"))
+    return environment.from_string(asset("page.html"))
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return the text of a file of ``assets/``."""
     return files("road_ray.reporting.pages").joinpath("assets", name).read_text(encoding="utf-8")

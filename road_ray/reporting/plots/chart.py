@@ -1,6 +1,4 @@
-"""Descriptions of figures, independent of the backend: pages draw them as SVG, papers with
-matplotlib.
-"""
+"""Descriptions of figures, which ``svg.py`` draws."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.errors import ConfigError
-from road_ray.reporting.plots import matplotlib as paper
+from road_ray.reporting.plots import files as paper
 from road_ray.reporting.plots.chart import (
     Axis,
     Bars,
@@ -17,7 +17,7 @@ from road_ray.reporting.plots.chart import (
     Parallel,
 )
 
-pytest.importorskip("matplotlib")
+pytest.importorskip("vl_convert")
 FIGURES = [
     Chart(
         "a/b: 5$ and $x$",
@@ -45,12 +45,24 @@ def test_one_file_a_figure_and_the_same_again(tmp_path):
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
 
 
-def test_png_is_png(tmp_path):
-    (path,) = paper.save_figures(FIGURES[1:2], tmp_path, "png")
-    assert path.read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize(("kind", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_every_figure_is_a_file_of_its_kind(tmp_path, kind, start):
+    paths = paper.save_figures(FIGURES, tmp_path, kind)
+    assert len(paths) == len(FIGURES)
+    assert all(path.read_bytes().startswith(start) for path in paths)
 
 
-def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_file_has_plain_colours_and_is_xml(figure):
+    from xml.etree import ElementTree
+
+    text = paper.standalone(figure)
+    ElementTree.fromstring(text)
+    assert "var(" not in text
+    assert ":is(" not in text
+
+
+def test_without_the_converter_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
     with pytest.raises(ConfigError, match=r"road-ray\[figures\]"):
         paper.save_figures(FIGURES, tmp_path, "png")
