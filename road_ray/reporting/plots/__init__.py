@@ -1,1 +1,1 @@
-"""Plots: ``chart.py`` describes a figure, ``svg.py`` draws it and ``files.py`` writes it as a file."""
+"""Plots: ``chart.py`` describes a figure, ``svg.py`` draws it, ``files.py`` writes it as a file."""
