@@ -18,7 +18,7 @@ from road_ray.data.readers.mrqa import from_hub as mrqa_row
 from road_ray.data.readers.multiple_choice import CHOICES, choice_example
 from road_ray.data.readers.parts.labels import label_text
 from road_ray.data.readers.parts.text_files import check_text, missing_columns
-from road_ray.data.readers.squad import span_example
+from road_ray.data.readers.squad import flat_examples
 from road_ray.data.readers.zre import zre_example
 from road_ray.data.task_and_dataset import Dataset, Hub
 from road_ray.errors import ConfigError, DataError
@@ -99,6 +99,8 @@ def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> 
             )
             for n, row in enumerate(rows)
         ]
+    if dataset.layout == "squad_json":
+        return list(flat_examples(((f"{where}:{n + 1}", row) for n, row in enumerate(rows)), where))
     if dataset.layout in _ROWS:
         make = _ROWS[dataset.layout]
         return [make(row, f"{where}:{n + 1}") for n, row in enumerate(rows)]
@@ -125,19 +127,12 @@ def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> 
     return examples if labelled else without_hidden_labels(examples, dataset)
 
 
-def _squad_row(row: Any, where: str) -> Example:
-    answers = list(zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True))
-    place = f"{where}: question {row['id']!r}"
-    return span_example(str(row["id"]), row["question"], row["context"], answers, place)
-
-
 def _zre_row(row: Any, where: str) -> Example:
     cells = [row[name] for name in ("relation", "question", "subject", "context")]
     return zre_example([*cells, *row["answers"]], where.rsplit(":", 1)[-1], where)
 
 
 _ROWS: dict[str, Callable[[Any, str], Example]] = {
-    "squad_json": _squad_row,
     "mrqa": mrqa_row,
     "zre": _zre_row,
 }

@@ -7,8 +7,12 @@ Rajpurkar et al. 2016 and 2018.
 
 from __future__ import annotations
 
+import ast
+import json
 import logging
-from collections.abc import Iterable, Iterator
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,11 +26,17 @@ from road_ray.data.readers.parts.text_files import (
     read_document,
     require_unique,
 )
-from road_ray.errors import DataError
+from road_ray.errors import DataError, shorten
 
-# An offset counted in bytes, or before a cleaning step, is off by a few characters. Farther away
-# the same words are likely another mention.
+# An offset that was counted before a cleaning step is off by a few characters. Farther away the
+# same words are likely another mention.
 _NEARBY_CHARACTERS = 64
+# Scripts without spaces between words, and Korean, whose particles follow a word without one.
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
+)
+_ARRAY = re.compile(r"array\((\[.*?\])(?:, dtype=\w+)?\)", re.DOTALL)  # as pandas writes a cell
 
 _LAYOUT = '{"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}'
 _FLAT = '{"id", "context", "question", "answers": {"text": [...], "answer_start": [...]}}'
@@ -41,27 +51,39 @@ class _Findings:
     errors: list[str] = field(default_factory=list)
     repaired: list[str] = field(default_factory=list)
     contradictory: list[str] = field(default_factory=list)
+    num_dropped: int = 0  # questions of which no answer can be used
 
 
 def read_squad(path: Path) -> list[SpanExample]:
     """Return the questions of a file in its order.
 
-    A question without ``answers`` is unanswerable; ``plausible_answers`` are ignored. Answers of a
-    question with ``is_impossible: true`` are dropped with a warning. An answer that is not at its
-    offset is moved to its nearest occurrence within 64 characters, with a warning. Raises
-    ``DataError`` that lists answers without such an occurrence, or repeated ids.
+    A question without ``answers``, or with an empty one, is unanswerable; ``plausible_answers`` are
+    ignored. Answers of a question with ``is_impossible: true`` are dropped with a warning. An
+    answer that is not at its offset is moved, with a warning: to where an offset in UTF-16 units or
+    UTF-8 bytes points, else to its nearest occurrence within 64 characters that is no part of a
+    longer word. Other answers, and questions that have no others, are dropped with a warning.
+    Raises ``DataError`` that lists them if these are most of the questions, and for repeated ids.
     """
+    return _examples(_questions(path), str(path))
+
+
+def flat_examples(rows: Iterable[tuple[str, Mapping[str, Any]]], name: str) -> list[SpanExample]:
+    """Return the questions of flat rows with their places, as ``read_squad`` does."""
+    return _examples(_flat_questions(rows), name)
+
+
+def _examples(
+    questions: Iterable[tuple[str, Mapping[str, Any], str]], path: str
+) -> list[SpanExample]:
     findings = _Findings()
     try:
-        examples = [
-            _example(context, question, where, findings)
-            for context, question, where in _questions(path)
-        ]
+        made = [_example(*question, findings) for question in questions]
     except MISFITS as error:
         raise DataError(
             f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n"
             f"  allowed: {_LAYOUT}\n  or rows: {_FLAT}"
         ) from error
+    examples = [example for example in made if example is not None]
     _report(path, examples, findings)
     return examples
 
@@ -81,7 +103,7 @@ def span_example(
     return SpanExample(id, question, context, tuple(a for a in placed if a is not None), where)
 
 
-def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
+def _questions(path: Path) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """Yield context, raw question and its place in the file."""
     if path.is_dir() or suffix_of(path) != ".json" or json_shape(path) != "document":
         yield from _flat_questions(table_rows(path))
@@ -99,39 +121,73 @@ def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def _flat_questions(
-    rows: Iterable[tuple[str, dict[str, Any]]],
-) -> Iterator[tuple[str, dict[str, Any], str]]:
+    rows: Iterable[tuple[str, Mapping[str, Any]]],
+) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """Yield the same of flat rows; a row without ``id`` gets its number from 0."""
     for number, (where, row) in enumerate(rows):
-        answers = row.get("answers") or []
-        if isinstance(answers, dict):
-            pairs = zip(answers["text"], answers["answer_start"], strict=True)
-            answers = [{"text": text, "answer_start": start} for text, start in pairs]
-        question = {"id": number, **row, "answers": answers}
+        question = {"id": number, **row, "answers": flat_answers(row.get("answers"), where)}
         yield check_text(row["context"], where, "context"), question, where
 
 
+def flat_answers(cell: Any, where: str) -> list[dict[str, Any]]:
+    """Return the answers of a flat row: a mapping of two lists, a list of mappings, or the text of
+    one, as JSON or as Python and pandas write it.
+    """
+    if isinstance(cell, str) and cell.strip():
+        try:
+            cell = json.loads(cell)
+        except ValueError:
+            try:
+                cell = ast.literal_eval(_ARRAY.sub(r"\1", cell.strip()))
+            except (ValueError, SyntaxError) as error:
+                raise DataError(
+                    f"{where}: column 'answers' is {shorten(repr(cell))}\n"
+                    f"  allowed: {_FLAT}, whose answers may be the text of such an object"
+                ) from error
+    if isinstance(cell, dict):
+        texts, starts = cell["text"], cell["answer_start"]
+        if isinstance(texts, str):
+            texts, starts = [texts], [starts]
+        return [
+            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+        ]
+    return list(cell or []) if not isinstance(cell, str) else []
+
+
 def _example(
-    context: str, question: dict[str, Any], where: str, findings: _Findings
-) -> SpanExample:
-    answers = question.get("answers") or []
+    context: str, question: Mapping[str, Any], where: str, findings: _Findings
+) -> SpanExample | None:
+    """Return a question; None, with an error in ``findings``, if it has answers and all are bad."""
+    answers = [answer for answer in question.get("answers") or [] if not _is_none(answer)]
     impossible = question.get("is_impossible")
     if impossible and answers:
         findings.contradictory.append(where)
         answers = []
-    if impossible is False and "answers" in question and not answers:
-        findings.errors.append(f"{where} says is_impossible: false but has no answers")
     placed = [
         _placed(context, answer.get("text"), answer.get("answer_start"), where, findings)
         for answer in answers
     ]
+    usable = tuple(answer for answer in placed if answer is not None)
+    if impossible is False and "answers" in question and not answers:
+        findings.errors.append(f"{where} says is_impossible: false but has no answers")
+        findings.num_dropped += 1
+        return None
+    if answers and not usable:
+        findings.num_dropped += 1
+        return None
     return SpanExample(
         id=str(question["id"]),
         question=check_text(question["question"], where, "question"),
         context=context,
-        answers=tuple(answer for answer in placed if answer is not None),
+        answers=usable,
         where=where,
     )
+
+
+def _is_none(answer: Any) -> bool:
+    """Return True for the empty answer by which some copies say that there is none."""
+    start = answer.get("answer_start")
+    return answer.get("text") == "" and (start is None or (isinstance(start, int) and start <= 0))
 
 
 def _placed(
@@ -141,37 +197,100 @@ def _placed(
     if not isinstance(text, str) or not text.strip() or not isinstance(start, int):
         findings.errors.append(f"{where} has the answer {text!r} at answer_start={start!r}")
         return None
-    if start >= 0 and context.startswith(text, start):
+    is_there = start >= 0 and context.startswith(text, start)
+    if is_there and _is_whole(context, start, len(text)):
         return Answer(text, start)
-    found_text = context[max(start, 0) : max(start, 0) + len(text)]
-    moved = _nearest(context, text, start)
+    moved = _in_other_units(context, text, start)
     if moved is None:
+        if is_there:
+            return Answer(text, start)
+        moved = _nearest(context, text, start)
+    if moved is None:
+        found = context[max(start, 0) : max(start, 0) + len(text)]
         findings.errors.append(
-            f"{where} answer_start={start}: {text!r} expected, {found_text!r} is there"
+            f"{where} answer_start={start}: {text!r} expected, {found!r} is there"
+            + _normalization(context, text)
         )
         return None
     findings.repaired.append(f"{where} answer_start={start} -> {moved}: {text!r}")
     return Answer(text, moved)
 
 
+def _is_whole(context: str, start: int, length: int) -> bool:
+    """Return True unless these characters are part of a longer word."""
+
+    def joined(left: str, right: str) -> bool:
+        if unicodedata.category(right)[0] == "M":
+            return True
+        no_spaces = _WITHOUT_SPACES.match(left) or _WITHOUT_SPACES.match(right)
+        return _is_letter(left) and _is_letter(right) and not no_spaces
+
+    end = start + length
+    starts_inside = start > 0 and joined(context[start - 1], context[start])
+    ends_inside = end < len(context) and joined(context[end - 1], context[end])
+    return not (starts_inside or ends_inside)
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character)[0] == "M"
+
+
+def _in_other_units(context: str, text: str, start: int) -> int | None:
+    """Return where an offset in UTF-16 units (web annotators) or UTF-8 bytes points, if the text is
+    there as a whole.
+    """
+    if context.isascii() or start < 0:
+        return None
+    for encoding, width in (("utf-16-le", 2), ("utf-8", 1)):
+        before = context.encode(encoding)[: start * width]
+        place = len(before.decode(encoding, "ignore"))
+        there = place != start and context.startswith(text, place)
+        if there and _is_whole(context, place, len(text)):
+            return place
+    return None
+
+
 def _nearest(context: str, text: str, start: int) -> int | None:
-    """Return the occurrence nearest to ``start`` within 64 characters; of two, the earlier."""
-    reach = _NEARBY_CHARACTERS
-    after = context.find(text, max(start, 0), max(start, 0) + reach + len(text))
-    before = context.rfind(text, max(start - reach, 0), max(start, 0) + len(text))
-    near = [place for place in (before, after) if place >= 0]
+    """Return the occurrence nearest to ``start`` within 64 characters that is no part of a longer
+    word; of two, the earlier.
+    """
+    first, last = max(start - _NEARBY_CHARACTERS, 0), max(start, 0) + _NEARBY_CHARACTERS
+    near = []
+    place = context.find(text, first, last + len(text))
+    while place >= 0:
+        if _is_whole(context, place, len(text)):
+            near.append(place)
+        place = context.find(text, place + 1, last + len(text))
     return min(near, key=lambda place: (abs(place - start), place)) if near else None
 
 
-def _report(path: Path, examples: list[SpanExample], findings: _Findings) -> None:
-    """Warn of repaired questions. Raises ``DataError`` for answers that cannot be repaired."""
-    if findings.errors:
+def _normalization(context: str, text: str) -> str:
+    """Return a remark for a text that the context has in another Unicode normalisation."""
+    composed = unicodedata.normalize("NFC", text)
+    if text in context or composed not in unicodedata.normalize("NFC", context):
+        return ""
+    forms = ("NFC", "NFD") if text == composed else ("NFD", "NFC")
+    return (
+        f"; the answer is in Unicode {forms[0]}, the context in {forms[1]}: write both in one "
+        "(unicodedata.normalize)"
+    )
+
+
+def _report(path: str, examples: list[SpanExample], findings: _Findings) -> None:
+    """Warn of repaired and dropped questions. Raises ``DataError`` if most cannot be used."""
+    if findings.num_dropped > len(examples):
         raise DataError(
             f"{path}: {len(findings.errors)} answers cannot be used\n  "
             f"{first_faults(findings.errors)}\n"
             "  fix: count answer_start in characters from 0, or remove these questions"
         )
     require_unique(path, examples)
+    if findings.errors:
+        _log.warning(
+            "%s: dropped %d answers that cannot be used, and with them %d of %d questions: %s",
+            path, len(findings.errors), findings.num_dropped,
+            len(examples) + findings.num_dropped, first_faults(findings.errors),
+        )  # fmt: skip
     if findings.repaired:
         _log.warning(
             "%s: moved %d answers to where they stand: %s",

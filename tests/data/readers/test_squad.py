@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +185,79 @@ def test_one_question_is_checked_alike() -> None:
     assert span_example("1", "q", "a b", [("b", 2)], "hub:1").answers == (Answer("b", 2),)
     with pytest.raises(DataError, match="hub:1 answer_start=0: 'c' expected, 'a' is there"):
         span_example("1", "q", "a b", [("c", 0)], "hub:1")
+
+
+@pytest.mark.parametrize(
+    ("context", "text", "start", "moved"),
+    [
+        ("The party had art in it.", "art", 4, 14),  # not within "party"
+        ("The party. " + "x " * 40 + "art", "art", 4, None),  # 86 characters away
+        ("\U0001f600\U0001f600 Ada and Ada met Ada.", "Ada", 13, 11),  # counted in UTF-16 units
+        ("\U0001f600 party art", "art", 9, 8),  # by UTF-16 units it is 8, as a whole word
+        ("caf\u00e9 caf\u00e9 Ada Ada", "Ada", 16, 14),  # counted in bytes of UTF-8
+        ("\u6211\u5728\u5317\u4eac\u5e02\u4f4f", "\u5317\u4eac", 1, 2),  # no spaces between words
+        ("the cafes and the cafe\u0301", "cafe", 0, None),  # a mark belongs to the letter before it
+    ],
+)
+def test_an_answer_moves_to_a_whole_word(file, context, text, start, moved):
+    padding = [question(f"ok{n}") for n in range(3)]
+    examples = read_squad(write(file, question("q", (text, start)), *padding, context=context))
+    answers = [e.answers for e in examples if e.id == "q"]
+    assert answers == ([] if moved is None else [(Answer(text, moved),)])
+
+
+def test_a_part_of_a_word_at_its_offset_is_an_answer(file):
+    (example,) = read_squad(write(file, question("q", ("art", 5)), context="The party"))
+    assert example.answers == (Answer("art", 5),)
+
+
+def test_questions_without_a_usable_answer_are_dropped_and_counted(file, caplog):
+    good = [question(f"q{n}", ("Ulm", 15)) for n in range(3)]
+    bad = [question("b1", ("Rome", 3)), question("b2", ("Rome", 3), ("Ulm", 15))]
+    examples = read_squad(write(file, *good, *bad))
+    assert [e.id for e in examples] == ["q0", "q1", "q2", "b2"]
+    assert examples[-1].answers == (Answer("Ulm", 15),)
+    assert "dropped 2 answers that cannot be used, and with them 1 of 5 questions" in caplog.text
+    assert "question 'b1' answer_start=3: 'Rome' expected" in caplog.text
+
+
+@pytest.mark.parametrize("start", [-1, 0, None])
+def test_an_empty_answer_is_no_answer(file, tmp_path, start):
+    empty = [{"text": "", "answer_start": start}]
+    assert read_squad(write(file, question("q") | {"answers": empty}))[0].answers == ()
+    row = {"id": "q", "question": "?", "context": "c"}
+    flat = tmp_path / "rows.jsonl"
+    flat.write_text(json.dumps(row | {"answers": {"text": [""], "answer_start": [start]}}))
+    assert read_squad(flat)[0].answers == ()
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        '{"text": ["Ulm"], "answer_start": [15]}',
+        "{'text': ['Ulm'], 'answer_start': [15]}",
+        "{'text': array(['Ulm'], dtype=object), 'answer_start': array([15], dtype=int32)}",
+        "[{'text': 'Ulm', 'answer_start': 15}]",
+        "{'text': 'Ulm', 'answer_start': 15}",
+    ],
+)
+def test_flat_rows_of_a_csv_have_answers_as_text(tmp_path, cell):
+    path = tmp_path / "rows.csv"
+    with path.open("w", newline="", encoding="utf-8") as out:
+        rows = csv.writer(out)
+        rows.writerows([["id", "question", "context", "answers"], ["q", "Where?", CONTEXT, cell]])
+        rows.writerow(["none", "Where?", CONTEXT, ""])
+    assert [e.answers for e in read_squad(path)] == [(Answer("Ulm", 15),), ()]
+
+
+def test_text_that_is_no_answer_is_named(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("question,context,answers\nWhere?,in Ulm,Ulm\n")
+    with pytest.raises(DataError, match=r"rows.csv:2: column 'answers' is .*Ulm"):
+        read_squad(path)
+
+
+def test_another_unicode_normalisation_is_named(file):
+    context = unicodedata.normalize("NFD", CONTEXT)
+    with pytest.raises(DataError, match="answer is in Unicode NFC, the context in NFD"):
+        read_squad(write(file, question("q", ("café", 4)), context=context))

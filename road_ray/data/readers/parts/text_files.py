@@ -160,7 +160,7 @@ def repeated(names: Iterable[_Name]) -> list[_Name]:
     return list(duplicates)
 
 
-def refuse_repeated_ids(path: Path, examples: Iterable[Example]) -> None:
+def refuse_repeated_ids(path: Path | str, examples: Iterable[Example]) -> None:
     """Raise ``DataError`` if several examples share an id."""
     first: dict[str, str] = {}
     duplicates: list[str] = []
@@ -175,7 +175,7 @@ def refuse_repeated_ids(path: Path, examples: Iterable[Example]) -> None:
         )
 
 
-def require_unique(path: Path, examples: Sequence[Example]) -> None:
+def require_unique(path: Path | str, examples: Sequence[Example]) -> None:
     """Raise ``DataError`` if there are no questions, or several share an id."""
     if not examples:
         raise DataError(f"{path}: 0 questions\n  fix: download or write the file again")
