@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import sqrt
 
+import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
@@ -90,6 +91,15 @@ def test_needed_pairs_are_those_of_the_tables_of_power(effect, pairs):
     """Two-sided paired t-test, alpha 0.05, power 0.8, as G*Power gives them."""
     assert needed_pairs(effect) == needed_pairs(-effect) == pairs
     assert power(effect, pairs) >= 0.8 > power(effect, pairs - 1)
+
+
+@pytest.mark.parametrize("effect", [5.92, 7.1, 9.57, 12.0])  # scipy's nct.cdf gives NaN there
+def test_power_of_two_pairs_equals_the_share_of_simulated_tests(effect):
+    differences = np.random.default_rng(0).normal(effect, 1.0, (400_000, 2))
+    statistics = differences.mean(1) / (differences.std(1, ddof=1) / sqrt(2))
+    share = float((np.abs(statistics) > 12.7062).mean())  # t of one degree of freedom, two-sided
+    assert power(effect, 2) == pytest.approx(share, abs=0.004)
+    assert needed_pairs(effect) == (2 if effect == 12.0 else 3)
 
 
 def test_no_effect_needs_more_pairs_than_there_are():
