@@ -66,6 +66,13 @@ class Objective(nn.Module, ABC):
         return {**batch, "unpadded": bool(batch["attention_mask"].all())}
 
     @abstractmethod
+    def counts(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the ``count`` of each term that ``forward`` returns for this prepared batch. It
+        is known before the forward pass, so that the pieces of one batch are divided by the count
+        of the whole, and workers exchange counts once a step.
+        """
+
+    @abstractmethod
     def forward(self, batch: Batch) -> Losses:
         """Return the terms of the loss of one batch, and its metrics."""
 

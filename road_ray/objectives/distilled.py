@@ -9,7 +9,7 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch, allowed_positions
 from road_ray.data.features.examples_and_features import UNKNOWN
-from road_ray.data.task_and_dataset import Regress, Span, Task
+from road_ray.data.task_and_dataset import Regress, Span, Tag, Task
 from road_ray.distillation.losses import (
     average_loss_sum,
     average_regression_loss_sum,
@@ -56,6 +56,14 @@ class Distilled(Supervised):
         check_temperature(temperature)
         self.kd_weight = kd_weight
         self.temperature = temperature
+
+    def counts(self, batch: Batch) -> dict[str, Tensor]:
+        counts, name = super().counts(batch), batch["dataset"]
+        if "soft_logits" in batch:
+            is_tagging = isinstance(self.model.tasks[batch["task"]].kind, Tag)
+            rows = torch.full((), len(batch["input_ids"]), device=batch["input_ids"].device)
+            counts[f"{name}_soft"] = counts[name] if is_tagging else rows
+        return counts
 
     def forward(self, batch: Batch) -> Losses:
         logits, further = self.predict(batch)

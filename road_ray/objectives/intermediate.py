@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from road_ray.data.batching import Batch
 from road_ray.distillation.hidden_state_matching import StateMatching
 from road_ray.models.multitask import MultitaskModel
@@ -17,6 +19,15 @@ class IntermediateDistilled(Distilled):
     def __init__(self, model: MultitaskModel, matching: StateMatching, **distilled: Any) -> None:
         super().__init__(model, **distilled)
         self.matching = matching
+
+    def counts(self, batch: Batch) -> dict[str, Tensor]:
+        weights = {
+            "hidden": self.matching.hidden_weight,
+            "attention": self.matching.attention_weight,
+        }
+        tokens = batch["attention_mask"].bool().sum()
+        matched = {f"{batch['dataset']}_{name}": tokens for name, used in weights.items() if used}
+        return super().counts(batch) | matched
 
     def forward(self, batch: Batch) -> Losses:
         output = self.model.states(batch, **self.matching.outputs)

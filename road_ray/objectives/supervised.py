@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -22,6 +22,12 @@ from road_ray.objectives.base import Losses, Objective, Term
 _ANSWERABILITY_WEIGHT = 0.5
 
 
+def label_count(batch: Mapping[str, Any]) -> Tensor:
+    """Return the number of labelled examples (words of a tagging) of a batch: ``[]``."""
+    labels: Tensor = batch["start_positions"] if "start_positions" in batch else batch["labels"]
+    return (labels != UNKNOWN).sum()
+
+
 def label_loss(task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the summed loss and the number of labelled examples (words of a tagging): both ``[]``.
 
@@ -30,7 +36,7 @@ def label_loss(task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor
     (google-research/electra, configure_finetuning.py). Squared errors of numbers are in units of
     the task's range.
     """
-    logits = logits.float()
+    logits, count = logits.float(), label_count(batch)
     if isinstance(task.kind, Span):
         # Infinite, so that a label outside the allowed positions stops the run.
         masked = logits[:, :2].masked_fill(~allowed_positions(batch)[:, None, :], float("-inf"))
@@ -38,21 +44,21 @@ def label_loss(task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor
         total = functional.cross_entropy(
             masked.flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=UNKNOWN
         )
-        known = labels[:, 0] != UNKNOWN
         if isinstance(task.kind, JointSpan):
             answerless = functional.binary_cross_entropy_with_logits(
                 logits[:, 2, 0], batch["impossible"].float(), reduction="none"
             )
-            return total / 2 + _ANSWERABILITY_WEIGHT * (answerless * known).sum(), known.sum()
-        return total / 2, known.sum()
+            known = labels[:, 0] != UNKNOWN
+            return total / 2 + _ANSWERABILITY_WEIGHT * (answerless * known).sum(), count
+        return total / 2, count
     if isinstance(task.kind, Regress):
         known = batch["labels"] != UNKNOWN
         error = ((logits.squeeze(-1) - batch["labels"]) / task.kind.range) ** 2
-        return (error * known).sum(), known.sum()
+        return (error * known).sum(), count
     total = functional.cross_entropy(
         logits.flatten(0, -2), batch["labels"].flatten(), reduction="sum", ignore_index=UNKNOWN
     )
-    return total, (batch["labels"] != UNKNOWN).sum()
+    return total, count
 
 
 class Supervised(Objective):
@@ -81,6 +87,13 @@ class Supervised(Objective):
         super().train(mode)
         self.model.train(mode)  # again: it keeps a frozen encoder, a child here too, in eval
         return self
+
+    def counts(self, batch: Batch) -> dict[str, Tensor]:
+        name = batch["dataset"]
+        further = further_labels(batch).items()
+        return {name: label_count(batch)} | {
+            f"{name}_{task}": label_count({"labels": labels}) for task, labels in further
+        }
 
     def forward(self, batch: Batch) -> Losses:
         logits, further = self.predict(batch)

@@ -97,9 +97,10 @@ class TrainingConfig(Config):
     """Number of optimizer updates. None: ``data.epochs`` decides; ``road pretrain`` and ``road
     multitask`` need a number."""
     passes: int = Field(1, ge=1)
-    """Number of batches in each step, whose gradients are averaged (gradient accumulation). The
-    step then covers this many times ``data.batch_size`` examples. 1 in ``road multitask``, which
-    has ``mixing.passes``. Raise it where a larger batch does not fit into memory."""
+    """Number of batches in each step, which count as one batch of this many times
+    ``data.batch_size`` examples: its gradient, to rounding (gradient accumulation). 1 in ``road
+    multitask``, which has ``mixing.passes``. Raise it where a larger batch does not fit into
+    memory."""
     precision: Precision = "auto"
     """Number format of matrix products. ``fp32``: full precision, on a GPU too, where TF32 stays
     off as PyTorch has it. ``bf16``: autocast to bfloat16. ``auto``: bf16 where the device is faster

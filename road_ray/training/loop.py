@@ -90,7 +90,14 @@ def train(
             context.batch = shapes(passes)
             optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
             result = backward(
-                wrapped, trained, moved, worker, seed=training.seed, step=step, autocast=autocast
+                wrapped,
+                trained,
+                moved,
+                worker,
+                seed=training.seed,
+                step=step,
+                autocast=autocast,
+                one_batch=config.passes > 1,
             )
             norms = gradient_norms(trained) if report.due(done) else {}
             norm = clip(trained, training.optimizer.max_grad_norm)

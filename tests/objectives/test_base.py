@@ -6,17 +6,24 @@ import pytest
 import torch
 
 from road_ray.objectives.base import Losses, Objective, Term
+from tests.objectives import every
 
 
 class _Whole(Objective):
     def forward(self, batch):
         return Losses({"sum": Term(batch["x"].sum(), torch.tensor(1))})
 
+    def counts(self, batch):
+        return {"sum": torch.tensor(1)}
+
     def export(self, directory):
         (directory / "done").touch()
 
 
 class _Half(Objective):
+    def counts(self, batch):
+        return {}
+
     def forward(self, batch):
         return Losses({})
 
@@ -32,6 +39,14 @@ def test_an_objective_is_dense_and_has_no_metrics_by_default():
     losses = objective({"x": torch.ones(3)})
     assert losses.metrics == {}
     assert float(losses.terms["sum"].total) == 3
+
+
+@pytest.mark.parametrize("name", every.CASES)
+def test_counts_are_known_before_the_forward_pass(name, tmp_path):
+    objective, batch = every.case_of(name, tmp_path, layers=1)
+    prepared = objective.prepare(batch)
+    counts = {name: int(term.count) for name, term in objective(prepared).terms.items()}
+    assert {name: int(count) for name, count in objective.counts(prepared).items()} == counts
 
 
 def test_ddp_finds_the_tensors_of_losses():

@@ -40,6 +40,8 @@ class Adversarial(Electra):
     """
 
     metric_names = (*Electra.metric_names, "baseline", "generator_reward")
+    chosen_terms = ("generator", "baseline")
+    real_terms = ("discriminator",)
 
     def __init__(
         self,

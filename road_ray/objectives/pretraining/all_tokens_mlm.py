@@ -39,6 +39,8 @@ class AllTokensMLM(CorruptingObjective):
     """
 
     metric_names = ("mlm", *CorruptingObjective.metric_names, "copy_accuracy")
+    chosen_terms = ("generator",)
+    real_terms = ("mlm",)
     predicts_all = True
 
     def __init__(

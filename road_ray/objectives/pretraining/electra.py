@@ -35,6 +35,8 @@ class Electra(CorruptingObjective):
         *CorruptingObjective.metric_names,
         *DETECTION_METRICS,
     )
+    chosen_terms: ClassVar[tuple[str, ...]] = ("generator",)
+    real_terms: ClassVar[tuple[str, ...]] = ("discriminator",)
 
     def __init__(
         self,

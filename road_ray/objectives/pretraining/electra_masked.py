@@ -16,5 +16,8 @@ class ElectraMasked(Electra):
     2020, section 3.5 and table 5 ("ELECTRA 15%"); the weight is ELECTRA's, our choice.
     """
 
+    chosen_terms = ("generator", "discriminator")
+    real_terms = ()
+
     def counted(self, corruption: Corruption, batch: Batch) -> Tensor:
         return corruption.chosen

@@ -43,6 +43,8 @@ class MCBert(CorruptingObjective):
         "choice_accuracy",
         "choice_accuracy_replaced",
     )
+    chosen_terms = ("generator",)
+    real_terms = ("choice",)
     predicts_all = True
 
     def __init__(

@@ -27,6 +27,7 @@ class MaskedLanguageModel(MaskingObjective):
     """
 
     metric_names = ("mlm", "mlm_accuracy")
+    chosen_terms = ("mlm",)
 
     def __init__(self, model: PreTrainedModel, **masking: Any) -> None:
         super().__init__(**masking)

@@ -26,6 +26,7 @@ class ReplaceMLM(CorruptingObjective):
     """
 
     metric_names = ("mlm", *CorruptingObjective.metric_names, "mlm_accuracy")
+    chosen_terms = ("generator", "mlm")
 
     def __init__(
         self,

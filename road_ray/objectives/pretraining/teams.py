@@ -49,6 +49,8 @@ class Teams(CorruptingObjective):
         *DETECTION_METRICS,
         "selection_accuracy",
     )
+    chosen_terms = ("generator", "selection")
+    real_terms = ("discriminator",)
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
-"""Gradient accumulation: the gradient of a step is the mean over its passes, and each loss is
-divided by the count over all workers.
+"""Gradient accumulation: the passes of a step are the pieces of one batch, or batches of several
+data sets whose gradients are averaged; each loss is divided by the count over all workers.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,14 +51,22 @@ def backward(
     seed: int,
     step: int,
     autocast: torch.dtype | None,
+    one_batch: bool = False,
 ) -> StepResult:
-    """Compute the gradient of the mean over passes of ``sum(weight * total / global count)``.
+    """Compute the gradient of a step of several passes, each term divided by its count over all
+    workers: the mean of per-worker means would be wrong as soon as counts differ.
 
-    The mean of per-worker means would be wrong as soon as counts differ. Dropout is seeded by
-    (seed, step, pass, rank), so no generator state has to be saved.
+    With ``one_batch`` the passes are the pieces of one larger batch: a term's sums over all of them
+    are divided by the sum of their counts, so the gradient is that of the larger batch. Otherwise
+    it is the mean over the passes (ROaD part 1, Algorithm 1). Dropout is seeded by (seed, step,
+    pass, rank), so no generator state has to be saved.
     """
     result = StepResult()
-    for number, batch in enumerate(placed(batch, objective, worker.device) for batch in passes):
+    passes = [placed(batch, objective, worker.device) for batch in passes]
+    began = time.perf_counter()
+    counts = _counted([objective.counts(batch) for batch in passes], worker, one_batch=one_batch)
+    result.communication_seconds = time.perf_counter() - began
+    for number, (batch, count) in enumerate(zip(passes, counts, strict=True)):
         torch.manual_seed(_pass_seed(seed, step, number, worker.rank))
         # One all-reduce a step is enough, unless passes use different heads. FSDP has no no_sync:
         # it reduces every pass, or each worker would hold the whole gradient.
@@ -68,25 +76,43 @@ def backward(
                 losses: Losses = wrapped(batch)
             terms = losses.terms
             totals = torch.stack([term.total.float() for term in terms.values()])
-            counts = torch.stack([term.count.float() for term in terms.values()])
-            began = time.perf_counter()
-            sums = worker.total(torch.stack([totals, counts]))
-            result.communication_seconds += time.perf_counter() - began
             # Filled on the device, because a copy from the host would wait for it.
             weights = torch.stack([torch.full_like(totals[0], t.weight) for t in terms.values()])
-            shares = weights / sums[1].clamp(min=1) / len(passes)
+            shares = weights / torch.stack([count[name] for name in terms]).clamp(min=1)
+            if not one_batch:
+                shares = shares / len(passes)
             # DDP averages gradients over workers, but the loss is a sum over workers.
             (totals @ shares * worker.size).backward()  # type: ignore[no-untyped-call]
-        result.loss = result.loss + sums[0] @ shares
+        result.loss = result.loss + totals.detach() @ shares
         for name, term in terms.items():
             result.add(f"train/{name}", term.total.detach(), term.count)
-        for name, (total, count) in losses.metrics.items():
-            result.add(f"train/{name}", total, count)
+        for name, (total, number_of) in losses.metrics.items():
+            result.add(f"train/{name}", total, number_of)
         result.datasets.append(str(batch.get("dataset", "")))
         if "rows" in batch:
             result.rows.append(batch["rows"])
-    result.communication_seconds += _exchange_seconds(wrapped)
+    began = time.perf_counter()
+    result.loss = worker.total(torch.as_tensor(result.loss))
+    result.communication_seconds += time.perf_counter() - began + _exchange_seconds(wrapped)
     return result
+
+
+def _counted(
+    counts: Sequence[Mapping[str, Tensor]], worker: Worker, *, one_batch: bool
+) -> list[dict[str, Tensor]]:
+    """Return the counts of each pass over all workers; with ``one_batch`` those of all passes
+    together, for each of them.
+    """
+    whole = worker.total(torch.stack([n.float() for count in counts for n in count.values()]))
+    values = iter(whole.unbind())
+    summed = [{name: next(values) for name in count} for count in counts]
+    if not one_batch:
+        return summed
+    together: dict[str, Tensor] = {}
+    for count in summed:
+        for name, value in count.items():
+            together[name] = together[name] + value if name in together else value
+    return [together] * len(summed)
 
 
 def _exchange_seconds(wrapped: nn.Module) -> float:

@@ -6,19 +6,21 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.data.mixing import mixed
+from road_ray.data.mixing import accumulated, mixed
 from road_ray.data.task_and_dataset import Task
 from road_ray.objectives.supervised import Supervised
+from road_ray.training.loop import train
 from road_ray.training.monitoring.step_metrics import StepMetrics
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.performance.compile import recompute
 from road_ray.training.worker import Worker
+from tests.objectives import every
 from tests.pair import both
 
 ALONE = Worker()
 
 
-def gradients(objective, passes, worker=ALONE, wrapped=None, step=0):
+def gradients(objective, passes, worker=ALONE, wrapped=None, step=0, one_batch=False):
     objective.zero_grad(set_to_none=True)
     result = backward(
         objective if wrapped is None else wrapped,
@@ -28,6 +30,7 @@ def gradients(objective, passes, worker=ALONE, wrapped=None, step=0):
         seed=7,
         step=step,
         autocast=None,
+        one_batch=one_batch,
     )
     gradient_of = {
         n: None if p.grad is None else p.grad.clone() for n, p in objective.named_parameters()
@@ -51,17 +54,38 @@ def test_the_gradient_is_that_of_the_weighted_means_averaged_over_passes(tiny):
     assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
-def test_four_passes_equal_one_batch_of_four_times_the_rows(tiny):
-    objective = tiny.electra(dropout=0.0)
-    stream = tiny.stream(tiny.rows(count=32, length=16))  # equal lengths: equal counts
-    passes = [stream[number] for number in range(4)]
-    joined = {
-        name: torch.cat([batch[name] for batch in passes], 1 if name == "noise" else 0)
-        for name in ("input_ids", "attention_mask", "token_type_ids", "noise")
-    }
-    accumulated, _ = gradients(objective, passes)
-    whole, _ = gradients(objective, [joined])
-    assert_close(accumulated, whole, rtol=1e-4, atol=1e-6)
+@pytest.mark.parametrize(
+    "name", ["electra", "teams", "classes head", "span head", "tags head", "tags distilled"]
+)
+def test_pieces_of_one_batch_have_its_gradient(name, tmp_path):
+    """Its rows are of 3 to 24 tokens, its pieces of 1, 1, 5 and 1 rows, one unlabelled."""
+    objective, whole = every.case_of(name, tmp_path, length=24, rows=8, dropout=0.0)
+    passes = [piece(whole, start, end) for start, end in ((0, 1), (1, 2), (2, 7), (7, 8))]
+    ours, result = gradients(objective, passes, one_batch=True)
+    theirs, expected = gradients(objective, [whole])
+    assert_close(result.loss, expected.loss)
+    assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    mean, _ = gradients(objective, passes)
+    assert any((mean[name] - theirs[name]).abs().max() > 1e-4 for name in theirs)
+
+
+def piece(batch, start, end):
+    """Rows ``start`` to ``end``; the noise ``[K, B, L]`` has rows in its second dimension."""
+    tensors = {name: value for name, value in batch.items() if torch.is_tensor(value)}
+    noise = {name: value[:, start:end] for name, value in tensors.items() if name == "noise"}
+    return batch | {name: value[start:end] for name, value in tensors.items()} | noise
+
+
+def test_a_step_of_two_passes_is_a_step_of_the_larger_batch(tiny, tmp_path):
+    """The rows of two batches of 8 and of one batch of 16 are the same; so are the weights."""
+    weights = []
+    for passes, size in ((2, 8), (1, 16)):
+        objective = tiny.supervised(dropout=0.0)
+        stream = tiny.stream(tiny.rows(count=16, unlabelled=0.5), batch_size=size)
+        training = tiny.training(tmp_path / str(size), steps=3, passes=passes)
+        train(objective, lambda _, s=stream, p=passes: accumulated(s.since(0), p), training, ALONE)
+        weights.append(dict(objective.named_parameters()))
+    assert_close(weights[0], weights[1], rtol=1e-4, atol=2e-6)
 
 
 def test_a_pass_without_anything_to_count_adds_nothing(tiny):

@@ -84,6 +84,12 @@ class CorruptingObjective(MaskingObjective):
             self.generator.eval()
         return self
 
+    def counts(self, batch: Batch) -> dict[str, Tensor]:
+        counts = super().counts(batch)
+        if self.frozen:
+            del counts["generator"]
+        return counts
+
     def corrupted(self, batch: Batch) -> Corruption:
         """Return the corrupted batch, with the terms and metrics of the generator."""
         batch = self.prepare(batch)

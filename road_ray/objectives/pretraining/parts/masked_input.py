@@ -22,6 +22,10 @@ class MaskingObjective(Objective):
 
     predicts_all: ClassVar[bool] = False
     """True where the loss reads every real token: ``prepare`` adds their positions, ``real``."""
+    chosen_terms: ClassVar[tuple[str, ...]] = ()
+    """Terms of the loss that are means over chosen positions."""
+    real_terms: ClassVar[tuple[str, ...]] = ()
+    """Terms of the loss that are means over real tokens."""
 
     def __init__(
         self,
@@ -52,6 +56,11 @@ class MaskingObjective(Objective):
         if self.predicts_all:
             prepared["real"] = flat_positions(batch["attention_mask"])
         return prepared
+
+    def counts(self, batch: Batch) -> dict[str, Tensor]:
+        real = batch["attention_mask"].sum()
+        chosen = torch.full((), len(batch["chosen"]), device=real.device)
+        return dict.fromkeys(self.chosen_terms, chosen) | dict.fromkeys(self.real_terms, real)
 
     def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the chosen positions and the masked tokens, ``[B, L]`` each."""
