@@ -77,7 +77,8 @@ def parameter_depths(encoder: PreTrainedModel) -> tuple[dict[int, int], int]:
     """Return the depth of every parameter by its ``id``, and the number of distinct layers.
 
     Embeddings and all modules before the first layer have depth 0, the layers 1 to their number. A
-    norm after the last layer has the depth of that layer.
+    norm after the last layer has the depth of that layer. Relative positions are embeddings too,
+    with the norm beside them, wherever they are listed (MPNet, DeBERTa-v2).
     """
     layers = layer_list(encoder)
     depths = {
@@ -89,9 +90,21 @@ def parameter_depths(encoder: PreTrainedModel) -> tuple[dict[int, int], int]:
     for name, parameter in encoder.named_parameters():
         if id(parameter) in depths:
             before = False
-        else:
-            depths[id(parameter)] = 0 if before or "embedding" in name else len(layers)
+        elif before or _is_of_embeddings(encoder, name):
+            depths[id(parameter)] = 0
+        else:  # DeBERTa-v2 adds a convolution to the output of its first layer
+            depths[id(parameter)] = 1 if name.startswith("encoder.conv.") else len(layers)
     return depths, len(layers)
+
+
+def _is_of_embeddings(encoder: PreTrainedModel, name: str) -> bool:
+    """Return True for a parameter of embeddings, or of the norm in the module that holds them."""
+    owner, _, _ = name.rpartition(".")
+    module, (holder, _, _) = encoder.get_submodule(owner), owner.rpartition(".")
+    beside = [child for child, _ in encoder.get_submodule(holder).named_children()]
+    is_norm = "norm" in type(module).__name__.lower() and any("embedding" in n for n in beside)
+    in_encoder = bool(holder)  # the model itself holds its embeddings beside everything else
+    return "embedding" in name or isinstance(module, nn.Embedding) or (is_norm and in_encoder)
 
 
 def _size(module: nn.Module) -> int:

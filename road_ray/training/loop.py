@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,9 @@ def train(
     optimizer = build_optimizer(trained, training.optimizer)
     start, state = _resume(trained, optimizer, training, worker)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
+    accumulate = partial(
+        backward, seed=training.seed, autocast=autocast, one_batch=config.passes > 1
+    )
     report = _Report(trained, training, worker, autocast, state.get("row", {}))
     evaluation = PeriodicEvaluation(objective, trained, training, worker)
     batches = one_ahead(islice(steps(start), total - start), trained, worker.device)
@@ -89,16 +93,7 @@ def train(
             data_seconds = time.perf_counter() - started
             context.batch = shapes(passes)
             optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
-            result = backward(
-                wrapped,
-                trained,
-                moved,
-                worker,
-                seed=training.seed,
-                step=step,
-                autocast=autocast,
-                one_batch=config.passes > 1,
-            )
+            result = accumulate(wrapped, trained, moved, worker, step=step)
             norms = gradient_norms(trained) if report.due(done) else {}
             norm = clip(trained, training.optimizer.max_grad_norm)
             guard.update(step, result, norm, optimizer)

@@ -45,6 +45,31 @@ def test_every_parameter_of_a_layer_has_its_depth_and_embeddings_have_none(famil
             assert depths[id(parameter)] == 0, name
 
 
+DEBERTA_V3 = {
+    "norm_rel_ebd": "layer_norm", "pos_att_type": ["c2p", "p2c"], "share_att_key": True
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "deberta-v3", "deberta-v2-xlarge"])
+def test_what_computes_before_the_first_layer_has_the_depth_of_embeddings(family):
+    more = DEBERTA_V3 if family.startswith("deberta-v") else {}
+    more = more | ({"conv_kernel_size": 3} if family == "deberta-v2-xlarge" else {})
+    model = encoder("deberta-v2" if family.startswith("deberta") else family, 3, **more).eval()
+    layers, order = layer_list(model), list[nn.Module]()
+    for module in model.modules():
+        if next(module.parameters(recurse=False), None) is not None or module in layers:
+            module.register_forward_pre_hook(lambda called, _: order.append(called))
+    model(torch.tensor([[5, 6, 7]]))
+    before = order[: order.index(layers[0])]
+    depths, _ = parameter_depths(model)
+    own = {id(parameter) for module in before for parameter in module.parameters(recurse=False)}
+    assert {depths[number] for number in own} == {0}
+    # Tables of relative positions may be read as weights, without a call.
+    rest = {n: depths[id(p)] for n, p in model.named_parameters() if ".layer" not in n}
+    assert {n: d for n, d in rest.items() if "rel" in n and d} == {}
+    assert {d for n, d in rest.items() if n.startswith("encoder.conv.")} <= {1}
+
+
 def test_a_norm_behind_the_layers_belongs_to_the_last_one():
     model = encoder("modernbert", 2)
     depths, _ = parameter_depths(model)

@@ -8,6 +8,7 @@ from road_ray.config import digest, load, to_yaml
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import hugging_face_config, scale_encoder
 from road_ray.presets import PRESETS, get_preset
+from road_ray.training.optimization.learning_rate import rate
 from road_ray.verbs import VERBS, configure, preset_config
 
 
@@ -79,3 +80,14 @@ def test_a_preset_may_begin_with_another():
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(ConfigError, match="did you mean 'electra_small'"):
         get_preset("electra_smal")
+
+
+@pytest.mark.parametrize("name", ["road_large", "road_base", "road_with_kd", "road_small_mix"])
+def test_the_rate_of_road_reaches_its_peak_and_then_falls_in_a_line(name):
+    """ROaD part 1, section 3.5: warm-up, then linear decrease, here of the default of 500 steps."""
+    config = preset_config(name)
+    optimizer, total = config.optimizer, config.training.steps
+    warmup = optimizer.warmup(total)
+    for step in (0, warmup // 2, warmup, (warmup + total) // 2, total - 1):
+        by_hand = min(step / warmup, (total - step) / (total - warmup))
+        assert rate(step, total, warmup, optimizer.schedule) == pytest.approx(by_hand)

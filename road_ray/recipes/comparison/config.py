@@ -72,7 +72,9 @@ def mixture_scale() -> MultitaskConfig:
         data=MultitaskDataConfig(
             datasets=("qasrl", "qazre", "mnli", "snli", "amazon", "qqp"), batch_size=32
         ),
-        optimizer=OptimizerConfig(peak_lr=3e-4, layer_decay=0.75, warmup_steps=100),
+        optimizer=OptimizerConfig(
+            peak_lr=3e-4, layer_decay=0.75, warmup_steps=100, schedule="warmup_then_decay"
+        ),
         training=TrainingConfig(steps=1000, log_every_steps=100),
     )
 

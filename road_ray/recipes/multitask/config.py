@@ -119,9 +119,11 @@ class MultitaskConfig(RunConfig):
     weighting: WeightingConfig = WeightingConfig()
     """Weights of several teachers of one data set. Without effect where a data set has one teacher
     or none, except that a rule may scale its logits."""
-    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.75, warmup_steps=500)
+    optimizer: OptimizerConfig = OptimizerConfig(
+        peak_lr=3e-4, layer_decay=0.75, warmup_steps=500, schedule="warmup_then_decay"
+    )
     """Optimizer and learning-rate schedule. The defaults are ROaD's: peak rate 3e-4, layer decay
-    0.75, 500 steps of warm-up (part 1, section 3.5)."""
+    0.75, 500 steps of warm-up to the peak, then linear decay (part 1, section 3.5)."""
     training: TrainingConfig = TrainingConfig(steps=20_000)
     """Number of steps, evaluations and checkpoints. 20,000 steps as for ROaD-Large (part 1, section
     3.5); ROaD-Base has 40,000 (part 2, section 5.1)."""
