@@ -98,10 +98,9 @@ def train(
             norm = clip(trained, training.optimizer.max_grad_norm)
             guard.update(step, result, norm, optimizer)
             optimizer.zero_grad(set_to_none=True)
-            if report.due(done):
-                guard.check()
             report.add(done, result, passes, data_seconds, started)
             if report.due(done):
+                guard.check()
                 norms |= {"train/grad_norm": float(norm), "train/lr": optimizer.learning_rate}
                 report.write(done, norms, passes)
             last = evaluation.after_step(done, last=done == total)
