@@ -1,7 +1,7 @@
-"""Read a file of rows as a stream, in any of several formats.
+"""Read a file of rows as a stream, in any of several formats. The module does not import torch.
 
 CSV, TSV, JSONL and Parquet files and lines of text are read row by row, so they may be larger than
-memory. A JSON array and a file in SQuAD's layout are loaded completely.
+memory. A JSON array, a file in SQuAD's layout and words in columns are loaded completely.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from road_ray.data.readers.parts.table_rows import json_shape, suffix_of, table_rows
+from road_ray.data.model_files.locate_model import MODEL_RECORD
+from road_ray.data.readers.parts.table_rows import TABLES, json_shape, suffix_of, table_rows
 from road_ray.data.readers.parts.text_files import (
     MISFITS,
     check_text,
@@ -25,23 +27,84 @@ from road_ray.data.readers.parts.text_files import (
     parse_json_line,
     read_document,
 )
-from road_ray.errors import ConfigError, DataError, nearest
-from road_ray.inference.predictor import PREDICTION_FIELDS, Row
+from road_ray.data.task_and_dataset import Columns
+from road_ray.errors import ConfigError, DataError
+from road_ray.system.json_file import read_json
 from road_ray.system.paths import STDIN, check_input
 
-_TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
-_DOCUMENTS, _LINES = (".json",), (".txt",)
-_ANSWERS = ("title", "answers", "is_impossible")  # further columns of SQuAD's flat rows
-_USES = {"keep": "copies to the output", "ignore": "leaves out"}
+Row: TypeAlias = Mapping[str, object]
+
+# Names of the fields of all kinds of predictions, `id` and `n_best` included.
+PREDICTION_FIELDS = (
+    *("id", "label", "score", "scores", "value", "choice", "tags", "words", "entities"),
+    *("answer", "start", "end", "no_answer_score", "null_odds", "n_best"),
+)
+_LINES = ".txt"
+_OF_WORDS = (".conll", ".iob", ".iob2", ".bio")
+_TAG = re.compile(r"O|[BI]-\S+")
+_SNIFFED_LINES = 200
+
+
+@dataclass(frozen=True)
+class TrainedInput:
+    """Where the rows of the training had the fields of the model.
+
+    ``columns`` maps a field to its column: a name, a list of names for ``choices``, or a number for
+    the words of a file of columns (``layout`` ``conll``). ``id`` is the column of identifiers.
+    Empty for a model whose ``road_ray.json`` does not say it.
+    """
+
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    id: str | None = None
+    layout: str = "table"
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> TrainedInput:
+        """Return that of a model's ``road_ray.json``."""
+        layout = record.get("layout") or "table"
+        return cls(record.get("columns") or {}, record.get("id_column"), str(layout))
+
+    @classmethod
+    def of_model(cls, model: str, head: str | None = None) -> TrainedInput:
+        """Return that of a model or run directory, found without loading the model; of any other
+        model an empty one.
+        """
+        place = Path(model).expanduser()
+        for directory in (place / "hf", place):
+            if head or not (directory / MODEL_RECORD).is_file():
+                heads = sorted(directory.glob(f"heads/{head or '*'}/{MODEL_RECORD}"))
+                directory = heads[0].parent if len(heads) == 1 else directory
+            if (directory / MODEL_RECORD).is_file():
+                return cls.of_record(read_json(directory / MODEL_RECORD))
+        return cls()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields of a row, empty if they are not known."""
+        return ("text", "words") if "words" in self.columns else tuple(self.columns)
+
+    def columns_in(self, row: Row, chosen: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return the columns of the training for the fields that are not ``chosen``, if the row has
+        all of them; else none, as its columns are then those of another file.
+        """
+        left = {name: column for name, column in self.columns.items() if name not in chosen}
+        return left if all(_has(row, column) for column in left.values()) else {}
+
+    def named(self, row: Row) -> Row:
+        """Return a row of the training's columns by fields of the model, and any other as it is."""
+        columns = self.columns_in(row, {})
+        return {**row, **{name: cell(row, column) for name, column in columns.items()}}
 
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """Choice of the columns of a file of rows: read as fields of the model, copied, or ignored.
+    """Choice of the columns of a file of rows, where it is not that of the training.
 
-    ``fields`` maps a field to the column that holds it; other fields are columns of their own name.
-    ``keep`` maps a name in the output to the column that is copied there. ``ignore`` lists columns
-    that are left out. Raises ``ConfigError`` for a name in ``keep`` that predictions already have.
+    ``fields`` maps a field to the column that holds it. ``keep`` maps a name in the output to the
+    column that is copied there; empty: all columns that the model does not read are copied, under
+    their names, or ``input_NAME`` where predictions have a field of the name. ``ignore`` lists
+    columns that are left out. Raises ``ConfigError`` for a name in ``keep`` that predictions
+    already have.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +113,7 @@ class ColumnChoice:
 
     def __post_init__(self) -> None:
         for name, column in self.keep.items():
-            if name in PREDICTION_FIELDS or name.startswith("score_"):
+            if _is_taken(name):
                 raise ConfigError(
                     f"--keep {name}: predictions have a field {name!r}\n"
                     f"  fix: keep it under another name: --keep input_{name}={column}"
@@ -65,85 +128,103 @@ class InputRow(NamedTuple):
     copied: Row
 
 
-@dataclass(frozen=True)
-class RowSource:
-    """A file of rows, or standard input for ``-``, and how its columns are read.
+class _Use(NamedTuple):
+    """What is done with the columns of rows: fields and names in the output, by column."""
 
-    ``fields`` and ``trained`` are those of ``input_rows``.
-    """
-
-    source: str
-    columns: ColumnChoice
-    fields: tuple[str, ...]
-    trained: Mapping[str, str] = field(default_factory=dict)
-
-    def rows(self) -> Iterator[InputRow]:
-        """Yield the rows; those of standard input can be read once."""
-        return input_rows(self.source, self.columns, self.fields, self.trained)
-
-    def count(self) -> int | None:
-        """Return the number of rows, which are read once for it; None for standard input.
-
-        Raises ``DataError`` for a row that cannot be read.
-        """
-        if self.source == STDIN:
-            return None
-        return sum(1 for _ in _rows(self.source))
+    read: Mapping[str, str | list[str]]
+    copied: Mapping[str, str]
 
 
 def input_rows(
     source: str,
     columns: ColumnChoice,
     fields: tuple[str, ...],
-    trained: Mapping[str, str] | None = None,
+    trained: TrainedInput | None = None,
 ) -> Iterator[InputRow]:
     """Yield the rows of a file, or of standard input for ``-``.
 
-    ``trained`` has the columns of the training data by field: then a row needs all fields, and
-    messages name these columns. A row without ``id`` gets its number from 0.
+    A field is read from the column that ``columns`` names. Others are read from the columns of the
+    training if the row has all of these, else from those of their own names. A row without an id
+    gets its number from 0, and ``row NUMBER`` behind a row that has one, so that given and counted
+    ids differ.
 
     Raises ``ConfigError`` for a file that does not exist and for a suffix that is not supported,
-    ``DataError`` for a row that lacks a column, for a column that is neither read, copied nor
-    ignored, for a copied cell that UTF-8 cannot encode, and for a file without rows.
+    ``DataError`` for a row that lacks a column, for a copied cell that UTF-8 cannot encode, for a
+    given id that was counted before, and for a file without rows.
     """
+    trained = trained or TrainedInput()
     if unknown := sorted(set(columns.fields) - {*fields, "id"}):
         raise ConfigError(
             f"column {unknown[0]}={columns.fields[unknown[0]]}: the model has no field "
             f"{unknown[0]!r}\n  allowed: {', '.join((*fields, 'id'))}"
         )
-    number, seen, read = -1, None, {}
-    for number, (where, row) in enumerate(_rows(source)):
+    seen, use, number = None, _Use({}, {}), -1
+    counted: int | None = None  # rows before the first with an id
+    for number, (where, row) in enumerate(_rows(source, trained)):
         if row.keys() != seen:  # in a table: the first row
-            read = {name: name for name in ("id", *fields) if name in row} | dict(columns.fields)
-            _check_columns(where, row, read, columns, fields, trained or {})
+            use = _use_of(where, row, columns, fields, trained)
             seen = row.keys()
-        values = {name: row[column] for name, column in read.items()}
-        copied = {
-            name: _copied(row[column], where, column) for name, column in columns.keep.items()
-        }
-        yield InputRow(where, values | {"id": str(values.get("id", number))}, copied)
+        values = {name: cell(row, column) for name, column in use.read.items()}
+        given = values.get("id")
+        if given is None or given == "":
+            values["id"] = str(number) if counted is None else f"row {number}"
+        else:
+            counted = number if counted is None else counted
+            values["id"] = str(given)
+            _check_uncounted(str(given), counted, where)
+        copied = {name: _copied(row[column], where, column) for name, column in use.copied.items()}
+        yield InputRow(where, values, copied)
     if number < 0:
         raise DataError(
             f"{source}: has no rows\n  fix: name a file with a row below its header, or with lines"
         )
 
 
-def _copied(cell: object, where: str, column: str) -> object:
+def count_rows(source: str, trained: TrainedInput | None = None) -> int | None:
+    """Return the number of rows of a file, which is read for it; None for standard input.
+
+    Raises ``DataError`` for a row that cannot be read.
+    """
+    return None if source == STDIN else sum(1 for _ in _rows(source, trained or TrainedInput()))
+
+
+def cell(row: Row, column: str | list[str]) -> object:
+    """Return the value of a column, or the list of those of several."""
+    return row[column] if isinstance(column, str) else [row[name] for name in column]
+
+
+def _has(row: Row, column: object) -> bool:
+    names = column if isinstance(column, list) else [column]
+    return all(name in row for name in names)
+
+
+def _is_taken(name: str) -> bool:
+    """Return True for a name that predictions have."""
+    return name in PREDICTION_FIELDS or name.startswith("score_")
+
+
+def _check_uncounted(given: str, counted: int, where: str) -> None:
+    """Raise ``DataError`` for an id that one of the ``counted`` first rows got as its number."""
+    if given.isdecimal() and str(int(given)) == given and int(given) < counted:
+        raise DataError(
+            f"{where}: id {given!r} is also the number of a row before it, which has no id\n"
+            "  fix: give all rows an id, or none"
+        )
+
+
+def _copied(value: object, where: str, column: str) -> object:
     """Return the cell. Raises ``DataError`` unless UTF-8 can encode its text."""
-    text = cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     check_text(text, where, column)
-    return cell
+    return value
 
 
-def _check_columns(
-    where: str,
-    row: Row,
-    read: Mapping[str, str],
-    columns: ColumnChoice,
-    fields: tuple[str, ...],
-    trained: Mapping[str, str],
-) -> None:
-    """Raise ``DataError`` for a missing column, and for a column that is not used."""
+def _use_of(
+    where: str, row: Row, columns: ColumnChoice, fields: tuple[str, ...], trained: TrainedInput
+) -> _Use:
+    """Return what is read and copied of rows with the columns of ``row``. Raises ``DataError`` for
+    a missing column.
+    """
     chosen = [*columns.fields.values(), *columns.keep.values()]
     if missing := [name for name in chosen if name not in row]:
         fix = "name the columns of this file by --column FIELD=NAME and --keep NAME"
@@ -151,63 +232,114 @@ def _check_columns(
             fix = "name a CSV file, or write JSON lines: a line of text has no other column"
         first_line = missing_columns(where, missing, [*row]).split("\n")[0]
         raise DataError(f"{first_line}\n  fix: {fix}")
+    usual = {**trained.columns_in(row, columns.fields), **columns.fields}
+    if "id" not in usual and trained.id in row:
+        usual["id"] = trained.id
+    read: dict[str, str | list[str]] = {}
+    for name in ("id", *fields):
+        if name in usual or name in row:
+            read[name] = usual.get(name, name)
     lacking = [name for name in fields if name not in read]
-    needs_all = bool(trained) or "question" in fields  # of others, one is enough
+    # Of one or two texts, and of a text or its words, one is enough.
+    needs_all = "question" in fields or (bool(trained.columns) and "words" not in fields)
     if lacking and (needs_all or lacking == list(fields)):
         raise DataError(_without_fields(where, row, lacking, trained, needs_all=needs_all))
-    useful = {*read.values(), *columns.keep.values(), *columns.ignore}
-    if "context" in fields:
-        useful.update(_ANSWERS)
-    if unused := [name for name in row if name not in useful]:
-        raise DataError(_without_use(where, unused, [name for name in fields if name not in read]))
+    if columns.keep:
+        return _Use(read, columns.keep)
+    used = {name for column in read.values() for name in _listed(column)} | {*columns.ignore}
+    copied: dict[str, str] = {}
+    for column in row:
+        if column in used:
+            continue
+        name = column
+        while _is_taken(name) or (name != column and (name in row or name in copied)):
+            name = f"input_{name}"
+        copied[name] = column
+    return _Use(read, copied)
+
+
+def _listed(column: str | list[str]) -> list[str]:
+    return [column] if isinstance(column, str) else column
 
 
 def _without_fields(
-    where: str, row: Row, lacking: Sequence[str], trained: Mapping[str, str], *, needs_all: bool
+    where: str, row: Row, lacking: Sequence[str], trained: TrainedInput, *, needs_all: bool
 ) -> str:
     """Return the message for fields that no column is read for."""
-    what = f"no column {lacking[0]!r}" if len(lacking) == 1 else f"no columns {', '.join(lacking)}"
     if not needs_all:
-        what, lacking = f"none of the fields {', '.join(lacking)}", lacking[:1]
-    known = trained or dict.fromkeys(lacking, "NAME")
+        return (
+            f"{where}: none of the fields {', '.join(lacking)}; found: {', '.join(row)}\n"
+            f"  fix: name the column by --column {lacking[0]}=NAME"
+        )
+    known = trained.columns or {name: name for name in lacking}
+    missing = [name for c in known.values() for name in _listed(c) if name not in row]
+    first_line = missing_columns(where, missing or lacking, [*row]).split("\n")[0]
     options = " ".join(
         f"--column {name}={shlex.quote(column) if column in row else 'NAME'}"
         for name, column in known.items()
+        if isinstance(column, str)
     )
-    origin = f"\n  trained on: {', '.join(trained.values())}" if trained else ""
-    return f"{where}: {what}; found: {', '.join(row)}{origin}\n  fix: name the column by {options}"
+    return f"{first_line}\n  fix: name the column by {options}"
 
 
-def _without_use(where: str, unused: Sequence[str], free: Sequence[str]) -> str:
-    """Return the message for columns that are neither read, copied nor ignored."""
-    near = {name: hint for name in unused if (hint := nearest(name, free))}
-    similar = "".join(f"; --column {hint}={name}?" for name, hint in near.items())
-    words = {
-        option: " ".join(f"--{option} {shlex.quote(name)}" for name in unused) for option in _USES
-    }
-    return (
-        f"{where}: columns that the model does not read: {', '.join(map(repr, unused))}{similar}\n"
-        + "\n".join(f"  fix: {words[option]} {effect}" for option, effect in _USES.items())
-    )
-
-
-def _rows(source: str) -> Iterator[tuple[str, Row]]:
+def _rows(source: str, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
     if source == STDIN:
         lines = decoded_lines(sys.stdin.buffer, "<stdin>")
         return _lines((f"<stdin>:{number}", line) for number, line in lines)
     check_input(source)
     path = Path(source).expanduser()
     suffix = suffix_of(path)
-    if suffix in _TABLES:
-        return table_rows(path)
-    if suffix in _LINES:
-        return _lines((f"{path}:{number}", line) for number, line in numbered_lines(path))
-    if suffix in _DOCUMENTS:
+    in_columns = trained.layout == "conll" and (suffix == ".tsv" or suffix not in TABLES)
+    if in_columns and _of_words(path):
+        return _sentences(path, trained)
+    if trained.layout == "mrqa" and suffix == ".jsonl" and _is_mrqa(path):
+        return _passages(path)
+    if suffix == ".json":
         return _document(path)
+    if suffix in TABLES:
+        return table_rows(path)
+    if suffix == _LINES:
+        return _lines((f"{path}:{number}", line) for number, line in numbered_lines(path))
     raise ConfigError(
         f"{source}: {suffix or 'no suffix'} is not read\n"
-        f"  allowed: {', '.join((*_TABLES, *_DOCUMENTS, *_LINES))}, all texts also with .gz"
+        f"  allowed: {', '.join((*TABLES, _LINES))}, all texts also with .gz"
     )
+
+
+def _of_words(path: Path) -> bool:
+    """Return True for a file of one word a line with columns, as CoNLL's, rather than of texts."""
+    if suffix_of(path) in _OF_WORDS:
+        return True
+    cells = [line.split() for _, line in islice(numbered_lines(path), _SNIFFED_LINES)]
+    cells = [line for line in cells if line and line[0] != "-DOCSTART-"]
+    widths = {len(line) for line in cells}
+    if len(widths) != 1 or widths == {1}:
+        return False
+    return any(all(_TAG.fullmatch(cell) for cell in column) for column in zip(*cells, strict=True))
+
+
+def _sentences(path: Path, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
+    """Yield the words of each sentence of a file with one word a line."""
+    from road_ray.data.readers.conll import read_conll
+
+    words = trained.columns.get("words", 0)
+    number = words if isinstance(words, int) else 0
+    for sentence in read_conll(path, Columns((number,), None)):
+        yield sentence.where, {"words": list(sentence.words)}
+
+
+def _is_mrqa(path: Path) -> bool:
+    first = next((line for _, line in numbered_lines(path)), "")
+    return first.startswith('{"header"') or '"qas"' in first
+
+
+def _passages(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the questions of a file in MRQA's layout."""
+    from road_ray.data.readers.mrqa import read_mrqa
+
+    for example in read_mrqa(path):
+        row = {"id": example.id, "question": example.question, "context": example.context}
+        yield example.where, row
 
 
 def _lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:

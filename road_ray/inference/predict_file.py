@@ -1,29 +1,43 @@
-"""Predict every row of a file, and write the predictions in the order of the rows."""
+"""Predict every row of a file, and write the predictions in the order of the rows.
+
+The file of predictions grows by chunks as ``.NAME.partial``, and ``.NAME.partial.json`` records the
+rows and bytes of complete chunks and all that the predictions depend on, so a killed run is resumed
+after its last chunk. One rename gives the finished file its name.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import logging
+import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from road_ray.data.model_files.locate_model import locate_model, model_hashes
-from road_ray.errors import InterruptedRunError
+from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError
 from road_ray.evaluation.evaluate_split import OnRows
-from road_ray.inference.input_rows import ColumnChoice, InputRow, RowSource
+from road_ray.evaluation.spans.prediction_files import write_json
+from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.load_model import load
-from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
 from road_ray.models.encoder import model_directory
-from road_ray.system.paths import STDIN
+from road_ray.system.file_lock import try_lock
+from road_ray.system.json_file import read_json
+from road_ray.system.paths import STDIN, check_new
 from road_ray.training.monitoring.console_progress import Console, Kind, open_console
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 10.0
+SUFFIXES = (".jsonl", ".csv", ".tsv")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets execute begins like this (OWASP)
 
 Predict = Callable[[Iterable[list[InputRow]]], Iterator[list[Prediction]]]
 """Function that yields the predictions of each chunk of rows, in order."""
@@ -38,26 +52,28 @@ def predict_file(
     columns: ColumnChoice | None = None,
     predict: Predict | None = None,
     report_progress: bool = True,
+    escape_formulas: bool = False,
 ) -> int:
     """Write the predictions of all rows of ``source`` to ``output``; return their number.
 
     If the process was killed, the same call continues after the last complete chunk. ``predict``
-    predicts the chunks in other processes; by default this process does it.
-    Raises ``ConfigError`` if ``output`` exists, ``InterruptedRunError`` after Ctrl-C.
+    predicts the chunks in other processes; by default this process does it. ``escape_formulas`` is
+    that of ``PredictionFile``. Raises ``ConfigError`` if ``output`` exists, ``ResourceError`` if
+    another process writes it, ``InterruptedRunError`` after Ctrl-C.
     """
     columns = columns or ColumnChoice()
-    identity = _identity(predictor, source, model, columns)
-    file = PredictionFile(output, identity)
+    identity = _identity(predictor, source, model, columns, escape_formulas)
+    file = PredictionFile(output, identity, escape_formulas=escape_formulas)
     done = file.rows
     if done:
         _log.info("%s: resuming after %d rows", output, done)
     kind: Kind | None = None if report_progress else "quiet"
-    rows = RowSource(source, columns, predictor.fields, predictor.columns)
     try:
         with closing(open_console(kind, None, _SECONDS_BETWEEN_REPORTS)) as console:
-            read = rows.rows()
+            read = input_rows(source, columns, predictor.fields, predictor.trained)
             first = next(read)  # checked before all are counted
-            progress = _Progress(done, rows.count() if report_progress else 0, console)
+            total = count_rows(source, predictor.trained) if report_progress else 0
+            progress = _Progress(done, total, console)
             on_rows = progress.report_part if report_progress else None
             progress.report(done)
             waiting = chunks_of(islice(chain([first], read), done, None), CHUNK_ROWS)
@@ -113,7 +129,7 @@ def predict_chunk(
 
 
 def _identity(
-    predictor: Predictor, source: str, model: str, columns: ColumnChoice
+    predictor: Predictor, source: str, model: str, columns: ColumnChoice, escape_formulas: bool
 ) -> dict[str, Any]:
     """Return all that the predictions depend on; the time makes standard input unresumable."""
     stat = None if source == STDIN else Path(source).expanduser().stat()
@@ -126,7 +142,220 @@ def _identity(
         "precision": str(predictor.dtype),
         "threshold": str(predictor.threshold),  # JSON has no infinite number
         "n_best": predictor.n_best,
+        "escape_formulas": escape_formulas,
     }
+
+
+class PredictionFile:
+    """Writer of predictions as JSONL, CSV or TSV, by the suffix of ``path``.
+
+    ``identity`` holds all that the predictions depend on; a partial file of another identity is
+    overwritten from the start. ``rows`` is the number of rows already written. One process at a
+    time writes a path: it has a lock on the partial file until ``close``. In CSV and TSV,
+    ``escape_formulas`` puts an apostrophe before cells that spreadsheets would execute; without it
+    they are counted and told at the end.
+
+    Raises ``ConfigError`` if ``path`` exists or has another suffix, ``ResourceError`` if another
+    process writes it.
+    """
+
+    def __init__(
+        self, path: Path, identity: Mapping[str, Any], *, escape_formulas: bool = False
+    ) -> None:
+        if path.suffix not in SUFFIXES:
+            raise ConfigError(
+                f"output = {path}: {path.suffix or 'no suffix'} is not written\n"
+                f"  allowed: {', '.join(SUFFIXES)}"
+            )
+        self.path = path
+        self.rows = 0
+        self._identity = dict(identity)
+        self._escape = escape_formulas
+        self._formulas = 0
+        self._columns: list[str] | None = None  # of CSV and TSV, from the first chunk
+        self._partial = path.with_name(f".{path.name}.partial")
+        self._state = path.with_name(f".{path.name}.partial.json")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._locked()
+            size = self._resumable_bytes()
+            self._file.truncate(size)
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _locked(self) -> IO[bytes]:
+        """Return the partial file, which this process alone may write until it is closed.
+
+        Raises ``ConfigError`` if the output is finished, ``ResourceError`` if another process
+        writes it.
+        """
+        while True:
+            check_new(self.path)
+            file = self._partial.open("ab")  # not truncated: another process may be writing it
+            if not try_lock(file):
+                file.close()
+                raise ResourceError(
+                    f"output = {self.path}: another process is writing it, in {self._partial}\n"
+                    "  fix: wait for it, or name another output\n  kept: all that it writes"
+                )
+            # The process before may have given the file its name, or removed it.
+            with suppress(FileNotFoundError):
+                if self._partial.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                    return file
+            file.close()
+
+    def _resumable_bytes(self) -> int:
+        if not self._state.is_file():
+            return 0
+        state = read_json(self._state, fix="delete it to predict all rows again")
+        size = state.get("bytes")
+        if state.get("identity") != self._identity or not isinstance(size, int):
+            return 0
+        if self._partial.stat().st_size < size:
+            return 0
+        self.rows = int(state["rows"])
+        self._columns = state.get("columns")
+        return size
+
+    @property
+    def resumable_rows(self) -> str:
+        """Return a text for messages: how many rows are kept for the next writer, and where."""
+        return f"{self.rows} rows in {self._partial}" if self.rows else "nothing"
+
+    def append(self, predictions: Sequence[Prediction]) -> None:
+        """Write a chunk so that it survives a kill or a power cut."""
+        text = self._text(predictions).encode("utf-8")
+        try:
+            self._file.write(text)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            rows = self.rows + len(predictions)
+            state = {"rows": rows, "bytes": self._file.tell(), "identity": self._identity}
+            write_json(self._state, state | {"columns": self._columns})
+        except (OSError, ResourceError) as error:
+            raise self._failure(error) from error
+        self.rows = rows
+
+    def finish(self) -> None:
+        """Give the file its name. Raises ``ConfigError`` if another program has made one of that
+        name meanwhile.
+        """
+        try:
+            os.link(self._partial, self.path)  # unlike a rename, it never replaces a file
+        except FileExistsError:
+            check_new(self.path)
+        except OSError:  # a file system without hard links
+            check_new(self.path)
+            self._file.close()
+            self._partial.rename(self.path)
+        self._partial.unlink(missing_ok=True)
+        self._state.unlink(missing_ok=True)
+        if self._formulas:
+            _log.warning(
+                "%s: %d cells begin like a formula (%s), which a spreadsheet executes\n"
+                "  fix: --escape-formulas puts an apostrophe before them, or write .jsonl",
+                *(self.path, self._formulas, " ".join(_FORMULA[:4])),
+            )
+
+    def close(self) -> None:
+        """Close the file; the next writer resumes after the appended chunks."""
+        if not self.rows and not self._file.closed:
+            self._partial.unlink(missing_ok=True)
+        with suppress(OSError):  # a full disk, which ``append`` has reported
+            self._file.close()
+
+    def _text(self, predictions: Sequence[Prediction]) -> str:
+        if self.path.suffix == ".jsonl":
+            return "".join(json_line(prediction) + "\n" for prediction in predictions)
+        flat = [self._cells(prediction) for prediction in predictions]
+        out = _Lines()
+        delimiter = "," if self.path.suffix == ".csv" else "\t"
+        is_first = self._columns is None
+        self._columns = self._columns or list(flat[0])
+        # With \r\n as line end, the module quotes both characters in cells.
+        writer = csv.DictWriter(out, self._columns, delimiter=delimiter, lineterminator="\r\n")
+        if is_first:
+            writer.writerow({name: self._safe(name) for name in self._columns})
+        for number, cells in enumerate(flat, self.rows):
+            if new := [name for name in cells if name not in self._columns]:
+                raise DataError(
+                    f"{self.path}: row {number} has the column {new[0]!r}, which the first row "
+                    f"lacks\n  fix: --ignore {new[0]}, or write .jsonl\n"
+                    f"  kept: {self.resumable_rows}"
+                )
+            writer.writerow(cells)
+        return out.getvalue()
+
+    def _cells(self, prediction: Prediction) -> dict[str, object]:
+        return {name: self._safe(value) for name, value in _flat(prediction).items()}
+
+    def _safe(self, value: object) -> object:
+        """Return a cell; count one that begins like a formula, or put an apostrophe before it."""
+        if not isinstance(value, str) or not value.startswith(_FORMULA) or _is_number(value):
+            return value
+        if self._escape:
+            return f"'{value}"
+        self._formulas += 1
+        return value
+
+    def _failure(self, error: OSError | ResourceError) -> ResourceError:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        return ResourceError(
+            f"{self.path}: cannot be written: {getattr(cause, 'strerror', error)}\n"
+            "  fix: free space there, or name a file that can be written; then repeat the command\n"
+            f"  kept: {self.resumable_rows}"
+        )
+
+
+class _Lines(io.StringIO):
+    """Text of rows that the module ``csv`` ends with ``\\r\\n`` and that end with ``\\n``."""
+
+    def write(self, row: str) -> int:
+        return super().write(row.removesuffix("\r\n") + "\n")
+
+
+def json_line(prediction: Prediction) -> str:
+    """Return a prediction as a JSON object; values such as dates in copied columns become text,
+    and NaN and infinite numbers, which JSON does not have, null.
+    """
+    try:
+        return json.dumps(prediction, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(prediction), ensure_ascii=False, default=str, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    """Return the value with null for NaN and infinite numbers in it."""
+    if isinstance(value, Mapping):
+        return {str(name): _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _flat(prediction: Prediction) -> dict[str, object]:
+    """Return one cell for each value: probabilities as ``score_<label>``, lists as JSON, NaN as an
+    empty cell.
+    """
+    cells: dict[str, object] = {}
+    for name, value in prediction.items():
+        if name == "scores" and isinstance(value, dict):
+            cells |= {f"score_{label}": share for label, share in value.items()}
+        elif name in ("tags", "words"):
+            cells[name] = " ".join(value)
+        elif isinstance(value, list | dict):
+            cells[name] = json.dumps(_finite(value), ensure_ascii=False, default=str)
+        else:
+            cells[name] = None if isinstance(value, float) and math.isnan(value) else value
+    return cells
 
 
 class _Progress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -40,9 +41,9 @@ from road_ray.evaluation.evaluate_split import OnRows, batched_logits
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
 from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
 from road_ray.inference.entities import Sentence, entities, softmax
+from road_ray.inference.input_rows import Row, TrainedInput
 from road_ray.inference.words import words_of
 
-Row: TypeAlias = Mapping[str, object]
 Prediction: TypeAlias = dict[str, Any]
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -54,11 +55,6 @@ _FIELDS: dict[type[Kind], tuple[str, ...]] = {
     Tag: ("text", "words"),
     Choose: ("question", "choices"),
 }
-# Names of the fields of all kinds of predictions, `id` and `n_best` included.
-PREDICTION_FIELDS = (
-    *("id", "label", "score", "scores", "value", "choice", "tags", "words", "entities"),
-    *("answer", "start", "end", "no_answer_score", "null_odds", "n_best"),
-)
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,8 @@ class Predictor:
 
     Fields: ``text`` of classes and numbers, ``text_pair`` too where the model reads pairs;
     ``question`` and ``context`` of answers; ``text`` or ``words`` of tags; ``question`` and
-    ``choices`` of choices.
+    ``choices`` of choices. A row may have them under the names of the training's columns, and may
+    have others, which are not read.
     """
 
     model: Callable[[Batch], Tensor]  # logits, of PyTorch or of ONNX Runtime
@@ -93,16 +90,16 @@ class Predictor:
     n_best: int
     record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
 
-    @property
-    def columns(self) -> Mapping[str, str]:
-        """Columns of the training data that the fields were read from; empty if not recorded."""
-        return self.record.get("columns") or {}
+    @cached_property
+    def trained(self) -> TrainedInput:
+        """Where the rows of the training had the fields; empty if that is not recorded."""
+        return TrainedInput.of_record(self.record)
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the input fields: those of the training, if they are recorded."""
-        if self.columns:
-            return tuple(self.columns)
+        if recorded := self.trained.fields:
+            return recorded
         return next(names for kind, names in _FIELDS.items() if isinstance(self.task.kind, kind))
 
     def __call__(
@@ -111,7 +108,7 @@ class Predictor:
         """Return the prediction of one row, or a list of predictions of a list of rows."""
         if rows is None or isinstance(rows, str | Mapping):
             row = {"text": rows} if isinstance(rows, str) else dict(rows or {})
-            return self.predict_rows([("the row", row | fields)])[0]
+            return next(self.predict([("the row", row | fields)]))
         inputs = [{"text": row} if isinstance(row, str) else row for row in rows]
         return list(self.predict((f"row {number}", row) for number, row in enumerate(inputs)))
 
@@ -125,17 +122,22 @@ class Predictor:
         """
         waiting = iter(rows)
         while chunk := list(islice(waiting, chunk_rows)):
-            yield from self.predict_rows(chunk)
+            yield from self.predict_rows([(where, self.trained.named(row)) for where, row in chunk])
 
     def predict_rows(
         self, rows: Sequence[tuple[str, Row]], on_rows: OnRows | None = None
     ) -> list[Prediction]:
-        """Return the predictions of a chunk of rows; rows of similar length share a batch."""
+        """Return the predictions of a chunk of rows by fields of the model; rows of similar length
+        share a batch.
+        """
         examples = [self._example(row, where) for where, row in rows]
         predictions: list[Prediction] = [{}] * len(rows)
         groups: dict[int, list[int]] = {}
         for number, example in enumerate(examples):
-            groups.setdefault(_width(example), []).append(number)
+            if isinstance(example, Sentence) and not example.words:
+                predictions[number] = {"id": example.id, "tags": [], "words": [], "entities": []}
+            else:
+                groups.setdefault(_width(example), []).append(number)
         for width, numbers in groups.items():
             answers = self._predict_group([examples[n] for n in numbers], width, on_rows)
             for number, answer in zip(numbers, answers, strict=True):
@@ -209,7 +211,8 @@ class Predictor:
         ]
 
     def _example(self, row: Row, where: str) -> Example:
-        name = check_text(str(row.get("id", "")), where, "id")
+        given = row.get("id")
+        name = check_text("" if given is None else str(given), where, "id")
         match self.task.kind:
             case Span():
                 question, context = self._text(row, "question", where), row.get("context")
@@ -226,15 +229,16 @@ class Predictor:
                 pair = row.get("text_pair") is not None
                 if pair and "text_pair" not in self.fields:
                     raise DataError(f"{where}: text_pair: the model was trained on single texts")
-                fields = self.columns or (("text", "text_pair") if pair else ("text",))
+                fields = self.trained.fields or (("text", "text_pair") if pair else ("text",))
                 texts = tuple(self._text(row, field, where) for field in fields)
                 return TextExample(name, texts, None, where)
 
     def _text(self, row: Row, field: str, where: str) -> str:
         if field not in row:
+            columns = [name for name in self.trained.columns.values() if isinstance(name, str)]
             raise DataError(
                 f"{where}: no field {field!r}; found: {', '.join(map(str, row)) or 'none'}\n"
-                f"  allowed: {', '.join(self.fields)}"
+                f"  allowed: {', '.join(dict.fromkeys((*self.fields, *columns)))}"
             )
         return _string(row[field], field, where)
 
@@ -254,8 +258,6 @@ def _sentence(name: str, row: Row, where: str) -> Sentence:
     else:
         text = _string(row.get("text", words_field), "text", where)
         words = words_of(text)
-    if not words:
-        raise DataError(f"{where}: text = {text[:80]!r} has no word")
     return Sentence(name, words, None, where, text)
 
 

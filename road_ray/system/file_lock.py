@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from contextlib import suppress
-from typing import IO, TextIO
+from typing import IO, Any, TextIO
 
 try:
     import fcntl
@@ -27,9 +27,7 @@ def lock_exclusively(file: TextIO) -> str | None:
 
     Raises ``OSError`` where the file system has no locks.
     """
-    try:
-        _lock(file)
-    except BlockingIOError:
+    if not try_lock(file):
         file.seek(0)
         return file.read().strip() or "another process"
     with suppress(OSError):  # on a full disk the lock holds all the same, without a name
@@ -46,7 +44,18 @@ def lock_shared(file: IO[str] | int) -> None:
         fcntl.flock(file, fcntl.LOCK_SH)
 
 
-def _lock(file: TextIO) -> None:
+def try_lock(file: IO[Any]) -> bool:
+    """Lock ``file`` exclusively until it is closed, and leave its content as it is. Return False if
+    another process has the lock.
+    """
+    try:
+        _lock(file)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock(file: IO[Any]) -> None:
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     elif sys.platform == "win32":

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import gzip
 import io
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 from itertools import islice
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -25,10 +30,9 @@ from road_ray.data.catalog import TASKS
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError
 from road_ray.inference import predict_file as predicting
-from road_ray.inference.input_rows import ColumnChoice, input_rows
+from road_ray.inference.input_rows import ColumnChoice, TrainedInput, input_rows
 from road_ray.inference.load_model import load
-from road_ray.inference.predict_file import predict_chunks, predict_file
-from road_ray.inference.prediction_writer import PredictionFile
+from road_ray.inference.predict_file import PredictionFile, predict_chunks, predict_file
 from road_ray.models.multitask import MultitaskModel
 from tests.published import TEXTS, publish
 
@@ -147,34 +151,97 @@ def test_columns_are_renamed_and_unknown_ones_refused(rows_file):
 def test_columns_of_the_training_are_required_and_named(rows_file):
     path = rows_file(".csv", [{"title": "fine", "body": "a fine film"}])
     with pytest.raises(DataError) as error:
-        list(input_rows(path, EACH, ("text",), {"text": "body"}))
+        list(input_rows(path, EACH, ("text",), TrainedInput({"text": "bodi"})))
     assert str(error.value).splitlines() == [
-        f"{path}:2: no column 'text'; found: title, body",
-        "  trained on: body",
-        "  fix: name the column by --column text=body",
+        f"{path}:2: no column 'bodi'; found: title, body; nearest: 'bodi' -> 'body'",
+        "  fix: name the column by --column text=NAME",
     ]
-    pair = {"text": "title", "text_pair": "review"}
+    pair = TrainedInput({"text": "title", "text_pair": "review"})
     half = ColumnChoice({"text": "title"})
     with pytest.raises(DataError, match="--column text=title --column text_pair=NAME"):
-        list(input_rows(path, half, tuple(pair), pair))
+        list(input_rows(path, half, pair.fields, pair))
 
 
-def test_a_column_without_a_use_is_refused_with_the_options_to_paste(rows_file):
-    path = rows_file(".csv", [{"text": "fine", "my stars": "3", "textpair": "b"}])
-    with pytest.raises(DataError) as error:
-        list(input_rows(path, EACH, ("text", "text_pair")))
-    assert str(error.value).splitlines() == [
-        f"{path}:2: columns that the model does not read: 'my stars', 'textpair'; "
-        "--column text_pair=textpair?",
-        "  fix: --keep 'my stars' --keep textpair copies to the output",
-        "  fix: --ignore 'my stars' --ignore textpair leaves out",
-    ]
-    choice = ColumnChoice(keep={"stars": "my stars"}, ignore=("textpair", "of another file"))
-    [row] = input_rows(path, choice, ("text", "text_pair"))
-    assert (row.fields, row.copied) == ({"text": "fine", "id": "0"}, {"stars": "3"})
-    taken = ColumnChoice({"text": "my stars"}, ignore=("textpair",))  # `text` is not read then
-    with pytest.raises(DataError, match="does not read: 'text'"):
-        list(input_rows(path, taken, ("text",)))
+def test_columns_of_the_training_are_read_and_all_others_carried_through(rows_file):
+    """Names by hand: what predictions have too gets ``input_`` before it."""
+    cells = {"review": "fine", "label": "bad", "my stars": "3", "number": "7", "input_label": "x"}
+    path = rows_file(".csv", [cells])
+    trained = TrainedInput({"text": "review"}, id="number")
+    [row] = input_rows(path, EACH, ("text",), trained)
+    assert row.fields == {"text": "fine", "id": "7"}
+    assert row.copied == {"input_input_label": "bad", "my stars": "3", "input_label": "x"}
+    [row] = input_rows(path, ColumnChoice(ignore=("label", "input_label")), ("text",), trained)
+    assert row.copied == {"my stars": "3"}
+    [row] = input_rows(path, ColumnChoice(keep={"gold": "label"}), ("text",), trained)
+    assert row.copied == {"gold": "bad"}
+    [row] = input_rows(path, ColumnChoice({"text": "my stars"}), ("text",), trained)
+    assert (row.fields["text"], row.copied["review"]) == ("3", "fine")
+
+
+def test_columns_of_the_training_are_those_of_a_row_that_has_all_of_them(rows_file):
+    """A pair of ``title`` and ``text``, whose second column is named like the first field."""
+    trained = TrainedInput({"text": "title", "text_pair": "text"})
+    [row] = input_rows(
+        rows_file(".csv", [{"title": "a", "text": "b"}]), EACH, trained.fields, trained
+    )
+    assert (row.fields["text"], row.fields["text_pair"]) == ("a", "b")
+    path = rows_file(".csv", [{"text": "a", "text_pair": "b"}])  # by fields of the model
+    [row] = input_rows(path, EACH, trained.fields, trained)
+    assert (row.fields["text"], row.fields["text_pair"]) == ("a", "b")
+    with pytest.raises(DataError, match="no column 'title'"):
+        list(input_rows(rows_file(".csv", [{"text": "b"}]), EACH, trained.fields, trained))
+
+
+def test_choices_are_the_columns_of_the_training(rows_file):
+    trained = TrainedInput({"question": "q", "choices": ["a", "b"]})
+    path = rows_file(".csv", [{"q": "Why?", "a": "x", "b": "y", "gold": "0"}])
+    [row] = input_rows(path, EACH, trained.fields, trained)
+    assert row.fields == {"question": "Why?", "choices": ["x", "y"], "id": "0"}
+    assert row.copied == {"gold": "0"}
+
+
+def test_words_in_columns_are_read_as_those_of_the_training(tmp_path):
+    trained = TrainedInput({"words": 0}, layout="conll")
+    path = tmp_path / "new.txt"
+    path.write_text("Ada NNP B-PER\nsleeps VBZ O\n\nParis NNP B-LOC\n")
+    read = [row.fields for row in input_rows(str(path), EACH, trained.fields, trained)]
+    assert [row["words"] for row in read] == [["Ada", "sleeps"], ["Paris"]]
+    assert [row["id"] for row in read] == ["0", "1"]
+    path.write_text("Ada sleeps .\nParis is large\n")  # texts of three words each
+    read = [row.fields for row in input_rows(str(path), EACH, trained.fields, trained)]
+    assert [row["text"] for row in read] == ["Ada sleeps .", "Paris is large"]
+    (tmp_path / "words.conll").write_text("Ada\nsleeps\n")
+    [row] = input_rows(str(tmp_path / "words.conll"), EACH, trained.fields, trained)
+    assert row.fields["words"] == ["Ada", "sleeps"]
+
+
+def test_ids_that_are_null_are_counted_and_never_those_that_are_given(rows_file):
+    """``id: null`` was the text ``None`` in every row."""
+
+    def ids(*given):
+        path = rows_file(".jsonl", [{"text": "a", "id": value} for value in given])
+        return [row.fields["id"] for row in input_rows(path, EACH, ("text",))]
+
+    assert ids(None, None, "") == ["0", "1", "2"]
+    assert ids("1", None, "7", None) == ["1", "row 1", "7", "row 3"]
+    assert ids(None, "q", None) == ["0", "q", "row 2"]
+    assert ids(None, "5", None, "1") == ["0", "5", "row 2", "1"]  # row 1 has its own
+    with pytest.raises(DataError, match=r"rows.jsonl:3: id '0' is also the number of a row"):
+        ids(None, None, "0")
+
+
+def test_a_quoted_line_end_stays_as_it_is(tmp_path):
+    """The module ``csv`` reads the same file."""
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b'text,note\r\n"a\r\nb","c\rd"\r\ne,"f\ng"\r\n')
+    with path.open(newline="") as file:
+        expected = [tuple(row.values()) for row in csv.DictReader(file)]
+    read = [(r.fields["text"], r.copied["note"]) for r in input_rows(str(path), EACH, ("text",))]
+    assert read == expected == [("a\r\nb", "c\rd"), ("e", "f\ng")]
+
+
+def test_missing_columns_that_are_chosen_are_named(rows_file):
+    path = rows_file(".csv", [{"text": "fine", "my stars": "3"}])
     with pytest.raises(DataError, match=r"no column 'star'.*nearest: 'star' -> 'my stars'"):
         list(input_rows(path, ColumnChoice(keep={"star": "star"}), ("text",)))
 
@@ -186,13 +253,13 @@ def test_a_question_needs_all_its_fields(rows_file, fields):
         list(input_rows(path, EACH, fields))
 
 
-def test_every_row_of_jsonl_is_checked_and_flat_questions_have_their_columns(rows_file):
+def test_every_row_of_jsonl_has_its_own_columns_and_flat_questions_keep_theirs(rows_file):
     path = rows_file(".jsonl", [{"text": "a"}, {"text": "b", "stars": 3}])
-    with pytest.raises(DataError, match=r"rows.jsonl:2: .* does not read: 'stars'"):
-        list(input_rows(path, EACH, ("text",)))
+    assert [row.copied for row in input_rows(path, EACH, ("text",))] == [{}, {"stars": 3}]
     flat = {"id": "q", "title": "t", "question": "Who?", "context": "Ada.", "answers": {"text": []}}
     [row] = input_rows(rows_file(".jsonl", [flat]), EACH, ("question", "context"))
     assert set(row.fields) == {"id", "question", "context"}
+    assert row.copied == {"title": "t", "answers": {"text": []}}
 
 
 @pytest.mark.parametrize("name", ["label", "id", "score_positive", "answer"])
@@ -254,8 +321,10 @@ def test_kept_columns_stand_beside_their_predictions(
     ]
     alone = load(directory)([row["text"] for row in rows])
     assert [item["label"] for item in read] == [item["label"] for item in alone]
-    refused = road("predict", directory, tmp_path / "rows.parquet")
-    assert (refused.code, "--ignore label --ignore day" in refused.err) == (3, True)
+    carried = road("predict", directory, tmp_path / "rows.parquet", "--ignore", "day")
+    assert carried.code == 0
+    first = json.loads(carried.out.splitlines()[0])
+    assert (first["input_label"], "day" in first) == ("0", False)
 
 
 def test_progress_counts_the_rows_that_are_left(directory, rows_file, tmp_path, capfd, monkeypatch):
@@ -278,8 +347,8 @@ def test_progress_of_a_resumed_file_is_that_of_its_rest(
     rows = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(100)])
     model, output = load(directory), tmp_path / "o.jsonl"
 
-    def killed(source, done):
-        yield next(predict_chunks(model, source.rows()))
+    def killed(chunks):
+        yield next(predict_chunks(model, chunks))
         raise KeyboardInterrupt
 
     with pytest.raises(InterruptedRunError, match="kept: 40 rows in"):
@@ -301,8 +370,8 @@ def test_a_killed_run_resumes_behind_its_last_chunk(
     call = {"model": str(directory)}
     predict_file(model, source, whole, **call)
 
-    def killed(waiting, done):
-        yield from islice(predict_chunks(model, waiting.rows()), 2)
+    def killed(chunks):
+        yield from islice(predict_chunks(model, chunks), 2)
         raise KeyboardInterrupt
 
     with pytest.raises(InterruptedRunError, match="kept: 8 rows in"):
@@ -411,8 +480,87 @@ def test_another_input_is_predicted_from_the_start(tmp_path):
     first = PredictionFile(tmp_path / "a.jsonl", {"source": 1})
     first.append([{"id": "0"}])
     first.close()
-    assert PredictionFile(tmp_path / "a.jsonl", {"source": 1}).rows == 1
+    again = PredictionFile(tmp_path / "a.jsonl", {"source": 1})
+    assert again.rows == 1
+    again.close()
     assert PredictionFile(tmp_path / "a.jsonl", {"source": 2}).rows == 0
+
+
+def test_an_output_that_another_process_writes_is_refused_and_left_alone(tmp_path):
+    """Both wrote into one partial file: NUL bytes, rows of both, exit 0."""
+    first = PredictionFile(tmp_path / "a.jsonl", {"source": 1})
+    first.append([{"id": "0"}])
+    for identity in ({"source": 1}, {"source": 2}):
+        with pytest.raises(ResourceError, match="another process is writing it"):
+            PredictionFile(tmp_path / "a.jsonl", identity)
+    first.append([{"id": "1"}])
+    first.finish()
+    first.close()
+    assert [json.loads(line)["id"] for line in (tmp_path / "a.jsonl").open()] == ["0", "1"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def written(tmp_path, name, rows, **more):
+    file = PredictionFile(tmp_path / name, {}, **more)
+    for row in rows:
+        file.append([row])
+    file.finish()
+    file.close()
+    return tmp_path / name
+
+
+def test_line_ends_in_cells_are_quoted(tmp_path):
+    """A bare CR was not, and readers ended the row there; ``csv`` and pyarrow agree now."""
+    cells = ["a\rb", "c\nd", "e\r\nf", "g,h", 'i"j']
+    path = written(tmp_path, "o.csv", [{"id": "0", "note": cell} for cell in cells])
+    with path.open(newline="") as file:
+        assert [row["note"] for row in csv.DictReader(file)] == cells
+    options = pa.csv.ParseOptions(newlines_in_values=True)
+    assert pa.csv.read_csv(path, parse_options=options)["note"].to_pylist() == cells
+    assert b"\r\n" not in path.read_bytes().replace(b'"e\r\nf"', b"")
+
+
+def test_numbers_that_json_does_not_have_are_null(tmp_path):
+    row = {"id": "0", "score": 0.5, "note": {"a": [float("nan"), 1.0]}, "x": float("-inf")}
+    path = written(tmp_path, "o.jsonl", [row])
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    read = json.loads(path.read_text(), parse_constant=refuse)
+    assert read == {"id": "0", "score": 0.5, "note": {"a": [None, 1.0]}, "x": None}
+    [read] = csv.DictReader(written(tmp_path, "o.csv", [row | {"x": float("nan")}]).open())
+    assert (read["note"], read["x"]) == ('{"a": [null, 1.0]}', "")
+
+
+def test_cells_that_begin_a_formula_are_told_or_escaped(tmp_path, caplog):
+    cells = ["=1+1", "+cmd", "-2+3", "@sum", "\tx", "-5", "+1.5e3", "a=b", ""]
+    rows = [{"id": "0", "note": cell} for cell in cells]
+    plain = written(tmp_path, "o.csv", rows)
+    assert "5 cells begin like a formula" in caplog.text
+    with plain.open(newline="") as file:
+        assert [row["note"] for row in csv.DictReader(file)] == cells
+    caplog.clear()
+    safe = written(tmp_path, "safe.csv", rows, escape_formulas=True)
+    with safe.open(newline="") as file:
+        read = [row["note"] for row in csv.DictReader(file)]
+    assert read == [f"'{cell}" for cell in cells[:5]] + cells[5:]
+    assert not caplog.text
+
+
+def test_a_column_of_later_rows_is_refused_in_csv_and_kept_in_jsonl(tmp_path):
+    """It was written below another header."""
+    rows = [{"id": "0", "a": 1, "b": 2}, {"id": "1", "b": 3}, {"id": "2", "c": 4}]
+    assert len(written(tmp_path, "o.jsonl", rows).read_text().splitlines()) == 3
+    file = PredictionFile(tmp_path / "o.csv", {})
+    for row in rows[:2]:
+        file.append([row])
+    file.close()
+    file = PredictionFile(tmp_path / "o.csv", {})
+    assert file.rows == 2
+    with pytest.raises(DataError, match=r"row 2 has the column 'c'.*\n  fix: --ignore c"):
+        file.append([rows[2]])
+    assert (tmp_path / ".o.csv.partial").read_text() == "id,a,b\n0,1,2\n1,,3\n"
 
 
 def test_an_output_that_exists_is_never_overwritten(tmp_path):
@@ -433,6 +581,72 @@ def test_an_output_that_exists_is_never_overwritten(tmp_path):
     assert PredictionFile(tmp_path / "b.jsonl", {}).rows == 1  # the work is kept
 
 
+def whole_outputs(tmp_path, number, seed):
+    """Have ``number`` processes write one output, kill some of them at random; return the output
+    and the exit code of each.
+    """
+    drawn = random.Random(seed)
+    path = tmp_path / "o.jsonl"
+
+    def write(owner):
+        try:
+            file = PredictionFile(path, {"owner": owner % 2})  # some could resume another's rows
+            for chunk in range(file.rows // 3, 6):
+                file.append([{"id": str(3 * chunk + n), "owner": owner % 2} for n in range(3)])
+                time.sleep(0.001 * owner)
+            file.finish()
+            file.close()
+        except (ResourceError, ConfigError) as error:
+            os._exit(3 if re.search("another process|already exists", str(error)) else 1)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+
+    started = []
+    for owner in range(number):
+        if (child := os.fork()) == 0:
+            write(owner)
+        started.append(child)
+    for child in started:
+        if drawn.random() < 0.3:
+            time.sleep(drawn.random() * 0.005)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+    ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in started]
+    return path, ended
+
+
+@pytest.mark.parametrize(
+    ("number", "rounds"),
+    [
+        *((number, 20) for number in (2, 3, 4)),
+        *(pytest.param(number, 100, marks=pytest.mark.long) for number in (2, 3, 4)),
+    ],
+)
+def test_of_processes_that_write_one_output_each_gives_it_whole_or_is_refused(
+    tmp_path, number, rounds
+):
+    """Killed at random."""
+    outcomes = Counter()
+    for turn in range(rounds):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        path, ended = whole_outputs(folder, number, turn)
+        assert set(ended) <= {0, 3, -signal.SIGKILL}, ended
+        outcomes.update(ended)
+        if path.exists():
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            assert [row["id"] for row in rows] == [str(n) for n in range(18)]
+            assert len({row["owner"] for row in rows}) == 1
+        else:
+            assert 0 not in ended
+            file = PredictionFile(path, {"owner": 0})  # the lock is free, the rest is resumed
+            assert file.rows % 3 == 0
+            file.close()
+    assert outcomes[0] > rounds / 4
+    assert outcomes[3] > rounds / 5
+
+
 def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_file, tmp_path):
     result = road("predict", directory, rows_file(".csv"))
     assert result.code == 0
@@ -447,6 +661,38 @@ def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_
     assert (result.code, "no such file" in result.err) == (2, True)
     assert road("predict", directory, "-", "--column", "text").code == 2
     assert road("predict", directory, "-", "--precision", "fp8").code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--keep", "=x"), "--keep =x\n  allowed: NAME or NEW=NAME"),
+        (("--keep", "x="), "--keep x=\n  allowed"),
+        (("--column", "=text"), "--column =text\n  allowed: FIELD=NAME"),
+        (("--gpus-per-worker", "1"), "--gpus-per-worker 1: there are no workers"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(road, directory, rows_file, options, message):
+    result = road("predict", directory, rows_file(".csv"), *options)
+    assert (result.code, message in result.err) == (2, True), result.err
+
+
+def test_a_header_is_checked_before_torch_is_imported(directory, rows_file, tmp_path):
+    """Each refusal took 5 s."""
+    model = shutil.copytree(directory, tmp_path / "model")
+    (model / "road_ray.json").write_text('{"columns": {"text": "review"}}')
+    command = "from road_ray.cli.app import app, main; import sys\n" + (
+        "try: main()\nfinally: print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    )
+    words = ["predict", str(model), rows_file(".csv", [{"reviews": "fine", "stars": "3"}])]
+    done = subprocess.run(
+        [sys.executable, "-c", command, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert (
+        "no column 'review'; found: reviews, stars; nearest: 'review' -> 'reviews'" in done.stderr
+    )
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(

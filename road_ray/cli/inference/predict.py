@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +34,11 @@ ColumnOption = Annotated[
     ),
 ]
 KeepOption = Annotated[
-    list[str] | None, typer.Option(metavar="[NEW=]NAME", help="column to copy to the output")
+    list[str] | None,
+    typer.Option(
+        metavar="[NEW=]NAME",
+        help="column to copy to the output; default: all that the model does not read",
+    ),
 ]
 IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="column to leave out")]
 
@@ -68,6 +73,13 @@ def predict(
     max_length_tokens: Annotated[
         int | None, typer.Option(help="most tokens of a row; default: as in training")
     ] = None,
+    escape_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--escape-formulas",
+            help="in CSV and TSV, an apostrophe before cells that begin like a formula",
+        ),
+    ] = False,
     workers: WorkersOption = None,
     gpus_per_worker: GpusOption = None,
     address: AddressOption = None,
@@ -77,7 +89,8 @@ def predict(
 ) -> None:
     """Predict every row of a file, in order.
 
-    To resume after an interruption, run the same command.
+    Columns are those of the training; others are copied. To resume after an interruption, run the
+    same command.
     """
     if precision not in ("fp32", "bf16", "auto"):
         raise ConfigError(f"--precision: unknown {precision!r}\n  allowed: fp32, bf16, auto")
@@ -89,20 +102,33 @@ def predict(
         "n_best": n_best,
     }
     _check_paths(source, output)
+    if gpus_per_worker and not (workers or address):
+        raise ConfigError(
+            f"--gpus-per-worker {gpus_per_worker:g}: there are no workers without --workers or "
+            "--address\n  fix: add --workers 1, or leave it out: one process uses the GPU that "
+            "there is"
+        )
     pool = None
     if workers or address:
         pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
     chosen = _choice(columns or [], keep or [], ignore or [])
+    _check_first_row(model, head, source, chosen)
     if output is None:
         _print(model, source, chosen, options, pool)
         return
+    call = {"columns": chosen, "report_progress": not quiet, "escape_formulas": escape_formulas}
     rows = run_interruptible(
-        lambda pool: _write(model, source, output, chosen, options, pool, not quiet),
+        lambda pool: _write(model, source, output, call, options, pool),
         pool,
         output.absolute().parent,
     )
-    summary = {"output": str(output), "rows": rows}
-    typer.echo(json.dumps(summary) if as_json else f"{rows} predictions: {output}")
+    if as_json:
+        typer.echo(json.dumps({"output": str(output), "rows": rows}))
+        return
+    typer.echo(f"{rows} predictions: {output}")
+    if source != STDIN:
+        command = shlex.join(["road", "evaluate", f"init={model}", source])
+        typer.echo(f"next, if the rows have labels: {command}")
 
 
 def _check_paths(source: str, output: Path | None) -> None:
@@ -110,6 +136,18 @@ def _check_paths(source: str, output: Path | None) -> None:
     check_input(source)
     if output is not None:
         check_new(output)
+
+
+def _check_first_row(model: str, head: str | None, source: str, columns: ColumnChoice) -> None:
+    """Check the columns of a file against those that the model records, before torch is imported.
+
+    Of a model that records none, and of standard input, ``input_rows`` does so later.
+    """
+    from road_ray.inference.input_rows import TrainedInput, input_rows
+
+    trained = TrainedInput.of_model(model, head)
+    if source != STDIN and trained.fields:
+        next(input_rows(source, columns, trained.fields, trained))
 
 
 def _print(
@@ -124,12 +162,11 @@ def _print(
         raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import chunks_of, predict_chunks
-    from road_ray.inference.prediction_writer import json_line
+    from road_ray.inference.predict_file import chunks_of, json_line, predict_chunks
     from road_ray.inference.predictor import CHUNK_ROWS
 
     predictor = load(model, **options)
-    rows = input_rows(source, columns, predictor.fields, predictor.columns)
+    rows = input_rows(source, columns, predictor.fields, predictor.trained)
     for predictions in predict_chunks(predictor, chunks_of(rows, CHUNK_ROWS)):
         for prediction in predictions:
             typer.echo(json_line(prediction))
@@ -139,10 +176,9 @@ def _write(
     model: str,
     source: str,
     output: Path,
-    columns: ColumnChoice,
+    call: dict[str, Any],
     options: dict[str, Any],
     pool: dict[str, Any] | None,
-    report_progress: bool,
 ) -> int:
     """Write the predictions to a file, in this process or on a pool of actors; return their
     number.
@@ -153,27 +189,23 @@ def _write(
         prepare_address(pool["address"])  # what Ray reads at its import
         check_machine(pool["workers"] or 0, pool["address"])
     from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import predict_file
+    from road_ray.inference.predict_file import chunk_predictor, predict_file
 
     # Beside a pool it only says what fields the model has, and a GPU is for the actors.
     predictor = load(model, **options, device=None if pool is None else "cpu")
-    call: dict[str, Any] = {
-        "model": model,
-        "columns": columns,
-        "report_progress": report_progress,
-    }
     if pool is None:
-        return predict_file(predictor, source, output, **call)
+        return predict_file(predictor, source, output, model=model, **call)
     from road_ray.distributed.batch_inference import batch_inference
-    from road_ray.inference.input_rows import RowSource
-    from road_ray.inference.predict_file import chunk_predictor
+    from road_ray.inference.input_rows import input_rows
 
     if source != STDIN:  # a mistake in the first row is told before a cluster starts
-        next(RowSource(source, columns, predictor.fields, predictor.columns).rows())
+        next(input_rows(source, call["columns"], predictor.fields, predictor.trained))
     place = str(Path(model).resolve()) if Path(model).exists() else model
     with batch_inference(chunk_predictor, place, options, **pool) as predict_on_pool:
         rows: int = run_interruptible(  # again, because Ray has a handler of its own
-            lambda predict: predict_file(predictor, source, output, predict=predict, **call),
+            lambda predict: predict_file(
+                predictor, source, output, model=model, predict=predict, **call
+            ),
             predict_on_pool,
             output.absolute().parent,
         )
@@ -183,13 +215,15 @@ def _write(
 def _choice(columns: list[str], keep: list[str], ignore: list[str]) -> ColumnChoice:
     from road_ray.inference.input_rows import ColumnChoice
 
-    fields = dict(_column(word) for word in columns)
-    copied = dict(_column(f"{word}={word}" if "=" not in word else word) for word in keep)
+    fields = dict(_column(word, "--column") for word in columns)
+    copied = dict(_column(word if "=" in word else f"{word}={word}", "--keep") for word in keep)
     return ColumnChoice(fields, copied, ignore)
 
 
-def _column(word: str) -> tuple[str, str]:
-    field, equals, name = word.partition("=")
-    if not (field and equals and name):
-        raise ConfigError(f"--column {word}\n  allowed: FIELD=NAME, such as text=body")
+def _column(word: str, option: str) -> tuple[str, str]:
+    """Return the parts of ``NEW=NAME``. Raises ``ConfigError`` if one is empty."""
+    field, _, name = word.partition("=")
+    if not (field and name):
+        allowed = {"--column": "FIELD=NAME, such as text=body", "--keep": "NAME or NEW=NAME"}
+        raise ConfigError(f"{option} {word}\n  allowed: {allowed[option]}")
     return field, name

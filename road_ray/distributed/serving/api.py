@@ -42,7 +42,7 @@ def build_api(
     predictor: Predictor, queue: RowQueue, config: ServingConfig, digest: str | None
 ) -> FastAPI:
     """Return the application; ``digest`` is that of the token that requests must show, if any."""
-    row_type, prediction = body_types(predictor.task.kind, predictor.columns)
+    row_type, prediction = body_types(predictor.task.kind, predictor.trained.fields)
     reader = RowReader(predictor, config, row_type)
     app: FastAPI = FastAPIOffline(
         title=f"road_ray: {predictor.task.name}",

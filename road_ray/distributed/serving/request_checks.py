@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.distributed.serving.row_queue import characters
 from road_ray.distributed.serving.schemas import Problem, RowType
-from road_ray.inference.predictor import Predictor, Row
+from road_ray.inference.input_rows import Row
+from road_ray.inference.predictor import Predictor
 
 _SHOWN = 80  # characters of a value in a message
 _BEARER = HTTPBearer(auto_error=False, description="The token that the server was given.")

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from road_ray.inference.predictor import Prediction, Row
+from road_ray.inference.input_rows import Row
+from road_ray.inference.predictor import Prediction
 
 _SHORT_CHARACTERS = 256  # below it, padding costs less than a pass of its own
 _MOST_SPREAD = 2.0  # longest over shortest request of a batch

@@ -14,7 +14,6 @@ import torch
 
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
 from road_ray.data.features.encode_examples import row_limit
-from road_ray.data.features.examples_and_features import TextExample
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
 from road_ray.data.model_files.locate_model import locate_model
@@ -63,6 +62,7 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
+from road_ray.recipes.run_directory.trained_rows import trained_rows
 from road_ray.recipes.train_dev_overlap import count_shared, warn_of_overlap
 from road_ray.training.loop import Steps, head_units, identity_of, train
 from road_ray.training.monitoring.metrics_journal import Journal
@@ -195,24 +195,6 @@ def _model(
         return model, {"kept": [], "new": list(model.heads)}
     model = MultitaskModel(encoder, tasks)
     return model, keep_pooler(model, directory)
-
-
-def _columns(prepared: Prepared) -> dict[str, str]:
-    """Return the columns that the texts of a row come from, by the fields of `road predict`: one
-    text or two. Empty for other kinds of rows.
-    """
-    example = prepared.split.examples[0]
-    if not isinstance(example, TextExample):
-        return {}
-    fields = ("text", "text_pair")[: len(example.texts)]
-    columns = prepared.split.dataset.columns.text
-    if len(columns) != len(fields):
-        return dict(zip(fields, fields, strict=True))
-    named = (
-        c if isinstance(c, str) and "|" not in c else f
-        for f, c in zip(fields, columns, strict=True)
-    )
-    return dict(zip(fields, named, strict=True))
 
 
 def kept_layers(config: FinetuneConfig) -> list[int] | None:
@@ -388,7 +370,7 @@ def export(
                 max_length_tokens=config.data.max_length_tokens,
                 no_answer_threshold=threshold if task == main_task else None,
                 layers_of_init=kept_layers(config),
-                columns=_columns(prepared) if task == main_task else {},
+                **(trained_rows(config.data, prepared.split) if task == main_task else {}),
                 parameters=sum(x.numel() for x in prepared.model.parameters()),
                 metrics=figures,
                 **prepared.lineage,

@@ -212,7 +212,7 @@ def delimiter_of(path: Path) -> str:
 
 
 def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, object]]]:
-    lines = (line + "\n" for _, line in numbered_lines(path))
+    lines = (line for _, line in numbered_lines(path, ends=True))  # a quoted cell may hold them
     reader = csv.reader(lines, strict=True, delimiter=delimiter)
     header: list[str] | None = None
     try:

@@ -28,8 +28,9 @@ _LISTED = 5  # faults that a message shows
 MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
 
-def numbered_lines(path: ReadableFile) -> Iterator[tuple[int, str]]:
-    """Yield line numbers from 1 and lines without line end or BOM of a plain or compressed file.
+def numbered_lines(path: ReadableFile, *, ends: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield line numbers from 1 and lines of a plain or compressed file, without BOM and, unless
+    ``ends``, without line end.
 
     Raises ``DataError`` with ``file:line`` for bytes that are not UTF-8, NUL, damaged compression
     and lines of more than 64 MiB.
@@ -37,7 +38,7 @@ def numbered_lines(path: ReadableFile) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         with open_bytes(path) as file:
-            for number, line in decoded_lines(file, str(path)):
+            for number, line in decoded_lines(file, str(path), ends=ends):
                 yield number, line
     except DAMAGED as error:
         raise DataError(
@@ -49,7 +50,7 @@ def numbered_lines(path: ReadableFile) -> Iterator[tuple[int, str]]:
         raise unreadable(path, error) from error
 
 
-def decoded_lines(file: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
+def decoded_lines(file: IO[bytes], name: str, *, ends: bool = False) -> Iterator[tuple[int, str]]:
     """Yield line numbers from 1 and lines of an open file, as ``numbered_lines`` does."""
     for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
         if len(raw) == LONGEST_LINE:
@@ -58,7 +59,8 @@ def decoded_lines(file: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
                 "  fix: write one paragraph a line, or JSONL with one document a line"
             )
         line = raw.removeprefix(_BOM) if number == 1 else raw
-        yield number, _decoded(line, f"{name}:{number}").rstrip("\r\n")
+        text = _decoded(line, f"{name}:{number}")
+        yield number, text if ends else text.rstrip("\r\n")
 
 
 def parse_json_line(line: str, where: str) -> dict[str, object]:
