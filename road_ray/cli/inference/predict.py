@@ -42,6 +42,14 @@ KeepOption = Annotated[
 ]
 IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="column to leave out")]
 
+EscapeOption = Annotated[
+    bool,
+    typer.Option(
+        "--escape-formulas",
+        help="in CSV and TSV, an apostrophe before cells that begin like a formula",
+    ),
+]
+
 WorkersOption = Annotated[
     int | None,
     typer.Option(help="number of Ray actors with the model", min=1),
@@ -73,13 +81,7 @@ def predict(
     max_length_tokens: Annotated[
         int | None, typer.Option(help="most tokens of a row; default: as in training")
     ] = None,
-    escape_formulas: Annotated[
-        bool,
-        typer.Option(
-            "--escape-formulas",
-            help="in CSV and TSV, an apostrophe before cells that begin like a formula",
-        ),
-    ] = False,
+    escape_formulas: EscapeOption = False,
     workers: WorkersOption = None,
     gpus_per_worker: GpusOption = None,
     address: AddressOption = None,
@@ -102,15 +104,7 @@ def predict(
         "n_best": n_best,
     }
     _check_paths(source, output)
-    if gpus_per_worker and not (workers or address):
-        raise ConfigError(
-            f"--gpus-per-worker {gpus_per_worker:g}: there are no workers without --workers or "
-            "--address\n  fix: add --workers 1, or leave it out: one process uses the GPU that "
-            "there is"
-        )
-    pool = None
-    if workers or address:
-        pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
+    pool = _pool(workers, gpus_per_worker, address)
     chosen = _choice(columns or [], keep or [], ignore or [])
     _check_first_row(model, head, source, chosen)
     if output is None:
@@ -129,6 +123,18 @@ def predict(
     if source != STDIN:
         command = shlex.join(["road", "evaluate", f"init={model}", source])
         typer.echo(f"next, if the rows have labels: {command}")
+
+
+def _pool(workers: int | None, gpus: float | None, address: str | None) -> dict[str, Any] | None:
+    """Return the options of a pool, or None for this process alone."""
+    if workers or address:
+        return {"workers": workers, "gpus": gpus or 0.0, "address": address}
+    if gpus:
+        raise ConfigError(
+            f"--gpus-per-worker {gpus:g}: there are no workers without --workers or --address\n"
+            "  fix: add --workers 1, or leave it out: one process uses the GPU that there is"
+        )
+    return None
 
 
 def _check_paths(source: str, output: Path | None) -> None:
