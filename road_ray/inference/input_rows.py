@@ -47,7 +47,7 @@ _SNIFFED_LINES = 200
 
 @dataclass(frozen=True)
 class TrainedInput:
-    """Where the rows of the training had the fields of the model.
+    """Columns in which the rows of the training had the fields of the model.
 
     ``columns`` maps a field to its column: a name, a list of names for ``choices``, or a number for
     the words of a file of columns (``layout`` ``conll``). ``id`` is the column of identifiers.
@@ -129,7 +129,7 @@ class InputRow(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """What is done with the columns of rows: fields and names in the output, by column."""
+    """Use of the columns of rows: those of each field, and those that are copied, by name."""
 
     read: Mapping[str, str | list[str]]
     copied: Mapping[str, str]

@@ -92,7 +92,7 @@ class Predictor:
 
     @cached_property
     def trained(self) -> TrainedInput:
-        """Where the rows of the training had the fields; empty if that is not recorded."""
+        """Columns of the training that had the fields; empty if they are not recorded."""
         return TrainedInput.of_record(self.record)
 
     @property

@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from road_ray.inference.input_rows import ColumnChoice
 
 
+InputArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT",
+        help="CSV, TSV, JSONL, JSON, Parquet, SQuAD JSON or text file; - for standard input",
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(help="JSONL, CSV or TSV file, by suffix; default: JSONL to standard output"),
+]
 ColumnOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -58,17 +69,8 @@ WorkersOption = Annotated[
 
 def predict(
     model: ModelArgument,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="INPUT",
-            help="CSV, TSV, JSONL, JSON, Parquet, SQuAD JSON or text file; - for standard input",
-        ),
-    ] = "-",
-    output: Annotated[
-        Path | None,
-        typer.Option(help="JSONL, CSV or TSV file, by suffix; default: JSONL to standard output"),
-    ] = None,
+    source: InputArgument = "-",
+    output: OutputOption = None,
     columns: ColumnOption = None,
     keep: KeepOption = None,
     ignore: IgnoreOption = None,

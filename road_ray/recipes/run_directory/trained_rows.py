@@ -1,4 +1,4 @@
-"""What a model records of the rows that it was trained on, so that no later command asks for it."""
+"""Record of the rows that a model was trained on, so that no later command asks for them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from road_ray.data.readers.parts.table_rows import TABLES
 from road_ray.data.task_and_dataset import Dataset
 
 _OF_FILES = {"train", "dev", "test", "dev_fraction", "hub", "configuration", "revision"}
-# What a row is read and encoded by, beside its columns.
-_KEYS = ("span_head", "pair_head", "tag_head", "history_turns")
+_KEYS = ("span_head", "pair_head", "tag_head", "history_turns")  # of reading and heads
 
 
 def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:
