@@ -42,7 +42,10 @@ class Batch(TypedDict, total=False):
     attention_mask: Tensor
     """1 for a token, 0 for padding."""
     token_type_ids: Tensor
-    """1 for tokens of the second segment, else 0."""
+    """Token types as the tokenizer gives them; absent if it gives none."""
+    second_text: Tensor
+    """1 for tokens of the second text and the special tokens after it ``[B, L]``; fine-tuning only.
+    """
     labels: Tensor
     """Classes or scores ``[B]``, tags ``[B, L]``; -100 is unknown and has no loss."""
     start_positions: Tensor
@@ -92,6 +95,8 @@ class Rows(Protocol):
     @property
     def first_segment(self) -> Ints: ...
     @property
+    def max_length_tokens(self) -> int | None: ...
+    @property
     def dataset(self) -> str: ...
     @property
     def task(self) -> str: ...
@@ -116,10 +121,11 @@ class WorkerShare:
 
 
 def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
-    """Return the given rows, padded to the longest or to ``width``.
+    """Return the given rows, padded to the longest or to ``width``, but never beyond the limit that
+    the rows were cut to.
 
-    ``input_ids``, ``attention_mask`` and ``token_type_ids``, ``[B, L]`` each, or ``[B, N, L]``
-    where every question has N choices.
+    ``input_ids``, ``attention_mask`` and the segments, if the rows have any: ``[B, L]`` each, or
+    ``[B, N, L]`` where every question has N choices.
     """
     choices = rows.choices if isinstance(rows, Features) else 1
     shape: tuple[int, ...] = (len(numbers), -1)
@@ -127,7 +133,7 @@ def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | Non
         shape = (len(numbers), choices, -1)
         numbers = (numbers[:, None] * choices + np.arange(choices)).ravel()
     taken = [rows.row(int(number)) for number in numbers]
-    longest = width or padded_width(max(len(row) for row in taken))
+    longest = width or padded_width(max(len(row) for row in taken), rows.max_length_tokens)
     ids = np.full((len(taken), longest), pad_id, dtype=np.int64)
     for index, row in enumerate(taken):
         ids[index, : len(row)] = row
@@ -135,11 +141,21 @@ def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | Non
     positions = np.arange(longest)[None, :]
     real = positions < lengths
     second = (positions >= rows.first_segment[numbers][:, None]) & real
-    return {
+    segments: NDArray[Any] | None = second
+    batch: Batch = {
         "input_ids": torch.from_numpy(ids).view(shape),
         "attention_mask": torch.from_numpy(real.astype(np.int64)).view(shape),
-        "token_type_ids": torch.from_numpy(second.astype(np.int64)).view(shape),
     }
+    if isinstance(rows, Features):
+        segments = rows.segments
+        if segments is not None:
+            places = np.minimum(rows.bounds[numbers][:, None] + positions, len(segments) - 1)
+            segments = np.where(real, segments[places], 0)
+        if choices == 1 and rows.words is None:
+            batch["second_text"] = torch.from_numpy(second.astype(np.int64))
+    if segments is not None:
+        batch["token_type_ids"] = torch.from_numpy(segments.astype(np.int64)).view(shape)
+    return batch
 
 
 class BatchTotals(NamedTuple):
@@ -199,9 +215,13 @@ class BatchStream:
     def _choices(self) -> int:
         return self.rows.choices if isinstance(self.rows, Features) else 1
 
+    def _width(self, lengths: Longs) -> int:
+        """Return the width of a batch of rows of these lengths."""
+        return padded_width(int(lengths.max()), self.rows.max_length_tokens)
+
     def _check_budget(self) -> None:
         limit, workers = self.batching.most_tokens, self.share.size
-        needed = padded_width(int(self._lengths.max())) * self._choices * workers
+        needed = self._width(self._lengths) * self._choices * workers
         if limit is not None and limit < needed:
             raise ConfigError(
                 f"data.max_batch_tokens = {limit}: the longest rows of "
@@ -234,7 +254,7 @@ class BatchStream:
             batches, numbers = max(batches, 0), self._windowed.row_numbers(0)
             rows = round(batches * len(self.rows) / self.batches_per_epoch)
             mean = float(self._lengths[numbers].mean())
-            width = padded_width(int(self._lengths.max()))
+            width = self._width(self._lengths)
             return BatchTotals(rows, round(rows * mean), rows * width)
         tokens, choices = self._lengths, self._choices
         if isinstance(self.rows, Features):
@@ -243,7 +263,7 @@ class BatchStream:
         def of(numbers: range) -> NDArray[np.int64]:
             sizes = [(0, 0, 0)]
             for rows in map(self.row_numbers, numbers):
-                width = padded_width(int(self._lengths[rows].max())) * choices
+                width = self._width(self._lengths[rows]) * choices
                 sizes.append((len(rows), int(tokens[rows].sum()), len(rows) * width))
             summed: NDArray[np.int64] = np.array(sizes, np.int64).sum(0)
             return summed
@@ -256,7 +276,7 @@ class BatchStream:
 
     def __getitem__(self, number: int) -> Batch:
         numbers = self.row_numbers(number)
-        width = padded_width(int(self._lengths[numbers].max()))
+        width = self._width(self._lengths[numbers])
         share = slice(self.share.rank, None, self.share.size)
         own_rows = numbers[share]
         batch = pad(self.rows, own_rows, pad_id=self.pad_id, width=width)
@@ -310,20 +330,26 @@ def encoder_inputs(batch: Mapping[str, Any], names: Sequence[str] = INPUTS) -> d
 
 
 def allowed_positions(batch: Mapping[str, object]) -> Tensor:
-    """Return a mask of the positions where an answer may start or end, ``[B, L]`` bool: segment 1,
-    and position 0 for no answer.
-
-    In a row without a second segment, as for models without token types, all tokens are allowed.
+    """Return a mask of the positions where an answer may start or end, ``[B, L]`` bool: the second
+    text, and position 0 for no answer. In a row without a second text, all tokens are allowed.
     """
-    attention, segments = batch.get("attention_mask"), batch.get("token_type_ids")
+    attention, segments = batch.get("attention_mask"), second_text(batch)
     if attention is None:
         attention = torch.ones_like(torch.as_tensor(batch["input_ids"]))
     allowed = torch.as_tensor(attention).bool().clone()
     if segments is not None:
-        second = torch.as_tensor(segments) == 1
+        second = segments == 1
         allowed &= second | ~second.any(1, keepdim=True)
     allowed[:, 0] = True
     return allowed
+
+
+def second_text(batch: Mapping[str, Any]) -> Tensor | None:
+    """Return 1 for tokens of the second text ``[B, L]``, which a batch of another program has in
+    segment 1 alone; None where neither says it, as for models without token types.
+    """
+    marks = batch.get("second_text", batch.get("token_type_ids"))
+    return None if marks is None else torch.as_tensor(marks)
 
 
 def to_device(batch: Mapping[str, object], device: torch.device) -> Batch:

@@ -261,6 +261,11 @@ def special_ids(tokenizer: PreTrainedTokenizerFast) -> tuple[int, ...]:
     return tuple(int(getattr(tokenizer, f"{name}_id")) for name in names)
 
 
+def pad_id_of(tokenizer: PreTrainedTokenizerFast) -> int:
+    """Return the id that fills batches. It is masked, so a tokenizer without one gets 0."""
+    return int(tokenizer.pad_token_id or 0)
+
+
 def limit_length(
     tokenizer: PreTrainedTokenizerFast, longest_row: int, trained: int | None = None
 ) -> int:

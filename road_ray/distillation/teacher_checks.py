@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.data.features.special_tokens import special_tokens
+from road_ray.data.features.text_rows import check_fast
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import check_tokenizer_files, read_config
 from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
@@ -156,7 +156,7 @@ def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: object)
     if student is None or fingerprint_tokenizer(tokenizer) == fingerprint_tokenizer(student):
         return
     try:
-        special_tokens(tokenizer, 1)
+        check_fast(tokenizer)
     except ConfigError as error:
         raise CheckpointError(
             f"{directory}: has another tokenizer than the student, so it reads texts: {error}"

@@ -23,10 +23,16 @@ ANSWERS_FOR = "answers_for_tokenizer_sha256"
 
 
 def fingerprint_tokenizer(tokenizer: Any) -> str:
-    """Return the sha256 of everything that determines token ids: vocabulary, normalizer,
-    pre-tokenizer, model and special tokens.
+    """Return the sha256 of everything that determines token ids and segments: vocabulary,
+    normalizer, pre-tokenizer, model, special tokens, and a pair of texts as it encodes them.
     """
+    encoded = tokenizer("a", "b")
+    return _fingerprint(tokenizer, encoded["input_ids"], encoded.get("token_type_ids"))
+
+
+def _fingerprint(tokenizer: Any, pair: list[int], segments: list[int] | None) -> str:
     content: dict[str, Any] = {
+        "pair": [pair, segments if segments and any(segments) else None],
         "vocab": sorted(tokenizer.get_vocab().items()),
         "special": {
             role: token if isinstance(token, str) else [str(part) for part in token]
@@ -85,6 +91,24 @@ def teacher_tokenizer(directory: str | Path) -> Any | None:
 
 
 def reads_other_tokens(directory: str | Path, student: str) -> bool:
-    """Return True if a teacher has another tokenizer than that of the fingerprint ``student``."""
+    """Return True if a teacher's tokenizer makes other rows than that of the fingerprint
+    ``student``. A teacher whose own tokenizer gives no segments reads rows with segments too:
+    ``Teacher`` leaves them out.
+    """
     tokenizer = teacher_tokenizer(directory)
-    return tokenizer is not None and fingerprint_tokenizer(tokenizer) != student
+    if tokenizer is None or fingerprint_tokenizer(tokenizer) == student:
+        return False
+    if gives_segments(tokenizer) or not tokenizer.is_fast:
+        return True
+    encoded = tokenizer("a", "b")
+    texts = encoded.sequence_ids(0)
+    if 1 in texts:
+        second = texts.index(1)
+        segments = [0] * second + [1] * (len(texts) - second)
+        return _fingerprint(tokenizer, encoded["input_ids"], segments) != student
+    return True
+
+
+def gives_segments(tokenizer: Any) -> bool:
+    """Return True if a tokenizer tells the second text from the first by token types."""
+    return any(tokenizer("a", "b").get("token_type_ids") or ())

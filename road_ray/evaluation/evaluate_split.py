@@ -133,8 +133,9 @@ def batched_logits(
 
 def evaluation_tokens(features: Features) -> int:
     """Return the number of tokens of an evaluation, padding included."""
-    lengths = features.lengths
-    wide = sum(len(rows) * padded_width(int(lengths[rows].max())) for rows in _batches(lengths))
+    lengths, most = features.lengths, features.max_length_tokens
+    widths = (len(of) * padded_width(int(lengths[of].max()), most) for of in _batches(lengths))
+    wide = sum(widths)
     return wide * features.choices
 
 

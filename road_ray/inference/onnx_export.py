@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from road_ray.data.batching import Batch
 from road_ray.data.special_heads import special_head
 from road_ray.data.task_and_dataset import Choose
+from road_ray.data.tokenizer import pad_id_of
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.inference.onnx_model import OnnxModel, files_of, not_installed
 from road_ray.inference.predictor import Predictor
@@ -208,7 +209,7 @@ def _batch(predictor: Predictor, *, rows: int, tokens: int) -> Batch:
     segments[..., tokens // 2 :] = 1
     if rows > 1:
         mask[-1, ..., tokens // 2 :] = 0
-        ids[-1, ..., tokens // 2 :] = predictor.tokenizer.pad_token_id
+        ids[-1, ..., tokens // 2 :] = pad_id_of(predictor.tokenizer)
         segments *= mask
     return {
         "input_ids": ids,

@@ -42,7 +42,9 @@ class OnnxModel:
 
     def __call__(self, batch: Batch) -> Tensor:
         tensors: Mapping[str, Any] = batch
-        inputs = {name: tensors[name].numpy() for name in self._inputs}
+        # The exported model has an input for segments, also where the tokenizer gives none.
+        zeros = torch.zeros_like(batch["input_ids"])
+        inputs = {name: tensors.get(name, zeros).numpy() for name in self._inputs}
         (logits,) = self._session.run(None, inputs)
         return torch.from_numpy(logits)
 

@@ -36,6 +36,7 @@ from road_ray.data.task_and_dataset import (
     Tag,
     Task,
 )
+from road_ray.data.tokenizer import pad_id_of
 from road_ray.errors import DataError
 from road_ray.evaluation.evaluate_split import OnRows, batched_logits
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
@@ -172,7 +173,7 @@ class Predictor:
         dataset = Dataset("input", task=self.task.name, layout="", folder="", columns=columns)
         limit = self.max_length_tokens
         features = encode(examples, dataset, self.task, self.tokenizer, max_length_tokens=limit)
-        pad_id = int(self.tokenizer.pad_token_id)
+        pad_id = pad_id_of(self.tokenizer)
         reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
         with torch.inference_mode(), reduced:
             logits = batched_logits(

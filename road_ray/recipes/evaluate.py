@@ -13,7 +13,7 @@ from typing import Any
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
-from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
+from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
 from road_ray.errors import ConfigError
 from road_ray.evaluation.consistency import consistency
 from road_ray.evaluation.evaluate_split import evaluate_split
@@ -24,7 +24,7 @@ from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.preflight_checks import check_length, require_init, require_splits
+from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits
 from road_ray.recipes.run_directory.model_record import (
     head_for,
     stored_threshold,
@@ -209,8 +209,8 @@ def _judge(
     tune: bool,
 ) -> tuple[dict[str, float], float | None]:
     device, name = Worker.alone().device, split.dataset.name
-    check_length(split, longest_row(model.encoder))
-    pad_id = int(tokenizer.pad_token_id)
+    split = fit_positions(split, longest_row(model.encoder))
+    pad_id = pad_id_of(tokenizer)
     result = evaluate_split(
         model.to(device),
         split,

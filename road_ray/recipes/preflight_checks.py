@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +107,15 @@ def check_evaluated_once(evaluated: Iterable[tuple[str, Sequence[str]]]) -> None
                 )
 
 
-def check_length(split: Split, positions: int) -> None:
-    """Raise ``ConfigError`` if a row is longer than the model's position table."""
+def fit_positions(split: Split, positions: int) -> Split:
+    """Return the split with batches that are no wider than the model's position table. Raises
+    ``ConfigError`` if a row is longer.
+    """
     longest = int(split.features.lengths.max())
     if longest > positions:
         raise ConfigError(
             f"data.max_length_tokens: {split.dataset.name} has rows of {longest} tokens, "
             f"the model knows {positions} positions\n  fix: data.max_length_tokens={positions}"
         )
+    limit = min(split.features.max_length_tokens or positions, positions)
+    return replace(split, features=replace(split.features, max_length_tokens=limit))

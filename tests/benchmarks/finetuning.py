@@ -197,13 +197,11 @@ def rows_of(split: Split) -> Any:
     from datasets import Dataset
 
     features, columns = split.features, {}
-    first = features.first_segment
     tokens = [features.row(row) for row in range(len(features))]
     columns["input_ids"] = [row.tolist() for row in tokens]
     columns["attention_mask"] = [[1] * len(row) for row in tokens]
-    columns["token_type_ids"] = [
-        [0] * min(n, len(row)) + [1] * (len(row) - n) for n, row in zip(first, tokens, strict=True)
-    ]
+    if (segments := features.segments) is not None:
+        columns["token_type_ids"] = [x.tolist() for x in np.split(segments, features.bounds[1:-1])]
     for name in set(_GOLDS) & features.gold.keys():
         columns[name] = features.gold[name].tolist()
     return Dataset.from_dict(columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -104,9 +105,33 @@ def test_padding_masks_and_segments_of_a_row():
         assert batch["attention_mask"][index].tolist() == [1] * len(row) + [0] * rest
         first = int(rows.first_segment[number])
         kinds = [0] * first + [1] * (len(row) - first) + [0] * rest
-        assert batch["token_type_ids"][index].tolist() == kinds
+        assert batch["second_text"][index].tolist() == kinds
+    assert "token_type_ids" not in batch  # a tokenizer that gives none
     assert {tensor.dtype for tensor in batch.values()} == {torch.int64}
     assert pad(rows, np.array([3]), pad_id=7, width=64)["input_ids"][0, -1] == 7
+
+
+def test_segments_are_those_of_the_tokenizer():
+    rows = features()
+    drawn = np.random.default_rng(1).integers(0, 3, len(rows.tokens)).astype(np.int8)
+    rows = replace(rows, segments=drawn)
+    batch = pad(rows, np.array([36, 5]), pad_id=0)
+    for index, number in enumerate((36, 5)):
+        kinds = drawn[rows.bounds[number] : rows.bounds[number + 1]].tolist()
+        rest = batch["input_ids"].shape[1] - len(kinds)
+        assert batch["token_type_ids"][index].tolist() == kinds + [0] * rest
+
+
+@pytest.mark.parametrize(("longest", "most"), [(29, 29), (61, 61), (99, 100), (99, 99)])
+def test_a_batch_is_never_wider_than_the_limit_of_its_rows(longest, most):
+    rows = replace(features(200, longest=longest), max_length_tokens=most)
+    batches = stream(rows)
+    widths = [batches[n]["input_ids"].shape[1] for n in range(batches.batches_per_epoch)]
+    assert max(widths) == most
+    assert pad(rows, np.arange(200), pad_id=0)["input_ids"].shape[1] == most
+    assert batches.totals(batches.batches_per_epoch).positions == sum(
+        len(batches.row_numbers(n)) * width for n, width in enumerate(widths)
+    )
 
 
 def test_gold_goes_with_its_row_and_keeps_its_type():

@@ -9,7 +9,7 @@ from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.recipes.preflight_checks import (
-    check_length,
+    fit_positions,
     require_init,
     warn_of_rates,
 )
@@ -24,9 +24,9 @@ def dev(world, pretrained):
 
 def test_rows_longer_than_the_position_table_are_refused(dev):
     longest = int(dev.features.lengths.max())
-    check_length(dev, longest)
+    fit_positions(dev, longest)
     with pytest.raises(ConfigError, match=rf"mnli has rows of {longest} tokens"):
-        check_length(dev, longest - 1)
+        fit_positions(dev, longest - 1)
 
 
 def test_a_start_that_is_not_there_names_what_is(tmp_path):

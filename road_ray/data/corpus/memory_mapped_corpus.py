@@ -68,6 +68,12 @@ class Corpus:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
+    @property
+    def max_length_tokens(self) -> int | None:
+        """Length of the longest row that was asked for."""
+        length = self.manifest.get("max_length_tokens")
+        return None if length is None else int(length)
+
     @cached_property
     def lengths(self) -> Longs:
         """Tokens in each row."""

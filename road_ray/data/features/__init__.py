@@ -1,7 +1,7 @@
 """Features: examples turned into rows of token ids, with their labels.
 
-``examples_and_features.py`` declares both. ``encode_examples.py`` picks the encoding of a task;
-``span_windows.py`` cuts contexts into windows with a stride, ``word_tags.py`` aligns words with
-sub-tokens, ``text_rows.py`` joins texts with special tokens. ``batch_tokenization.py`` calls the
-tokenizer and returns arrays of ``ragged.py``. ``cache.py`` stores features on disk.
+``examples_and_features.py`` declares both. ``encode_examples.py`` picks the encoding of a task:
+``text_rows.py`` for texts, pairs and choices, ``span_windows.py`` for windows of a context,
+``word_tags.py`` for tagged words. All call the tokenizer as plain ``transformers`` does, so that
+special tokens, segments and truncation are its own. ``cache.py`` stores features on disk.
 """

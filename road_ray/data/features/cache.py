@@ -33,7 +33,7 @@ _NOT_ENCODED = ("id", "where")
 _DIGEST_BYTES = 32
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
 
-FORMAT = 3
+FORMAT = 4
 """Version of encoding and file layout: raise it when the same example gives another file."""
 
 
@@ -62,8 +62,7 @@ def cache_key(
     backend.no_truncation()
     backend.no_padding()
     digest.update(backend.to_str().encode())
-    ids = (tokenizer.cls_token_id, tokenizer.sep_token_id)
-    digest.update(repr(ids).encode())
+    digest.update(repr((tokenizer.model_input_names, tokenizer.truncation_side)).encode())
     kinds = {type(example) for example in examples}
     names = {kind: [f.name for f in fields(kind) if f.name not in _NOT_ENCODED] for kind in kinds}
     for example in examples:
@@ -101,7 +100,8 @@ def _read(path: Path, key: str) -> Features:
             arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
     gold = {n.removeprefix(_GOLD): arrays.pop(n) for n in list(arrays) if n.startswith(_GOLD)}
     others: dict[str, Any] = {name: str(arrays.pop(name)) for name in ("dataset", "task")}
-    others |= {"gold": gold, "choices": int(arrays.pop("choices"))}
+    numbers = ("choices", "max_length_tokens")
+    others |= {name: int(arrays.pop(name)) for name in numbers if name in arrays} | {"gold": gold}
     return Features(**(others | arrays))
 
 

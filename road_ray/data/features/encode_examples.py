@@ -93,7 +93,7 @@ def encode_texts(
     *,
     max_length_tokens: int,
 ) -> Features:
-    """Return rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, truncated longest first.
+    """Return rows of one text or two, truncated longest first.
 
     ``labels`` are class numbers (int64), or numbers (float32) of a regression; -100 if unknown.
     Raises ``DataError`` for a label outside the task's set or range.
@@ -108,6 +108,7 @@ def encode_texts(
         task=task.name,
         gold={"labels": labels},
         example=np.arange(len(examples), dtype=np.int32),
+        max_length_tokens=max_length_tokens,
         **text_rows(columns, tokenizer, max_length_tokens=max_length_tokens, name=dataset.name),
     )
 
@@ -144,7 +145,7 @@ def encode_choices(
     *,
     max_length_tokens: int,
 ) -> Features:
-    """Return rows ``[CLS] question [SEP] choice [SEP]``, one for each choice.
+    """Return rows of question and choice, one for each choice.
 
     Raises ``DataError`` for a question with another number of choices.
     """
@@ -166,6 +167,7 @@ def encode_choices(
         task=task.name,
         gold={"labels": np.array(gold, np.int64)},
         example=np.arange(len(examples), dtype=np.int32),
+        max_length_tokens=max_length_tokens,
         choices=number,
         **text_rows(columns, tokenizer, max_length_tokens=max_length_tokens, name=dataset.name),
     )

@@ -20,6 +20,7 @@ FURTHER = "labels/"  # prefix of labels for further heads, followed by a task's 
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+Bytes = NDArray[np.int8]
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,9 @@ Example = TextExample | SpanExample | TagExample | ChoiceExample
 class Features:
     """Encoded rows, unpadded: row ``r`` holds ``tokens[bounds[r]:bounds[r + 1]]``.
 
-    ``first_segment[r]`` is the length of segment 0 with its special tokens; the rest of the row is
-    segment 1.
+    ``first_segment[r]`` is the number of tokens before the second text, all if there is one text.
+    ``segments`` are the token types that the tokenizer gives (``[tokens]``), None if it gives none.
+    ``max_length_tokens`` is the limit that the rows were cut to, which a batch is never wider than.
     ``gold`` holds one array a name with one entry a row: ``labels``, or ``start_positions`` and
     ``end_positions``
     (0 = no answer in this window). ``example[r]`` is the index of the example that the row was cut
@@ -108,6 +110,8 @@ class Features:
     first_segment: Ints
     gold: Mapping[str, NDArray[Any]]
     example: Ints
+    segments: Bytes | None = None
+    max_length_tokens: int | None = None
     offsets: Ints | None = None
     max_context: NDArray[np.bool_] | None = None
     words: Ints | None = None
@@ -131,6 +135,8 @@ class Features:
         digest = hashlib.sha256()
         parts: dict[str, NDArray[Any]] = dict(self.gold)
         parts |= {"tokens": self.tokens, "bounds": self.bounds, "first": self.first_segment}
+        if self.segments is not None:
+            parts["segments"] = self.segments
         for name, values in sorted(parts.items()):
             digest.update(name.encode() + values.tobytes())
         return digest.hexdigest()

@@ -1,43 +1,85 @@
-"""Encode questions about a context as windows of token ids, with offsets and answer positions.
+"""Questions about a context as windows of token ids, with offsets and answer positions.
 
-Every distinct context and question is tokenised once, in batches; array operations then make the
-windows of thousands of questions at a time.
+The windows are those of ``tokenizer(question, context, truncation="only_second", stride=...)``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.batch_tokenization import tokenized
 from road_ray.data.features.examples_and_features import Features, Ints, Longs, SpanExample
-from road_ray.data.features.ragged import Ragged, ranges, starts_of
-from road_ray.data.features.special_tokens import SpecialTokens, special_tokens
-from road_ray.data.features.text_rows import assembled
+from road_ray.data.features.text_rows import (
+    ROWS_AT_A_TIME,
+    TokenRows,
+    check_fast,
+    joined,
+    packed,
+    some_rows,
+    tokenized,
+)
 from road_ray.data.task_and_dataset import Dataset
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_QUESTIONS_AT_A_TIME = 4096  # bounds the memory of the index arrays
+_SPACES = np.array([code for code in range(0x3001) if chr(code).isspace()], np.uint32)
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """Windows over contexts in the order of the questions, ``[R]`` each."""
+class _Windows(NamedTuple):
+    """Windows of one question, in order."""
 
-    question: Longs  # which question of this part
-    start: Longs  # first token, counted within the context
-    length: Longs  # context tokens
-    rank: Longs  # 0 for the first window of a question
+    rows: TokenRows
+    start: Longs  # [R] first token, counted within the context
+    length: Longs  # [R] context tokens
+    offsets: Ints  # [context tokens, 2] characters of each, without the spaces at its ends
+
+    def gold(self, example: SpanExample) -> tuple[Longs, Longs, bool | None]:
+        """Return start and end positions ``[R]``, 0 unless the window has the whole first answer;
+        and True if a window has it, None if the answer holds no token.
+        """
+        none = np.zeros(len(self.start), np.int64)
+        if not example.answers:
+            return none, none, True
+        begin = example.answers[0].start
+        end = begin + len(example.answers[0].text)
+        if not len(self.offsets):  # a context without tokens
+            return none, none, None
+        first = int(np.searchsorted(self.offsets[:, 1], begin, side="right"))
+        last = int(np.searchsorted(self.offsets[:, 0], end, side="left")) - 1
+        if first > last:
+            return none, none, None
+        held = (first >= self.start) & (last < self.start + self.length)
+        shift = self.rows["first_segment"] - self.start
+        begins, ends = np.where(held, first + shift, 0), np.where(held, last + shift, 0)
+        return begins, ends, bool(held.any())
+
+    def shown(self) -> tuple[Ints, NDArray[np.bool_]]:
+        """Return ``offsets`` and ``max_context`` of every token, -1 and False outside the context.
+
+        The context of a token is the smaller number of tokens to its left or right, plus 0.01 for
+        each token of the window; the window with most of it is marked, the first of equal ones.
+        """
+        count = int(self.rows["bounds"][-1])
+        offsets, most = np.full((count, 2), -1, np.int32), np.zeros(count, np.bool_)
+        scores = np.full((len(self.start), len(self.offsets)), -1, np.int64)  # in hundredths
+        for rank, (start, length) in enumerate(zip(self.start, self.length, strict=True)):
+            inside = np.arange(length)
+            scores[rank, start + inside] = 100 * np.minimum(inside, length - 1 - inside) + length
+        best = scores.argmax(0)
+        begins = self.rows["bounds"][:-1] + self.rows["first_segment"]
+        for rank, (start, length) in enumerate(zip(self.start, self.length, strict=True)):
+            place, source = begins[rank] + np.arange(length), start + np.arange(length)
+            offsets[place], most[place] = self.offsets[source], best[source] == rank
+        return offsets, most
 
 
 def encode_spans(
@@ -50,7 +92,7 @@ def encode_spans(
     max_question_tokens: int = 64,
     train: bool,
 ) -> Features:
-    """Return rows ``[CLS] question [SEP] window [SEP]``, at least one a question, in order.
+    """Return rows of a question and a window of its context, at least one a question, in order.
 
     Windows start every ``stride_tokens`` tokens (BERT's ``doc_stride``; Hugging Face's ``stride``
     is the overlap instead) until one reaches the end of the context. Answer positions are
@@ -59,45 +101,72 @@ def encode_spans(
 
     Source: google bert, run_squad.py, convert_examples_to_features and _check_is_max_context.
     """
-    special = special_tokens(tokenizer, 2)
-    _check_limits(max_length_tokens, stride_tokens, max_question_tokens, special.count)
-    questions = tokenized([example.question for example in examples], tokenizer)
-    contexts = tokenized([example.context for example in examples], tokenizer, offsets=True)
-    cut = int((questions.lengths > max_question_tokens).sum())
-    if cut:
-        _log.info("%s: cut %d questions to %d tokens", dataset.name, cut, max_question_tokens)
-    questions = questions.truncated(np.minimum(questions.lengths, max_question_tokens))
-    gold = _gold_tokens(examples, contexts, dataset)
-    parts = []
-    for first in range(0, len(examples), _QUESTIONS_AT_A_TIME):
-        part = slice(first, first + _QUESTIONS_AT_A_TIME)
-        part_questions, part_contexts = questions.rows(part), contexts.rows(part)
-        room = max_length_tokens - special.count - part_questions.lengths
-        windows = _windows(part_contexts.lengths, room, stride_tokens)
-        rows = _rows(windows, part_questions, part_contexts, special)
-        rows |= _gold_positions(windows, rows["first_segment"], gold[part])
-        rows["example"] = (windows.question + first).astype(np.int32)
+    check_fast(tokenizer)
+    special = tokenizer.num_special_tokens_to_add(pair=True)
+    _check_limits(max_length_tokens, stride_tokens, max_question_tokens, special)
+    parts: list[TokenRows] = []
+    starts, ends, lost, bare, counts = [], [], [], 0, []
+    offsets, most_context = [np.zeros((0, 2), np.int32)], [np.zeros(0, np.bool_)]
+    limits = (max_length_tokens - special, stride_tokens, max_question_tokens)
+    for example, of in _all_windows(examples, dataset.name, tokenizer, *limits):
+        begins, finishes, held = of.gold(example)
+        starts.append(begins)
+        ends.append(finishes)
+        counts.append(len(begins))
+        bare += held is None
+        if held is False:
+            lost.append(example)
         if not train:
-            rows |= _marks(windows, rows, part_contexts)
-        parts.append(rows)
-    features = _joined(parts, dataset, train)
-    if train:
-        _warn_of_answers_without_window(features, examples, gold)
-    return features
+            shown, most = of.shown()
+            offsets.append(shown)
+            most_context.append(most)
+        parts.append(of.rows)
+    if bare:
+        text = "answers hold no token (only spaces or control characters)"
+        _log.warning("%s: %d %s", dataset.name, bare, text)
+    if train and lost:
+        _warn_of_answers_without_window(dataset.name, lost)
+    none = [np.zeros(0, np.int64)]
+    return Features(
+        dataset=dataset.name,
+        task=dataset.task,
+        gold={
+            "start_positions": np.concatenate(none + starts),
+            "end_positions": np.concatenate(none + ends),
+        },
+        example=np.repeat(np.arange(len(examples), dtype=np.int32), counts),
+        max_length_tokens=max_length_tokens,
+        offsets=None if train else np.concatenate(offsets),
+        max_context=None if train else np.concatenate(most_context),
+        **joined(parts),
+    )
 
 
-def _warn_of_answers_without_window(
-    features: Features, examples: Sequence[SpanExample], gold: Longs
-) -> None:
+def _all_windows(
+    examples: Sequence[SpanExample],
+    name: str,
+    tokenizer: PreTrainedTokenizerFast,
+    room: int,
+    stride: int,
+    most: int,
+) -> Iterator[tuple[SpanExample, _Windows]]:
+    """Yield each example with its windows. ``room`` are the tokens of a row beside special ones,
+    ``most`` those of a question.
+    """
+    for first in range(0, len(examples), ROWS_AT_A_TIME):
+        chunk = examples[first : first + ROWS_AT_A_TIME]
+        questions = _cut(chunk, tokenizer, most, name)
+        contexts = [example.context for example in chunk]
+        windows = _windows(questions, contexts, tokenizer, room, stride)
+        yield from zip(chunk, windows, strict=True)
+
+
+def _warn_of_answers_without_window(name: str, lost: Sequence[SpanExample]) -> None:
     """Warn of questions whose answer is in no window; they are trained as unanswerable."""
-    held = np.zeros(len(examples), np.bool_)
-    held[features.example[features.gold["start_positions"] > 0]] = True
-    lost = np.flatnonzero((gold[:, 0] >= 0) & ~held)
-    if len(lost):
-        text = "%s: %d answers fit no window; trained as unanswerable. The first: %s"
-        first = examples[lost[0]]
-        where = first.where if first.id in first.where else f"{first.where}, question {first.id}"
-        _log.warning(f"{text}\n  fix: raise max_length_tokens", features.dataset, len(lost), where)
+    text = "%s: %d answers fit no window; trained as unanswerable. The first: %s"
+    first = lost[0]
+    where = first.where if first.id in first.where else f"{first.where}, question {first.id}"
+    _log.warning(f"{text}\n  fix: raise max_length_tokens", name, len(lost), where)
 
 
 def _check_limits(max_length: int, stride: int, max_question: int, num_special: int) -> None:
@@ -114,121 +183,88 @@ def _check_limits(max_length: int, stride: int, max_question: int, num_special: 
         )
 
 
-def _windows(context_lengths: Longs, room: Longs, stride: int) -> _Windows:
-    """Return the windows of ``[Q]`` questions, given context lengths and room in a row."""
-    step = np.minimum(stride, room)
-    count = 1 + np.maximum(0, -(-(context_lengths - room) // step))
-    question = np.repeat(np.arange(len(count)), count)
-    rank = ranges(np.zeros_like(count), count)
-    start = rank * step[question]
-    length = np.minimum(context_lengths[question] - start, room[question])
-    return _Windows(question, start, length, rank)
+def _cut(
+    examples: Sequence[SpanExample], tokenizer: PreTrainedTokenizerFast, most: int, name: str
+) -> list[tuple[str, int]]:
+    """Return each question, cut after its last allowed token, and its number of tokens."""
+    texts = list(dict.fromkeys(example.question for example in examples))
+    encoded = tokenized(tokenizer, texts, add_special_tokens=False, return_offsets_mapping=True)
+    cut: dict[str, tuple[str, int]] = {}
+    for text, ids, offsets in zip(
+        texts, encoded["input_ids"], encoded["offset_mapping"], strict=True
+    ):
+        shorter, count, end = text, len(ids), most
+        while count > most:  # the part alone may have a token more than it had in the whole
+            shorter = text[: offsets[end - 1][1]] if end else ""
+            plain = tokenized(tokenizer, shorter, add_special_tokens=False)
+            count, end = len(plain["input_ids"]), end - 1
+        cut[text] = (shorter, count)
+    number = sum(cut[example.question][0] != example.question for example in examples)
+    if number:
+        _log.info("%s: cut %d questions to %d tokens", name, number, most)
+    return [cut[example.question] for example in examples]
 
 
-def _rows(
-    windows: _Windows, questions: Ragged, contexts: Ragged, special: SpecialTokens
-) -> dict[str, NDArray[Any]]:
-    """Return token ids with special tokens, row lengths, and lengths of the first segment."""
-    question_rows = questions.rows(windows.question)
-    begin = contexts.starts[windows.question] + windows.start
-    shown = replace(contexts, starts=begin, lengths=windows.length)
-    tokens, lengths = assembled([question_rows, shown], special)
-    first_segment = len(special.before) + question_rows.lengths + len(special.between)
-    return {"tokens": tokens, "lengths": lengths, "first_segment": first_segment.astype(np.int32)}
-
-
-def _gold_tokens(examples: Sequence[SpanExample], contexts: Ragged, dataset: Dataset) -> Longs:
-    """Return first and last context token of the first answer, ``[Q, 2]``; -1 without one."""
-    assert contexts.offsets is not None
-    gold = np.full((len(examples), 2), -1, np.int64)
-    answered = np.array(
-        [i for i, e in enumerate(examples) if e.answers and contexts.lengths[i]], np.int64
-    )
-    # Contexts are placed one after another, each as wide as the widest, so that one binary search
-    # serves all questions.
-    origin = contexts.starts[answered]
-    width = 1 + max((len(example.context) for example in examples), default=0)
-    firsts = np.unique(contexts.starts[contexts.lengths > 0])
-    token_text = np.searchsorted(firsts, np.arange(len(contexts.ids)), side="right") - 1
-    token_start = contexts.offsets[:, 0] + token_text * width
-    token_end = contexts.offsets[:, 1] + token_text * width
-    answers = [examples[i].answers[0] for i in answered]
-    begin = np.array([answer.start for answer in answers], np.int64) + token_text[origin] * width
-    end = begin + np.array([len(answer.text) for answer in answers], np.int64)
-    gold[answered, 0] = np.searchsorted(token_end, begin, side="right") - origin
-    gold[answered, 1] = np.searchsorted(token_start, end, side="left") - 1 - origin
-    bare = np.array([bool(e.answers) for e in examples], np.bool_)
-    bare &= (gold[:, 0] > gold[:, 1]) | (gold[:, 0] < 0)
-    if bare.any():
-        text = "answers hold no token (only spaces or control characters)"
-        _log.warning("%s: %d %s", dataset.name, bare.sum(), text)
-    gold[bare] = -1
-    return gold
-
-
-def _gold_positions(windows: _Windows, first_segment: Ints, gold: Longs) -> dict[str, NDArray[Any]]:
-    """Return ``start_positions``, ``end_positions``, ``[R]``; 0 unless the row has all of it."""
-    start, end = gold[windows.question].T
-    held = (start >= windows.start) & (end < windows.start + windows.length) & (start >= 0)
-    shift = first_segment - windows.start
-    return {
-        "start_positions": np.where(held, start + shift, 0),
-        "end_positions": np.where(held, end + shift, 0),
-    }
-
-
-def _marks(
-    windows: _Windows, rows: Mapping[str, NDArray[Any]], contexts: Ragged
-) -> dict[str, NDArray[Any]]:
-    """Return ``offsets`` and ``max_context`` of every token, -1 and False outside the context."""
-    assert contexts.offsets is not None
-    lengths = rows["lengths"]
-    places = ranges(starts_of(lengths) + rows["first_segment"], windows.length)
-    offsets = np.full((int(lengths.sum()), 2), -1, np.int32)
-    source = contexts.starts[windows.question] + windows.start
-    offsets[places] = contexts.offsets[ranges(source, windows.length)]
-    best = np.zeros(len(offsets), np.bool_)
-    best[places] = _max_context(windows, contexts.lengths)
-    return {"offsets": offsets, "max_context": best}
-
-
-def _max_context(windows: _Windows, context_lengths: Longs) -> NDArray[np.bool_]:
-    """Return, for every context token of every window, True if no window has more context for it.
-
-    The context of a token is the smaller number of tokens to its left or right, plus 0.01 for each
-    token of the window (counted in hundredths, as whole numbers); the first of equal windows wins.
+def _windows(
+    questions: Sequence[tuple[str, int]],
+    contexts: Sequence[str],
+    tokenizer: PreTrainedTokenizerFast,
+    room: int,
+    stride: int,
+) -> list[_Windows]:
+    """Return the windows of questions in rows with ``room`` tokens beside special ones. One call of
+    the tokenizer serves the questions of equal length, whose windows have the same overlap.
     """
-    inside = ranges(np.zeros_like(windows.length), windows.length)
-    row = np.repeat(np.arange(len(windows.length)), windows.length)
-    length = windows.length[row]
-    score = 100 * np.minimum(inside, length - 1 - inside) + length
-    most = int(windows.rank.max(initial=0)) + 1
-    score = score * most + (most - 1 - windows.rank[row])
-    token = starts_of(context_lengths)[windows.question[row]] + windows.start[row] + inside
-    best = np.full(int(context_lengths.sum()), -1, np.int64)
-    np.maximum.at(best, token, score)
-    is_best: NDArray[np.bool_] = score == best[token]
-    return is_best
-
-
-def _joined(parts: list[dict[str, NDArray[Any]]], dataset: Dataset, train: bool) -> Features:
-    def concatenated(name: str, dtype: Any) -> NDArray[Any]:
-        return np.concatenate([np.zeros((0,), dtype), *(part[name] for part in parts)]).astype(
-            dtype
+    by_length: dict[int, list[int]] = defaultdict(list)
+    for number, (_, length) in enumerate(questions):
+        by_length[length].append(number)
+    windows: dict[int, _Windows] = {}
+    special = tokenizer.num_special_tokens_to_add(pair=True)
+    for length, numbers in by_length.items():
+        step = min(stride, room - length)
+        encoded = tokenized(
+            tokenizer,
+            [questions[number][0] for number in numbers],
+            [contexts[number] for number in numbers],
+            truncation="only_second",
+            max_length=room + special,
+            stride=room - length - step,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
         )
+        rows = packed(encoded, tokenizer, num_texts=2)
+        counts = np.array([of.sequence_ids.count(1) for of in encoded.encodings or []], np.int64)
+        bounds = np.searchsorted(
+            encoded["overflow_to_sample_mapping"], np.arange(len(numbers) + 1)
+        ).tolist()
+        for number, first, end in zip(numbers, bounds[:-1], bounds[1:], strict=True):
+            own, starts = some_rows(rows, first, end), step * np.arange(end - first)
+            shown = encoded["offset_mapping"][first:end]
+            offsets = _context_offsets(shown, own["first_segment"], starts, counts[first:end])
+            offsets = without_spaces(contexts[number], offsets)
+            windows[number] = _Windows(own, starts, counts[first:end], offsets)
+    return [windows[number] for number in range(len(questions))]
 
-    offsets: Ints | None = None
-    if not train:
-        offsets = np.concatenate([np.zeros((0, 2), np.int32), *(part["offsets"] for part in parts)])
-    lengths = concatenated("lengths", np.int64)
-    return Features(
-        dataset=dataset.name,
-        task=dataset.task,
-        tokens=concatenated("tokens", np.int32),
-        bounds=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        first_segment=concatenated("first_segment", np.int32),
-        gold={name: concatenated(name, np.int64) for name in ("start_positions", "end_positions")},
-        example=concatenated("example", np.int32),
-        offsets=offsets,
-        max_context=None if train else concatenated("max_context", np.bool_),
-    )
+
+def _context_offsets(
+    shown: Sequence[Sequence[tuple[int, int]]], begins: Ints, starts: Longs, counts: Longs
+) -> Ints:
+    """Return the offsets of all tokens of a context, given those of its windows."""
+    offsets = np.zeros((int(starts[-1] + counts[-1]), 2), np.int32)
+    for row, begin, start, count in zip(shown, begins, starts, counts, strict=True):
+        if count:
+            offsets[start : start + count] = row[begin : begin + count]
+    return offsets
+
+
+def without_spaces(text: str, offsets: Ints) -> Ints:
+    """Return the offsets without the spaces at both ends of a token, which byte-level and Unigram
+    tokenizers include or not, depending on the version.
+    """
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    letters = ~np.isin(codes, _SPACES)
+    before = np.concatenate([[0], np.cumsum(letters)])  # letters before each place
+    places = np.append(np.flatnonzero(letters), len(text))
+    first, last = before[offsets[:, 0]], before[offsets[:, 1]]
+    shown = np.stack([places[first], places[last - 1] + 1], 1).astype(np.int32)
+    return np.where((last > first)[:, None], shown, offsets)

@@ -1,24 +1,28 @@
-"""Join one or two texts as rows of token ids with special tokens."""
+"""Rows of token ids as a tokenizer makes them, packed into arrays.
+
+Special tokens, segments and truncation are the tokenizer's: the inputs of a model equal those of
+``tokenizer(...)`` in plain ``transformers``.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.batch_tokenization import tokenized
-from road_ray.data.features.examples_and_features import Ints, Longs
-from road_ray.data.features.ragged import Ragged, ranges, starts_of
-from road_ray.data.features.special_tokens import SpecialTokens, special_tokens
+from road_ray.data.features.examples_and_features import Bytes, Ints, Longs
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import BatchEncoding, PreTrainedTokenizerFast
 
 _log = logging.getLogger(__name__)
+
+ROWS_AT_A_TIME = 1024  # a Rust encoding takes a hundred times the memory of its ids
 
 
 class TokenRows(TypedDict):
@@ -27,6 +31,7 @@ class TokenRows(TypedDict):
     tokens: Ints
     bounds: Longs
     first_segment: Ints
+    segments: Bytes | None
 
 
 def text_rows(
@@ -36,29 +41,99 @@ def text_rows(
     max_length_tokens: int,
     name: str,
 ) -> TokenRows:
-    """Return rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, truncated longest first."""
-    special = special_tokens(tokenizer, len(columns))
-    room = max_length_tokens - special.count
-    if room < len(columns):
+    """Return rows of one text or of two, truncated longest first."""
+    check_fast(tokenizer)
+    special = tokenizer.num_special_tokens_to_add(pair=len(columns) == 2)
+    if max_length_tokens < special + len(columns):
         raise ConfigError(
             f"max_length_tokens = {max_length_tokens} leaves no room for text; "
-            f"allowed: at least {special.count + len(columns)}"
+            f"allowed: at least {special + len(columns)}"
         )
-    parts = [tokenized(texts, tokenizer) for texts in columns]
-    full = np.stack([part.lengths for part in parts])
-    truncated = longest_first(full, room)
-    cut = int((truncated < full).any(0).sum())
+    parts, cut = [], 0
+    for first in range(0, len(columns[0]), ROWS_AT_A_TIME):
+        chunk = [list(texts[first : first + ROWS_AT_A_TIME]) for texts in columns]
+        encoded = tokenized(tokenizer, *chunk, truncation=True, max_length=max_length_tokens)
+        parts.append(packed(encoded, tokenizer, num_texts=len(columns)))
+        cut += sum(bool(encoding.overflowing) for encoding in encoded.encodings or [])
     if cut:
-        _log.info(
-            "%s: cut %d of %d rows to %d tokens", name, cut, len(truncated[0]), max_length_tokens
+        count = len(columns[0])
+        _log.info("%s: cut %d of %d rows to %d tokens", name, cut, count, max_length_tokens)
+    return joined(parts)
+
+
+def check_fast(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Raise ``ConfigError`` for a slow tokenizer, which knows no offsets."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise ConfigError(
+            f"{type(tokenizer).__name__} has no Rust tokenizer behind it\n"
+            "  fix: use a fast tokenizer (tokenizer.json), which also gives character offsets"
         )
-    parts = [part.truncated(lengths) for part, lengths in zip(parts, truncated, strict=True)]
-    tokens, lengths = assembled(parts, special)
-    inner = special.between if len(columns) > 1 else special.after
+
+
+def tokenized(
+    tokenizer: PreTrainedTokenizerFast, *columns: Any, **options: object
+) -> BatchEncoding:
+    """Return ``tokenizer(*columns, **options)``; the tokenizer then forgets the truncation, which
+    would be saved with it.
+    """
+    call: Any = tokenizer
+    try:
+        encoded: BatchEncoding = call(
+            *columns, return_attention_mask=False, padding=False, verbose=False, **options
+        )
+        return encoded
+    finally:
+        tokenizer.backend_tokenizer.no_truncation()
+
+
+def packed(
+    encoded: BatchEncoding, tokenizer: PreTrainedTokenizerFast, *, num_texts: int = 1
+) -> TokenRows:
+    """Return the rows of an encoding. A row without any token, of an empty text and a tokenizer
+    without special tokens, gets the unknown token: a model cannot read nothing.
+    """
+    rows: list[list[int]] = encoded["input_ids"]
+    types: list[list[int]] | None = encoded.get("token_type_ids")
+    if not all(rows):
+        filler = next((n for n in (tokenizer.unk_token_id, tokenizer.pad_token_id) if n), 0)
+        rows = [row or [filler] for row in rows]
+        types = types and [row or [0] for row in types]
+    lengths = [len(row) for row in rows]
+    firsts = lengths
+    if num_texts == 2:  # a second text without tokens is the last special token
+        texts = [encoding.sequence_ids for encoding in encoded.encodings or []]
+        firsts = [of.index(1) if 1 in of else max(len(of) - 1, 0) for of in texts]
     return {
-        "tokens": tokens,
-        "bounds": bounds_of(lengths),
-        "first_segment": (len(special.before) + truncated[0] + len(inner)).astype(np.int32),
+        "tokens": _flat(rows, np.int32),
+        "bounds": bounds_of(np.array(lengths, np.int64)),
+        "first_segment": np.array(firsts, np.int32),
+        "segments": None if types is None else _flat(types, np.int8),
+    }
+
+
+def joined(parts: Sequence[TokenRows]) -> TokenRows:
+    """Return the rows of all parts, one after another."""
+    lengths = [np.zeros(0, np.int64), *(np.diff(part["bounds"]) for part in parts)]
+    segments = [part["segments"] for part in parts if part["segments"] is not None]
+    return {
+        "tokens": np.concatenate([np.zeros(0, np.int32), *(part["tokens"] for part in parts)]),
+        "bounds": bounds_of(np.concatenate(lengths)),
+        "first_segment": np.concatenate(
+            [np.zeros(0, np.int32), *(part["first_segment"] for part in parts)]
+        ),
+        "segments": np.concatenate(segments) if segments else None,
+    }
+
+
+def some_rows(rows: TokenRows, first: int, end: int) -> TokenRows:
+    """Return the rows ``first`` to ``end`` (exclusive)."""
+    bounds = rows["bounds"][first : end + 1]
+    tokens = slice(bounds[0], bounds[-1])
+    return {
+        "tokens": rows["tokens"][tokens],
+        "bounds": bounds - bounds[0],
+        "first_segment": rows["first_segment"][first:end],
+        "segments": None if rows["segments"] is None else rows["segments"][tokens],
     }
 
 
@@ -67,42 +142,5 @@ def bounds_of(lengths: Longs) -> Longs:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def longest_first(lengths: Longs, room: int) -> Longs:
-    """Return the truncated length of each text, ``[texts, rows] -> [texts, rows]``.
-
-    The longer text is cut down to the shorter, then both to half; an odd token goes to the longer,
-    or to the second.
-    Source: Hugging Face tokenizers, truncation.rs.
-    """
-    if len(lengths) == 1:
-        return np.minimum(lengths, room)
-    short, long = lengths.min(0), lengths.max(0)
-    fair = short > room // 2
-    kept_short = np.where(fair, room // 2, short)
-    kept_long = np.minimum(long, room - kept_short)
-    first_is_long = lengths[0] > lengths[1]
-    first = np.where(first_is_long, kept_long, kept_short)
-    second = np.where(first_is_long, kept_short, kept_long)
-    return np.where(lengths.sum(0) <= room, lengths, np.stack([first, second]))
-
-
-def assembled(parts: Sequence[Ragged], special: SpecialTokens) -> tuple[NDArray[np.int32], Longs]:
-    """Return token ids of the joined texts with special tokens, and row lengths."""
-    lengths: Longs = np.sum([part.lengths for part in parts], axis=0) + special.count
-    place = starts_of(lengths)
-    tokens = np.empty(int(lengths.sum()), np.int32)
-    place = _put(tokens, place, special.before)
-    for number, part in enumerate(parts):
-        if number:
-            place = _put(tokens, place, special.between)
-        tokens[ranges(place, part.lengths)] = part.ids[ranges(part.starts, part.lengths)]
-        place = place + part.lengths
-    _put(tokens, place, special.after)
-    return tokens, lengths
-
-
-def _put(tokens: Ints, place: Longs, ids: Ints) -> Longs:
-    """Write the same ids into every row; return the places behind them."""
-    for number, token in enumerate(ids):
-        tokens[place + number] = token
-    return place + len(ids)
+def _flat(rows: Sequence[Sequence[int]], dtype: Any) -> NDArray[Any]:
+    return np.fromiter(chain.from_iterable(rows), dtype)

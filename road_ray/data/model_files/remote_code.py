@@ -190,7 +190,9 @@ def check_tokenizer_files(directory: str | Path) -> None:
         if not (place / file).is_file():
             continue
         for name, value in read_json(place / file).items():
-            if name == "tokenizer_class" and not (isinstance(value, str) and value in allowed):
+            if name == "tokenizer_class" and not (
+                isinstance(value, str) and (value in allowed or _is_tokenizer(value))
+            ):
                 raise CheckpointError(
                     f"{place / file}: tokenizer_class is {shorten(repr(value))}\n"
                     "  allowed: a tokenizer of transformers, such as ElectraTokenizer\n"
@@ -214,6 +216,14 @@ def check_tokenizer_files(directory: str | Path) -> None:
                     f"{place / file}: holds no tokenizer but {shorten(repr(content))}\n"
                     "  fix: restore the file"
                 )
+
+
+def _is_tokenizer(name: str) -> bool:
+    """Return True for a tokenizer class of ``transformers``, also one of an older name."""
+    import transformers
+
+    kind = getattr(transformers, name, None)
+    return isinstance(kind, type) and issubclass(kind, transformers.PreTrainedTokenizerBase)
 
 
 def _foreign(path: Path, name: str) -> CheckpointError:

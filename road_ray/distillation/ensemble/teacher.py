@@ -10,14 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from road_ray.data.batching import INPUTS
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
 from road_ray.distillation.teacher_checks import HEADS, check_teacher, refuse_random
+from road_ray.distillation.teacher_identity import gives_segments, teacher_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, DataError
-from road_ray.models.architectures import input_names
+from road_ray.models.architectures import input_names, longest_row
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 from road_ray.models.load_weights import load_stored
@@ -48,7 +50,11 @@ class Teacher:
         self._model = _load(self.directory, task).to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)
         self._autocast = self._reduce_precision(precision)
-        self._segments = "token_type_ids" in input_names(self._model)
+        tokenizer = teacher_tokenizer(self.directory)
+        self._segments = "token_type_ids" in input_names(self._model) and (
+            tokenizer is None or gives_segments(tokenizer)
+        )
+        self._positions = longest_row(self._model.base_model)
         if compiled:
             compile_for_all_shapes(self._model)
 
@@ -89,13 +95,17 @@ class Teacher:
         and ``[B, L, C]`` for tags, with ``PAD_LOGIT`` at padding, which no rule and no loss reads.
         ``texts`` are inputs of teachers with another tokenizer and are not read.
         """
-        device = self.device
+        device, width = self.device, input_ids.shape[-1]
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self._segments:
             inputs["token_type_ids"] = token_type_ids
         autocast = torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
         with torch.inference_mode(), autocast:
-            present = {name: x.to(device).long() for name, x in inputs.items() if x is not None}
+            # Padding of the student's batch may be beyond the teacher's position table.
+            most = self._positions if self._is_padding(attention_mask) else width
+            present = {
+                name: x[..., :most].to(device).long() for name, x in inputs.items() if x is not None
+            }
             output = self._model(**present)
         # Cloned outside: a tensor of inference mode cannot be saved for a backward pass.
         if isinstance(self.task.kind, Span):
@@ -105,14 +115,21 @@ class Teacher:
         if self._order is not None:
             logits = logits[..., self._order]
         if isinstance(self.task.kind, Span | Tag) and attention_mask is not None:
-            padding = attention_mask.to(logits.device) == 0
             axis = 1 if isinstance(self.task.kind, Span) else 2
+            beyond = (0, width - most) if axis == 1 else (0, 0, 0, width - most)
+            logits = pad(logits, beyond)
+            padding = attention_mask.to(logits.device) == 0
             logits = logits.masked_fill(padding.unsqueeze(axis), PAD_LOGIT)
         if not bool(logits.isfinite().all()):
             raise CheckpointError(
                 f"{self.directory}: the teacher's logits are not finite\n  fix: fine-tune it again"
             )
         return logits
+
+    def _is_padding(self, mask: Tensor | None) -> bool:
+        """Return True if the batch has positions that the model lacks, and they are padding."""
+        beyond = None if mask is None else mask[..., self._positions :]
+        return beyond is not None and beyond.shape[-1] > 0 and not bool(beyond.any())
 
 
 def inputs_of(batch: Mapping[str, Any]) -> dict[str, Any]:

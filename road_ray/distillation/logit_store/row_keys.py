@@ -110,9 +110,9 @@ def rows_of(inputs: Mapping[str, Any]) -> Rows:
 def keys_of(features: Features) -> Keys:
     """Return the keys of all rows of a data set, ``[N, 2]``."""
     lengths = np.diff(features.bounds)
-    position = np.arange(len(features.tokens)) - np.repeat(features.bounds[:-1], lengths)
-    second = position >= np.repeat(features.first_segment, lengths)
-    marked = features.tokens | (second.astype(np.int32) << _SEGMENT_SHIFT)
+    marked = features.tokens
+    if features.segments is not None:
+        marked = marked | (features.segments.astype(np.int32) << _SEGMENT_SHIFT)
     keys = _hashed(marked, features.bounds[:-1], lengths)
     return keys if features.choices == 1 else _keys_of_choices(keys, features.choices)
 

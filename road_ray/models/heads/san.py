@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
-from road_ray.data.batching import Batch
+from road_ray.data.batching import Batch, second_text
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.heads.base import Head
 
@@ -70,7 +70,8 @@ class StochasticAnswerNetwork(Head):
 def _sides(batch: Batch, hidden: Tensor) -> tuple[Tensor, Tensor]:
     """Return the masks of the first and the second text, ``[B, L]`` each."""
     real = batch["attention_mask"].bool().to(hidden.device)
-    second = (batch["token_type_ids"] == 1).to(hidden.device) & real
+    marks = second_text(batch)
+    second = torch.zeros_like(real) if marks is None else (marks == 1).to(hidden.device) & real
     alone = ~second.any(1, keepdim=True)
     return real & ~second, second | (real & alone)
 

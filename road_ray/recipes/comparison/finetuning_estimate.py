@@ -25,7 +25,7 @@ from road_ray.data.features.examples_and_features import Example
 from road_ray.data.load_split import Split, find_dataset, load_split, read_examples, root_of
 from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.task_and_dataset import Dataset
-from road_ray.data.tokenizer import load_tokenizer
+from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distributed.train.launch import launch_run
 from road_ray.evaluation.evaluate_split import evaluate_split, evaluation_tokens
 from road_ray.models.encoder import load_encoder, model_directory
@@ -259,7 +259,7 @@ class FinetuningTimes:
         changes = {"run_dir": self.place / "timed", "data.max_judged_rows": _FEW_ROWS}
         prepared = prepare(override(config, changes), Worker.alone(), self.load)
         configure_networks(Supervised(prepared.model), False, False)
-        tokens, spent, pad_id = 0, Seconds(), int(prepared.tokenizer.pad_token_id)
+        tokens, spent, pad_id = 0, Seconds(), pad_id_of(prepared.tokenizer)
         for number, split in enumerate(splits):
             began = Seconds.now()
             evaluate_split(prepared.model, split, pad_id=pad_id, device=Worker.alone().device)

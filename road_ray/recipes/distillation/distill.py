@@ -18,7 +18,7 @@ from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.data.load_split import Split, find_dataset
 from road_ray.data.mixing import accumulated, with_fraction_done
 from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.tokenizer import load_tokenizer
+from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
@@ -184,7 +184,7 @@ def fill_store(config: DistillConfig) -> None:
     count = num_folds(local.distillation.teachers)
     if store_is_complete(source, count, split, texts_of(source, split, tokenizer, config.data)):
         return
-    pad_id = int(tokenizer.pad_token_id)
+    pad_id = pad_id_of(tokenizer)
     stream = BatchStream(split.features, Batching(config.data.batch_size, 0), pad_id=pad_id)
     with open_ensemble(
         source,
@@ -235,7 +235,7 @@ def main(
             folds,
             prepared.split,
             actors,
-            pad_id=int(prepared.tokenizer.pad_token_id),
+            pad_id=pad_id_of(prepared.tokenizer),
             device=worker.device,
             on_event=log.event,
             leads=worker.leads,

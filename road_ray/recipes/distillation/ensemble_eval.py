@@ -14,7 +14,7 @@ from road_ray.data.batching import Batch
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import Split, find_dataset, load_split
 from road_ray.data.task_and_dataset import Task
-from road_ray.data.tokenizer import load_tokenizer
+from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_checks import check_equal_tokenizers
 from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits
@@ -48,7 +48,7 @@ def evaluate_ensemble(
     tokenizer = load_tokenizer(places[0])
     splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
     _, task = find_dataset(names[0], source)
-    pad_id = int(tokenizer.pad_token_id)
+    pad_id = pad_id_of(tokenizer)
     means = mean_logits(places, task, splits, pad_id, label_map, on_part)
     figures: dict[str, float] = {}
     threshold: float | None = None

@@ -19,7 +19,7 @@ from road_ray.data.mixing import accumulated
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.task_and_dataset import FeatureTag, Task
-from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
+from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer, pad_id_of
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.evaluate_split import Evaluation, evaluate_split
@@ -43,7 +43,7 @@ from road_ray.recipes.finetuning.config import (
 from road_ray.recipes.finetuning.model_cost import model_cost
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import (
-    check_length,
+    fit_positions,
     require_init,
     warn_of_rates,
 )
@@ -137,13 +137,15 @@ def prepare(
     split = training_split(config.data, tokenizer, load)
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     model, heads = _model(config, directory, tasks_of(entry.name, config.data))
+    longest = longest_row(model.encoder)
+    split = fit_positions(split, longest)
     costs = {}
     if config.student.layers is not None:
         measured = partial(
             model_cost,
             model,
             split.features,
-            pad_id=int(tokenizer.pad_token_id),
+            pad_id=pad_id_of(tokenizer),
             device=worker.device,
         )
         costs["cost_of_init"] = measured()
@@ -159,15 +161,13 @@ def prepare(
     judged = _judged(config, tokenizer, load) if worker.leads else {}
     for dev_split in judged.values():
         warn_of_overlap(split, dev_split)
-    longest = longest_row(model.encoder)
-    for any_split in (split, *judged.values()):
-        check_length(any_split, longest)
+    judged = {name: fit_positions(dev_split, longest) for name, dev_split in judged.items()}
     limit_length(tokenizer, longest, row_limit(config.data.max_length_tokens, task))
     stream = BatchStream(
         split.features,
         Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),
         WorkerShare(worker.rank, worker.size),
-        pad_id=int(tokenizer.pad_token_id),
+        pad_id=pad_id_of(tokenizer),
     )
     updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
     total = config.training.steps or max(1, math.ceil(updates))
@@ -310,7 +310,7 @@ def _evaluate(
     evaluation = evaluate_split(
         prepared.model,
         prepared.judged[name],
-        pad_id=int(prepared.tokenizer.pad_token_id),
+        pad_id=pad_id_of(prepared.tokenizer),
         device=worker.device,
         threshold=threshold,
         tune=name == config.data.dataset,

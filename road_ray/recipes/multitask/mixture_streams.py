@@ -18,10 +18,10 @@ from road_ray.data.mixing import (
     probabilities,
     with_example_counts,
 )
-from road_ray.data.tokenizer import limit_length
+from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.errors import ConfigError
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.preflight_checks import check_length
+from road_ray.recipes.preflight_checks import fit_positions
 from road_ray.recipes.train_dev_overlap import warn_of_overlap
 from road_ray.training.worker import Worker
 
@@ -58,8 +58,10 @@ def read_mixture(
     }
     for name, split in judged.items():
         warn_of_overlap(splits[name], split)
-    for split in (*splits.values(), *judged.values()):
-        check_length(split, positions)
+    splits, judged = (
+        {name: fit_positions(split, positions) for name, split in of.items()}
+        for of in (splits, judged)
+    )
     lengths = [row_limit(config.data.max_length_tokens, split.task) for split in splits.values()]
     limit_length(tokenizer, positions, max(lengths))
     return splits, judged
@@ -82,7 +84,7 @@ def make_stream(
         split.features,
         Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),
         WorkerShare(worker.rank, worker.size),
-        pad_id=int(tokenizer.pad_token_id),
+        pad_id=pad_id_of(tokenizer),
     )
 
 

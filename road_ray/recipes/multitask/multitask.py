@@ -15,7 +15,7 @@ from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split, tasks_of
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
-from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
+from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
 from road_ray.distillation.schedule import schedule
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
@@ -215,7 +215,7 @@ def _judge(
         result = evaluate_split(
             model,
             judged[name],
-            pad_id=int(tokenizer.pad_token_id),
+            pad_id=pad_id_of(tokenizer),
             device=worker.device,
             threshold=thresholds.get(task),
             tune=name in trained,

@@ -15,7 +15,7 @@ from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before
 from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
-from road_ray.data.tokenizer import limit_length
+from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.corpus_encoding import encoding_at
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
@@ -133,7 +133,7 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
             corpus,
             phase.batching(corpus.windows),
             WorkerShare(worker.rank, worker.size),
-            pad_id=int(tokenizer.pad_token_id),
+            pad_id=pad_id_of(tokenizer),
             noise_channels=objective.noise_channels,
         )
         for phase, corpus in zip(parts, corpora, strict=True)

@@ -153,7 +153,7 @@ def test_many_questions_are_cut_alike_at_any_time(
 ) -> None:
     examples = [ask(CONTEXT[:n], Answer("a", 0), question="q r s"[: n % 6]) for n in range(1, 24)]
     whole = small(examples, letters)
-    monkeypatch.setattr(encode_spans_module, "_QUESTIONS_AT_A_TIME", 4)
+    monkeypatch.setattr(encode_spans_module, "ROWS_AT_A_TIME", 4)
     parts = small(examples, letters)
 
     for name in ("tokens", "bounds", "first_segment", "example", "offsets", "max_context"):

@@ -57,9 +57,21 @@ def test_long_sentences_go_on_in_further_rows_and_no_word_is_lost(letters):
 
 
 def test_words_without_tokens_and_longer_than_a_row_stay_words(letters):
-    rows = encoded([sentence("\x01 abcbcbc", "O O")], letters, limit=6)
-    assert letters.convert_ids_to_tokens(rows.row(0).tolist()) == ["[CLS]", "[UNK]", "[SEP]"]
-    assert letters.convert_ids_to_tokens(rows.row(1).tolist())[1:-1] == ["a", "##b", "##c", "##b"]
+    rows = encoded([sentence("\x01 abcbcbc a", "O B-PER O")], letters, limit=6)
+    texts = [letters.convert_ids_to_tokens(rows.row(r).tolist())[1:-1] for r in range(2)]
+    assert texts == [["a", "##b", "##c", "##b"], ["##c", "##b", "##c", "a"]]
+    assert rows.words.tolist() == [-1, 1, -1, -1, -1, -1, -1, -1, -1, -1, 2, -1]
+    assert rows.gold["labels"][rows.words >= 0].tolist() == [1, 0]
+
+
+def test_a_sentence_without_words_is_a_row_without_labels(letters):
+    rows = encoded(
+        [sentence("a", "O"), TagExample("1", (), (), "f:2"), sentence("b", "O")], letters
+    )
+    assert rows.example.tolist() == [0, 1, 2]
+    assert letters.convert_ids_to_tokens(rows.row(1).tolist()) == ["[CLS]", "[SEP]"]
+    assert (rows.gold["labels"][rows.bounds[1] : rows.bounds[2]] == -100).all()
+    assert len(encoded([TagExample("1", (), None, "f:2")], letters)) == 1
 
 
 def test_a_tag_that_the_task_lacks_is_named(letters):

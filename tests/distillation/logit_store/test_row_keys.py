@@ -34,7 +34,9 @@ def features() -> Features:
     tokens[15:] = tokens[3:10]  # row 3 has the tokens of row 1, but other segments
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     first = np.array([2, 4, 5, 3], np.int32)
-    return Features("nli", "nli", tokens, bounds, first, {}, np.arange(4, dtype=np.int32))
+    of = np.arange(4, dtype=np.int32)
+    segments = np.concatenate([np.arange(n) >= f for n, f in zip(lengths, first, strict=True)])
+    return Features("nli", "nli", tokens, bounds, first, {}, of, segments.astype(np.int8))
 
 
 def inputs(*rows: list[int], width: int = 8, left: bool = False):

@@ -110,9 +110,10 @@ def _words(
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """Return the words that a row has, and the number of each token's word among them."""
     here = words[words >= 0]
-    first = int(here[0]) if len(here) else 0
-    shown = np.where(words >= 0, words - first, -1)
-    return tuple(example.words[first : first + len(here)]), shown
+    if not len(here):
+        return (), words
+    first, last = int(here[0]), int(here[-1])  # words without tokens may be between them
+    return example.words[first : last + 1], np.where(words >= 0, words - first, -1)
 
 
 def _plain(example: Example) -> tuple[str, ...]:

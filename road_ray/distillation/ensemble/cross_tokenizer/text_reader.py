@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.features.batch_tokenization import tokenized
-from road_ray.data.features.examples_and_features import Ints, Longs, TagExample
-from road_ray.data.features.special_tokens import special_tokens
-from road_ray.data.features.text_rows import assembled, longest_first
+from road_ray.data.features.examples_and_features import Bytes, Ints, Longs, TagExample
+from road_ray.data.features.span_windows import without_spaces
+from road_ray.data.features.text_rows import packed, tokenized
 from road_ray.data.features.word_tags import encode_tags
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
@@ -37,7 +36,7 @@ class TokenRow(NamedTuple):
     """A row of the teacher's tokens."""
 
     tokens: Ints
-    first_segment: int
+    segments: Bytes | None = None  # [T] token types, None if the tokenizer gives none
     offsets: Ints | None = None  # [T, 2] characters of the context, -1 elsewhere; spans only
     words: Ints | None = None  # [T] word that begins at a token, -1 elsewhere; tags only
     is_cut: bool = False  # the text was longer than the teacher reads
@@ -55,7 +54,6 @@ class TextReader:
         self.tokenizer: Any = teacher_tokenizer(directory)
         self.longest = min(longest_row_tokens, _MOST_TOKENS)
         self._read = lru_cache(_CACHED_ROWS)(self._rows_of)
-        self._special = cache(partial(special_tokens, self.tokenizer))
 
     @classmethod
     def of(cls, directory: str | Path, task: Task) -> TextReader:
@@ -130,25 +128,25 @@ class TextReader:
         return [self._joined(texts)]
 
     def _joined(self, texts: Texts) -> TokenRow:
-        special = self._special(len(texts))
-        longest = self.longest - special.count
-        whole = tokenized(texts, self.tokenizer, offsets=isinstance(self.task.kind, Span))
-        parts = [whole.rows(slice(number, number + 1)) for number in range(len(texts))]
-        lengths = np.stack([part.lengths for part in parts])
-        fitted = longest_first(lengths, longest)
-        is_cut = bool((fitted < lengths).any())
-        parts = [part.truncated(count) for part, count in zip(parts, fitted, strict=True)]
-        tokens, _ = assembled(parts, special)
-        inner = special.between if len(texts) > 1 else special.after
-        first_segment = len(special.before) + int(fitted[0, 0]) + len(inner)
-        if not isinstance(self.task.kind, Span):
-            return TokenRow(tokens, first_segment, is_cut=is_cut)
-        offsets = np.full((len(tokens), 2), -1, np.int32)
-        context = int(fitted[1, 0])
-        assert whole.offsets is not None
-        start = int(whole.starts[1])
-        offsets[first_segment : first_segment + context] = whole.offsets[start : start + context]
-        return TokenRow(tokens, first_segment, offsets, is_cut=is_cut)
+        of_spans = isinstance(self.task.kind, Span)
+        encoded = tokenized(
+            self.tokenizer,
+            *([text] for text in texts),
+            truncation=True,
+            max_length=self.longest,
+            return_offsets_mapping=of_spans,
+        )
+        rows = packed(encoded, self.tokenizer, num_texts=len(texts))
+        (encoding,) = encoded.encodings or []
+        offsets = None
+        if of_spans:
+            second = np.array([text == 1 for text in encoding.sequence_ids], np.bool_)
+            characters = np.array(encoded["offset_mapping"][0], np.int32).reshape(-1, 2)
+            offsets = np.full((len(rows["tokens"]), 2), -1, np.int32)
+            offsets[: len(second)][second] = without_spaces(texts[1], characters[second])
+        return TokenRow(
+            rows["tokens"], rows["segments"], offsets, is_cut=bool(encoding.overflowing)
+        )
 
     def _tagged(self, words: Texts) -> list[TokenRow]:
         """Return the rows of a sentence; one that is too long has several."""
@@ -160,7 +158,11 @@ class TextReader:
         pairs = zip(rows.bounds[:-1], rows.bounds[1:], strict=True)
         places = [slice(int(begin), int(end)) for begin, end in pairs]
         return [
-            TokenRow(rows.tokens[place], place.stop - place.start, words=rows.words[place])
+            TokenRow(
+                rows.tokens[place],
+                None if rows.segments is None else rows.segments[place],
+                words=rows.words[place],
+            )
             for place in places
         ]
 
@@ -209,8 +211,11 @@ def _tags(rows: Sequence[Sequence[TokenRow]], answers: Tensor, words: Tensor) ->
         begins = np.flatnonzero(teacher_words >= 0)
         token_of = {int(teacher_words[token]): int(token) for token in begins}
         places = (words[number] >= 0).nonzero().squeeze(1)
-        tokens = [token_of[word] for word in words[number, places].tolist()]
-        carried[number, places] = answers[number, tokens]
+        # A word that the teacher has no token for keeps equal logits, which say nothing.
+        for place in places.tolist():
+            token = token_of.get(int(words[number, place]))
+            if token is not None:
+                carried[number, place] = answers[number, token]
     return carried
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.task_and_dataset import Choose, Tag
+from road_ray.data.tokenizer import pad_id_of
 from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader, TokenRow
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
 from road_ray.distillation.ensemble.teacher import Teacher
@@ -59,14 +60,16 @@ class TextTeacher(Teacher):
     def _answers(self, examples: Sequence[Sequence[TokenRow]]) -> Tensor:
         """Return the model's logits in own tokens. ``-> [B, C]``, ``[B, 2, T]``, ``[B, T, C]``."""
         rows = [row for example in examples for row in example]
-        width = padded_width(max(len(row.tokens) for row in rows))
-        ids = np.full((len(rows), width), self.reader.tokenizer.pad_token_id or 0, np.int64)
+        longest = max(len(row.tokens) for row in rows)
+        width = padded_width(longest, max(self.reader.longest, longest))
+        ids = np.full((len(rows), width), pad_id_of(self.reader.tokenizer), np.int64)
         mask, segments = np.zeros_like(ids), np.zeros_like(ids)
         for number, row in enumerate(rows):
             length = len(row.tokens)
             ids[number, :length] = row.tokens
             mask[number, :length] = 1
-            segments[number, row.first_segment : length] = 1
+            if row.segments is not None:
+                segments[number, :length] = row.segments
         inputs = [torch.from_numpy(array) for array in (ids, mask, segments)]
         if isinstance(self.task.kind, Choose):
             inputs = [array.view(-1, self.task.kind.choices, width) for array in inputs]

@@ -1,0 +1,255 @@
+"""Inputs and logits equal those of plain transformers, for every kind of tokenizer and of rows."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
+from torch.testing import assert_close
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from road_ray.data.batching import encoder_inputs, pad
+from road_ray.data.features.encode_examples import encode
+from road_ray.data.features.examples_and_features import (
+    ChoiceExample,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, Span, Tag, Task
+from road_ray.data.tokenizer import load_tokenizer, pad_id_of
+from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
+from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher_checks import HEADS
+from road_ray.inference.load_model import load
+from road_ray.models.architectures import input_names
+from road_ray.models.multitask import load_trained
+from tests.published import TEXTS, publish, tokenizer_of
+
+PAIRS = [(TEXTS[0], TEXTS[1]), (TEXTS[2], "It is dull."), ("A film", TEXTS[1])]
+QUESTIONS = ["Who had painted the café?", "What was a delight?", "Was it slow?"]
+CONTEXTS = [" ".join(TEXTS), TEXTS[0], " ".join(TEXTS[::-1])]
+WORDS = [text.split() for text in TEXTS]
+STRIDE, LENGTH, QUESTION = 7, 40, 30
+WHOLE = 150  # tokens of a row, without truncation
+KINDS = {
+    "text": Task("t", Classify(("no", "yes"))),
+    "pair": Task("t", Classify(("no", "yes"))),
+    "windows": Task("t", Span()),
+    "words": Task("t", Tag(("O", "B-X", "I-X"))),
+    "choices": Task("t", Choose(2)),
+}
+
+
+def _words(family):
+    return tokenizer_of(family).get_vocab()
+
+
+def _unigram(**others):
+    backend = json.loads(tokenizer_of("xlm-roberta").backend_tokenizer.to_str())
+    names = {"[PAD]": "<pad>", "[CLS]": "<s>", "[SEP]": "</s>", "[UNK]": "<unk>"} | others
+    return [(names.get(word, word), score) for word, score in backend["model"]["vocab"]]
+
+
+def _bert_with(template=None, pair=None):
+    """Return a tokenizer with BERT's words and another template, or none."""
+    backend = Tokenizer.from_str(tokenizer_of("bert").backend_tokenizer.to_str())
+    backend.post_processor = None
+    if template is not None:
+        ends = [(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+        backend.post_processor = TemplateProcessing(single=template, pair=pair, special_tokens=ends)
+    names = ("input_ids", "token_type_ids", "attention_mask")
+    roles = {f"{role}_token": f"[{role.upper()}]" for role in ("cls", "sep", "pad", "unk", "mask")}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, model_input_names=names, **roles)
+
+
+_ALBERT = {"[CLS]": "[CLS]", "[SEP]": "[SEP]"}
+MAKERS = {  # family of the model, and its tokenizer
+    "bert": ("bert", lambda: transformers.BertTokenizerFast(vocab=_words("bert"))),
+    "electra": ("electra", lambda: transformers.ElectraTokenizerFast(vocab=_words("bert"))),
+    "roberta": ("roberta", lambda: tokenizer_of("roberta")),
+    "xlm-r on BertModel": ("bert", lambda: transformers.XLMRobertaTokenizerFast(vocab=_unigram())),
+    "deberta-v3": ("deberta-v2", lambda: tokenizer_of("deberta-v2")),
+    "albert": ("albert", lambda: transformers.AlbertTokenizerFast(vocab=_unigram(**_ALBERT))),
+    "modernbert": ("modernbert", lambda: tokenizer_of("modernbert")),
+    "distilbert": ("distilbert", lambda: transformers.DistilBertTokenizer(vocab=_words("bert"))),
+    "mpnet": ("mpnet", lambda: _bert_with("[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]")),
+    "minilm": ("bert", lambda: _bert_with("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")),
+    "no template": ("bert", _bert_with),
+    "zero types": ("bert", lambda: _bert_with("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]")),
+}
+_made = lru_cache(lambda kind: MAKERS[kind][1]())
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Directories of models by tokenizer and rows."""
+    return lru_cache(
+        lambda kind, rows: publish(
+            tmp_path_factory.mktemp("model"),
+            MAKERS[kind][0],
+            HEADS[type(KINDS[rows].kind)],
+            labels=getattr(KINDS[rows].kind, "labels", ()),
+            tokenizer=_made(kind),
+        )
+    )
+
+
+def dataset(rows):
+    texts = ("a", "b") if rows == "pair" else ("a",)
+    return Dataset("own", task="t", layout="", folder="", columns=Columns(texts))
+
+
+def examples(rows):
+    if rows == "text":
+        return [TextExample("1", (text,), None, "f") for text in TEXTS]
+    if rows == "pair":
+        return [TextExample("1", pair, None, "f") for pair in PAIRS]
+    if rows == "windows":
+        asked = zip(QUESTIONS, CONTEXTS, strict=True)
+        return [SpanExample("1", question, context, (), "f") for question, context in asked]
+    if rows == "words":
+        return [TagExample("1", tuple(words), None, "f") for words in WORDS]
+    return [ChoiceExample("1", question, pair, None, "f") for question, pair in _choices()]
+
+
+def _choices():
+    return list(zip(QUESTIONS, PAIRS, strict=True))
+
+
+def plain_rows(rows, tokenizer, length):
+    """Return the rows as a script with transformers alone makes them: one dictionary each."""
+    limits = {"truncation": True, "max_length": length}
+    if rows == "text":
+        return [dict(tokenizer(text, **limits)) for text in TEXTS]
+    if rows == "pair":
+        return [dict(tokenizer(*pair, **limits)) for pair in PAIRS]
+    if rows == "words":
+        limits |= {"is_split_into_words": True, "return_overflowing_tokens": True}
+        return [row for words in WORDS for row in _rows_of(tokenizer(words, **limits))]
+    if rows == "choices":
+        return [dict(tokenizer(q, c, **limits)) for q, pair in _choices() for c in pair]
+    windows = []
+    for question, context in zip(QUESTIONS, CONTEXTS, strict=True):
+        asked = len(tokenizer(question, add_special_tokens=False)["input_ids"])
+        room = LENGTH - asked - tokenizer.num_special_tokens_to_add(pair=True)
+        encoded = tokenizer(
+            question, context, truncation="only_second", max_length=LENGTH,
+            stride=room - STRIDE, return_overflowing_tokens=True,
+        )  # fmt: skip
+        windows += _rows_of(encoded)
+    return windows
+
+
+def _rows_of(encoded):
+    encoded.pop("overflow_to_sample_mapping")
+    count = len(encoded["input_ids"])
+    return [{name: values[n] for name, values in encoded.items()} for n in range(count)]
+
+
+def own_batch(rows, tokenizer, length=LENGTH):
+    limits = {"max_length_tokens": length}
+    if rows == "windows":
+        limits |= {"stride_tokens": STRIDE, "max_question_tokens": QUESTION}
+    entry = dataset(rows)
+    features = encode(examples(rows), entry, KINDS[rows], tokenizer, **limits)
+    batch = pad(features, np.arange(len(features)), pad_id=pad_id_of(tokenizer))
+    return batch | {"task": "t"}
+
+
+def plain_batch(rows, tokenizer, model, length=LENGTH):
+    padded = tokenizer.pad(plain_rows(rows, tokenizer, length), return_tensors="pt")
+    if "token_type_ids" not in input_names(model):
+        padded.pop("token_type_ids", None)
+    if rows == "choices":
+        return {name: values.view(-1, 2, values.shape[-1]) for name, values in padded.items()}
+    return dict(padded)
+
+
+def plain_logits(rows, tokenizer, model, length=LENGTH):
+    with torch.no_grad():
+        output = model(**plain_batch(rows, tokenizer, model, length))
+    return (
+        torch.stack([output.start_logits, output.end_logits], 1)
+        if rows == "windows"
+        else output.logits
+    )
+
+
+def plain_model(rows, directory):
+    auto = getattr(transformers, f"AutoModel{HEADS[type(KINDS[rows].kind)]}")
+    return auto.from_pretrained(directory).eval()
+
+
+@pytest.mark.parametrize("rows", KINDS)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_inputs_and_logits_are_those_of_plain_transformers(kind, rows, published):
+    directory = published(kind, rows)
+    tokenizer, plain = AutoTokenizer.from_pretrained(directory), plain_model(rows, directory)
+    model = load_trained(str(directory), KINDS[rows]).eval()
+    batch = own_batch(rows, load_tokenizer(directory))
+    ours = encoder_inputs(batch, input_names(model.encoder))
+    theirs = {
+        name: values.flatten(0, -2) for name, values in plain_batch(rows, tokenizer, plain).items()
+    }
+    assert ours.keys() == theirs.keys()
+    for name, values in theirs.items():
+        width = values.shape[-1]
+        assert ours[name][:, :width].tolist() == values.tolist(), name
+        assert not ours["attention_mask"][:, width:].any()
+    with torch.no_grad():
+        logits = model(batch)
+    expected = plain_logits(rows, tokenizer, plain)
+    assert expected.std() > 1e-4
+    real = theirs["attention_mask"].bool()
+    if rows == "words":
+        assert_close(logits[:, : real.shape[1]][real], expected[real], rtol=1e-4, atol=1e-5)
+    elif rows == "windows":
+        mask = real[:, None].expand_as(expected)
+        assert_close(logits[..., : real.shape[1]][mask], expected[mask], rtol=1e-4, atol=1e-5)
+    else:
+        assert_close(logits, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", ["text", "pair", "choices"])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_teachers_of_the_same_and_of_another_tokenizer_answer_as_plain_transformers(
+    kind, rows, published
+):
+    directory = published(kind, rows)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    expected = plain_logits(rows, tokenizer, plain_model(rows, directory), WHOLE)
+    batch = own_batch(rows, tokenizer, WHOLE)
+    teacher = Teacher(directory, KINDS[rows], precision="fp32")
+    assert_close(teacher.logits(**inputs_of(batch)), expected, rtol=1e-4, atol=1e-5)
+    texts = np.empty(3, object)
+    given = {"text": [(t,) for t in TEXTS], "pair": PAIRS}
+    texts[:] = given.get(rows) or [(question, *pair) for question, pair in _choices()]
+    reader = TextTeacher(directory, KINDS[rows], precision="fp32")
+    mine = reader.logits(torch.zeros(3, 4, dtype=torch.long), texts=texts)
+    assert_close(mine, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_predictions_are_those_of_plain_transformers(kind, published):
+    directory = published(kind, "pair")
+    expected = plain_logits(
+        "pair", AutoTokenizer.from_pretrained(directory), plain_model("pair", directory)
+    ).softmax(-1)
+    predictor = load(directory, max_length_tokens=LENGTH)
+    answers = predictor([{"text": a, "text_pair": b} for a, b in PAIRS])
+    for answer, row in zip(answers, expected.tolist(), strict=True):
+        shares = [answer["scores"][label] for label in ("no", "yes")]
+        assert shares == pytest.approx(row, abs=1e-5)
+
+
+def test_a_row_without_any_token_gets_the_unknown_one():
+    tokenizer = _made("no template")
+    rows = encode([TextExample("1", ("",), None, "f")], dataset("text"), KINDS["text"], tokenizer)
+    assert rows.row(0).tolist() == [tokenizer.unk_token_id]
