@@ -196,8 +196,10 @@ def evaluate_logits(
     figures, diagnostics = {}, {}
     if known.any():
         gold = split.features.gold["labels"][known]
-        figures = metrics.score(split.dataset.metrics, predicted[known], gold)
+        labels = kind.labels if isinstance(kind, Classify) else ()
+        figures = metrics.score(split.dataset.metrics, predicted[known], gold, labels)
         if isinstance(kind, Classify):
+            figures |= metrics.label_balance(predicted[known], gold)
             diagnostics = class_diagnostics(values[known], gold, kind.labels)
     names = (
         [kind.labels[int(p)] for p in predicted]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,8 @@ from road_ray.errors import ConfigError, DataError, did_you_mean
 
 _log = logging.getLogger(__name__)
 
+F1_OF = "f1_of_"
+"""Beginning of the metrics that are the F1 of one label, such as ``f1_of_neutral``."""
 Numbers = NDArray[np.float64]
 Metric = Callable[[ArrayLike, ArrayLike], float]
 
@@ -26,12 +29,20 @@ def accuracy(predicted: ArrayLike, gold: ArrayLike) -> float:
     return 100.0 * float((truth == predictions).mean())
 
 
-def f1(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """Return F1 of class 1, or 0 if class 1 is neither predicted nor a label. ``[N], [N]``."""
+def f1(predicted: ArrayLike, gold: ArrayLike, positive: int = 1) -> float:
+    """Return F1 of one class, or 0 if it is neither predicted nor a label. ``[N], [N]``."""
     from sklearn.metrics import f1_score
 
     predictions, truth = as_pairs(predicted, gold)
-    return 100.0 * float(f1_score(truth == 1, predictions == 1, zero_division=0.0))
+    return 100.0 * float(f1_score(truth == positive, predictions == positive, zero_division=0.0))
+
+
+def macro_f1(predicted: ArrayLike, gold: ArrayLike) -> float:
+    """Return the mean F1 of all classes that are predicted or a label. ``[N], [N]``."""
+    from sklearn.metrics import f1_score
+
+    predictions, truth = as_pairs(predicted, gold)
+    return 100.0 * float(f1_score(truth, predictions, average="macro", zero_division=0.0))
 
 
 def matthews(predicted: ArrayLike, gold: ArrayLike) -> float:
@@ -67,21 +78,48 @@ def spearman(predicted: ArrayLike, gold: ArrayLike) -> float:
 METRICS: dict[str, Metric] = {
     "accuracy": accuracy,
     "f1": f1,
+    "macro_f1": macro_f1,
     "matthews": matthews,
     "pearson": pearson,
     "spearman": spearman,
 }
 
 
-def score(metrics: Sequence[str], predicted: ArrayLike, gold: ArrayLike) -> dict[str, float]:
+def score(
+    metrics: Sequence[str], predicted: ArrayLike, gold: ArrayLike, labels: Sequence[str] = ()
+) -> dict[str, float]:
     """Return ``{metric: percentage}`` of class indices, or of numbers for correlations. ``[N],
-    [N]``.
+    [N]``. ``labels`` are the names of the classes, which ``f1_of_<label>`` needs.
+
+    Raises ``ConfigError`` for an unknown metric, and for the ``f1`` of more than two classes.
     """
-    for name in metrics:
-        if name not in METRICS:
-            hint = did_you_mean(name, METRICS)
-            raise ConfigError(f"unknown metric {name!r}{hint}\n  known: {', '.join(METRICS)}")
-    return {name: METRICS[name](predicted, gold) for name in metrics}
+    return {name: _metric(name, labels)(predicted, gold) for name in metrics}
+
+
+def _metric(name: str, labels: Sequence[str]) -> Metric:
+    named = {f"{F1_OF}{label}": partial(f1, positive=n) for n, label in enumerate(labels)}
+    known = METRICS | named
+    if len(labels) > 2:  # silently, it would be that of the second
+        del known["f1"]
+    if name not in known:
+        raise ConfigError(
+            f"metric {name!r} of {len(labels) or 'no'} labels: unknown{did_you_mean(name, known)}\n"
+            f"  known: {', '.join(known)}"
+        )
+    return known[name]
+
+
+def label_balance(predicted: ArrayLike, gold: ArrayLike) -> dict[str, float]:
+    """Return what an accuracy is to be compared with: ``majority_accuracy`` of predicting the most
+    frequent label for every row, and the number of ``predicted_labels``. ``[N], [N]``.
+    """
+    predictions, truth = as_pairs(predicted, gold)
+    _, counts = np.unique(truth, return_counts=True)
+    majority = 100.0 * float(counts.max()) / len(truth)
+    return {
+        "majority_accuracy": majority,
+        "predicted_labels": float(len(np.unique(predictions))),
+    }
 
 
 def as_pairs(first: ArrayLike, second: ArrayLike) -> tuple[Numbers, Numbers]:

@@ -86,8 +86,8 @@ class EarlyStoppingConfig(Config):
     weights are restored. None: training runs to its last step and keeps the last weights. It needs
     ``training.evaluate_every_steps``."""
     metric: str | None = None
-    """Metric to compare, such as ``eval/mrpc/f1``; larger is better. None: the mean of the
-    principal metrics of all evaluated data sets."""
+    """Metric to compare, such as ``eval/mrpc/f1``; larger is better. None: the mean over the
+    evaluated data sets of the principal metric of each, such as the F1 of SQuAD 2.0."""
 
 
 class TrainingConfig(Config):

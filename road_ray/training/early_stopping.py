@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -26,15 +26,21 @@ from road_ray.training.worker import Worker
 _log = logging.getLogger(__name__)
 
 _CHECKPOINT = re.compile(r"\.?step-(\d+)")  # committed, or still being written
-# Metrics that papers report for each kind of task; ``f1`` covers SQuAD 2.0.
-_REPORTED = ("f1", "exact", "accuracy", "entity_f1", "matthews", "pearson", "spearman")
+# Metrics that papers report for each kind of task.
+_REPORTED = {"f1", "macro_f1", "accuracy", "entity_f1", "matthews", "pearson", "spearman"}
 
 
 def score_of(figures: Mapping[str, float], metric: str | None) -> float:
-    """Return ``metric``, or the mean of the metrics that papers report; larger is better.
+    """Return ``metric``, or the mean of one metric for each data set: the F1 of spans, else the
+    first of the metrics that papers report. Larger is better.
 
-    Raises ``ConfigError`` for a metric that was not evaluated.
+    Raises ``ConfigError`` for a metric that was not evaluated, and if nothing was.
     """
+    if not any(name.startswith("eval/") for name in figures):
+        raise ConfigError(
+            "training.early_stopping.patience: the evaluation has no figures, as no row has a label"
+            "\n  fix: leave early_stopping.patience out, or evaluate on labelled rows"
+        )
     if metric is not None and metric not in figures:
         raise ConfigError(
             f"training.early_stopping.metric = {metric}: no metric of that name\n"
@@ -42,9 +48,20 @@ def score_of(figures: Mapping[str, float], metric: str | None) -> float:
         )
     if metric is not None:
         return figures[metric]
-    evaluated = {name: value for name, value in figures.items() if name.startswith("eval/")}
-    reported = [value for name, value in evaluated.items() if name.rsplit("/", 1)[-1] in _REPORTED]
-    return fmean(reported or evaluated.values())
+    names_of: dict[str, list[str]] = {}
+    for name in figures:
+        if name.startswith("eval/"):
+            names_of.setdefault(name.rpartition("/")[0], []).append(name)
+    return fmean(figures[_principal(names)] for names in names_of.values())
+
+
+def _principal(names: Sequence[str]) -> str:
+    """Return the principal one of the figures of a data set, in the order of its metrics."""
+    last = [name.rpartition("/")[2] for name in names]
+    if "exact" in last and "f1" in last:  # of spans
+        return names[last.index("f1")]
+    reported = (n for n, metric in zip(names, last, strict=True) if metric in _REPORTED)
+    return next(reported, names[0])
 
 
 class PeriodicEvaluation:

@@ -82,7 +82,12 @@ def test_classes_are_scored_and_named(model, split, tmp_path):
     right = sum(
         predicted == known for predicted, known in zip(evaluation.labels, gold, strict=True)
     )
-    assert evaluation.figures == {"accuracy": pytest.approx(100 * right / len(gold))}
+    most = max(map(gold.count, gold))
+    assert evaluation.figures == {
+        "accuracy": pytest.approx(100 * right / len(gold)),
+        "majority_accuracy": pytest.approx(100 * most / len(gold)),
+        "predicted_labels": len(set(evaluation.labels)),
+    }
     assert evaluation.threshold is None
     evaluation.write(tmp_path)
     written = json.loads((tmp_path / "predictions.json").read_text())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from road_ray.errors import ConfigError, DataError
-from road_ray.evaluation.metrics import METRICS, score
+from road_ray.evaluation.metrics import METRICS, label_balance, score
 from road_ray.evaluation.seed_statistics import paired_test, summary
 
 
@@ -45,6 +45,24 @@ def test_a_constant_prediction_scores_0_and_says_so(
 def test_f1_counts_class_1_only() -> None:
     assert METRICS["f1"]([0, 0], [0, 0]) == 0.0
     assert METRICS["f1"]([1, 2, 0], [1, 0, 2]) == 100.0
+
+
+def test_of_three_labels_f1_is_named_or_the_mean() -> None:
+    predicted, gold, labels = [0, 1, 2, 2, 1], [0, 2, 2, 1, 1], ("bad", "so_so", "good")
+    # F1 by hand: 1 for bad, 1/2 for so_so (one hit, one miss, one false alarm), 1/2 for good.
+    named = score(("f1_of_bad", "f1_of_good", "macro_f1"), predicted, gold, labels)
+    assert named == pytest.approx(
+        {"f1_of_bad": 100.0, "f1_of_good": 50.0, "macro_f1": 100 * (1 + 0.5 + 0.5) / 3}
+    )
+    with pytest.raises(ConfigError, match=r"'f1' of 3 labels.*\n.*macro_f1.*f1_of_so_so"):
+        score(("f1",), predicted, gold, labels)
+    assert score(("f1",), [1, 0], [1, 1], ("no", "yes")) == pytest.approx({"f1": 200 / 3})
+
+
+def test_a_model_of_one_label_is_seen_beside_the_majority() -> None:
+    balance = label_balance([0] * 30, [0] * 29 + [1])
+    assert balance == {"majority_accuracy": pytest.approx(100 * 29 / 30), "predicted_labels": 1.0}
+    assert label_balance([0, 2, 1], [0, 1, 1])["predicted_labels"] == 3.0
 
 
 def test_an_unknown_metric_is_refused_with_the_nearest() -> None:

@@ -175,7 +175,13 @@ def test_a_look_leaves_a_checkpoint_alone_that_is_being_written(tiny, tmp_path):
 
 def test_quality_is_the_mean_of_what_papers_print_or_what_is_watched():
     figures = {"eval/mrpc/accuracy": 80.0, "eval/mrpc/f1": 90.0, "eval/mrpc/total": 408.0}
-    assert score_of(figures, None) == 85.0
+    assert score_of(figures, None) == 80.0  # listed first: the principal one
+    spans = {"eval/squad_v2/exact": 50.0, "eval/squad_v2/f1": 60.0, "eval/squad_v2/best_f1": 70.0}
+    assert score_of(figures | spans, None) == 70.0  # (80 + 60) / 2, each data set once
+    with pytest.raises(
+        ConfigError, match=r"no figures.*\n  fix: leave early_stopping.patience out"
+    ):
+        score_of({"train/loss": 1.0}, None)
     assert score_of(figures, "eval/mrpc/f1") == 90.0
     with pytest.raises(ConfigError, match=r"eval/mrpc/f2: no metric of that name\n.*eval/mrpc/f1"):
         score_of(figures, "eval/mrpc/f2")

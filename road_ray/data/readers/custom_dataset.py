@@ -42,7 +42,8 @@ _KNOWN_METRICS = {
     "tag": ("entity_f1", "entity_precision", "entity_recall"),
 }
 _UNKNOWN = -100  # as examples_and_features.UNKNOWN, which would load numpy with a configuration
-_OF_LABELS = ("accuracy", "f1", "matthews", "pearson", "spearman")
+_OF_LABELS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman")
+_F1_OF = "f1_of_"  # before a label, as in evaluation.metrics
 
 
 def _set_name(name: str) -> str:
@@ -145,10 +146,10 @@ class CustomDataset(Config):
     high: float = 1.0
     """Largest number of ``regress``; a label above it is an error."""
     metrics: tuple[str, ...] | None = None
-    """Metrics to compute, the principal one first: ``accuracy``, ``f1`` (of the second label, as in
-    GLUE), ``matthews``, ``pearson`` or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of
-    spans, ``entity_f1``, ``entity_precision`` and ``entity_recall`` of tags. None: the usual ones
-    of the kind."""
+    """Metrics to compute, the principal one first: ``accuracy``, ``f1`` (of the second of two
+    labels, as in GLUE), ``f1_of_LABEL``, ``macro_f1`` (mean over labels), ``matthews``, ``pearson``
+    or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of spans, ``entity_f1``,
+    ``entity_precision`` and ``entity_recall`` of tags. None: the usual ones of the kind."""
 
     @field_validator("labels")
     @classmethod
@@ -176,8 +177,13 @@ class CustomDataset(Config):
         if self.task is None and self.kind in ("classify", "tag") and len(self.labels) == 1:
             raise ValueError(f"labels = {list(self.labels)}: {TOO_FEW_LABELS}")
         known = _KNOWN_METRICS.get(self.kind, _OF_LABELS)
+        if self.kind == "classify":
+            known = (*known, *(f"{_F1_OF}{label}" for label in self.labels))
+        if self.kind == "classify" and len(self.labels) > 2:
+            known = tuple(metric for metric in known if metric != "f1")  # of which label?
         for metric in self.metrics or ():
-            if metric not in known:
+            of_another = self.task is not None and metric.startswith(_F1_OF)
+            if metric not in known and not of_another:
                 raise ValueError(
                     f"metrics = {list(self.metrics or ())}: kind {self.kind} has no metric "
                     f"{metric}{did_you_mean(metric, known)}\n    allowed: {', '.join(known)}"
