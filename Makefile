@@ -58,7 +58,7 @@ bench: .venv/.installed-bench
 
 # From the docstrings of the configuration classes; a test checks that the page is up to date.
 reference: .venv/.installed
-	$(BIN)/python -m road_ray.cli.configuration.reference > docs/reference/configuration.md
+	$(BIN)/python -m tools.reference > docs/reference/configuration.md
 
 # The documentation site, build/site/index.html, which a browser opens as a file. Warnings are errors.
 docs: .venv/.installed-docs

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from road_ray.config import Config, flatten, load, override, preset_named_in, to_dict
-from road_ray.config.dotted_keys import field_at
+from road_ray.config.schema import at, known_keys, schema_of
 from road_ray.config.yaml_files.reader import read_yaml
 from road_ray.errors import ConfigError, did_you_mean
 
@@ -140,6 +141,12 @@ def configuration_class(name: str) -> type[Config]:
     return cast("type[Config]", _imported(_FILES[name]))
 
 
+def keys_of(verbs: Iterable[str]) -> list[str]:
+    """Return the keys of verbs, those that most of them have first."""
+    found = Counter(k for verb in verbs for k in known_keys(schema_of(configuration_class(verb))))
+    return [key for key, _ in found.most_common()]
+
+
 def verb_of_file(path: Path) -> str:
     """Return the verb of a YAML file: that of its preset, else the first that has all its keys."""
     if (preset := preset_named_in(path)) is not None:
@@ -147,7 +154,7 @@ def verb_of_file(path: Path) -> str:
 
         return get_preset(preset).verb
     keys = [tuple(key.split(".")[:2]) for key in flatten(read_yaml(path).values)]
-    fitting = (name for name in VERBS if all(field_at(VERBS[name].config, k) for k in keys))
+    fitting = (name for name in VERBS if all(at(VERBS[name].config, k) is not None for k in keys))
     return min(fitting, key=lambda name: name != "finetune", default="finetune")
 
 

@@ -51,11 +51,9 @@ def complete_peek(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_key(incomplete: str) -> list[str]:
     """Return the keys of all verbs."""
-    from road_ray.config.dotted_keys import known_keys
-    from road_ray.verbs import CONFIGURABLE, configuration_class
+    from road_ray.verbs import CONFIGURABLE, keys_of
 
-    keys = (key for verb in CONFIGURABLE for key in known_keys(configuration_class(verb)))
-    return _starting(dict.fromkeys(keys), incomplete)
+    return _starting(keys_of(CONFIGURABLE), incomplete)
 
 
 def complete_run(incomplete: str) -> list[str]:
@@ -83,19 +81,19 @@ def _words(verb: str, before: Sequence[str], incomplete: str) -> list[str]:
 
 def _keys(verb: str) -> Iterator[str]:
     """Yield the keys of a verb that have values."""
-    from road_ray.config.dotted_keys import field_at, known_keys
+    from road_ray.config.schema import at, is_section, known_keys, schema_of
     from road_ray.verbs import configuration_class
 
     kind = configuration_class(verb)
-    for key in known_keys(kind):
-        field = field_at(kind, tuple(key.split(".")))
-        if field is not None and not field.only_sections:
+    for key in known_keys(schema_of(kind)):
+        node = at(kind, tuple(key.split(".")))
+        if node is not None and not is_section(node):
             yield key
 
 
 def _values(verb: str, key: str, incomplete: str, before: Sequence[str]) -> list[str]:
     """Return values for a key: data sets, runs or choices; of a list, those for its last item."""
-    from road_ray.config.dotted_keys import field_at
+    from road_ray.config.schema import at, choices, types
     from road_ray.verbs import configuration_class
 
     done, comma, last = incomplete.rpartition(",")
@@ -103,13 +101,11 @@ def _values(verb: str, key: str, incomplete: str, before: Sequence[str]) -> list
         return [f"{done}{comma}{name}" for name in _starting(_datasets(before), last)]
     if key in _RUNS:
         return [f"{done}{comma}{place}" for place in complete_run(last)]
-    field = field_at(configuration_class(verb), tuple(key.split(".")))
-    if field is None:
-        return []
-    choices = ["true", "false"] if bool in field.members else [str(c) for c in field.choices]
-    if not choices and Path in field.members:
-        choices = [str(path) for path in _entries(Path(incomplete or ".").parent)]
-    return _starting(choices, incomplete)
+    node = at(configuration_class(verb), tuple(key.split("."))) or {}
+    values = ["true", "false"] if "boolean" in types(node) else list(map(str, choices(node)))
+    if not values and "path" in types(node):
+        values = [str(path) for path in _entries(Path(incomplete or ".").parent)]
+    return _starting(values, incomplete)
 
 
 def _datasets(before: Sequence[str]) -> list[str]:

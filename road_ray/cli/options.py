@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from road_ray.cli.completion import complete_preset, complete_run
-from road_ray.errors import ConfigError, nearest
+from road_ray.errors import ConfigError
 
 _logger = logging.getLogger("road_ray")
 
@@ -73,17 +73,12 @@ def refuse_options(words: Sequence[str], verb: str) -> None:
     word = next((word for word in words if word.startswith("-")), None)
     if word is None:
         return
-    from road_ray.config.dotted_keys import known_keys
-    from road_ray.config.keys_of_other_libraries import NAMES_ELSEWHERE
-    from road_ray.verbs import CONFIGURABLE, configuration_class
+    from road_ray.config.messages import nearest_keys
+    from road_ray.verbs import CONFIGURABLE, keys_of
 
     name = word.partition("=")[0].lstrip("-").replace("-", "_")
-    verbs = CONFIGURABLE if verb == "sweep" else (verb,)  # a sweep takes keys of its verb too
-    keys = [key for owner in verbs for key in known_keys(configuration_class(owner))]
-    by_last = {key.rpartition(".")[2]: key for key in reversed(keys)}
-    near = nearest(name, keys) or by_last.get(
-        nearest(NAMES_ELSEWHERE.get(name, name), by_last) or ""
-    )
+    known = keys_of(CONFIGURABLE if verb == "sweep" else [verb])  # a sweep takes those of its verb
+    near = next(iter(nearest_keys(name, known)), None)
     meant = f"{near}=VALUE" if near else "optimizer.peak_lr=1e-4"
     raise ConfigError(
         f"No such option: {word}\n"

@@ -1,20 +1,17 @@
-"""Configuration: preset, YAML file and dotted overrides become one frozen object.
+"""Configuration: defaults, preset, YAML file and dotted overrides become one frozen object.
 
-``base_config.py`` has ``Config``, the base class of every section. ``merge.py`` loads: it merges
-sources and records where each value came from. ``yaml_files/`` reads and writes YAML,
-``overrides.py`` parses ``key=value``, ``strict_types.py`` makes numbers and bools strict,
-``dotted_keys.py`` finds fields by their keys, ``allowed_values.py`` describes what they take, and
-``error_messages.py`` words the errors. ``json_schemas.py`` and ``key_explanation.py`` make schemas
-and explanations from the docstrings below the fields. ``path_checks.py`` refuses what no file can
-hold, ``url_secrets.py`` addresses that hold a password. The sections are in the ``config.py`` of
-the room that uses them. This room imports neither torch nor Ray.
+``base.py`` has ``Config``, the base class of every section. ``schema.py`` describes what a class
+takes, by its JSON schema: explanations, completion, messages and editors read it. ``merge.py``
+loads: it merges sources, records where each value came from and validates strictly.
+``messages.py`` words the mistakes, ``yaml_files/`` reads and writes YAML, ``url_secrets.py`` finds
+passwords in addresses. The sections are in the ``config.py`` of the room that uses them. This room
+imports neither torch nor Ray.
 """
 
-from road_ray.config.base_config import Config, digest, to_dict
-from road_ray.config.dotted_keys import flatten
-from road_ray.config.error_messages import InvalidConfig
-from road_ray.config.json_schemas import json_schema
+from road_ray.config.base import Config, digest, to_dict
 from road_ray.config.merge import load, override, preset_named_in
+from road_ray.config.messages import InvalidConfig
+from road_ray.config.schema import flatten, json_schema
 from road_ray.config.yaml_files.reader import read_yaml
 from road_ray.config.yaml_files.writer import to_yaml
 

@@ -1,34 +1,47 @@
-"""Loading of a configuration: preset, YAML file and overrides merged, with the origin of each
-value.
-
-``yaml_files/reader.py`` has the syntax of files, ``overrides.py`` that of ``key=value``,
-``error_messages.py`` the wording of mistakes.
+"""Loading of a configuration: defaults, preset, YAML file and overrides merged, with the origin of
+each value.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from road_ray.config.allowed_values import format_value
-from road_ray.config.base_config import Config, to_dict
-from road_ray.config.dotted_keys import Key, field_at
-from road_ray.config.error_messages import (
+from road_ray.config.base import Config, to_dict
+from road_ray.config.messages import (
     InvalidConfig,
     invalid_value,
     message_of,
     missing_key,
     unknown_key,
 )
-from road_ray.config.overrides import parse_overrides
-from road_ray.config.yaml_files.reader import read_yaml
+from road_ray.config.schema import (
+    Key,
+    Node,
+    at,
+    choices,
+    default_of,
+    format_key,
+    format_value,
+    is_optional,
+    is_section,
+    members,
+    schema_of,
+    step,
+    types,
+)
+from road_ray.config.yaml_files.reader import parse_value, read_yaml
 from road_ray.config.yaml_files.relative_paths import locate_beside
 from road_ray.errors import Problem
 
 T = TypeVar("T", bound=Config)
+_TRUTHS, _NUMBERS = ("true", "false"), {"integer", "number"}
+Overrides = Sequence[str] | Mapping[str, Any]
 
 
 def load(
@@ -36,7 +49,7 @@ def load(
     *,
     base: Mapping[str, Any] | None = None,
     path: Path | None = None,
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    overrides: Overrides = (),
 ) -> T:
     """Return the configuration of a preset (``base``), overridden by a YAML file, overridden by
     ``a.b=value``.
@@ -47,25 +60,24 @@ def load(
     Raises ``InvalidConfig``, a ``ConfigError``, with every mistake: its line, key, range and
     remedy.
     """
-    layers = Layers(kind, str(path) if path else "configuration")
-    layers.put((), base or {}, "preset")
+    merged = _Merged(kind, str(path) if path else "configuration")
+    merged.put((), base or {}, "preset")
     if path is not None:
         try:
-            layers.put_file(path)
+            merged.put_file(path)
         except InvalidConfig as error:
-            layers.put_overrides(overrides)
-            raise InvalidConfig([*error.problems, *layers.problems]) from None
-    layers.put_overrides(overrides)
-    return layers.validated(kind)
+            merged.put_overrides(overrides)
+            raise InvalidConfig([*error.problems, *merged.problems]) from None
+    merged.put_overrides(overrides)
+    return merged.validated(kind)
 
 
 def override(config: T, changes: Mapping[str, object]) -> T:
     """Return a copy with changed dotted keys: ``override(config, {"optimizer.peak_lr": 1e-4})``."""
-    kind = type(config)
-    layers = Layers(kind, "configuration")
-    layers.put((), to_dict(config), "configuration")
-    layers.put_overrides(changes)
-    return layers.validated(kind)
+    merged = _Merged(type(config), "configuration")
+    merged.put((), to_dict(config), "configuration")
+    merged.put_overrides(changes)
+    return merged.validated(type(config))
 
 
 def preset_named_in(path: Path) -> str | None:
@@ -79,36 +91,40 @@ def preset_named_in(path: Path) -> str | None:
     raise InvalidConfig([Problem(where, message, "`road presets` lists them")])
 
 
-class Layers:
-    """Values merged from several sources, with the origin of each value."""
+class _Merged:
+    """Values from several sources over the defaults, with the origin of each value."""
 
-    def __init__(self, kind: type[BaseModel], name: str) -> None:
+    def __init__(self, kind: type[Config], name: str) -> None:
         self.kind = kind
         self.name = name
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, Any] = deepcopy(default_of(schema_of(kind)))
         self.origins: dict[Key, str] = {}
         self.problems: list[Problem] = []
         self.refused: set[Key] = set()  # keys whose mistake is already reported
 
-    def put(self, key: Key, value: object, origin: str | Mapping[Key, str]) -> None:
+    def put(self, key: Key, value: Any, origin: str | Mapping[Key, str]) -> None:
         """Merge a value into a key; ``origin`` is one source, or one for each key."""
-        if key:
-            self._remember(key, origin)
-        field = field_at(self.kind, key)
+        if key and (isinstance(origin, str) or key in origin):
+            self.origins[key] = origin if isinstance(origin, str) else origin[key]
+        node = at(self.kind, key) if key else schema_of(self.kind)
         if isinstance(value, BaseModel):
-            value = value.model_dump(mode="json", round_trip=True)
-        if value is None and field and field.only_sections:
+            value = to_dict(value)
+        if value is None and node and is_section(node):
             return  # "optimizer:" with nothing below it changes nothing
         if isinstance(value, Mapping):
-            self._open(key)
+            self._section(key)
             for name, below in value.items():
                 self.put((*key, str(name)), below, origin)
             return
-        self._close(key)
-        self._parent(key)[str(key[-1])] = value
+        self._forget_below(key)
+        if isinstance(value, str) and not _is_utf8(value):
+            message = f"{format_key(key)} = {value!a}\n    no UTF-8 here\n    allowed: UTF-8, in a "
+            remedy = "set a locale that has it: LC_ALL=C.UTF-8, without PYTHONUTF8=0"
+            self.problems.append(Problem(self._where(key), f"{message}locale that has it", remedy))
+            return
+        self._section(key[:-1])[str(key[-1])] = _plain(value)
         if isinstance(origin, Mapping) and isinstance(value, list):
-            inside = {k: text for k, text in origin.items() if k[: len(key)] == key}
-            self.origins.update(inside)
+            self.origins |= {k: line for k, line in origin.items() if k[: len(key)] == key}
 
     def put_file(self, path: Path) -> None:
         """Merge the values of a YAML file."""
@@ -119,23 +135,44 @@ class Layers:
         self.refused |= written.refused
         origins = {key: f"{path}:{line}" for key, line in written.lines.items()}
         locate_beside(self.kind, path, written.values)
+        self.kind.locate(written.values, path)
         self.put((), written.values, origins)
 
-    def put_overrides(self, overrides: Sequence[str] | Mapping[str, Any]) -> None:
+    def put_overrides(self, overrides: Overrides) -> None:
         """Merge overrides: texts ``key=value``, or values by dotted key."""
-        parsed, problems = parse_overrides(self.kind, overrides)
-        self.problems += problems
-        for override in parsed:
-            for depth in range(1, len(override.key)):
-                self._open(override.key[:depth])
-                self.origins.setdefault(override.key[:depth], override.where)
-            self.put(override.key, override.value, override.where)
+        is_text = not isinstance(overrides, Mapping)
+        texts = [overrides] if isinstance(overrides, str) else overrides
+        for text in texts:
+            name = text.partition("=")[0].strip() if is_text else str(text)
+            value = text if isinstance(texts, Sequence) else texts[text]
+            where = f"override {text if is_text else f'{name}={format_value(value)}'!r}"
+            key = tuple(name.split("."))
+            try:
+                value = _parsed(text, at(self.kind, key) or {}, where) if is_text else value
+                if not all(key):
+                    problem = Problem(where, f"{name!r} is not a key", "write section.key=VALUE")
+                    raise InvalidConfig([problem])
+            except InvalidConfig as error:
+                self.problems += error.problems
+                continue
+            if value in _TRUTHS and "boolean" in types(at(self.kind, key) or {}):
+                value = value == "true"
+            for depth in range(1, len(key)):
+                self.origins.setdefault(key[:depth], where)
+            self._section(key[:-1])
+            self.put(key, value, where)
 
     def validated(self, kind: type[T]) -> T:
-        """Return the configuration of all layers.
+        """Return the configuration of all sources.
 
         Raises ``InvalidConfig`` with all problems of merging and of validation.
         """
+        # Pydantic converts text and true to numbers; here they are mistakes.
+        for key, value in _mistyped(self.values, schema_of(self.kind)):
+            if key not in self.refused:
+                error = {"type": "mistyped", "input": value, "msg": ""}
+                self.problems.append(invalid_value(self.kind, key, error, self._where(key)))
+                self.refused.add(key)
         try:
             config: T | None = kind.model_validate(self.values)
         except ValidationError as error:
@@ -152,7 +189,7 @@ class Layers:
             if key in reported or any(_overlap(key, refused) for refused in self.refused):
                 continue
             reported.add(key)
-            where = self._where(key) if key else self._where_of_message(message_of(entry))
+            where = self._where(key or self._named_in(message_of(entry)))
             if entry["type"] == "extra_forbidden":
                 for leaf, value in self._unknown_leaves(key, entry["input"], where):
                     yield unknown_key(self.kind, leaf, value, self._where(leaf))
@@ -179,7 +216,7 @@ class Layers:
             inside = isinstance(value, Mapping) and part in value
             if inside or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
                 key, value = (*key, part), value[part]
-            elif field_at(self.kind, (*key, part)):
+            elif at(self.kind, (*key, part)) is not None:
                 return (*key, part)  # not set
         return key
 
@@ -195,59 +232,95 @@ class Layers:
         known = (key[:n] for n in range(len(key), 0, -1))
         return next((self.origins[k] for k in known if k in self.origins), self.name)
 
-    def _where_of_message(self, message: str) -> str:
-        """Return the origin of the key that a message about the whole configuration begins with, or
-        of the first key below it.
+    def _named_in(self, message: str) -> Key:
+        """Return the key that a message about the whole configuration begins with, or the first
+        one below it that a source has set.
         """
-        first, *_ = message.split(maxsplit=1)
-        key = tuple(first.rstrip(":,").split("."))
-        below = (origin for k, origin in self.origins.items() if k[: len(key)] == key)
-        return next(below, self._where(key))
+        key = tuple(message.split(maxsplit=1)[0].rstrip(":,").split("."))
+        return next((k for k in self.origins if k[: len(key)] == key), key)
 
     def _line(self, problem: Problem) -> tuple[int, int]:
         """Return a sort key: the mistakes of the file first, from top to bottom."""
         name, _, line = problem.where.rpartition(":")
         return (0, int(line)) if name == self.name and line.isdecimal() else (1, 0)
 
-    def _remember(self, key: Key, origin: str | Mapping[Key, str]) -> None:
-        if isinstance(origin, str):
-            self.origins[key] = origin
-        elif key in origin:
-            self.origins[key] = origin[key]
-
-    def _parent(self, key: Key) -> dict[str, Any]:
-        values = self.values
-        for part in key[:-1]:
-            values = values[str(part)]
-        return values
-
-    def _open(self, key: Key) -> None:
-        """Ensure that the value at a key is a mapping, replacing a plain value. A section starts
-        with the defaults of its owner, which may differ from those of its class.
+    def _section(self, key: Key) -> dict[str, Any]:
+        """Return the mapping at a key; one that is missing, or another value, becomes an empty
+        mapping, which pydantic fills with the defaults.
         """
-        if key and not isinstance(self._parent(key).get(str(key[-1])), dict):
-            self._close(key)
-            self._parent(key)[str(key[-1])] = _default_overrides(self.kind, key)
+        section = self.values
+        for depth, part in enumerate(key, 1):
+            if not isinstance(section.get(str(part)), dict):
+                self._forget_below(key[:depth])
+                section[str(part)] = {}
+            section = section[str(part)]
+        return section
 
-    def _close(self, key: Key) -> None:
+    def _forget_below(self, key: Key) -> None:
         """Remove the origins of the values below a key."""
-        if not isinstance(self._parent(key).get(str(key[-1])), dict | list):
-            return
         for below in [k for k in self.origins if len(k) > len(key) and k[: len(key)] == key]:
             del self.origins[below]
 
 
-def _default_overrides(kind: type[BaseModel], key: Key) -> dict[str, Any]:
-    """Return the defaults of a section that differ from those of its class."""
-    default: Any = None
-    for part in key:
-        field = kind.model_fields.get(str(part))
-        default = None if field is None else field.get_default(call_default_factory=True)
-        if not isinstance(default, BaseModel):
-            return {}
-        kind = type(default)
-    known: dict[str, Any] = default.model_dump(mode="json", round_trip=True, exclude_defaults=True)
-    return known
+def _parsed(text: str, node: Node, where: str) -> Any:
+    """Return the value of an override ``key=value``. It is parsed as YAML, except that a key of
+    text takes it unchanged, and ``a,b`` may stand for ``[a,b]``, whose brackets some shells remove.
+    """
+    name, equals, written = text.partition("=")
+    if not equals:
+        raise InvalidConfig([Problem(where, "has no '='", f"write {name or 'key'}=VALUE")])
+    written = written.strip()
+    if written in ("null", "~", "") and is_optional(node):
+        return None
+    takes, is_quoted = types(node), written[:1] in ("'", '"')
+    if takes and takes <= {"string", "path"} and not is_quoted:
+        return written
+    value = parse_value(written, where)
+    if isinstance(value, str) and not is_quoted and is_list_of_words(node, value):
+        return [parse_value(part, where) for part in value.split(",")]
+    return value
+
+
+def is_list_of_words(node: Node, text: str) -> bool:
+    """Return True if a key takes a list, and the text is several words, or no value of the key."""
+    words = [m for m in members(node) if m.get("type") == "string"]
+    is_free = any(not {"const", "enum"} & word.keys() for word in words)
+    known = text in choices(node)
+    return "array" in types(node) and not known and ("," in text or not is_free)
+
+
+def _mistyped(value: object, node: Node, key: Key = ()) -> Iterator[tuple[Key, object]]:
+    """Yield values that pydantic would convert: true as a number, text as a whole number or a bool,
+    numbers as a bool.
+    """
+    takes = types(node)
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for part, below in items:
+            steps = (step(member, part) for member in members(node))
+            for inner in (inner for inner in steps if inner):
+                yield from _mistyped(below, inner, (*key, part))
+    elif isinstance(value, bool):
+        if takes and takes <= _NUMBERS:
+            yield key, value
+    elif value is not None and (
+        takes == {"boolean"} or (takes == {"integer"} and isinstance(value, str))
+    ):
+        yield key, value
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as YAML has it."""
+    if hasattr(value, "item") and hasattr(value, "dtype"):
+        return value.item()  # a NumPy scalar, as samplers draw them
+    return str(value) if isinstance(value, Path) else value
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        return os.fsencode(text) == text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _overlap(key: Key, other: Key) -> bool:

@@ -331,7 +331,7 @@ FAULTS = (
     _f(
         *("F41", "W, T and weights out of range", "an error with the allowed range"),
         "distillation/test_losses.py::test_a_temperature_without_signal_is_refused",
-        "config/test_base_config.py::test_only_weights_between_0_and_1_are_taken",
+        "config/test_base.py::test_only_weights_between_0_and_1_are_taken",
         "distillation/test_weighting.py::test_weights_sum_to_the_number_of_teachers",
         "distillation/test_weighting.py::test_when_every_teacher_errs_the_named_choice_holds",
     ),
@@ -371,7 +371,7 @@ FAULTS = (
     ),
     _f(
         *("F47", "mistakes in a configuration", "all reported at once, each with its line"),
-        "config/test_base_config.py::test_all_mistakes_are_told_together_from_top_to_bottom",
+        "config/test_base.py::test_all_mistakes_are_told_together_from_top_to_bottom",
         "config/yaml_files/test_reader.py::test_a_key_written_twice_is_told_with_both_lines",
         "config/yaml_files/test_reader.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
         "config/test_strict_types.py::test_a_float_takes_scientific_text_and_whole_numbers",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from road_ray.cli.configuration.reference import reference
+from tools.reference import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field, field_validator
 
 from road_ray.config import Config, load
-from road_ray.config.error_messages import InvalidConfig, unknown_key
+from road_ray.config.messages import InvalidConfig, unknown_key
 from road_ray.errors import ConfigError, Problem
 
 

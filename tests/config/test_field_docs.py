@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from road_ray.config import Config, json_schema
-from road_ray.config.dotted_keys import field_at
+from road_ray.config.schema import at
 from road_ray.distributed.jobs.cluster_profile import Profile
 from road_ray.recipes.comparison.config import ArmConfig
 from road_ray.recipes.sweep.config import SweepConfig
@@ -93,7 +93,7 @@ def test_keys_that_descriptions_name_exist():
         for name, field in kind.model_fields.items()
         for key in re.findall(r"``([a-z_]+(?:\.[a-z_0-9]+)+)``", field.description or "")
         if key.partition(".")[0] in heads
-        and not any(field_at(root, tuple(key.split("."))) for root in ROOTS)
+        and not any(at(root, tuple(key.split("."))) for root in ROOTS)
     ]
     assert unknown == []
 

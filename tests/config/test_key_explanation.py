@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.config.key_explanation import UNSET, key_info, section_infos
+from road_ray.config.schema import UNSET, key_info, section_infos
 
 
 class Inner(Config):

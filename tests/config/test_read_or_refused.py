@@ -11,6 +11,7 @@ import pytest
 
 import road_ray
 from road_ray.config import flatten, to_dict
+from road_ray.config.schema import properties, schema_of
 from road_ray.errors import ConfigError
 from road_ray.verbs import VERBS, configure
 
@@ -121,13 +122,10 @@ def _reached(start: Path) -> set[Path]:
     return reached
 
 
-def _fields(kind, above: str = "") -> Iterator[tuple[str, str]]:
-    from road_ray.config.dotted_keys import Field
-
-    for name, info in kind.model_fields.items():
+def _fields(node, above: str = "") -> Iterator[tuple[str, str]]:
+    for name, below in properties(node).items():
         yield f"{above}{name}", name
-        for section in Field(info.annotation).sections:
-            yield from _fields(section, f"{above}{name}.")
+        yield from _fields(below, f"{above}{name}.")
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -136,4 +134,4 @@ def test_every_key_is_read_by_a_module_that_the_verb_reaches(verb):
     module = VERBS[verb].recipe_at.partition(":")[0].replace(".", "/")
     reached = _reached(PACKAGE / "recipes" / f"{module}.py")
     names = set().union(*map(_read_in, reached))
-    assert [key for key, name in _fields(VERBS[verb].config) if name not in names] == []
+    assert [key for key, name in _fields(schema_of(VERBS[verb].config)) if name not in names] == []

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from road_ray.config.dotted_keys import field_at
+from road_ray.config.schema import at
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.verbs import VERBS
 
@@ -34,7 +34,7 @@ def is_known(key: str) -> bool:
     inner = _OTHERS.sub("", key)
     if key.startswith("space."):
         inner = inner.rpartition(".")[0]  # without the kind of the range
-    return any(field_at(kind, tuple(inner.split("."))) is not None for kind in CLASSES)
+    return any(at(kind, tuple(inner.split("."))) is not None for kind in CLASSES)
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from road_ray.config.dotted_keys import Key, format_key
-from road_ray.config.error_messages import InvalidConfig
+from road_ray.config.messages import InvalidConfig
+from road_ray.config.schema import Key, format_key
 from road_ray.errors import Problem, shorten
 
 _MOST_BYTES = 1 << 20  # a configuration of this project has about 5 kB

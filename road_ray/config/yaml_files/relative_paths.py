@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
-from road_ray.config.dotted_keys import Key, field_at
+from road_ray.config.schema import Key, at, members
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,10 @@ class BesideFile:
 
     unless: str = ""
 
-    def located(self, value: object, file: Path, section: Mapping[str, object]) -> Any:
-        """Return the absolute path beside ``file``, or the unchanged value."""
-        if not isinstance(value, str) or not value or section.get(self.unless) is not None:
-            return value
-        place = Path(os.path.abspath(file)).parent / value
-        try:
-            exists = place.exists() or place.with_name(f"{place.name}.gz").exists()
-        except (OSError, ValueError):  # not a file name
-            return value
-        return str(place) if exists and not Path(value).is_absolute() else value
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return handler(schema) | {"x-beside": self.unless}
 
 
 def locate_beside(
@@ -39,9 +33,19 @@ def locate_beside(
     """Replace paths of files beside a YAML file by absolute ones; keys may be dotted."""
     for name, value in section.items():
         key = (*above, *str(name).split("."))
-        field = field_at(kind, key)
-        marks = [m for m in (field.metadata if field else ()) if isinstance(m, BesideFile)]
-        if isinstance(value, dict) and not marks:
+        node = at(kind, key) or {}
+        marks = [m["x-beside"] for m in (node, *members(node)) if "x-beside" in m]
+        if isinstance(value, dict):
             locate_beside(kind, path, value, key)
-        for mark in marks:
-            section[name] = mark.located(value, path, section)
+        elif marks and isinstance(value, str) and value and section.get(marks[0]) is None:
+            section[name] = _located(value, path)
+
+
+def _located(value: str, file: Path) -> str:
+    """Return the absolute path beside ``file``, or the unchanged value."""
+    place = Path(os.path.abspath(file)).parent / value
+    try:
+        exists = place.exists() or place.with_name(f"{place.name}.gz").exists()
+    except (OSError, ValueError):  # not a file name
+        return value
+    return str(place) if exists and not Path(value).is_absolute() else value

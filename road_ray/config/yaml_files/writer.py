@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
-from road_ray.config.base_config import Config, to_dict
+from road_ray.config.base import Config, to_dict
 
 _WIDTH = 100
 

@@ -96,7 +96,7 @@ class TeachingConfig(Config):
     replicas: int = Field(1, ge=1)
     """Number of actors with the same teachers. More of them answer more requests a second and
     survive the loss of a machine."""
-    resources: dict[str, float] = Field(default_factory=dict)
+    resources: dict[str, float] = Field({})
     """Custom Ray resources that each actor requests, such as ``{teacher: 1}``. They place the
     actors on machines that offer them. Empty: none."""
     timeout_seconds: float = Field(120.0, gt=0)

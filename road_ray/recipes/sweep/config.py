@@ -15,24 +15,13 @@ from pydantic import AfterValidator, Field, field_validator
 
 from road_ray.config import Config, flatten
 from road_ray.config.url_secrets import check_address
-from road_ray.config.yaml_files.relative_paths import BesideFile, locate_beside
+from road_ray.config.yaml_files.relative_paths import locate_beside
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ConfigError, nearest
 from road_ray.verbs import VERBS
 
 SHIPPED = Path(__file__).parents[2] / "search_spaces"
 Runnable = Literal["pretrain", "multitask", "finetune", "teachers", "distill"]
-
-
-class OverridesBesideFile(BesideFile):
-    """Mark of overrides in a YAML file: paths in them are those of the verb's configuration."""
-
-    def located(self, value: object, file: Path, section: Mapping[str, object]) -> Any:
-        """Locate the files of the overrides beside ``file``, in place."""
-        verb = section.get("verb")
-        if isinstance(value, dict) and verb in VERBS:
-            locate_beside(VERBS[str(verb)].config, file, value)
-        return value
 
 
 class StageConfig(Config):
@@ -43,7 +32,7 @@ class StageConfig(Config):
     ``distill``."""
     preset: str | None = None
     """Preset of the verb that the overrides change. None: the defaults of the verb."""
-    overrides: Annotated[dict[str, Any], OverridesBesideFile()] = Field(default_factory=dict)
+    overrides: dict[str, Any] = Field({})
     """Values of the verb's configuration by dotted key, such as ``{data.root: miniature}``. Drawn
     values replace them. Files of own data sets may lie beside the sweep's file."""
 
@@ -100,6 +89,15 @@ class SweepConfig(SearchConfig, StageConfig):
     ``quiet``: nothing. None: ``rich`` on a terminal and ``plain`` elsewhere."""
     tracking: SweepTrackingConfig = SweepTrackingConfig()
     """Experiment trackers of all trials. By default there are none."""
+
+    @classmethod
+    def locate(cls, values: dict[str, Any], file: Path) -> None:
+        """Make paths in overrides absolute: they are those of the verbs' configurations."""
+        stages: list[Any] = [values, values.get("then")]
+        for stage in (stage for stage in stages if isinstance(stage, dict)):
+            overrides, verb = stage.get("overrides"), stage.get("verb")
+            if isinstance(overrides, dict) and verb in VERBS:
+                locate_beside(VERBS[str(verb)].config, file, overrides)
 
     @property
     def directory(self) -> Path:

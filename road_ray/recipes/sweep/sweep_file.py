@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, InvalidConfig, load, override
-from road_ray.config.dotted_keys import Key, field_at
-from road_ray.config.error_messages import unknown_key
+from road_ray.config.merge import is_list_of_words
+from road_ray.config.messages import unknown_key
+from road_ray.config.schema import Key, at, types
 from road_ray.config.yaml_files import reader as yaml_lines
 from road_ray.errors import Problem, nearest
 from road_ray.recipes.metric_names import COSTS, final_metrics, periodic_metrics
@@ -75,10 +76,13 @@ def _as_text(
         for prefix, stage in stages.items():
             if key.startswith(prefix) and stage.get("verb") in VERBS:
                 kind = VERBS[stage["verb"]].config
-                field = field_at(kind, tuple(key.removeprefix(prefix).strip().split(".")))
-                if field and field.members in ((str,), (Path,)) and value[:1] not in ("'", '"'):
+                node = at(kind, tuple(key.removeprefix(prefix).strip().split("."))) or {}
+                if value[:1] in ("'", '"'):
+                    return text
+                if node and types(node) <= {"string", "path"}:
                     return key + equals + json.dumps(value)
-                if field and field.is_list_of_words(value, yaml_lines.parse_value(value, text)):
+                parsed = yaml_lines.parse_value(value, text)
+                if isinstance(parsed, str) and is_list_of_words(node, parsed):
                     return f"{key}{equals}[{value}]"
         return text
 
@@ -101,7 +105,7 @@ def _problems(config: SweepConfig, lines: Mapping[Key, str], name: str) -> Itera
         elif stage_key in OWN:
             message = f"{key}: the sweep sets directory and seed of a trial"
             problem = Problem(where("space", key), message, "leave it out; `seeds` repeats trials")
-        elif field_at(type(bases[number]), tuple(stage_key.split("."))) is None:
+        elif at(type(bases[number]), tuple(stage_key.split("."))) is None:
             seen = scope.model_dump(exclude_none=True)
             problem = unknown_key(
                 type(bases[number]), tuple(stage_key.split(".")), seen, where("space", key)

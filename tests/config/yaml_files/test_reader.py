@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.config.error_messages import InvalidConfig
+from road_ray.config.messages import InvalidConfig
 from road_ray.config.yaml_files.reader import parse_value, read_yaml
 
 

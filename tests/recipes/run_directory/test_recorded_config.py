@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.config import to_yaml
-from road_ray.config.dotted_keys import field_at
+from road_ray.config.schema import at
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig
@@ -65,7 +65,7 @@ def test_the_interval_of_evaluations_decides_only_where_they_may_end_a_training(
 
 def test_every_key_that_is_free_on_resume_is_a_key_of_some_verb():
     def known(key):
-        return any(field_at(verb.config, tuple(key.split("."))) for verb in VERBS.values())
+        return any(at(verb.config, tuple(key.split("."))) for verb in VERBS.values())
 
     assert [key for key in sorted(FREE_ON_RESUME) if not known(key)] == []
 

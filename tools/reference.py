@@ -1,7 +1,4 @@
-"""The configuration reference, ``docs/reference/configuration.md``, generated from the classes.
-
-``python -m road_ray.cli.configuration.reference`` prints the page; ``make reference`` writes it.
-"""
+"""Print the configuration reference; ``make reference`` writes it to ``docs/reference/``."""
 
 from __future__ import annotations
 
@@ -10,13 +7,22 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel
-
-from road_ray.cli.configuration.explain import default_text
+from road_ray.cli.configuration.explain import values_with_names
 from road_ray.config import flatten
-from road_ray.config.allowed_values import format_value
-from road_ray.config.dotted_keys import Field, Key, field_at, format_key, one_line
-from road_ray.config.key_explanation import KeyInfo, defaults, key_info, section_infos
+from road_ray.config.schema import (
+    Key,
+    KeyInfo,
+    Node,
+    default_of,
+    format_key,
+    format_value,
+    is_section,
+    key_info,
+    members,
+    properties,
+    schema_of,
+    section_infos,
+)
 from road_ray.recipes.config import RunConfig
 from road_ray.verbs import CONFIGURABLE, VERBS, configuration_class
 
@@ -51,17 +57,18 @@ _FILES = {
 
 @dataclass
 class _Section:
-    """Section of one class at one key, and the verbs that have it."""
+    """Section at one key, and the verbs that have it."""
 
     key: Key
-    kind: type[BaseModel]
+    about: str
+    names: tuple[str, ...]
     verbs: list[str] = field(default_factory=list)
     shares_key: bool = False
-    """True if other verbs have another class at the same key."""
+    """True if other verbs have another section at the same key."""
 
     @property
     def heading(self) -> str:
-        """The key, followed by the verbs if it has another class in other verbs."""
+        """The key, followed by the verbs if it is another section in other verbs."""
         verbs = f" of {', '.join(self.verbs)}" if self.shares_key else ""
         return f"`{format_key(self.key)}`{verbs}"
 
@@ -76,29 +83,38 @@ def reference() -> str:
 
 
 def _sections() -> list[_Section]:
-    """Return the sections of all verbs; verbs that share a class at one key share an entry."""
-    sections: dict[tuple[Key, type[BaseModel]], _Section] = {}
+    """Return the sections of all verbs; verbs with the same section at one key share an entry."""
+    sections: dict[tuple[object, ...], _Section] = {}
     for verb in CONFIGURABLE:
-        for key, kind in _sections_below(configuration_class(verb), ()):
-            sections.setdefault((key, kind), _Section(key, kind)).verbs.append(verb)
+        for key, member in _sections_below(schema_of(configuration_class(verb)), ()):
+            about, names = member.get("x-about", ""), tuple(member["properties"])
+            section = _Section(key, about, names)
+            sections.setdefault((key, about, names), section).verbs.append(verb)
     for section in sections.values():
-        section.shares_key = [key for key, _ in sections].count(section.key) > 1
+        section.shares_key = [key for key, *_ in sections].count(section.key) > 1
     return list(sections.values())
 
 
-def _sections_below(kind: type[BaseModel], above: Key) -> Iterator[tuple[Key, type[BaseModel]]]:
-    for name in (field_at(kind, above) or Field(kind)).keys:
-        for key in ((*above, name), (*above, name, _NAME)):  # the key, or an entry of a mapping
-            declared = field_at(kind, key)
-            for section in declared.sections if declared else ():
-                if not issubclass(section, RunConfig):
-                    yield key, section
-                    yield from _sections_below(kind, key)
+def _sections_below(node: Node, above: Key) -> Iterator[tuple[Key, Node]]:
+    for name, below in properties(node).items():
+        for key, inner in (
+            ((*above, name), below),
+            *(((*above, name, _NAME), m.get("additionalProperties")) for m in members(below)),
+        ):
+            for member in members(inner) if isinstance(inner, dict) else ():
+                if "properties" in member and not _is_run(member):
+                    yield key, member
+                    yield from _sections_below(member, key)
+
+
+def _is_run(node: Node) -> bool:
+    """Return True for a section that is the configuration of another verb."""
+    return {"run_dir", "console"} <= properties(node).keys()
 
 
 def _every_run() -> str:
     verbs = [name for name in CONFIGURABLE if issubclass(configuration_class(name), RunConfig)]
-    infos = [info for info in section_infos(RunConfig) if not info.keys_below]
+    infos = [info for info in section_infos(RunConfig) if not properties(info.node)]
     rows = [_row(info.key, verbs) for info in infos]
     return "\n".join(
         ["## Every run\n", "Keys of every verb except `sweep` and `submit`.\n", *rows, ""]
@@ -110,15 +126,15 @@ def _verb(name: str, sections: list[_Section]) -> str:
     about = VERBS[name].about if name in VERBS else _FILES[name]
     shared = {}
     if issubclass(kind, RunConfig):
-        shared = {info.key: info.field.meaning for info in section_infos(RunConfig)}
+        shared = {info.key: info.node.get("description", "") for info in section_infos(RunConfig)}
     infos = [
         info
         for info in section_infos(kind)
-        if info.field.only_sections or shared.get(info.key) != info.field.meaning
+        if is_section(info.node) or shared.get(info.key) != info.node.get("description", "")
     ]
-    rows = [_row(info.key, [name]) for info in infos if not info.field.only_sections]
+    rows = [_row(info.key, [name]) for info in infos if not is_section(info.node)]
     lines = [f"## road {name}\n", f"{about[0].upper()}{about[1:]}.\n", *rows]
-    lines += [_run_within(info) for info in infos if _runs(info)]
+    lines += [_run_within(info) for info in infos if _is_run(info.node)]
     links = [
         f"[`{format_key(info.key)}`](#{_anchor(info.heading)})"
         for info in sections
@@ -127,42 +143,37 @@ def _verb(name: str, sections: list[_Section]) -> str:
     return "\n".join([*lines, "", *([f"Sections: {', '.join(links)}.\n"] if links else [])])
 
 
-def _runs(info: KeyInfo) -> list[type[RunConfig]]:
-    return [section for section in info.field.sections if issubclass(section, RunConfig)]
-
-
 def _run_within(info: KeyInfo) -> str:
     """Return the changed defaults of a section that is the configuration of another verb."""
-    section = _runs(info)[0]
-    other = next(name for name, of in VERBS.items() if issubclass(of.config, section))
-    usual, changed = flatten(defaults(section)), flatten(info.default)
+    names = properties(info.node).keys()
+    other = next(n for n in VERBS if properties(schema_of(configuration_class(n))).keys() >= names)
+    usual = flatten(default_of(schema_of(configuration_class(other))))
     differing = "; ".join(
         f"`{key}` {format_value(value)}"
-        for key, value in changed.items()
+        for key, value in flatten(info.default).items()
         if value != usual.get(key)
     )
     link = f"[`road {other}`](#road-{other})"
-    start = f"- **`{format_key(info.key)}`**: section. {info.field.meaning}".rstrip()
+    start = f"- **`{format_key(info.key)}`**: section. {info.node.get('description', '')}".rstrip()
     return f"{start} It has the keys of {link}, with these defaults: {differing}."
 
 
 def _section(section: _Section) -> str:
-    about = one_line(section.kind.__doc__ or "")
     infos = section_infos(configuration_class(section.verbs[0]), section.key)
-    rows = [_row(info.key, section.verbs) for info in infos if not info.field.only_sections]
+    rows = [_row(info.key, section.verbs) for info in infos if not is_section(info.node)]
     verbs = f"Verbs: {', '.join(section.verbs)}."
-    return "\n".join([f"### {section.heading}\n", f"{about} {verbs}\n", *rows, ""])
+    return "\n".join([f"### {section.heading}\n", f"{section.about} {verbs}\n", *rows, ""])
 
 
 def _row(key: Key, verbs: list[str]) -> str:
     infos = {verb: key_info(configuration_class(verb), key) for verb in verbs}
     known = {verb: info for verb, info in infos.items() if info}
-    default = default_text({verb: info.default for verb, info in known.items()})
+    default = values_with_names({v: info.default for v, info in known.items()}, shared=True)
     info = next(iter(known.values()))
     is_repeated = info.allowed.removeprefix("a ") == info.type
     allowed = "" if is_repeated else f"; allowed: {info.allowed}"
     start = f"- **`{format_key(key)}`**: {info.type}; default: {default}{allowed}."
-    return f"{start} {info.field.meaning}".rstrip()
+    return f"{start} {info.node.get('description', '')}".rstrip()
 
 
 def _anchor(heading: str) -> str:

@@ -1,0 +1,189 @@
+"""Messages for mistakes in a configuration: value seen, what is allowed, nearest name, remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from road_ray.config.schema import (
+    UNSET,
+    Key,
+    Node,
+    allowed,
+    at,
+    choices,
+    default_of,
+    format_key,
+    format_value,
+    known_keys,
+    properties,
+    schema_of,
+    types,
+)
+from road_ray.config.url_secrets import masked
+from road_ray.errors import ConfigError, Problem, nearest
+
+_MOST_SHOWN = 20  # mistakes; a file with more is probably not a configuration
+# The last part of our key, by the name of the same setting in transformers' Trainer and PyTorch.
+_NAMES_ELSEWHERE = {
+    "learning_rate": "peak_lr",
+    "lr": "peak_lr",
+    "num_train_epochs": "epochs",
+    "num_epochs": "epochs",
+    "max_steps": "steps",
+    "per_device_train_batch_size": "batch_size",
+    "gradient_accumulation_steps": "passes",
+    "max_seq_length": "max_length_tokens",
+    "max_length": "max_length_tokens",
+    "warmup_ratio": "warmup_fraction",
+    "model_name_or_path": "init",
+    "output_dir": "run_dir",
+}
+
+
+class InvalidConfig(ConfigError):
+    """All mistakes of one configuration together; ``problems`` lists them, ``str`` renders them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(
+            Problem(masked(problem.where), masked(problem.message), masked(problem.remedy))
+            for problem in problems
+        )
+        super().__init__(self.problems)  # the only argument, so that it survives pickling
+
+    def __str__(self) -> str:
+        blocks = [f"error[{self.kind}] {problem}" for problem in self.problems[:_MOST_SHOWN]]
+        hidden = len(self.problems) - len(blocks)
+        count = f"{len(self.problems)} mistakes; " if len(self.problems) > 1 else ""
+        count += f"{hidden} of them are not shown; " if hidden else ""
+        return "\n".join([*blocks, f"  {count}nothing was started; no file was changed"])
+
+
+def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> Problem:
+    """Return the problem of a key that does not exist, with the nearest one that does."""
+    noun = "section" if isinstance(value, Mapping) else "key"
+    head = format_key(key) if noun == "section" else f"{format_key(key)} = {format_value(value)}"
+    parent = max((key[:n] for n in range(len(key)) if at(kind, key[:n]) is not None), key=len)
+    names = list(properties(at(kind, parent) or {}))
+    place = f"in section {format_key(parent)!r}" if parent else "at the top level"
+    known = f"no such {noun}\n    allowed {place}: {', '.join(names) or 'no keys'}"
+    keys = list(known_keys(schema_of(kind)))
+    near = next(iter(nearest_keys(format_key(key), keys, format_key(parent))), None)
+    meaning = (at(kind, tuple(near.split("."))) or {}).get("description") if near else None
+    known += f"\n    meaning: {near}: {meaning}" if meaning else ""
+    remedy = f"did you mean {near!r}?" if near else ""
+    if not parent and "overrides" in names:  # a file of a sweep
+        remedy += f" a key of the verb belongs under 'overrides': {{{format_key(key)}: ...}}"
+    remedy = remedy.strip() or f"remove {format_key(key)!r}, or use a name from above"
+    return Problem(where, f"{head}\n    {known}", remedy)
+
+
+def nearest_keys(key: str, known: Iterable[str], parent: str | None = None) -> list[str]:
+    """Return the keys that were probably meant, the likeliest first: those with the same last name
+    or with the name that another library has for it, a similar one in the section ``parent``, and
+    similar ones anywhere.
+    """
+    keys = [k for k in dict.fromkeys(known) if k != key]
+    last = key.rpartition(".")[2]
+    last = _NAMES_ELSEWHERE.get(nearest(last, _NAMES_ELSEWHERE, 0.9) or last, last)
+    found = _like(key, [k for k in keys if k.rpartition(".")[2] == last])
+    if parent is not None:
+        inside = key[len(parent) + 1 if parent else 0 :]
+        prefix = f"{parent}." if parent else ""
+        siblings = [k for k in keys if k.startswith(prefix) and "." not in k[len(prefix) :]]
+        near = nearest(inside.partition(".")[0], [k[len(prefix) :] for k in siblings])
+        sibling = [prefix + near] if near else []
+        found += sibling if "." not in inside else []
+    else:
+        sibling = []
+    found += difflib.get_close_matches(key, keys, 3, 0.75)
+    near_last = nearest(last, {k.rpartition(".")[2] for k in keys}, 0.75)
+    found += _like(key, [k for k in keys if k.rpartition(".")[2] == near_last])
+    return list(dict.fromkeys([*found, *sibling]))
+
+
+def _like(key: str, keys: Sequence[str]) -> list[str]:
+    """Return keys of one last name, those whose sections are most like the key's first."""
+    if "." not in key:
+        return list(keys)
+    return sorted(keys, key=lambda k: -difflib.SequenceMatcher(None, k, key).ratio())
+
+
+def missing_key(kind: type[BaseModel], key: Key, where: str) -> Problem:
+    """Return the problem of a required key that is not set."""
+    node = at(kind, key)
+    detail = f"\n    allowed: {allowed(node)}{_meaning(node)}" if node is not None else ""
+    return Problem(where, f"{format_key(key)} is not set{detail}", f"set {format_key(key)}")
+
+
+def invalid_value(
+    kind: type[BaseModel],
+    key: Key,
+    error: Mapping[str, Any],
+    where: str,
+    others: Sequence[str] = (),
+) -> Problem:
+    """Return the problem of a value that its field refuses; pydantic gives ``error``. ``others``
+    are the names beside the last one of ``key``, told where the field's own message has a remedy.
+    """
+    node, value, words = at(kind, key), error["input"], message_of(error)
+    own_words = error["type"] in ("value_error", "assertion_error")
+    if error["type"] == "union_tag_invalid":  # a section of an unknown kind
+        name = format_key((*key, error["ctx"]["discriminator"].strip("'")))
+        tags = error["ctx"]["expected_tags"]
+        near = nearest(error["ctx"]["tag"], tags.replace("'", "").split(", "))
+        head = f"{name} = {format_value(error['ctx']['tag'])}\n    allowed: {tags}"
+        return Problem(where, head, f"did you mean {near!r}?" if near else "use one of these")
+    if own_words and (node is None or not key or properties(node)):
+        text, _, remedy = words.partition("\n    fix: ")
+        if remedy and others:
+            remedy += f"; {format_key(key[:-1])} has: {', '.join(others)}"
+        name = f"{format_key(key)}: " if key else ""
+        return Problem(where, f"{name}{text}", remedy or "change one of the values it names")
+    head = f"{format_key(key)} = {format_value(value)}"
+    if isinstance(value, Mapping):
+        head = f"{format_key(key)} is given as a section ({', '.join(map(str, value))})"
+    if node is None:
+        return Problem(where, f"{head}\n    {words}")
+    # A field's own message is more precise than a description of its type.
+    text, _, remedy = words.partition("\n    fix: ") if own_words else ("", "", "")
+    head += f"\n    {text}" if text else ""
+    if not ("allowed:" in text or "known:" in text):
+        head += f"\n    allowed: {allowed(node)}"
+    default = default_of(node)
+    usual = "" if default in (None, UNSET) else f" (default: {format_value(default)})"
+    return Problem(where, head + _meaning(node), remedy or _remedy(node, value, usual))
+
+
+def message_of(error: Mapping[str, Any]) -> str:
+    """Return the message of an error of pydantic, without the kind of the exception before it."""
+    return str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+
+
+def _meaning(node: Node) -> str:
+    return f"\n    meaning: {node['description']}" if node.get("description") else ""
+
+
+def _remedy(node: Node, value: object, default: str) -> str:
+    takes = types(node)
+    is_number = not isinstance(value, bool) and isinstance(value, int | float)
+    takes_number = bool(takes & {"integer", "number"})
+    if properties(node):
+        return f"write its keys below it, e.g. {next(iter(properties(node)), '...')}"
+    if isinstance(value, str) and "array" in takes:
+        return f"write a list: [{value}]"
+    if "boolean" in takes:
+        return "write true or false (yes, no, on and off are plain text in YAML 1.2)"
+    if isinstance(value, bool) and takes_number:
+        return "write a number; true and false are not numbers" + default
+    if is_number and takes & {"string", "path"}:
+        return f'put it in quotes: "{value}"'
+    if near := nearest(str(value), [str(choice) for choice in choices(node)]):
+        return f"did you mean {near!r}?"
+    if isinstance(value, str) and takes_number and "string" not in takes and not choices(node):
+        quoted = value.strip().lstrip("+-").isdecimal()
+        return f"write a number{' without quotes' if quoted else ''}" + default
+    return "use a value that is allowed" + default

@@ -1,0 +1,317 @@
+"""The JSON schema of a configuration class, without references, and questions to it.
+
+It is the one source of explanations, completion, messages, the reference page and the schemas for
+editors. A *node* is the part of a schema that describes one key.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from road_ray.config.url_secrets import masked
+
+Key = tuple[str | int, ...]  # ("optimizer", "peak_lr"); a number is an index of a list
+Node = Mapping[str, Any]
+
+UNSET = object()  # the default of a key that must be set
+# The newest draft that yaml-language-server supports for values.
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+_DEEPEST_KEY = 5  # keys further down are not suggested
+_LONGEST_SHOWN = 80  # characters of a value repeated in a message
+_LEFT_OUT = {"$ref", "$defs", "title", "required", "default", "discriminator", "prefixItems"}
+# A sentence "Source: ..." or "Source of the defaults: ...", to a full stop that ends it.
+_SOURCE = re.compile(r"\bSource\b[^:.]{0,40}: (?P<source>.*?(?<!\bal))(?:\.(?= [A-Z`]|$)|$) ?")
+_TYPES = {"boolean": "true or false", "integer": "whole number", "number": "number"}
+_NOUNS = {"boolean": "true or false", "integer": "a whole number", "number": "a finite number"}
+
+
+def json_schema(kind: type[BaseModel], presets: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the JSON schema of a configuration file; ``presets`` are allowed as ``preset``.
+
+    Sections are inlined, each with its defaults in that place. No key is required: a preset or an
+    override may set it.
+    """
+    schema = dict(schema_of(kind))
+    if presets:
+        about = "The named configuration that this file changes; `road presets` lists them."
+        preset = {"type": "string", "enum": list(presets), "description": about}
+        schema["properties"] = {"preset": preset} | schema["properties"]
+    return {"$schema": _DRAFT, "title": kind.__name__} | schema
+
+
+@cache
+def schema_of(kind: type[BaseModel]) -> Node:
+    """Return the resolved schema of a class. ``x-about`` is the docstring of a section's class."""
+    made = kind.model_json_schema()
+    schema: Node = _resolved(made, made.get("$defs", {}))
+    return schema
+
+
+def _resolved(part: Any, sections: Mapping[str, Any], default: Any = UNSET) -> Any:
+    """Return a part of a schema without references; ``default`` is that of its section."""
+    if isinstance(part, list):
+        return [_resolved(item, sections) for item in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        section = sections[part["$ref"].rpartition("/")[2]]
+        part = section | {"x-about": _one_line(section.get("description", ""))} | part
+    if default is UNSET:
+        default = part.get("default", UNSET)
+    schema = {name: value for name, value in part.items() if name not in _LEFT_OUT}
+    for name in {"anyOf", "oneOf", "allOf", "items", "additionalProperties"} & schema.keys():
+        schema[name] = _resolved(schema[name], sections)
+    if "prefixItems" in part:
+        schema["items"] = _resolved(part["prefixItems"], sections)
+    if "properties" in part:
+        own = default if isinstance(default, dict) else {}
+        schema["properties"] = {
+            name: _resolved(below, sections, own.get(name, UNSET))
+            for name, below in part["properties"].items()
+        }
+        for name in part.get("required", ()):
+            schema["properties"][name]["x-required"] = True
+    elif default is not UNSET:
+        schema["default"] = default
+    if "description" in schema:
+        schema["description"] = _one_line(schema["description"])
+    return schema
+
+
+def _one_line(docstring: str) -> str:
+    return " ".join(docstring.split()).replace("``", "`")
+
+
+def members(node: Node) -> list[Node]:
+    """Return the alternatives of a node, without null."""
+    inner = node.get("anyOf") or node.get("oneOf")
+    parts = [node] if inner is None else [m for part in inner for m in members(part)]
+    return [part for part in parts if part.get("type") != "null"]
+
+
+def types(node: Node) -> set[str]:
+    """Return the JSON types of a node; ``path`` stands for text that is a path, ``""`` for any."""
+    return {"path" if m.get("format") == "path" else m.get("type", "") for m in members(node)}
+
+
+def is_optional(node: Node) -> bool:
+    """Return True if a key takes null."""
+    return any(part.get("type") == "null" for part in node.get("anyOf", ()))
+
+
+def properties(node: Node) -> dict[str, Node]:
+    """Return the keys of the sections that a key takes."""
+    return {name: below for m in members(node) for name, below in m.get("properties", {}).items()}
+
+
+def is_section(node: Node) -> bool:
+    """Return True for a key that takes nothing but a section."""
+    return all("properties" in m for m in members(node)) and not is_optional(node)
+
+
+def choices(node: Node) -> list[Any]:
+    """Return the values that a key is restricted to, and those of a registry."""
+    found = [*node.get("enum", ()), *(c for m in members(node) for c in _choices(m))]
+    return [value for value in dict.fromkeys(found) if value is not None]
+
+
+def _choices(member: Node) -> list[Any]:
+    return [member["const"]] if "const" in member else member.get("enum", [])
+
+
+def at(kind: type[BaseModel], key: Key) -> Node | None:
+    """Return the node of a key, or None if the configuration has no such key."""
+    node: Node | None = schema_of(kind)
+    for part in key:
+        steps = (step(member, part) for member in members(node or {}))
+        node = next((step for step in steps if step is not None), None)
+        if node is None:
+            return None
+    return node
+
+
+def step(member: Node, part: str | int) -> Node | None:
+    """Return the node one step below: a key of a section or a mapping, an item of a list."""
+    if isinstance(part, str):
+        below = member.get("properties", {}).get(part) or member.get("additionalProperties")
+        return {} if below is True else below or None
+    items = member.get("items")
+    if isinstance(items, list):
+        return items[part] if part < len(items) else None
+    return items
+
+
+def known_keys(node: Node, above: Key = ()) -> Iterator[str]:
+    """Yield every dotted key of a node, sections included, to a depth of five levels."""
+    for name, below in properties(node).items():
+        yield format_key((*above, name))
+        if len(above) + 1 < _DEEPEST_KEY:
+            yield from known_keys(below, (*above, name))
+
+
+def format_key(key: Key) -> str:
+    """Return a key as text: ``groups[2].name`` for ``("groups", 2, "name")``."""
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def default_of(node: Node) -> Any:
+    """Return the default of a key, of a section that of its keys, or ``UNSET``."""
+    if "default" in node:
+        return node["default"]
+    if not is_section(node) or "x-required" in node:
+        return UNSET
+    below = {name: default_of(inner) for name, inner in properties(node).items()}
+    return {name: value for name, value in below.items() if value is not UNSET}
+
+
+def flatten(
+    tree: Mapping[str, object], prefix: str = "", *, keep_empty: bool = False
+) -> dict[str, Any]:
+    """Return nested mappings as values by dotted key: ``{"a": {"b": 1}}`` -> ``{"a.b": 1}``.
+
+    An empty mapping is left out unless ``keep_empty``.
+    """
+    values: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and (value or not keep_empty):
+            values |= flatten(value, f"{prefix}{name}.", keep_empty=keep_empty)
+        else:
+            values[f"{prefix}{name}"] = value
+    return values
+
+
+def format_value(value: object) -> str:
+    """Return a value as YAML writes it, on one short line, without the secrets of addresses."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else "-.inf" if value < 0 else ".inf"
+    text = masked(json.dumps(value, ensure_ascii=False, default=str))
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def allowed(node: Node) -> str:
+    """Return the values that a key takes, in words: ``0 <= value <= 1``, ``true or false``."""
+    words = [format_value(c) for c in choices(node)] if "enum" in node else []
+    words = words or [_allowed(member) for member in members(node)]
+    return " or ".join(dict.fromkeys([*words, "null"] if is_optional(node) else words))
+
+
+def _allowed(member: Node) -> str:
+    if listed := _choices(member):
+        return " or ".join(map(format_value, listed))
+    kind = member.get("type")
+    if "properties" in member:
+        return f"a section with the keys {', '.join(member['properties']) or '(none)'}"
+    if kind in ("array", "object"):
+        return _allowed_collection(member)
+    if kind in ("integer", "number"):
+        span = _range(member)
+        return span if span and kind == "number" else ", ".join(filter(None, (_NOUNS[kind], span)))
+    if kind == "string":
+        least = f", length at least {member['minLength']}" if "minLength" in member else ""
+        like = f" like {member['pattern']}" if "pattern" in member else ""
+        return ("a path" if member.get("format") == "path" else "text") + least + like
+    return _NOUNS.get(str(kind), "any value")
+
+
+def _allowed_collection(member: Node) -> str:
+    article = "a non-empty" if member.get("minItems") or member.get("minProperties") else "a"
+    if member["type"] == "object":
+        below = member.get("additionalProperties", True)
+        return f"{article} mapping{'' if below is True else f' with values: {allowed(below)}'}"
+    items = member.get("items")
+    if isinstance(items, list):
+        return f"a list of {len(items)}: [{', '.join(map(allowed, items))}]"
+    return f"{article} list with items: {allowed(items)}" if items else f"{article} list"
+
+
+def _range(member: Node) -> str:
+    """Return ``0 <= value <= 1``, ``value > 0``, or an empty text if there is no bound."""
+    low, strictly_low = member.get("minimum"), member.get("exclusiveMinimum")
+    high, strictly_high = member.get("maximum"), member.get("exclusiveMaximum")
+    above = f" <= {high}" if high is not None else ""
+    above = f" < {strictly_high}" if strictly_high is not None else above
+    below, alone = "", ""
+    if low is not None:
+        below, alone = f"{low} <= ", f"value >= {low}"
+    elif strictly_low is not None:
+        below, alone = f"{strictly_low} < ", f"value > {strictly_low}"
+    step = f"a multiple of {member['multipleOf']}" if "multipleOf" in member else ""
+    span = f"{below}value{above}" if above else alone
+    return ", ".join(filter(None, (span, step)))
+
+
+def type_name(node: Node) -> str:
+    """Return the type of a key in words: ``whole number``, ``list of text``, ``path or null``."""
+    names = [_type(member) for member in members(node)]
+    return " or ".join(dict.fromkeys([*names, "null"] if is_optional(node) else names))
+
+
+def _type(member: Node) -> str:
+    kind = member.get("type")
+    if "properties" in member:
+        return "section"
+    if kind == "object":
+        below = member.get("additionalProperties")
+        return "mapping" if below is True else f"mapping of names to {type_name(below or {})}"
+    if kind == "array":
+        items = member.get("items")
+        first = items[0] if isinstance(items, list) else items
+        return f"list of {type_name(first)}" if first else "list"
+    if kind == "string":
+        return "path" if member.get("format") == "path" else "text"
+    return _TYPES.get(str(kind), "any value")
+
+
+@dataclass(frozen=True)
+class KeyInfo:
+    """One key of a configuration; ``default`` is a plain value, or ``UNSET``."""
+
+    key: Key
+    type: str
+    allowed: str
+    default: Any
+    meaning: str
+    source: str
+    node: Node
+
+
+def key_info(kind: type[BaseModel], key: Key) -> KeyInfo | None:
+    """Return the explanation of a key, or None if the configuration has no such key."""
+    node = at(kind, key) if key else None
+    if node is None:
+        return None
+    meaning, source = _without_source(node.get("description", "") or _about(node))
+    if not source and len(key) > 1:  # that of the section's defaults
+        source = _without_source(_about(at(kind, key[:-1]) or {}))[1]
+    names = ", ".join(properties(node))
+    values = f"the keys {names}" if is_section(node) else allowed(node)
+    return KeyInfo(key, type_name(node), values, default_of(node), meaning, source, node)
+
+
+def section_infos(kind: type[BaseModel], above: Key = ()) -> list[KeyInfo]:
+    """Return the explanations of the keys of one section, in their order."""
+    infos = (key_info(kind, (*above, name)) for name in properties(at(kind, above) or {}))
+    return [info for info in infos if info is not None]
+
+
+def _about(node: Node) -> str:
+    return " ".join(member.get("x-about", "") for member in members(node))
+
+
+def _without_source(text: str) -> tuple[str, str]:
+    """Return the text without its source, and the source."""
+    match = _SOURCE.search(text)
+    if match is None:
+        return text, ""
+    return f"{text[: match.start()]}{text[match.end() :]}".strip(), match["source"]
