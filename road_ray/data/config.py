@@ -137,10 +137,11 @@ class CorpusConfig(Config):
     """Earlier phases on shorter rows, by row length in tokens; the shortest comes first. ``{128:
     {fraction: 0.9}}`` with ``data.max_length_tokens`` = 512 is BERT's schedule. Empty: all steps on
     rows of ``data.max_length_tokens``, as ELECTRA trains."""
-    shards: Annotated[str, BeforeValidator(_place)] = "cache/corpus"
+    shards: Annotated[str | None, BeforeValidator(_place)] = None
     """Directory of tokenised rows and trained tokenizers. They are built once for each text,
     tokenizer and row length; runs share them. Put it on a disk that all machines see, or give an
-    address such as ``s3://bucket/folder``, which is read through ``data.shard_cache``."""
+    address such as ``s3://bucket/folder``, which is read through ``data.shard_cache``. None:
+    ``corpus`` below ``ROAD_CACHE`` or ``~/.cache/road_ray``."""
     shard_cache: Path | None = None
     """Directory of local copies of shards of an address; the processes of a machine share it. None:
     ``shards`` below ``ROAD_CACHE`` or ``~/.cache/road_ray``. Without effect for shards in a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from road_ray.errors import ConfigError, shorten
+from road_ray.errors import ConfigError, did_you_mean, shorten
 
 CACHE = "ROAD_CACHE"
 STDIN = "-"  # in place of the path of an input
@@ -27,6 +27,18 @@ def path_of(text: str, key: str) -> Path:
     return place
 
 
+def nearest_path(path: Path) -> str:
+    """Return ``; did you mean 'x'?`` for the file of that folder, or the folder beside, whose name
+    is nearest to that of a missing file; an empty text without one.
+    """
+    while path.parent != path and not path.parent.exists():
+        path = path.parent
+    try:
+        return did_you_mean(path.name, [other.name for other in path.parent.iterdir()])
+    except OSError:
+        return ""
+
+
 def check_new(path: Path) -> None:
     """Raise ``ConfigError`` if ``path`` exists: an output is never overwritten."""
     if path.exists():
@@ -39,7 +51,8 @@ def check_input(source: str) -> None:
     """Raise ``ConfigError`` if ``source`` is neither a file nor ``-``, which is standard input."""
     if source != STDIN and not Path(source).expanduser().is_file():
         raise ConfigError(
-            f"{source}: no such file\n  fix: name a file, or - for lines of standard input"
+            f"{source}: no such file{nearest_path(Path(source).expanduser())}\n"
+            "  fix: name a file, or - for lines of standard input"
         )
 
 

@@ -16,6 +16,7 @@ from road_ray.data.readers.parts.table_rows import arrow_rows, parquet_rows
 from road_ray.data.readers.parts.text_files import check_text, numbered_lines, parse_json_line
 from road_ray.errors import DataError
 from road_ray.system.compression import SUFFIXES
+from road_ray.system.paths import nearest_path
 from road_ray.system.remote_files import Storage, StoredFile, is_address
 
 TextFile: TypeAlias = Path | StoredFile
@@ -111,8 +112,8 @@ def text_files(place: TextPlace) -> list[TextFile]:
         return [place]
     if not place.is_dir():
         raise DataError(
-            f"{place}: no such file or directory\n  fix: check the path; data.corpus is relative "
-            "to data.root"
+            f"{place}: no such file or directory{nearest_path(place)}\n"
+            "  fix: check the path; data.corpus is relative to data.root"
         )
     return _with_text(str(place), sorted(f for f in place.rglob("*") if f.is_file()))
 

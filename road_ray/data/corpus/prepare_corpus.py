@@ -153,25 +153,30 @@ def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[C
 
 def _shards_at(data: CorpusConfig, source: str, tokenizer: Any) -> str:
     recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}|{FORMAT}"
-    return address_below(data.shards, Path(hashlib.sha256(recipe.encode()).hexdigest()[:16]))
+    return address_below(_shards_of(data), Path(hashlib.sha256(recipe.encode()).hexdigest()[:16]))
+
+
+def _shards_of(data: CorpusConfig) -> str:
+    return data.shards or str(cache_home() / "corpus")
 
 
 def _learnt_at(data: CorpusConfig, place: TextPlace) -> Path:
-    if is_address(data.shards):
+    shards = _shards_of(data)
+    if is_address(shards):
         raise ConfigError(
-            f"data.tokenizer is not given, and data.shards = {shown(data.shards)} is no directory "
+            f"data.tokenizer is not given, and data.shards = {shown(shards)} is no directory "
             "to keep a learnt one in\n"
             "  fix: road data tokenizer TEXT DIRECTORY, then data.tokenizer=DIRECTORY"
         )
     recipe = f"{_fingerprint(place, text_files(place))}|{data.vocab_size}"
     name = f"tokenizer-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
-    return Path(data.shards) / name
+    return Path(shards) / name
 
 
 def corpus_text(data: CorpusConfig) -> TextPlace:
     """Return the place of the text: an address, an existing path, or a path below the root."""
     if data.corpus.startswith(HUB):
-        return _from_hub(data.corpus.removeprefix(HUB), data.shards)
+        return _from_hub(data.corpus.removeprefix(HUB), _shards_of(data))
     if is_address(data.corpus):
         return data.corpus
     path = path_of(data.corpus, "data.corpus")

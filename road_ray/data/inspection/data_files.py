@@ -27,6 +27,7 @@ from road_ray.data.readers.squad import read_squad
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.compression import SUFFIXES
+from road_ray.system.paths import nearest_path
 
 MOST_ROWS = 100_000  # of a split that are inspected
 HUB = "hub:"
@@ -75,7 +76,9 @@ def find_source(place: str) -> Source:
     if not path.exists():
         like_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", place)
         hub = f", or name a data set of the hub by {HUB}{place}" if like_hub else ""
-        raise ConfigError(f"{place}: no such file or directory\n  fix: check the path{hub}")
+        raise ConfigError(
+            f"{place}: no such file or directory{nearest_path(path)}\n  fix: check the path{hub}"
+        )
     source = _folder(path) if path.is_dir() else _file(path)
     if source.layout == "text":
         _check_text(source)

@@ -19,30 +19,27 @@ from road_ray.data.readers.parts.labels import below_zero
 from road_ray.data.readers.parts.table_rows import NESTED, suffix_of
 from road_ray.data.readers.qasrl import read_qasrl
 from road_ray.data.readers.quac import read_quac
-from road_ray.data.readers.sentence_tables import read_glue_tsv, read_table
+from road_ray.data.readers.sentence_tables import read_table
 from road_ray.data.readers.squad import read_squad
 from road_ray.data.readers.zre import read_zre
 from road_ray.data.task_and_dataset import Dataset
 from road_ray.errors import ConfigError, DataError
+from road_ray.system.paths import nearest_path
 
 SPLITS = ("train", "dev", "test")
 
 Layout = Callable[[Path, Dataset, str], Sequence[Example]]
 
 
-def _glue_tsv(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
-    return read_glue_tsv(path, dataset.columns_of(split), labelled=split != "test")
-
-
-def _table(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
-    columns, mapped = dataset.columns_of(split), dataset.label_map
-    return read_table(path, columns, labelled=split != "test", mapped=mapped)
+def _table(path: Path, dataset: Dataset, split: str) -> Sequence[TextExample]:
+    unquoted = dataset.layout != "table"
+    options = {"labelled": split != "test", "unquoted": unquoted}
+    return read_table(path, dataset.columns_of(split), mapped=dataset.label_map, **options)
 
 
 def _ranking(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
-    labelled = split != "test"
-    pairs = read_glue_tsv(path, dataset.columns_of(split), labelled=labelled)
-    return to_ranking(pairs, "entailment", str(path), labelled=labelled)
+    pairs = _table(path, dataset, split)
+    return to_ranking(pairs, "entailment", str(path), labelled=split != "test")
 
 
 def _conll(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
@@ -57,7 +54,7 @@ def _choices(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
 
 
 LAYOUTS: dict[str, Layout] = {
-    "glue_tsv": _glue_tsv,
+    "glue_tsv": _table,
     "table": _table,
     "ranked_pairs": _ranking,
     "conll": _conll,
@@ -155,7 +152,8 @@ def _existing(dataset: Dataset, root: Path, names: str) -> Path:
     alternatives = ", ".join([f"{plain[0].name}.gz", *(path.name for path in plain[1:])])
     expected = Path(dataset.folder) / names
     raise DataError(
-        f"data set {dataset.name!r}: no file {plain[0]} (or {alternatives}); {there}\n"
+        f"data set {dataset.name!r}: no file {plain[0]} (or {alternatives}); {there}"
+        f"{nearest_path(plain[0])}\n"
         f"  data.root is {root}; expected below it: {expected}\n"
         f"  fix: set `data.root` (or ROAD_DATA) to the directory that holds {expected.parts[0]}; "
         "for another layout, declare a data set of your own (data.sets)"

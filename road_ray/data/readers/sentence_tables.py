@@ -7,7 +7,7 @@ parquet. Columns: those that the data set's entry names. Labels stay as written 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,67 +32,67 @@ NO_LABEL = "-"  # SNLI and MNLI: the annotators did not agree
 _log = logging.getLogger(__name__)
 
 
-def read_glue_tsv(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
-    """Return the rows of a tab-separated file; columns are names, or numbers without a header.
-
-    Without a label column the labels are None; ``labelled`` makes that an error. Rows with the
-    label ``-`` are dropped with a warning. Raises ``DataError`` for a missing column or a row with
-    another number of columns; up to one such row in a thousand is dropped with a warning instead.
-    """
-    return _labelled(path, _tsv_rows(path, columns, labelled))
-
-
 def read_table(
-    path: Path, columns: Columns, *, labelled: bool = False, mapped: Collection[str] = ()
+    path: Path,
+    columns: Columns,
+    *,
+    labelled: bool = False,
+    mapped: Collection[str] = (),
+    unquoted: bool = False,
 ) -> list[TextExample]:
-    """Return the rows of a JSONL, CSV, TSV or parquet file, with columns by name.
+    """Return the rows of a JSONL, CSV, TSV or parquet file; ``unquoted`` is GLUE's TSV, whose
+    columns may be numbers where it has no header.
 
-    ``where`` of a parquet row is ``file:row``, counted from 1. Class -1 of the library ``datasets``
-    is no label unless it is ``mapped`` to one: ``labelled`` drops its rows with a warning.
+    ``where`` of a parquet row is ``file:row``, counted from 1. ``labelled`` drops rows without a
+    label with a warning: an empty cell, ``-``, and class -1 of the library ``datasets``, unless
+    ``mapped`` has it; and it demands a label column. Raises ``DataError`` for a missing column, a
+    repeated id, no usable row, and rows of another number of columns; up to one such row of
+    GLUE's TSV in a thousand is dropped with a warning instead.
     """
-    classes = class_names(path)
-    rows = enumerate(table_rows(path))
-    examples = (
-        _from_mapping(row, n, where, columns, labelled, classes, mapped) for n, (where, row) in rows
-    )
+    classes = {} if unquoted else class_names(path)
+    rows = _tsv_rows(path, columns) if unquoted else table_rows(path)
+    examples: list[TextExample] = []
+    names, found = None, columns
+    for number, (where, row) in enumerate(rows):
+        if row.keys() != names:  # in a table: the first row
+            names = row.keys()
+            found = _resolve_columns(
+                [*names], columns, f"{path}:1" if unquoted else where, labelled
+            )
+        value = None if found.label is None else row.get(found.label)
+        label = None if value is None else label_text(value)
+        if labelled and found.label is not None and not label and label not in mapped:
+            label = NO_LABEL
+        if label is not None and found.label in classes and label not in mapped:
+            label = (NO_LABEL if labelled else None) if below_zero(label) else label
+        id = str(number) if found.id is None else str(row[found.id])
+        texts = tuple(check_text(row[name], where, name) for name in found.text)
+        examples.append(TextExample(id, texts, label, where))
     return _labelled(path, examples)
 
 
-def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
+def _tsv_rows(path: Path, columns: Columns) -> Iterator[tuple[str, dict[Any, object]]]:
+    """Yield ``file:line`` and the row of tab-separated lines without quoting."""
     lines = numbered_lines(path)
-    by_number = all(isinstance(name, int) for name in columns.text)
-    header: list[str] | None = None
-    if not by_number:
-        first = next(lines, None)
-        if first is None:
-            return
-        header = first[1].split("\t")
-        refuse_repeated_columns(header, f"{path}:1")
-    places = _places(path, header, columns, labelled) if header else None
-    width = len(header) if header else 0
+    header: Sequence[str | int] = ()
+    if not all(isinstance(name, int) for name in columns.text):
+        header = next(lines, (1, ""))[1].split("\t")
+        refuse_repeated_columns(list(map(str, header)), f"{path}:1")
     ragged: list[str] = []
-    row = -1
+    num_rows = 0
     for number, line in lines:
         if not line:
             continue
-        row += 1
+        num_rows += 1
         cells = line.split("\t")
-        if places is None:
-            width = len(cells)
-            places = _places(path, list(range(width)), columns, labelled)
-        if len(cells) != width:
-            ragged.append(
-                f"{path}:{number}: {len(cells)} columns, expected {width}: {shorten(line)!r}"
-            )
+        header = header or range(len(cells))
+        if len(cells) == len(header):
+            yield f"{path}:{number}", dict(zip(header, cells, strict=True))
             continue
-        texts, label, name = places
-        yield TextExample(
-            id=str(row) if name is None else cells[name],
-            texts=tuple(cells[place] for place in texts),
-            label=None if label is None else cells[label],
-            where=f"{path}:{number}",
+        ragged.append(
+            f"{path}:{number}: {len(cells)} columns, expected {len(header)}: {shorten(line)!r}"
         )
-    _check_ragged(path, ragged, row + 1)
+    _check_ragged(path, ragged, num_rows)
 
 
 def _check_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
@@ -109,31 +109,6 @@ def _check_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
             len(ragged),
             first_faults(ragged),
         )
-
-
-def _from_mapping(
-    row: dict[str, object],
-    index: int,
-    where: str,
-    columns: Columns,
-    labelled: bool,
-    classes: Collection[str],
-    mapped: Collection[str],
-) -> TextExample:
-    columns = _resolve_columns(list(row), columns, where, labelled)
-    value = None if columns.label is None else row.get(str(columns.label))
-    if labelled and columns.label is not None and value is None:
-        raise DataError(f"{where}: column {columns.label!r} is null, and this split needs labels")
-    label = None if value is None else label_text(value)
-    is_class = columns.label in classes and label not in mapped
-    if label is not None and is_class and below_zero(label):
-        label = NO_LABEL if labelled else None
-    return TextExample(
-        id=str(index) if columns.id is None else str(row[str(columns.id)]),
-        texts=tuple(check_text(row[str(name)], where, name) for name in columns.text),
-        label=label,
-        where=where,
-    )
 
 
 def _resolve_columns(
@@ -156,23 +131,11 @@ def _resolve_columns(
     return columns
 
 
-def _places(
-    path: Path, header: Sequence[str | int], columns: Columns, labelled: bool
-) -> tuple[list[int], int | None, int | None]:
-    """Return the positions of texts, label and id in a row."""
-    columns = _resolve_columns(header, columns, f"{path}:1", labelled)
-    index = {name: number for number, name in enumerate(header)}
-    label = None if columns.label is None else index.get(columns.label)
-    name = None if columns.id is None else index[columns.id]
-    return [index[text] for text in columns.text], label, name
-
-
-def _labelled(path: Path, examples: Iterable[TextExample]) -> list[TextExample]:
+def _labelled(path: Path, examples: Sequence[TextExample]) -> list[TextExample]:
     """Return all examples except those whose annotators did not agree on a label.
 
     Raises ``DataError`` for repeated ids and if no example is left.
     """
-    examples = list(examples)
     refuse_repeated_ids(path, examples)
     labelled = [example for example in examples if example.label != NO_LABEL]
     dropped = len(examples) - len(labelled)

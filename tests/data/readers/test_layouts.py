@@ -130,4 +130,13 @@ def test_hidden_labels_of_a_test_file_are_none(tmp_path: Path, own, labels) -> N
     entry = load(CustomDataset, overrides=keys | own).dataset("mine")
     assert [e.label for e in read_split(entry, tmp_path, "test")] == labels  # type: ignore[union-attr]
     train = [e.label for e in read_split(entry, tmp_path, "train")]  # type: ignore[union-attr]
-    assert train == ["1", "", "-1"]
+    assert train == ["1", *([""] if "" in entry.label_map else []), "-1"]
+
+
+def test_a_wrong_path_names_the_nearest_file(tmp_path: Path) -> None:
+    (tmp_path / "tickets-train.csv").write_text("a,label\nx,1\n")
+    (tmp_path / "other.csv").write_text("a,label\nx,1\n")
+    for train in ("ticket-train.csv", "tickets_train.csv"):
+        entry = load(CustomDataset, overrides={"train": train, "text": "a"}).dataset("mine")
+        with pytest.raises(DataError, match=r"did you mean 'tickets-train.csv'\?"):
+            read_split(entry, tmp_path, "train")

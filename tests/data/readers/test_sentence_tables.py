@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import json
 import logging
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from road_ray.data.readers.sentence_tables import (
-    read_glue_tsv,
-    read_table,
-)
+from road_ray.data.readers.sentence_tables import read_table
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 
 PAIR = Columns(("a", "b"), label="gold")
+read_glue_tsv = partial(read_table, unquoted=True)
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -181,7 +182,6 @@ def test_jsonl_keeps_order_and_writes_labels_as_json_does(tmp_path: Path) -> Non
         ('{"a": "x", "b": 4, "gold": 1}', "column 'b' must be text, seen 4"),
         ('{"a": "x", "b": "\\ud800", "gold": 1}', r"lone surrogate U\+D800 at character 0"),
         ('{"a": "x", "b": "y"}', "no column 'gold'"),
-        ('{"a": "x", "b": "y", "gold": null}', "column 'gold' is null"),
     ],
 )
 def test_a_broken_json_line_is_named(tmp_path: Path, line: str, says: str) -> None:
@@ -263,3 +263,36 @@ def test_long_lines_are_read_whole(tsv: Path, caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.WARNING):
         assert len(read_glue_tsv(tsv, Columns(("a",)))[0].texts[0]) == 10_000_000
     assert not caplog.text
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.jsonl"])
+def test_empty_labels_are_dropped_and_counted_where_labels_are_needed(tmp_path, name, caplog):
+    cells = [("a", "yes"), ("b", ""), ("c", "no"), ("d", "")]
+    mark = "," if name == "x.csv" else "\t"
+    text = "".join(f"{mark.join(row)}\n" for row in [("text", "label"), *cells])
+    if name == "x.jsonl":
+        rows = [{"text": a, "label": b or None} for a, b in cells]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+    path = write(tmp_path / name, text)
+    columns = Columns(("text",), label="label")
+    read = partial(read_table, path, columns, unquoted=name == "x.tsv")
+    assert [(r.texts[0], r.label) for r in read(labelled=True)] == [("a", "yes"), ("c", "no")]
+    assert "dropped 2 rows without a label" in caplog.text
+    assert [r.texts[0] for r in read()] == ["a", "b", "c", "d"]
+    if name != "x.jsonl":  # a map may make a label of an empty cell
+        assert len(read(labelled=True, mapped={"": "none"})) == 4
+
+
+@pytest.mark.parametrize("word", ["null", "NA", "nan", "N/A", "None", "true", "007", "1e5", "inf"])
+def test_a_cell_of_a_csv_is_a_word(tmp_path, word):
+    path = write(tmp_path / "x.csv", f"text,label\n{word},{word}\nother,b\n")
+    first, _ = read_table(path, Columns(("text",), label="label"), labelled=True)
+    assert (first.texts, first.label) == ((word,), word)
+
+
+def test_line_ends_within_a_cell_are_as_written(tmp_path):
+    path = write(tmp_path / "x.csv", b'text,label\r\n"a\r\nb",1\r\n"c\nd",0\r\n"e\rf",0\r\n')
+    with path.open(newline="", encoding="utf-8") as file:
+        cells = [row[0] for row in list(csv.reader(file))[1:]]
+    rows = read_table(path, Columns(("text",), label="label"))
+    assert [row.texts[0] for row in rows] == cells == ["a\r\nb", "c\nd", "e\rf"]
