@@ -35,12 +35,14 @@ class SourceConfig(Config):
     """Maximum length of a row, in tokens; longer texts are truncated, longer contexts are split
     into windows. None: 384 for span tasks and 128 for all others, as for BERT; ``road evaluate``
     takes the length of the training. ELECTRA uses 512 for span tasks."""
-    stride_tokens: int = Field(128, ge=1)
+    stride_tokens: int | None = Field(None, ge=1)
     """Distance between the starts of successive context windows of a span task, in tokens (BERT's
-    ``doc_stride``). Source: google-research/electra."""
-    max_question_tokens: int = Field(64, ge=1)
-    """Maximum length of a question of a span task, in tokens; the rest is cut. Source:
-    google-research/electra. Raise it together with ``data.history_turns``."""
+    ``doc_stride``). None: 128, as google-research/electra; ``road evaluate`` takes that of the
+    training."""
+    max_question_tokens: int | None = Field(None, ge=1)
+    """Maximum length of a question of a span task, in tokens; the rest is cut. None: 64, as
+    google-research/electra; ``road evaluate`` takes that of the training. Raise it together with
+    ``data.history_turns``."""
     span_head: Literal["independent", "joint"] = "independent"
     """Head for answer spans. ``independent``: start and end are predicted independently, position 0
     means no answer (ROaD). ``joint``: the end is predicted given the start, and a classifier
@@ -55,9 +57,10 @@ class SourceConfig(Config):
     encoder. ``features``: a BiLSTM over the last four layers of a frozen encoder (Devlin et al.
     2019, section 5.3). Plain transformers cannot load ``features``, and such a model cannot be a
     teacher."""
-    history_turns: int = Field(0, ge=0)
+    history_turns: int | None = Field(None, ge=0)
     """Number of earlier question-answer turns of a dialog that are appended to a question, the
-    newest first. 0: the question alone. Only QuAC has turns. Our choice."""
+    newest first. 0: the question alone. None: 0; ``road evaluate`` takes that of the training. Only
+    QuAC has turns. Our choice."""
     both_orders: tuple[str, ...] = ("mrpc", "stsb")
     """Data sets of unordered sentence pairs whose training rows are read in both orders. Empty:
     none. Source: google-research/electra, ``double_unordered``."""

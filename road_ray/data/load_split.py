@@ -23,6 +23,7 @@ from road_ray.data.folds import held_out
 from road_ray.data.readers.hub import read_hub
 from road_ray.data.readers.layouts import is_there, read_split
 from road_ray.data.readers.quac import with_history
+from road_ray.data.row_limits import row_limits, window_limits
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.task_and_dataset import Dataset, Span, Tag, Task
 from road_ray.data.unlabelled import (
@@ -161,13 +162,7 @@ def load_split(
     if split == "train" and not judged and name in source.both_orders:
         examples = [*examples, *(_turned(example, name) for example in examples)]
     examples = [*examples, *_unlabelled(unlabelled, entry, task, source)]
-    examples = _with_turns(examples, name, source.history_turns)
-    limits: dict[str, int] = {}
-    if isinstance(task.kind, Span):
-        limits = {
-            "stride_tokens": source.stride_tokens,
-            "max_question_tokens": source.max_question_tokens,
-        }
+    examples = _with_turns(examples, name, source.history_turns or 0)
     make = partial(
         encode,
         examples,
@@ -177,7 +172,7 @@ def load_split(
         train=split == "train" and not judged,
         max_length_tokens=source.max_length_tokens,
         further=[catalog.TASKS[other] for other in entry.also],
-        **limits,
+        **window_limits(row_limits(source), task),
     )
     directory = feature_cache.cache_directory(source.cache)
     if directory is None or len(examples) < feature_cache.LEAST_EXAMPLES:
@@ -213,8 +208,7 @@ def row_features(
         split.task,
         tokenizer,
         max_length_tokens=source.max_length_tokens,
-        stride_tokens=source.stride_tokens,
-        max_question_tokens=source.max_question_tokens,
+        **window_limits(row_limits(source), split.task),
     )
 
 

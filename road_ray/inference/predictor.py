@@ -24,6 +24,7 @@ from road_ray.data.features.examples_and_features import (
     TextExample,
 )
 from road_ray.data.readers.parts.text_files import check_text
+from road_ray.data.row_limits import window_limits
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -171,8 +172,14 @@ class Predictor:
         """Return the features of rows with the same number of texts, and their logits."""
         columns = Columns(tuple(range(width)))
         dataset = Dataset("input", task=self.task.name, layout="", folder="", columns=columns)
-        limit = self.max_length_tokens
-        features = encode(examples, dataset, self.task, self.tokenizer, max_length_tokens=limit)
+        features = encode(
+            examples,
+            dataset,
+            self.task,
+            self.tokenizer,
+            max_length_tokens=self.max_length_tokens,
+            **window_limits(self.record, self.task),
+        )
         pad_id = pad_id_of(self.tokenizer)
         reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
         with torch.inference_mode(), reduced:

@@ -12,6 +12,7 @@ from typing import Any
 
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.row_limits import with_trained_limits
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
 from road_ray.errors import ConfigError
@@ -29,7 +30,7 @@ from road_ray.recipes.run_directory.model_record import (
     head_for,
     stored_threshold,
     trained_head,
-    trained_length,
+    trained_limits,
 )
 from road_ray.recipes.run_directory.recorded_config import deciding_digest
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
@@ -98,10 +99,9 @@ def _run_ensemble(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
         _predictions(run_dir) as staged,
         closing(open_console(config.console, None, 10.0)) as console,
     ):
-        length = config.data.max_length_tokens or trained_length(directories[0])
         figures = evaluate_ensemble(
             directories,
-            config.data.model_copy(update={"max_length_tokens": length}),
+            with_trained_limits(config.data, trained_limits(directories[0])),
             config.data.datasets,
             split=config.data.split,
             predictions=staged / "predictions",
@@ -136,8 +136,7 @@ def _run(config: EvaluateConfig) -> Run:
             check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
         tune_on = config.tune_threshold_on
         threshold: float | None = None
-        length = config.data.max_length_tokens or trained_length(Path(directory))
-        source = config.data.model_copy(update={"max_length_tokens": length})
+        source = with_trained_limits(config.data, trained_limits(Path(directory)))
         figures: dict[str, float] = {}
         for name in sorted(places, key=lambda name: name != tune_on):
             split = load_split(name, source.split, source, tokenizer, judged=True)

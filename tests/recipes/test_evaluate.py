@@ -8,6 +8,11 @@ import shutil
 import pytest
 from safetensors.torch import load_file, save_file
 
+from road_ray.data import catalog
+from road_ray.data.readers.layouts import read_split
+from road_ray.data.row_limits import window_limits
+from road_ray.inference.load_model import load
+
 SPANS = ["data.max_length_tokens=96", "data.stride_tokens=16", "data.max_question_tokens=32"]
 
 
@@ -17,6 +22,7 @@ def attempt(road, world, tmp_path):
         where = [f"init={init}", f"data.root={world}", f"data.datasets=[{','.join(names)}]"]
         return road("evaluate", *where, *more, "--run-dir", tmp_path / "run", "--json")
 
+    run.world = world
     return run
 
 
@@ -30,9 +36,30 @@ def test_the_threshold_of_the_model_is_reused(attempt, span_run, tmp_path):
     assert (tmp_path / "run" / "predictions" / "newsqa" / "predictions.json").is_file()
 
 
+def test_windows_are_those_of_the_training_unless_they_are_named(attempt, span_run, tmp_path):
+    """The threshold was tuned on windows of another stride than the default."""
+    result = attempt(span_run.directory, "newsqa")
+    assert result.code == 0, result.err
+    figures = json.loads(result.out)["metrics"]
+    assert figures == {k: v for k, v in span_run.metrics.items() if k.startswith("eval/newsqa/")}
+    answers = json.loads((tmp_path / "run/predictions/newsqa/predictions.json").read_text())
+    odds = json.loads((tmp_path / "run/predictions/newsqa/null_odds.json").read_text())
+    predictor = load(span_run.directory)
+    assert window_limits(predictor.record, predictor.task) == {
+        "stride_tokens": 16,
+        "max_question_tokens": 32,
+    }
+    rows = read_split(catalog.dataset("newsqa"), attempt.world, "dev")
+    for example in rows:
+        told = predictor(question=example.question, context=example.context)
+        assert told["answer"] == answers[example.id]
+        if "null_odds" in told:
+            assert told["null_odds"] == pytest.approx(odds[example.id], abs=1e-4)
+
+
 def test_a_model_of_the_hub_has_its_threshold_and_length_too(attempt, span_run, monkeypatch):
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(span_run.hf_dir))
-    result = attempt("me/student", "newsqa", more=tuple(SPANS[1:]))
+    result = attempt("me/student", "newsqa")
     assert result.code == 0, result.err
     figures = json.loads(result.out)["metrics"]
     assert figures == {k: v for k, v in span_run.metrics.items() if k.startswith("eval/newsqa/")}

@@ -18,6 +18,7 @@ from road_ray.data.features.examples_and_features import (
     TextExample,
 )
 from road_ray.data.load_split import Split
+from road_ray.data.row_limits import row_limits, window_limits
 from road_ray.data.task_and_dataset import Span
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader
@@ -97,9 +98,7 @@ def _encoded(
     data: SourceConfig,
 ) -> Features:
     """Return the student's rows of some examples, of spans with the characters of each token."""
-    is_span = isinstance(split.task.kind, Span)
-    names = ("stride_tokens", "max_question_tokens") if is_span else ()
-    limits = {name: getattr(data, name) for name in names}
+    limits = window_limits(row_limits(data), split.task)
     length = data.max_length_tokens
     return encode(
         examples, split.dataset, split.task, tokenizer, max_length_tokens=length, **limits

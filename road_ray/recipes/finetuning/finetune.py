@@ -18,6 +18,7 @@ from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
+from road_ray.data.row_limits import row_limits
 from road_ray.data.task_and_dataset import FeatureTag, Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer, pad_id_of
 from road_ray.distributed.train.launch import launch_run
@@ -367,7 +368,7 @@ def export(
                 datasets=[config.data.dataset],
                 init=config.init,
                 seed=config.seed,
-                max_length_tokens=config.data.max_length_tokens,
+                **row_limits(config.data),
                 no_answer_threshold=threshold if task == main_task else None,
                 layers_of_init=kept_layers(config),
                 **(trained_rows(config.data, prepared.split) if task == main_task else {}),

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split, tasks_of
 from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.row_limits import row_limits
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
 from road_ray.distillation.schedule import schedule
@@ -249,7 +250,7 @@ def _export(
                 datasets=list(config.data.datasets),
                 init=config.init,
                 seed=config.seed,
-                max_length_tokens=config.data.max_length_tokens,
+                **row_limits(config.data),
                 no_answer_threshold=thresholds.get(task),
                 metrics=figures,
                 **record,

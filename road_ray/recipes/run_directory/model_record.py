@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.model_files.locate_model import MODEL_RECORD, model_hashes
+from road_ray.data.row_limits import LIMITS
 from road_ray.data.task_and_dataset import Task
 from road_ray.errors import CheckpointError
 from road_ray.reporting.model_card import write_card
@@ -70,13 +71,10 @@ def stored_threshold(directory: Path) -> float | None:
     return _number(directory, "no_answer_threshold")
 
 
-def trained_length(directory: Path) -> int | None:
-    """Return the ``max_length_tokens`` of a model's training, or None if none is recorded.
-
-    A threshold means little for windows of another length.
-    """
-    value = _number(directory, "max_length_tokens")
-    return None if value is None else int(value)
+def trained_limits(directory: Path) -> dict[str, int]:
+    """Return the limits of the rows that a model was trained on, as far as they are recorded."""
+    numbers = {name: _number(directory, name) for name in LIMITS}
+    return {name: int(number) for name, number in numbers.items() if number is not None}
 
 
 def _record(directory: Path) -> dict[str, Any]:

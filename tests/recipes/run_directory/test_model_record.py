@@ -20,7 +20,7 @@ from road_ray.recipes.run_directory.model_record import (
     other_task,
     stored_threshold,
     trained_head,
-    trained_length,
+    trained_limits,
 )
 from road_ray.training.worker import Worker
 
@@ -43,9 +43,14 @@ def test_the_threshold_is_that_of_the_file(span_run, pretrained):
     assert stored_threshold(pretrained.hf_dir) is None
 
 
-def test_the_length_of_the_rows_is_kept_for_those_who_judge_it(span_run, pretrained):
-    assert trained_length(span_run.hf_dir) == 96
-    assert trained_length(pretrained.hf_dir) is None
+def test_the_limits_of_the_rows_are_kept_for_those_who_evaluate(span_run, pretrained):
+    assert trained_limits(span_run.hf_dir) == {
+        "max_length_tokens": 96,
+        "stride_tokens": 16,
+        "max_question_tokens": 32,
+        "history_turns": 0,
+    }
+    assert trained_limits(pretrained.hf_dir) == {}
 
 
 def test_every_model_has_a_card_that_names_its_seed_and_data(span_run, pretrained):
@@ -97,7 +102,7 @@ def test_fine_tuning_goes_on_with_the_head_that_the_mixture_trained(mixture, que
 )
 def test_a_damaged_record_of_a_model_is_named(tmp_path, content):
     (tmp_path / "road_ray.json").write_text(content)
-    for read in (stored_threshold, trained_length):
+    for read in (stored_threshold, trained_limits):
         with pytest.raises(CheckpointError) as refused:
             read(tmp_path)
         assert str(refused.value).startswith(f"{tmp_path / 'road_ray.json'}: ")
