@@ -110,7 +110,7 @@ def _values(verb: str, key: str, incomplete: str, before: Sequence[str]) -> list
 
 def _datasets(before: Sequence[str]) -> list[str]:
     """Return the data sets of the catalogue, and those that a YAML file of the line declares."""
-    from road_ray.config.yaml_files.reader import read_yaml
+    from road_ray.config.read import read_yaml
     from road_ray.data.catalog import DATASETS
     from road_ray.errors import RoadError
 

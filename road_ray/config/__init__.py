@@ -3,17 +3,17 @@
 ``base.py`` has ``Config``, the base class of every section. ``schema.py`` describes what a class
 takes, by its JSON schema: explanations, completion, messages and editors read it. ``merge.py``
 loads: it merges sources, records where each value came from and validates strictly.
-``messages.py`` words the mistakes, ``yaml_files/`` reads and writes YAML, ``url_secrets.py`` finds
-passwords in addresses. The sections are in the ``config.py`` of the room that uses them. This room
-imports neither torch nor Ray.
+``messages.py`` words the mistakes, ``read.py`` and ``write.py`` have YAML, ``paths.py`` finds files
+beside a YAML file, ``url_secrets.py`` passwords in addresses. The sections are in the
+``config.py`` of the room that uses them. This room imports neither torch nor Ray.
 """
 
 from road_ray.config.base import Config, digest, to_dict
 from road_ray.config.merge import load, override, preset_named_in
 from road_ray.config.messages import InvalidConfig
+from road_ray.config.read import read_yaml
 from road_ray.config.schema import flatten, json_schema
-from road_ray.config.yaml_files.reader import read_yaml
-from road_ray.config.yaml_files.writer import to_yaml
+from road_ray.config.write import to_yaml
 
 __all__ = [
     "Config",

@@ -20,6 +20,8 @@ from road_ray.config.messages import (
     missing_key,
     unknown_key,
 )
+from road_ray.config.paths import locate_beside
+from road_ray.config.read import parse_value, read_yaml
 from road_ray.config.schema import (
     Key,
     Node,
@@ -35,8 +37,6 @@ from road_ray.config.schema import (
     step,
     types,
 )
-from road_ray.config.yaml_files.reader import parse_value, read_yaml
-from road_ray.config.yaml_files.relative_paths import locate_beside
 from road_ray.errors import Problem
 
 T = TypeVar("T", bound=Config)
@@ -131,8 +131,6 @@ class _Merged:
         written = read_yaml(path)
         if "preset" not in self.kind.model_fields:
             written.values.pop("preset", None)
-        self.problems += written.problems
-        self.refused |= written.refused
         origins = {key: f"{path}:{line}" for key, line in written.lines.items()}
         locate_beside(self.kind, path, written.values)
         self.kind.locate(written.values, path)

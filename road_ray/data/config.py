@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from road_ray.config import Config
-from road_ray.config.yaml_files.relative_paths import BesideFile
+from road_ray.config.paths import BesideFile
 from road_ray.data.readers.custom_dataset import CustomDataset, SetName
 
 MINIATURE = "miniature"

@@ -372,8 +372,8 @@ FAULTS = (
     _f(
         *("F47", "mistakes in a configuration", "all reported at once, each with its line"),
         "config/test_base.py::test_all_mistakes_are_told_together_from_top_to_bottom",
-        "config/yaml_files/test_reader.py::test_a_key_written_twice_is_told_with_both_lines",
-        "config/yaml_files/test_reader.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
+        "config/test_read.py::test_a_key_written_twice_is_told_with_both_lines",
+        "config/test_read.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
         "config/test_strict_types.py::test_a_float_takes_scientific_text_and_whole_numbers",
     ),
     _f(

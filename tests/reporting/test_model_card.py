@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from road_ray.config.yaml_files import reader as yaml_lines
+from road_ray.config import read as yaml_lines
 from road_ray.reporting.model_card import _without_places, write_card
 from road_ray.reporting.text_tables import printable
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from road_ray.config.yaml_files.writer import comment
+from road_ray.config.write import comment
 from road_ray.data.inspection.data_files import Source
 from road_ray.data.inspection.task_guess import Guess
 from road_ray.system.json_file import read_json

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config
-from road_ray.config.yaml_files.relative_paths import BesideFile
+from road_ray.config.paths import BesideFile
 from road_ray.data.readers.parts.labels import below_zero
 from road_ray.data.readers.parts.text_files import repeated
 from road_ray.data.task_and_dataset import (

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from road_ray.config import Config, flatten
+from road_ray.config.paths import locate_beside
 from road_ray.config.url_secrets import check_address
-from road_ray.config.yaml_files.relative_paths import locate_beside
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ConfigError, nearest
 from road_ray.verbs import VERBS

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, InvalidConfig, load, override
+from road_ray.config import read as yaml_lines
 from road_ray.config.merge import is_list_of_words
 from road_ray.config.messages import unknown_key
 from road_ray.config.schema import Key, at, types
-from road_ray.config.yaml_files import reader as yaml_lines
 from road_ray.errors import Problem, nearest
 from road_ray.recipes.metric_names import COSTS, final_metrics, periodic_metrics
 from road_ray.recipes.sweep.config import SweepConfig, locate

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import flatten
-from road_ray.config.yaml_files import reader as yaml_lines
+from road_ray.config import read as yaml_lines
 from road_ray.errors import RoadError
 from road_ray.reporting.plots.chart import Point
 from road_ray.reporting.records import record_schema as shapes

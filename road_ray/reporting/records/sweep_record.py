@@ -11,7 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.yaml_files import reader as yaml_lines
+from road_ray.config import read as yaml_lines
 from road_ray.errors import DataError, RoadError
 from road_ray.evaluation.pareto_front import pareto_front
 from road_ray.reporting.plots.chart import Point, thinned

@@ -25,29 +25,25 @@ _DEEPEST = 40
 _DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet")
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = ("null", "bool", "int", "float", "str", "timestamp", "map", "seq")
-_MISSING = object()  # stands for a value that was refused
 
 
 @dataclass
 class YamlDocument:
-    """The values of one YAML text, the line of every key, and the refused keys with problems."""
+    """The values of one YAML text, and the line of every key."""
 
     values: dict[str, Any] = field(default_factory=dict)
     lines: dict[Key, int] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    refused: set[Key] = field(default_factory=set)
 
 
 def read_yaml(path: Path) -> YamlDocument:
     """Return the content of a YAML file; an empty file is an empty mapping.
 
-    Raises ``InvalidConfig`` if the file as a whole cannot be used.
+    Raises ``InvalidConfig`` with the line of what cannot be used.
     """
     text = _text(path)
     node = _compose(text, str(path))
-    builder = _Builder(str(path))
     if node is None or (isinstance(node, ScalarNode) and node.tag == f"{_TAG}null"):
-        return builder.written
+        return YamlDocument()
     if not isinstance(node, MappingNode):
         is_list = isinstance(node, SequenceNode)
         message = "holds a list" if is_list else f"holds the text {shorten(node.value)!r}"
@@ -55,21 +51,14 @@ def read_yaml(path: Path) -> YamlDocument:
         allowed = "\n    allowed: a mapping of keys to values"
         remedy = _data_remedy(path) or "write lines like 'key: value'"
         raise InvalidConfig([Problem(where, message + allowed, remedy)])
-    values = builder.build(node, ())
-    builder.written.values = {} if values is _MISSING else values
-    return builder.written
+    builder = _Builder(str(path))
+    return YamlDocument(builder.build(node, ()), builder.lines)
 
 
 def parse_value(text: str, name: str) -> Any:
     """Return the value of YAML such as ``1e-4`` or ``[1, 2]``; errors start with ``name``."""
     node = _compose(text, name)
-    if node is None:
-        return None
-    builder = _Builder(name, with_lines=False)
-    value = builder.build(node, ())
-    if builder.written.problems:
-        raise InvalidConfig(builder.written.problems)
-    return value
+    return None if node is None else _Builder(name, with_lines=False).build(node, ())
 
 
 def _data_remedy(path: Path) -> str:
@@ -148,12 +137,12 @@ def _too_much(name: str, message: str) -> InvalidConfig:
 
 
 class _Builder:
-    """Converts nodes into plain values, and records lines and refusals."""
+    """Converts nodes into plain values, and records lines."""
 
     def __init__(self, name: str, *, with_lines: bool = True) -> None:
         self.name = name
         self.with_lines = with_lines
-        self.written = YamlDocument()
+        self.lines: dict[Key, int] = {}
         self.remaining = _MOST_VALUES
         self.constructor = _Parser(typ="safe", pure=True).constructor
 
@@ -167,20 +156,18 @@ class _Builder:
         tag = str(node.tag).removeprefix(_TAG)
         if tag not in _PLAIN_TAGS:
             message = f"{format_key(key)} has the tag {str(node.tag).replace(_TAG, '!!')!r}"
-            return self.refuse(node, key, f"{message}\n    allowed: plain values", "remove the tag")
+            raise self.refusal(node, f"{message}\n    allowed: plain values", "remove the tag")
         if isinstance(node, MappingNode):
             return self.mapping(node, key)
         if isinstance(node, SequenceNode):
-            return self.sequence(node, key)
+            items = list(enumerate(node.value))
+            self.lines |= {(*key, n): child.start_mark.line + 1 for n, child in items}
+            return [self.build(child, (*key, n)) for n, child in items]
         return self.scalar(node, key, tag)
 
-    def refuse(self, node: Node, key: Key, message: str, remedy: str) -> Any:
-        self.written.problems.append(Problem(self.where(node), message, remedy))
-        self.written.refused.add(key)
-        return _MISSING
-
-    def where(self, node: Node) -> str:
-        return f"{self.name}:{node.start_mark.line + 1}" if self.with_lines else self.name
+    def refusal(self, node: Node, message: str, remedy: str) -> InvalidConfig:
+        line = f":{node.start_mark.line + 1}" if self.with_lines else ""
+        return InvalidConfig([Problem(f"{self.name}{line}", message, remedy)])
 
     def scalar(self, node: Node, key: Key, tag: str) -> Any:
         if tag in ("str", "timestamp"):
@@ -191,48 +178,26 @@ class _Builder:
             return self.constructor.construct_object(node)
         except (ValueError, LookupError, YAMLError):
             message = f"{format_key(key)} = {str(node.value)[:80]!r} cannot be read as {tag}"
-            return self.refuse(node, key, message, "write it as a plain value")
-
-    def sequence(self, node: SequenceNode, key: Key) -> Any:
-        items = []
-        for place, child in enumerate(node.value):
-            self.written.lines[(*key, place)] = child.start_mark.line + 1
-            items.append(self.build(child, (*key, place)))
-        return _MISSING if any(item is _MISSING for item in items) else items
+            raise self.refusal(node, message, "write it as a plain value") from None
 
     def mapping(self, node: MappingNode, key: Key) -> Any:
         values: dict[str, Any] = {}
-        first: dict[str, int] = {}
         inherited: dict[str, Any] = {}
         for name_node, child in node.value:
-            line = name_node.start_mark.line + 1
-            if name_node.tag == f"{_TAG}merge":
-                inherited = self.merge_values(child, key) | inherited
+            if name_node.tag == f"{_TAG}merge":  # `<<: *anchor` or `<<: [*a, *b]`; earlier ones win
+                sources = child.value if isinstance(child, SequenceNode) else [child]
+                if not all(isinstance(source, MappingNode) for source in sources):
+                    raise self.refusal(child, "'<<' takes mappings only", "write '<<: *name'")
+                for source in sources:
+                    inherited = self.build(source, key) | inherited
                 continue
             if not isinstance(name_node, ScalarNode):
-                self.refuse(name_node, key, "a key must be plain text", "write 'key: value'")
-                continue
-            name = str(name_node.value)
-            below = (*key, name)
-            if name in first:
-                message = f"{format_key(below)} is written twice (first on line {first[name]})"
-                problem = Problem(self.where(name_node), message, "remove one of the two")
-                self.written.problems.append(problem)
-                continue
-            first[name] = self.written.lines[below] = line
-            value = self.build(child, below)
-            if value is not _MISSING:
-                values[name] = value
+                raise self.refusal(name_node, "a key must be plain text", "write 'key: value'")
+            below = (*key, str(name_node.value))
+            if below[-1] in values:
+                first = self.lines[below]
+                message = f"{format_key(below)} is written twice (first on line {first})"
+                raise self.refusal(name_node, message, "remove one of the two")
+            self.lines[below] = name_node.start_mark.line + 1
+            values[str(name_node.value)] = self.build(child, below)
         return inherited | values
-
-    def merge_values(self, node: Node, key: Key) -> dict[str, Any]:
-        """Return the keys of ``<<: *anchor`` or ``<<: [*a, *b]``; earlier ones win."""
-        sources = node.value if isinstance(node, SequenceNode) else [node]
-        values: dict[str, Any] = {}
-        for source in sources:
-            if not isinstance(source, MappingNode):
-                self.refuse(source, key, "'<<' takes mappings only", "write '<<: *name'")
-                continue
-            built = self.build(source, key)
-            values = built | values if built is not _MISSING else values
-        return values

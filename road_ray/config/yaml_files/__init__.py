@@ -1,1 +1,0 @@
-"""YAML files: read with line numbers, written with comments, and their relative paths."""
