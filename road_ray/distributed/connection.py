@@ -15,6 +15,7 @@ from road_ray.distributed.cluster_token import refuse_open_head, require_token
 from road_ray.errors import ClusterError
 from road_ray.system.paths import CACHE
 
+_REPEATED = "Failed to query Ray Train|arguments in the object store"
 _READ_AT_IMPORT = {  # by Ray
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",  # default 2: seconds until a dead worker is noticed
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "15",  # default 60: too long for a node that is gone
@@ -23,9 +24,11 @@ _READ_AT_IMPORT = {  # by Ray
     "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC": "0",  # as Ray Train has it in its controller
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # default 15: starves workers where the driver works too
-    # Messages that Ray's helpers repeat every second:
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "Failed to query Ray Train|arguments in the object store"
-    "|connections from HAProxy on other nodes",  # there are none
+    "RAY_COLOR_PREFIX": "0",  # lines of other processes, also in files
+    # Drop messages that Ray's helpers repeat every second, and pass all others on as they are:
+    # without "[repeated 2x across cluster]" in green.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": _REPEATED,
+    "RAY_DEDUP_LOGS_ALLOW_REGEX": f"^(?!.*(?:{_REPEATED}))",
 }
 # Variables that a run reads and that must agree with the driver's. ROAD_DEVICE is not one of them:
 # it depends on the machine.

@@ -18,6 +18,9 @@ from road_ray.errors import ClusterError
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 3  # to start; a machine full of other work makes the first one miss Ray's limit
+# Ray would show its metrics to other machines, without a token. Those of its dashboard and its
+# autoscaler have no switch; their servers do not start without a port.
+_NO_METRICS = {"DASHBOARD_METRIC_PORT": "-1", "AUTOSCALER_METRIC_PORT": "-1"}
 _MARK = "ROAD_CLUSTER"  # environment variable of every process of such a cluster
 
 
@@ -30,13 +33,14 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
         mark, process = _cleanup_process()
         try:
             # SPT_NOENV keeps Ray's agents from writing their title over their environment.
-            with temporary_variables({_MARK: mark, "SPT_NOENV": "1"}):
+            with temporary_variables({_MARK: mark, "SPT_NOENV": "1"} | _NO_METRICS):
                 ray.init(
                     address="local",
                     num_cpus=num_cpus,
                     include_dashboard=dashboard,
                     log_to_driver=True,
                     logging_level=logging.ERROR,
+                    _system_config={"enable_metrics_collection": False},
                 )
             return
         except Exception as error:

@@ -14,13 +14,18 @@ from fastapi import FastAPI, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi_offline import FastAPIOffline
 from pydantic_core import to_json
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from road_ray.distributed.serving.config import ServingConfig
 from road_ray.distributed.serving.request_checks import (
     Refusal,
     RowReader,
     TokenCheck,
+    check_site,
+    deadline,
     read_body,
 )
 from road_ray.distributed.serving.row_queue import RowQueue
@@ -32,16 +37,20 @@ _log = logging.getLogger(__name__)
 _JSON = "application/json"
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The body is not JSON in UTF-8."},
+    403: {"model": Problem, "description": "Another host or origin, at a server without a token."},
     401: {"model": Problem, "description": "The token is missing or wrong."},
+    408: {"model": Problem, "description": "The body or the prediction took too long."},
     413: {"model": Problem, "description": "The request or a row of it is too large."},
     422: {"model": Problem, "description": "A row has other fields than the model reads."},
 }
 
 
 def build_api(
-    predictor: Predictor, queue: RowQueue, config: ServingConfig, digest: str | None
+    predictor: Predictor, queue: RowQueue, config: ServingConfig, digest: str | None, host: str
 ) -> FastAPI:
-    """Return the application; ``digest`` is that of the token that requests must show, if any."""
+    """Return the application; ``digest`` is that of the token that requests must show. Without one,
+    requests must name this machine or ``host`` as their host and their origin.
+    """
     row_type, prediction = body_types(predictor.task.kind, predictor.trained.fields)
     reader = RowReader(predictor, config, row_type)
     app: FastAPI = FastAPIOffline(
@@ -50,6 +59,8 @@ def build_api(
         redoc_url=None,
     )
     _answer_errors_as_json(app)
+    if digest is None:
+        app.add_middleware(OnlyFromHere, host=host)
 
     @app.get("/health")
     async def health() -> Status:
@@ -72,7 +83,8 @@ def build_api(
         """Return the prediction of a row, or a list of those of a list of rows."""
         body = await read_body(request, config.max_request_bytes)
         rows, single = reader.rows(body)
-        predictions = await queue.predict(rows)
+        async with deadline(config.timeout_seconds, "the prediction"):
+            predictions = await queue.predict(rows)
         return Response(to_json(predictions[0] if single else predictions), media_type=_JSON)
 
     return app
@@ -87,6 +99,25 @@ def _request_body(row_type: RowType, config: ServingConfig) -> dict[str, Any]:
     return {"required": True, "content": {_JSON: {"schema": {"anyOf": [row, many]}}}}
 
 
+class OnlyFromHere:
+    """Middleware that refuses a request that a page of another site makes: its browser names that
+    site.
+    """
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app, self._host = app, host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it with status 403."""
+        answer = self._app
+        if scope["type"] == "http":
+            try:
+                check_site(Headers(scope=scope), self._host)
+            except Refusal as refusal:
+                answer = JSONResponse(refusal.problem.model_dump(), refusal.status)
+        await answer(scope, receive, send)
+
+
 def _answer_errors_as_json(app: FastAPI) -> None:
     def answer(
         status: int, problem: Problem, headers: Sequence[tuple[str, str]] = ()
@@ -97,6 +128,10 @@ def _answer_errors_as_json(app: FastAPI) -> None:
     async def refused(request: Request, error: Refusal) -> Response:
         headers = [("WWW-Authenticate", "Bearer")] if error.status == 401 else []
         return answer(error.status, error.problem, headers)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=499)  # nobody reads it; the log has no traceback
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:

@@ -72,8 +72,7 @@ class ServingConfig(Config):
 
 
 def token_digest(variable: str | None) -> str | None:
-    """Return the SHA-256 of the token in an environment variable, which replicas compare with;
-    the token itself leaves neither this process nor its environment.
+    """Return the SHA-256 of the token in an environment variable, which replicas compare with.
 
     Raises ``ConfigError`` for a variable without a token, or with a short one.
     """
@@ -89,6 +88,16 @@ def token_digest(variable: str | None) -> str | None:
     return digest_of(token)
 
 
+def take_token(variable: str | None) -> str | None:
+    """Return ``token_digest(variable)`` and remove the token from the environment, which processes
+    that start later inherit.
+    """
+    digest = token_digest(variable)
+    if variable is not None:
+        del os.environ[variable]
+    return digest
+
+
 def digest_of(token: str) -> str:
     """Return the SHA-256 of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
@@ -96,7 +105,7 @@ def digest_of(token: str) -> str:
 
 def refuse_exposed(host: str, digest: str | None) -> None:
     """Raise ``ConfigError`` for an address beyond this machine without a token."""
-    if digest is not None or _is_loopback(host):
+    if digest is not None or is_loopback(host):
         return
     raise ConfigError(
         f"host = {host}: is reached from other machines, and there is no token\n"
@@ -106,7 +115,8 @@ def refuse_exposed(host: str, digest: str | None) -> None:
     )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True for the names and addresses of this machine that only it reaches."""
     if host == "localhost":
         return True
     try:

@@ -16,7 +16,8 @@ from road_ray.distributed.serving.row_queue import RowQueue
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import load
 
-_OPEN_REQUESTS = 256  # of a replica; more wait in the proxy
+# Of a replica; more wait in the proxy. Requests whose bodies are still on their way count too.
+_OPEN_REQUESTS = 4096
 _WAITING_REQUESTS = 4096  # in the proxy; more are refused with status 503
 
 
@@ -24,11 +25,11 @@ _WAITING_REQUESTS = 4096  # in the proxy; more are refused with status 503
 class PredictorReplica:
     """Process with the model, its queue and its HTTP interface."""
 
-    def __init__(self, config: ServingConfig, digest: str | None) -> None:
+    def __init__(self, config: ServingConfig, digest: str | None, host: str) -> None:
         def begin() -> None:
             torch.set_num_threads(config.cpus_per_replica)
 
-        self._config, self._digest = config, digest
+        self._config, self._digest, self._host = config, digest, host
         self._predictor = load(config.model, **config.loading)
         self._queue = RowQueue(
             self._predictor.predict_rows,
@@ -39,11 +40,13 @@ class PredictorReplica:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Return the HTTP interface; Serve calls it once the model is loaded."""
-        return build_api(self._predictor, self._queue, self._config, self._digest)
+        return build_api(self._predictor, self._queue, self._config, self._digest, self._host)
 
 
-def build_application(config: ServingConfig, digest: str | None) -> Application:
-    """Return the application; ``digest`` is that of the token that requests must show, if any."""
+def build_application(config: ServingConfig, digest: str | None, host: str = "") -> Application:
+    """Return the application; ``digest`` is that of the token that requests must show, if any, and
+    ``host`` the address that the proxies listen on.
+    """
     deployment = serve.deployment(
         PredictorReplica,
         name="predictor",
@@ -58,7 +61,7 @@ def build_application(config: ServingConfig, digest: str | None) -> Application:
         health_check_period_s=5,
         logging_config={"enable_access_log": False, "log_level": "WARNING"},
     )
-    return deployment.bind(config, digest)
+    return deployment.bind(config, digest, host)
 
 
 def application(args: Mapping[str, object]) -> Application:

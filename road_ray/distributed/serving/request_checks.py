@@ -1,21 +1,31 @@
-"""Checks of a request: its token, its size, its rows. What is wrong becomes a ``Refusal``."""
+"""Checks of a request: its token or site, its size, its rows. What is wrong becomes a
+``Refusal``.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import json
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import TypeAdapter, ValidationError
+from starlette.datastructures import Headers
 
-from road_ray.distributed.serving.config import ServingConfig, digest_of
+from road_ray.distributed.serving.config import ServingConfig, digest_of, is_loopback
 from road_ray.distributed.serving.row_queue import characters
 from road_ray.distributed.serving.schemas import Problem, RowType
 from road_ray.inference.input_rows import Row
 from road_ray.inference.predictor import Predictor
 
 _SHOWN = 80  # characters of a value in a message
+_BODY_SECONDS = 10.0  # in which a body arrives
 _BEARER = HTTPBearer(auto_error=False, description="The token that the server was given.")
 
 
@@ -27,7 +37,9 @@ class Refusal(Exception):
     ) -> None:
         super().__init__(error)
         self.status = status
-        seen = value if isinstance(value, int | float | None) else str(value)[:_SHOWN]
+        # JSON has no NaN.
+        plain = value is None or (isinstance(value, int | float) and math.isfinite(value))
+        seen: Any = value if plain else str(value)[:_SHOWN]
         self.problem = Problem(error=error, where=where, value=seen, allowed=allowed)
 
 
@@ -55,6 +67,7 @@ class RowReader:
             )
         except ValidationError as error:
             raise self._refusal(error) from error
+        json.loads(body, object_pairs_hook=_refuse_repeated)  # the last one would win silently
         if not 1 <= len(parsed) <= self._config.max_request_rows:
             allowed = f"1 to {self._config.max_request_rows} rows"
             status = 413 if parsed else 422
@@ -94,6 +107,15 @@ class RowReader:
         return Refusal(422, message, where, first["input"], f"fields {self._fields}")
 
 
+def _refuse_repeated(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Refusal(422, "repeated field", twice, None, "each field once")
+    return row
+
+
 def _texts(row: Row) -> list[str]:
     values = [value for name, value in row.items() if name != "id"]
     return [
@@ -117,6 +139,33 @@ def _check_utf8(body: bytes) -> None:
         )
 
 
+def check_site(headers: Headers, host: str) -> None:
+    """Raise ``Refusal`` unless the headers Host and Origin name this machine or ``host``: a page of
+    another site, whose name its owner points to this machine, could read the answers.
+    """
+    origin = headers.get("origin")
+    sites = {"Host": f"//{headers.get('host', '')}"} | ({"Origin": origin} if origin else {})
+    for header, site in sites.items():
+        try:
+            name = urlsplit(site).hostname or ""
+        except ValueError:
+            name = ""
+        if not (is_loopback(name) or name == host.lower()):
+            shown = site.removeprefix("//")
+            allowed = f"localhost, 127.0.0.1, ::1, {host}; others need a server with a token"
+            raise Refusal(403, "another site", f"header {header}", shown, allowed)
+
+
+@asynccontextmanager
+async def deadline(seconds: float, what: str) -> AsyncIterator[None]:
+    """Raise ``Refusal`` if the body takes longer than ``seconds``."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise Refusal(408, "time-out", what, None, f"at most {seconds:g} s") from error
+
+
 class TokenCheck:
     """Dependency that raises ``Refusal`` for a request without the token, in constant time. The
     token is shown nowhere.
@@ -135,15 +184,18 @@ class TokenCheck:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """Return the body. Raises ``Refusal`` for a large one before it is read whole."""
+    """Return the body. Raises ``Refusal`` for a large one before it is read whole, and for one that
+    does not arrive within ``_BODY_SECONDS``.
+    """
     allowed = f"at most {most} bytes"
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > most:
         raise Refusal(413, "bytes of the body", "header Content-Length", int(announced), allowed)
     pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > most:
-            raise Refusal(413, "bytes of the body", "body", size, allowed)
-        pieces.append(piece)
+    async with deadline(_BODY_SECONDS, "body"):
+        async for piece in request.stream():
+            size += len(piece)
+            if size > most:
+                raise Refusal(413, "bytes of the body", "body", size, allowed)
+            pieces.append(piece)
     return b"".join(pieces)

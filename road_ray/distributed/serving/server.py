@@ -1,4 +1,4 @@
-"""Start the application on a Ray cluster, serve until a signal, and stop it gracefully."""
+"""Start the server, here or on a Ray cluster, serve until a signal, and stop it gracefully."""
 
 from __future__ import annotations
 
@@ -8,21 +8,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 
-from road_ray.distributed.connection import (
-    address_of,
-    check_machine,
-    connected,
-    is_joined,
-    prepare_address,
-)
-from road_ray.distributed.serving.config import ServingConfig, refuse_exposed, token_digest
-from road_ray.distributed.serving.haproxy import haproxy_settings
+from road_ray.distributed.connection import address_of, check_machine, connected, is_joined
+from road_ray.distributed.serving.config import ServingConfig, refuse_exposed, take_token
 from road_ray.errors import ClusterError, ConfigError
 
 _NAME = "road"  # of the application
@@ -48,19 +40,43 @@ def serve_model(
     config: ServingConfig, listening: Listening, ready: Callable[[str], None] = lambda task: None
 ) -> None:
     """Serve until SIGTERM or SIGINT; requests that are open then are answered. ``ready`` is called
-    with the name of the model's task once the application answers.
+    with the name of the model's task once the application answers. One replica without a cluster is
+    this process; several, or one on a cluster, are processes of Ray Serve.
 
     Raises ``ConfigError`` for an address beyond this machine without a token, for a port in use and
     for a model that cannot be loaded, before anything is started.
     """
-    digest = token_digest(config.token_env)
+    digest = take_token(config.token_env)
     refuse_exposed(listening.host, digest)
     if find_spec("fastapi_offline") is None or find_spec("fastapi") is None:
         raise ConfigError("road serve: FastAPI is missing\n  fix: pip install 'road-ray[serve]'")
-    _check_port(listening)
-    joined = prepare_address(listening.address) is not None or is_joined()
     cpus = config.replicas * config.cpus_per_replica
     check_machine(cpus, listening.address)
+    on_ray = config.replicas > 1 or address_of(listening.address) is not None or is_joined()
+    if on_ray:
+        _serve_on_ray(config, listening, digest, ready)
+        return
+    with _signals():  # takes the signal that ended the server, which raises it again
+        _serve_here(config, listening, digest, ready)
+
+
+def _serve_here(
+    config: ServingConfig, listening: Listening, digest: str | None, ready: Callable[[str], None]
+) -> None:
+    with _listener(listening) as listener:
+        from road_ray.distributed.serving.one_process import serve_here
+        from road_ray.inference.load_model import load
+
+        device = None if config.gpus_per_replica else "cpu"
+        predictor = load(config.model, **config.loading | {"device": device})
+        serve_here(predictor, config, listener, digest, lambda: ready(predictor.task.name))
+
+
+def _serve_on_ray(
+    config: ServingConfig, listening: Listening, digest: str | None, ready: Callable[[str], None]
+) -> None:
+    if listening.address is None:  # another cluster's head is not asked
+        _listener(listening).close()
     from road_ray.inference.load_model import load
 
     # On the CPU: the model is read for its mistakes, and a GPU is for the replicas.
@@ -68,11 +84,8 @@ def serve_model(
     place = Path(config.model)
     if place.exists():
         config = config.model_copy(update={"model": str(place.resolve())})
-    with (
-        # The processes of a running cluster have their environment already.
-        nullcontext() if joined else haproxy_settings(),
-        connected(listening.address, num_cpus=None if listening.address else cpus),
-    ):
+    cpus = config.replicas * config.cpus_per_replica
+    with connected(listening.address, num_cpus=None if listening.address else cpus):
         try:
             with _interruptible():
                 require_room(config)
@@ -124,9 +137,11 @@ def running_application(
     try:
         try:
             serve.start(proxy_location="HeadOnly", http_options=http, logging_config=logging_config)
-            target = serve.RunTarget(build_application(config, digest), _NAME, route_prefix="/")
+            target = serve.RunTarget(
+                build_application(config, digest, listening.host), _NAME, route_prefix="/"
+            )
             serve.run_many([target], wait_for_applications_running=False)
-            _wait_until_running(listening, stop)
+            _wait_until_running(stop)
         except (RayError, RuntimeError, TimeoutError) as error:
             raise ClusterError(
                 f"the model could not be served: {str(error).splitlines()[0]}\n"
@@ -141,7 +156,7 @@ def running_application(
         serve.shutdown()
 
 
-def _wait_until_running(listening: Listening, stop: threading.Event) -> None:
+def _wait_until_running(stop: threading.Event) -> None:
     """Wait until the application answers or ``stop`` is set. Raises ``RuntimeError`` if a replica
     cannot be started, ``TimeoutError`` after ``_START_SECONDS``.
     """
@@ -152,25 +167,10 @@ def _wait_until_running(listening: Listening, stop: threading.Event) -> None:
         application = serve.status().applications[_NAME]
         if application.status == "DEPLOY_FAILED":
             raise RuntimeError(f"deployment failed: {application.message}")
-        if application.status == "RUNNING" and _answers(listening):
+        if application.status == "RUNNING":
             return
         if time.monotonic() > deadline:
             raise TimeoutError(f"it has not started after {_START_SECONDS:g} s")
-
-
-def _answers(listening: Listening) -> bool:
-    """Return True if the proxy passes requests on, which HAProxy does a moment after the replicas
-    are up. Another cluster's proxy is not asked, because it may not be reachable from here.
-    """
-    if address_of(listening.address) is not None:
-        return True
-    try:
-        connection = HTTPConnection(listening.host, listening.port, timeout=_POLL_SECONDS)
-        with closing(connection):
-            connection.request("GET", "/ready")
-            return connection.getresponse().status == 200
-    except (OSError, HTTPException):
-        return False
 
 
 @contextmanager
@@ -206,19 +206,17 @@ def _signals() -> Iterator[threading.Event]:
         restore()
 
 
-def _check_port(listening: Listening) -> None:
-    """Raise ``ConfigError`` for a host that is not of this machine and for a port in use, which
-    Serve would retry for minutes. Another cluster's machine is not checked.
+def _listener(listening: Listening) -> socket.socket:
+    """Return a socket that listens there. Raises ``ConfigError`` for a host that is not of this
+    machine and for a port in use, which Serve would retry for minutes.
     """
-    if listening.address is not None:
-        return
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((listening.host, listening.port))
+        return socket.create_server((listening.host, listening.port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(
             f"{listening.url}: cannot listen there: {error.strerror or error}\n"
-            "  fix: free the port, or name another host or port\n  kept: nothing was started"
+            "  fix: free the port, or name another host or port; the processes of a killed server "
+            "(kill -9) may hold its port for up to a minute: then try again\n"
+            "  kept: nothing was started"
         ) from error

