@@ -174,7 +174,10 @@ def evaluate_split(
     """
     logits = logits_of(model, split.features, pad_id=pad_id, device=device, on_rows=on_rows)
     evaluation = evaluate_logits(split, logits, threshold, tune=tune)
-    return replace(evaluation, figures=evaluation.figures | _further(model, split, pad_id, device))
+    figures = evaluation.figures | _further(model, split, pad_id, device)
+    if split.features.num_truncated:
+        figures["truncated_rows"] = float(split.features.num_truncated)
+    return replace(evaluation, figures=figures)
 
 
 def evaluate_logits(

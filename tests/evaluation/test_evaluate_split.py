@@ -95,6 +95,14 @@ def test_classes_are_scored_and_named(model, split, tmp_path):
     assert list(written) == [example.id for example in chosen.examples]
 
 
+def test_rows_that_were_cut_are_counted_in_the_figures(model, split, tokenizer):
+    short = split("mnli", max_length_tokens=8)
+    evaluation = evaluate_split(model, short, pad_id=0, device=CPU)
+    pairs = [example.texts for example in short.examples]
+    whole = [len(ids) for ids in tokenizer(*zip(*pairs, strict=True))["input_ids"]]
+    assert evaluation.figures["truncated_rows"] == sum(length > 8 for length in whole) > 0
+
+
 def test_without_gold_there_are_predictions_only(model, split):
     evaluation = evaluate_split(model, split("sst2", "test"), pad_id=0, device=CPU)
     assert evaluation.figures == {}

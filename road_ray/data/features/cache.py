@@ -100,7 +100,7 @@ def _read(path: Path, key: str) -> Features:
             arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
     gold = {n.removeprefix(_GOLD): arrays.pop(n) for n in list(arrays) if n.startswith(_GOLD)}
     others: dict[str, Any] = {name: str(arrays.pop(name)) for name in ("dataset", "task")}
-    numbers = ("choices", "max_length_tokens")
+    numbers = ("choices", "max_length_tokens", "num_truncated")
     others |= {name: int(arrays.pop(name)) for name in numbers if name in arrays} | {"gold": gold}
     return Features(**(others | arrays))
 

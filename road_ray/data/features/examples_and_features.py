@@ -116,6 +116,7 @@ class Features:
     max_context: NDArray[np.bool_] | None = None
     words: Ints | None = None
     choices: int = 1
+    num_truncated: int = 0  # rows of tokens whose texts were longer than max_length_tokens
 
     def __len__(self) -> int:
         return (len(self.bounds) - 1) // self.choices

@@ -34,13 +34,19 @@ class TokenRows(TypedDict):
     segments: Bytes | None
 
 
+class TextRows(TokenRows):
+    """``TokenRows``, and how many of them were truncated."""
+
+    num_truncated: int
+
+
 def text_rows(
     columns: Sequence[Sequence[str]],
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_length_tokens: int,
     name: str,
-) -> TokenRows:
+) -> TextRows:
     """Return rows of one text or of two, truncated longest first."""
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=len(columns) == 2)
@@ -58,7 +64,7 @@ def text_rows(
     if cut:
         count = len(columns[0])
         _log.info("%s: cut %d of %d rows to %d tokens", name, cut, count, max_length_tokens)
-    return joined(parts)
+    return {**joined(parts), "num_truncated": cut}
 
 
 def check_fast(tokenizer: PreTrainedTokenizerFast) -> None:

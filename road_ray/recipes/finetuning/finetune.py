@@ -62,6 +62,7 @@ from road_ray.recipes.run_directory.run import (
     load_finished_run,
     open_run_directory,
     record_heads,
+    record_truncated,
 )
 from road_ray.recipes.run_directory.trained_rows import trained_rows
 from road_ray.recipes.train_dev_overlap import count_shared, warn_of_overlap
@@ -274,6 +275,7 @@ def fit(
     figures: dict[str, float] = {}
     with journal(config, context, leads=worker.leads, total_steps=prepared.total_steps) as log:
         record_heads(config, config.init, prepared.heads, log, context)
+        record_truncated([prepared.split], log)
         training = Training(
             config=config.training,
             optimizer=config.optimizer,

@@ -54,6 +54,7 @@ from road_ray.recipes.run_directory.run import (
     load_finished_run,
     open_run_directory,
     record_heads,
+    record_truncated,
 )
 from road_ray.training.loop import head_units, identity_of, train
 from road_ray.training.monitoring.metrics_journal import Journal
@@ -130,6 +131,7 @@ def main(
         ) as mixture,
     ):
         record_heads(config, config.init, heads, log, context)
+        record_truncated(splits.values(), log)
 
         def steps(start: int) -> Iterator[list[Batch]]:
             mixed = mixed_steps(config, splits, mixture.streams, start)

@@ -25,6 +25,7 @@ def test_columns_stand_beside_each_other_cut_longest_first(letters):
     texts = [" ".join(letters.convert_ids_to_tokens(row)) for row in rows]
     assert texts == ["[CLS] a b [SEP] e [SEP]", "[CLS] a [SEP] f g [SEP]"]
     assert columns["first_segment"].tolist() == [4, 3]
+    assert columns["num_truncated"] == 1  # the second row fits
 
 
 def test_no_room_is_told(letters):
