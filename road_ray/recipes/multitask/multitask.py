@@ -118,8 +118,7 @@ def main(
     model, heads = _build_model(config, encoder, splits, directory, leads=worker.leads)
     streams = {name: make_stream(s, config, worker, tokenizer) for name, s in splits.items()}
     total = config.training.steps or 1
-    rows = {name: split.features.fingerprint() for name, split in splits.items()}
-    identity = identity_of(batch=config.data.batch_size, **rows)
+    identity = identity_of(batch=config.data.batch_size, **_fingerprints(splits))
     identity |= head_units([split.task for split in splits.values()])
     record, teachers = teacher_lineage(config) if sources else ({}, {})
     identity |= identity_of(teachers=teachers) if sources else {}
@@ -161,6 +160,10 @@ def main(
             log.finish(figures)
     worker.barrier()
     return figures
+
+
+def _fingerprints(splits: Mapping[str, Split]) -> dict[str, str]:
+    return {name: split.features.fingerprint() for name, split in splits.items()}
 
 
 def _build_model(
