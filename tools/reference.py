@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from road_ray.cli.configuration.explain import values_with_names
+from road_ray.cli.configuration import values_with_names
 from road_ray.config import flatten
 from road_ray.config.schema import (
     Key,

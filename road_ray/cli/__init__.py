@@ -1,7 +1,7 @@
 """The command ``road``: one module for each verb or group of verbs, over ``app.py``.
 
 ``app.py`` has the application, the exit codes and the rendering of results. ``options.py`` has the
-options that verbs share, and turns arguments into a configuration. ``configuration/`` describes
+options that verbs share, and turns arguments into a configuration. ``configuration.py`` describes
 presets, schemas and keys, ``data/`` shows and prepares data, ``inference/`` uses finished models. A
 verb calls a recipe (``road_ray.recipes``). Heavy libraries load with the verb that needs them. To
 add a verb that runs a recipe, add an entry to ``road_ray.verbs``.

@@ -19,9 +19,7 @@ import typer
 
 from road_ray.cli.check import check
 from road_ray.cli.completion import complete_words
-from road_ray.cli.configuration.explain import explain
-from road_ray.cli.configuration.presets import presets
-from road_ray.cli.configuration.schema import schema
+from road_ray.cli.configuration import explain, presets, schema
 from road_ray.cli.data.commands import data_app
 from road_ray.cli.data.init import init
 from road_ray.cli.inference.export import export

@@ -5,7 +5,7 @@ masks them.
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 MASK = "***"
 # `hdfs://host:8020/a@b` has a port, `[::1]:8265` is an IPv6 host; a password may hold slashes. A
@@ -60,16 +60,6 @@ def refuse_secret(address: str) -> None:
             "come from the environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS, "
             "MLFLOW_TRACKING_TOKEN, ROAD_SWEEP_PASSWORD) or the storage's credentials file"
         )
-
-
-def check_address(url: str) -> str:
-    """Return ``url`` of a storage or tracking server. Raises ``ValueError`` if it holds a key."""
-    if "@" in urlsplit(url).netloc or secret_in(url):
-        raise ValueError(
-            "holds a key, and configurations are recorded; use the environment (AWS_*, "
-            "MLFLOW_TRACKING_*)"
-        )
-    return url
 
 
 def _is_secret(name: str) -> bool:

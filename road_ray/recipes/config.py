@@ -8,12 +8,11 @@ it, ``recipes/evaluate.py`` and ``recipes/demo.py`` the other two.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from road_ray.config import Config
-from road_ray.config.url_secrets import check_address
 from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.recipes.distillation.teacher_list import teacher_files
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
@@ -36,7 +35,7 @@ class TrackingConfig(Config):
     them to ``wandb/`` in the run directory, for ``wandb sync``."""
     wandb_group: str | None = None
     """Weights & Biases group of the run. None: no group. A sweep sets its own name."""
-    mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
+    mlflow_uri: str | None = None
     """MLflow server or database to log to, such as ``http://host:5000`` or ``sqlite:///mlflow.db``;
     needs ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong in the environment.
     """

@@ -7,12 +7,11 @@ modules that it calls the second.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.config.url_secrets import check_address
 from road_ray.models.config import Precision
 
 
@@ -141,7 +140,7 @@ class TrainingConfig(Config):
     three of them and make the update. ``skip``: leave the update out. ``stop``: end the run with
     exit code 5. After five spikes in a row the new level counts as normal. All are events in
     ``events.jsonl``. Our choice."""
-    mirror: Annotated[str, AfterValidator(check_address)] | None = None
+    mirror: str | None = None
     """Address of a second copy of the checkpoints: ``s3://bucket/run``, ``gs://bucket/run`` or a
     path. A run directory without checkpoints is restored from it. Nested runs use sub-directories.
     None: no copy. Credentials belong in the environment."""

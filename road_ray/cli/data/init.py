@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from road_ray.cli.configuration.schema import schema_name, schema_text
+from road_ray.cli.configuration import schema_name, schema_text
 from road_ray.cli.options import JsonOption
 from road_ray.errors import ConfigError, ResourceError
 

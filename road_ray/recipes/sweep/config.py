@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import Field, field_validator
 
 from road_ray.config import Config, flatten
 from road_ray.config.paths import locate_beside
-from road_ray.config.url_secrets import check_address
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ConfigError, nearest
 from road_ray.verbs import VERBS
@@ -51,7 +50,7 @@ class SweepTrackingConfig(Config):
     wandb_mode: Literal["online", "offline"] = "offline"
     """Mode of Weights & Biases. ``online``: send metrics during the trials. ``offline``: write
     them to the run directories, for ``wandb sync``."""
-    mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
+    mlflow_uri: str | None = None
     """MLflow server or database to log to, one experiment named after the sweep; needs
     ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong in the environment."""
     tensorboard: bool = False

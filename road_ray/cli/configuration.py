@@ -1,17 +1,18 @@
-"""``road explain``: description of one key of the configuration."""
+"""``road presets``, ``road schema`` and ``road explain``: what may be configured."""
 
 from __future__ import annotations
 
 import json
 import textwrap
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from road_ray.cli.completion import complete_key
-from road_ray.cli.options import JsonOption
-from road_ray.errors import ConfigError
+from road_ray.cli.completion import complete_key, complete_preset
+from road_ray.cli.options import JsonOption, show_list
+from road_ray.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:
     from road_ray.config.schema import Key, KeyInfo
@@ -19,6 +20,77 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _LABEL = 10  # columns of "meaning:" and the spaces after it
 _MOST_NEAR = 5
+
+
+def presets(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="preset to show as YAML", autocompletion=complete_preset),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="YAML file to write, with its editor schema beside it")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the presets, or print the YAML file of one."""
+    from road_ray.config import to_dict
+    from road_ray.presets import PRESETS, get_preset
+    from road_ray.verbs import preset_config
+
+    if name is None:
+        rows = [{"name": p.name, "verb": p.verb, "about": p.about} for p in PRESETS.values()]
+        show_list(rows, as_json)
+        return
+    chosen = get_preset(name)
+    if output is not None:
+        if output.exists():
+            raise ConfigError(f"{output}: exists\n  fix: name a new file\n  kept: {output}")
+        schema(chosen.verb, output.with_name(schema_name(chosen.verb)))
+        write_file(output, chosen.text)
+        typer.echo(f"next: road {chosen.verb} {output}")
+    elif as_json:
+        row = {"name": name, "verb": chosen.verb, "about": chosen.about}
+        typer.echo(json.dumps(row | {"config": to_dict(preset_config(chosen.name))}))
+    else:
+        typer.echo(chosen.text, nl=False)
+
+
+def schema(
+    verb: Annotated[str, typer.Argument(help="verb, sweep or submit")],
+    output: Annotated[
+        Path | None, typer.Option(help="file to write; default: standard output")
+    ] = None,
+) -> None:
+    """Print the JSON schema of a verb's configuration, for editors."""
+    if output is None:
+        typer.echo(schema_text(verb), nl=False)
+        return
+    write_file(output, schema_text(verb))
+
+
+def schema_text(verb: str) -> str:
+    """Return the JSON schema of the configuration of a verb, of sweep files or cluster files."""
+    from road_ray.config import json_schema
+    from road_ray.presets import PRESETS
+    from road_ray.verbs import configuration_class
+
+    names = [p.name for p in PRESETS.values() if p.verb == verb]
+    return json.dumps(json_schema(configuration_class(verb), names), indent=1) + "\n"
+
+
+def schema_name(verb: str) -> str:
+    """Return the name of a schema file beside configurations of a verb."""
+    return f"{verb}.schema.json"
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file and print its path. Raises ``ResourceError`` if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResourceError(f"{path}: cannot be written: {error.strerror}") from None
+    typer.echo(path)
 
 
 def explain(
