@@ -198,6 +198,10 @@ def test_the_address_of_the_environment_is_joined(monkeypatch, given, environmen
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(connection, "require_token", lambda create: None)
     monkeypatch.setattr(connection, "_require_answer", lambda address: None)
+    head = SimpleNamespace(gcs_address=joined)
+    asked = []
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: head)
+    monkeypatch.setattr(connection, "refuse_open_head", asked.append)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if environment is not None:
@@ -206,6 +210,7 @@ def test_the_address_of_the_environment_is_joined(monkeypatch, given, environmen
         pass
     (options,) = calls
     assert options["address"] == joined
+    assert asked == ([] if joined == "local" else [joined])  # whether it asks for a token
     assert options.get("num_cpus") == (3 if joined == "local" else None)
 
 

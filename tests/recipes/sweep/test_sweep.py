@@ -157,9 +157,9 @@ def test_another_making_in_the_same_directory_is_refused(file):
 def test_what_every_trial_would_miss_is_told_max_concurrent():
     with pytest.raises(ConfigError, match="init is not given"):
         check_sources(load_sweep("finetune_glue"))
-    with pytest.raises(ConfigError, match=r"distillation\.teachers lists 0"):
+    with pytest.raises(ConfigError, match=r"distillation\.teachers names no teacher"):
         check_sources(load_sweep("temperature", ["init=hub/name"]))
-    with pytest.raises(ConfigError, match=r"init is not given(.|\n)*teachers lists 0"):
+    with pytest.raises(ConfigError, match=r"init is not given(.|\n)*teachers names no teacher"):
         check_sources(load_sweep("temperature"))
 
 
