@@ -28,6 +28,7 @@ class Verb:
     config_at: str
     recipe_at: str
     word: str = ""  # key that the first word of the command line sets, if it is not a file
+    file: str = ""  # key that a file other than a configuration sets
     example: str = "data.epochs=2"  # an override, for the help
     run_dir: str = ""  # default of ``run_dir`` where it is not ``runs/NAME``, for the help
     next: str = "road predict {run} FILE"  # the command that usually follows
@@ -90,9 +91,12 @@ VERBS: dict[str, Verb] = {
         ),
         Verb(
             "evaluate",
-            "evaluate a trained model on one or more data sets",
+            "evaluate a trained model on the data set of its training, on a labelled file of the "
+            "same columns, or on other data sets",
             "config:EvaluateConfig",
             "evaluate:evaluate",
+            word="init",
+            file="data.file",
             example="data.split=test",
             run_dir="runs/evaluate/{name}",
             next="road runs show {run}",
@@ -173,6 +177,9 @@ def configure(
     name = preset or (preset_named_in(path) if path else None)
     base: dict[str, Any] = {}
     kind = VERBS[verb].config
+    if verb == "evaluate" and path and "dataset" in (read_yaml(path).values.get("data") or {}):
+        trained: Any = configure(verb_of_file(path), path=path)  # the file of a training
+        base, path = {"init": str(trained.run_dir)}, None
     if name is not None:
         from road_ray.presets import PRESETS, get_preset
 

@@ -120,6 +120,7 @@ def _register(verb: Verb) -> None:
             seed=seed,
             console="quiet" if quiet or as_json else None,
             word=verb.word,
+            file=verb.file,
         )
         act = show_plan if dry_run else _run
         act(name, line.config(name), as_json)
@@ -137,6 +138,8 @@ def _register(verb: Verb) -> None:
         names = (
             f"`road {name} NAME` is short for {word}=NAME; `road explain {word}` lists the names."
         )
+        if verb.file:
+            names = f"`road {name} RUN FILE` is short for {word}=RUN {verb.file}=FILE."
         epilog = f"{names} {epilog}"
     app.command(name, context_settings=KEYS_AS_WORDS, epilog=epilog)(command)
 

@@ -117,6 +117,12 @@ def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
     typer.echo(aligned(rows))
 
 
+def _is_model(name: str) -> bool:
+    """Return True for a run or model directory, a list of teachers or a name of the hub."""
+    path = Path(name)
+    return path.is_dir() or path.name == "teachers.json" or not (path.suffix or path.is_file())
+
+
 @dataclass(frozen=True)
 class CommandLine:
     """Sources of a verb's configuration: a preset, overridden by a YAML file and by overrides."""
@@ -127,14 +133,28 @@ class CommandLine:
 
     @classmethod
     def read(
-        cls, words: Sequence[str], *, preset: str | None = None, word: str = "", **flags: object
+        cls,
+        words: Sequence[str],
+        *,
+        preset: str | None = None,
+        word: str = "",
+        file: str = "",
+        **flags: object,
     ) -> CommandLine:
         """Return the parts of the words after a verb. The first word is the YAML file unless it is
-        an override, or the value of the key ``word``. Flags are the last overrides; those that are
-        None are left out.
+        an override, or the value of the key ``word``; of a verb with a key ``file``, a further
+        file is its value. Flags are the last overrides; those that are None are left out.
         """
         refuse_spaces(words)
-        if word and words and not is_override(words[0]) and not Path(words[0]).suffix:
+        if file:
+            plain = [name for name in words if not is_override(name) and name[:1] != "-"]
+            models = [name for name in plain if _is_model(name)]
+            others = [name for name in plain if name not in models]
+            data = [name for name in others if Path(name).suffix not in (".yaml", ".yml")]
+            flags |= {word: models[0]} if models else {}
+            flags |= {file: data[0]} if data else {}
+            words = [name for name in words if name not in (*models[:1], *data[:1])]
+        elif word and words and not is_override(words[0]) and not Path(words[0]).suffix:
             flags[word], words = words[0], words[1:]
         path = Path(words[0]) if words and not is_override(words[0]) else None
         flag_overrides = [f"{key}={value}" for key, value in flags.items() if value is not None]

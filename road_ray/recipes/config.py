@@ -117,9 +117,13 @@ def of_parallel_runs(verb: str, max_concurrent: int) -> dict[str, str]:
 class EvaluateDataConfig(SourceConfig):
     """Data sets and split to evaluate on."""
 
-    datasets: tuple[str, ...] = Field(("sst2",), min_length=1)
-    """Data sets to evaluate on, of the catalogue or of ``data.sets``; all of one task. The
-    no-answer threshold is the one that is stored with the model."""
+    datasets: tuple[str, ...] = ()
+    """Data sets to evaluate on, of the catalogue or of ``data.sets``; all of one task. Empty: the
+    one that the model was trained on. The no-answer threshold is the one that is stored with the
+    model."""
+    file: str | None = None
+    """Labelled file with the columns of the data set that the model was trained on, which is
+    evaluated in its place: ``road evaluate RUN FILE``. None: the split of the data set."""
     split: str = "dev"
     """Split to evaluate on: ``dev``, ``test`` or ``train``. Without labels, predictions are written
     and metrics are not."""
@@ -147,7 +151,8 @@ class EvaluateConfig(RunConfig):
     """Label names of the model's head mapped to those of the task, such as ``{LABEL_0: negative}``.
     Empty: the names are equal but for case, spaces and hyphens."""
     data: EvaluateDataConfig = EvaluateDataConfig()
-    """Data sets, split and row length of the evaluation."""
+    """Data sets, split and row length of the evaluation. What is not given here is that of the
+    training, which the run or the model records: data set, files, columns, heads and windows."""
 
     repeatable: ClassVar[bool] = True
     """As in ``RunConfig``."""

@@ -34,6 +34,7 @@ from road_ray.recipes.run_directory.model_record import (
 )
 from road_ray.recipes.run_directory.recorded_config import deciding_digest
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.run_directory.trained_rows import with_trained_data
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.monitoring.console_progress import Console, open_console
 from road_ray.training.run_context import RunContext
@@ -44,8 +45,8 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     """Return figures ``eval/<data set>/<metric>``; write predictions in the official layouts below
     ``predictions/``. The evaluation is repeated if the model or a data set has changed.
     """
+    config = _placed(_with_data(config))
     _check_tuned(config)
-    config = _placed(config)
     if done := load_finished_run(config):
         return done
     data = config.data
@@ -56,6 +57,14 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     if config.init.endswith(".json"):
         return _run_ensemble(config, _teachers(config))
     return _run(config)
+
+
+def _with_data(config: EvaluateConfig) -> EvaluateConfig:
+    """Return the configuration with the data of the training where none are given."""
+    model = require_init(config.init)
+    if model.endswith(".json"):
+        model = read_teacher_list(Path(model).expanduser(), "init")[0][0]
+    return config.model_copy(update={"data": with_trained_data(config.data, model)})
 
 
 def _placed(config: EvaluateConfig) -> EvaluateConfig:

@@ -92,6 +92,121 @@ def test_own_questions_to_answers_from_another_folder(shell, tmp_path, world):
     assert answered["answer"] in "Ada wrote it."
 
 
+def table(path, rows):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def predictions(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def four_commands(shell, file, known, new, labelled, *, short=""):
+    """Initialise, train, predict, evaluate: four commands and no other input than the files.
+    Return the predictions of ``new``.
+    """
+    name = file.partition(".")[0]
+    trained = next_of(shell(f"road init {file} --init model --output {name}.yaml"))
+    shell(f"{trained} training.steps=2 {short}")
+    shell(f"road predict runs/{name} {file} --output untouched.jsonl -q")  # the training file too
+    result = shell(f"road predict runs/{name} {new} --output predicted.jsonl -q")
+    assert f"road evaluate init=runs/{name} {new}" in result
+    own = json.loads(shell(f"road evaluate init=runs/{name} --json"))["metrics"]
+    assert any(key.startswith(f"eval/{name}/") for key in own)
+    assert own == {key: known(name)[key] for key in own}  # the figures of the training itself
+    by_yaml = json.loads(shell(f"road evaluate {name}.yaml --json"))["metrics"]
+    assert by_yaml == own
+    return predictions(open("predicted.jsonl").read()), json.loads(
+        shell(f"road evaluate init=runs/{name} {labelled} --json")
+    )["metrics"]
+
+
+def metrics_of_run(name):
+    return json.loads(open(f"runs/{name}/metrics.json").read())
+
+
+def test_a_classifier_knows_its_columns_labels_and_ids(shell, tmp_path):
+    rows = [
+        {"number": row["id"], "review": row["review"], "label": row["verdict"]}
+        for row in reviews(80)
+    ]
+    table(tmp_path / "reviews.csv", rows)
+    further = [{"stars": str(n % 5), **row, "place": "=1+1"} for n, row in enumerate(rows[:7])]
+    table(tmp_path / "new.csv", further)
+    predicted, judged = four_commands(shell, "reviews.csv", metrics_of_run, "new.csv", "new.csv")
+    assert [row["stars"] for row in predicted] == [row["stars"] for row in further]
+    assert [row["input_label"] for row in predicted] == [row["label"] for row in further]
+    right = sum(row["label"] == row["input_label"] for row in predicted)
+    assert judged == {"eval/reviews/accuracy": pytest.approx(100 * right / 7)}
+    import road_ray
+
+    direct = road_ray.load("runs/reviews")([{"review": row["review"]} for row in further])
+    assert [row["label"] for row in direct] == [row["label"] for row in predicted]
+    shutil.copytree("runs/reviews/hf", "moved")  # the model alone knows all but the files
+    assert json.loads(shell("road evaluate moved new.csv --json"))["metrics"] == judged
+    told = shell("road evaluate moved", code=2)
+    assert "data.sets.reviews" in told
+    assert "is not given" in shell("road evaluate model", code=2)  # no data set of its own
+
+
+def test_a_pair_task_knows_its_columns(shell, tmp_path):
+    drawn = random.Random(1)
+    rows = [
+        {
+            "subject": f"order {n} {drawn.choice(GOOD)}",
+            "text": f"it is {drawn.choice(BAD)} {n}",
+            "queue": drawn.choice(["sales", "help", "other"]),
+        }
+        for n in range(60)
+    ]
+    table(tmp_path / "tickets.csv", rows)
+    table(tmp_path / "new.csv", [row | {"agent": "Ada"} for row in rows[:9]])
+    predicted, judged = four_commands(shell, "tickets.csv", metrics_of_run, "new.csv", "new.csv")
+    right = sum(row["label"] == row["queue"] for row in predicted)
+    assert judged == {"eval/tickets/accuracy": pytest.approx(100 * right / 9)}
+    assert {row["agent"] for row in predicted} == {"Ada"}
+
+
+def test_a_tagger_knows_its_layout(shell, tmp_path):
+    names = ["Ada", "Bob", "Eve"]
+    sentence = "\n".join(["{} NNP B-PER", "sleeps VBZ O", "in IN O", "Paris NNP B-LOC"])
+    text = "\n\n".join(sentence.format(names[n % 3]) for n in range(40)) + "\n"
+    (tmp_path / "names.conll").write_text(text)
+    (tmp_path / "new.txt").write_text("\n\n".join(sentence.format(n) for n in names) + "\n")
+    predicted, judged = four_commands(shell, "names.conll", metrics_of_run, "new.txt", "new.txt")
+    assert [row["words"] for row in predicted] == [[n, "sleeps", "in", "Paris"] for n in names]
+    assert "eval/names/entity_f1" in judged
+    (tmp_path / "texts.txt").write_text("Ada sleeps in Paris\n")
+    [row] = predictions(shell("road predict runs/names texts.txt"))
+    assert row["tags"] == predicted[0]["tags"]
+
+
+def test_a_model_of_answers_knows_its_windows(shell, tmp_path, world):
+    document = json.loads((world / "squad" / "train-v2.0.json").read_text())
+    document["data"] = document["data"][:2]
+    (tmp_path / "manual.json").write_text(json.dumps(document))
+    rows = [
+        {
+            "id": question["id"],
+            "question": question["question"],
+            "context": paragraph["context"],
+            "source": "book",
+        }
+        for paragraph in document["data"][0]["paragraphs"]
+        for question in paragraph["qas"]
+    ]
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    short = "data.max_length_tokens=96 data.stride_tokens=16"
+    predicted, judged = four_commands(
+        shell, "manual.json", metrics_of_run, "new.jsonl", "manual.json", short=short
+    )
+    assert [row["id"] for row in predicted] == [row["id"] for row in rows]
+    assert {row["source"] for row in predicted} == {"book"}
+    assert "eval/manual/exact" in judged
+
+
 def test_own_text_to_an_encoder_to_a_classifier(shell, tmp_path):
     rows = reviews(40)
     (tmp_path / "notes").mkdir()

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from road_ray.config.yaml_files.reader import read_yaml
+from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import ChoiceExample, SpanExample, TagExample
 from road_ray.data.load_split import Split
+from road_ray.data.model_files.locate_model import MODEL_RECORD
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.parts.table_rows import TABLES
-from road_ray.data.task_and_dataset import Dataset
+from road_ray.data.task_and_dataset import Choose, Dataset, Regress, Span, Tag
+from road_ray.errors import ConfigError
+from road_ray.recipes.config import EvaluateDataConfig
+from road_ray.recipes.run_directory.recorded_config import RECORD
+from road_ray.system.json_file import read_json
+from road_ray.system.paths import check_input
 
 _OF_FILES = {"train", "dev", "test", "dev_fraction", "hub", "configuration", "revision"}
+_OF_FILES |= {"first_rows"}
+_OF_ONE_RUN = {"cache", "max_rows", "max_judged_rows"}
 _KEYS = ("span_head", "pair_head", "tag_head", "history_turns")  # of reading and heads
 
 
@@ -60,3 +72,80 @@ def _is_table(dataset: Dataset) -> bool:
     """Return True if the training rows are in a table rather than in a file of columns."""
     name = str(dataset.splits.train).removesuffix(".gz")
     return name.endswith(tuple(suffix for suffix in TABLES if suffix != ".tsv"))
+
+
+def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfig:
+    """Return the data of an evaluation: what is not given comes from the training of ``model``, a
+    run or model directory; ``data.file`` takes the place of the split of its data set.
+
+    Raises ``ConfigError`` if neither names a data set.
+    """
+    recorded, trained_on = _recorded(model)
+    known = set(SourceConfig.model_fields) - _OF_ONE_RUN - data.model_fields_set
+    given = data.model_dump(mode="json", exclude_unset=True)
+    values = {name: value for name, value in recorded.items() if name in known} | given
+    sets = {**(recorded.get("sets") or {}), **(given.get("sets") or {})}
+    names = list(data.datasets) or trained_on
+    if not names:
+        raise ConfigError(
+            f"data.datasets is not given, and {model} does not say what it was trained on\n"
+            "  fix: data.datasets=[NAME], a data set of `road data list` or of data.sets"
+        )
+    if data.file is not None:
+        names = [_put_file(sets, names, data.file, data.split)]
+    for name in names:
+        if name in sets and not _OF_FILES & sets[name].keys():
+            raise ConfigError(
+                f"data.sets.{name}: {model} records its columns and labels, but no files\n"
+                f"  fix: road evaluate {model} FILE, or name the run, or data.sets.{name}.dev=FILE"
+            )
+    values |= {"sets": {n: s for n, s in sets.items() if _OF_FILES & s.keys()}}
+    values |= {"datasets": names, "file": None}
+    return EvaluateDataConfig.model_validate(values)
+
+
+def _recorded(model: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the data section of a training, or what its model records of it, and its data sets."""
+    place = Path(model).expanduser()
+    for directory in (place, place.parent):
+        if directory != place and place.name != "hf":
+            continue
+        if (directory / RECORD).is_file() and (directory / "hf").is_dir():
+            data: dict[str, Any] = read_yaml(directory / RECORD).values.get("data") or {}
+            name = data.get("dataset")
+            return data, [name] if name else list(data.get("datasets") or ())
+    for directory in (place / "hf", place):
+        if (directory / MODEL_RECORD).is_file():
+            record = read_json(directory / MODEL_RECORD)
+            return record.get("data") or {}, list(record.get("datasets") or ())
+    return {}, []
+
+
+def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> str:
+    """Put an entry for ``file`` into ``sets``, like that of the data set; return its name."""
+    check_input(file)
+    if len(names) > 1:
+        raise ConfigError(
+            f"data.file = {file}: the data sets are several: {', '.join(names)}\n"
+            "  fix: name the one whose columns the file has: data.datasets=[NAME]"
+        )
+    (name,) = names
+    entry: Mapping[str, Any] = sets.get(name) or _entry_like(catalog.dataset(name))
+    kept = {key: value for key, value in entry.items() if key not in _OF_FILES}
+    if name not in sets:
+        name = f"my_{name}"  # that of the catalogue stays as it is
+    sets[name] = kept | {split: str(Path(file).expanduser().resolve())}
+    return name
+
+
+def _entry_like(dataset: Dataset) -> dict[str, Any]:
+    """Return the entry of an own data set in tables with the columns of one of the catalogue."""
+    kinds = {Regress: "regress", Span: "span", Tag: "tag", Choose: "choose"}
+    task = catalog.TASKS[dataset.task]
+    kind = next((name for cls, name in kinds.items() if isinstance(task.kind, cls)), "classify")
+    columns = dataset.columns
+    entry: dict[str, Any] = {"kind": kind, "task": task.name, "metrics": list(dataset.metrics)}
+    if kind in ("classify", "regress"):
+        entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
+        entry["label_map"] = dict(dataset.label_map)
+    return entry
