@@ -174,12 +174,12 @@ def configure(
 
     Raises ``ConfigError`` with every mistake, before anything starts.
     """
-    name = preset or (preset_named_in(path) if path else None)
     base: dict[str, Any] = {}
     kind = VERBS[verb].config
     if verb == "evaluate" and path and "dataset" in (read_yaml(path).values.get("data") or {}):
         trained: Any = configure(verb_of_file(path), path=path)  # the file of a training
         base, path = {"init": str(trained.run_dir)}, None
+    name = preset or (preset_named_in(path) if path else None)
     if name is not None:
         from road_ray.presets import PRESETS, get_preset
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from road_ray.config.yaml_files.reader import read_yaml
+from road_ray.config import read_yaml
 from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import ChoiceExample, SpanExample, TagExample
