@@ -104,6 +104,24 @@ def _silence(run: RunRecord) -> Iterable[Gauge]:
         yield Gauge(f"abstains on {start.split('/')[1]}", f"{silent:.0%}", silent, state, about)
 
 
+def _labels(run: RunRecord) -> Iterable[Gauge]:
+    """Yield a warning for a classifier that predicts one label for every row."""
+    for name, value in run.metrics.items():
+        if name.endswith("/predicted_labels") and value == 1:
+            start = name.removesuffix("predicted_labels")
+            about = "the model predicts one label for every row"
+            if (majority := run.metrics.get(f"{start}majority_accuracy")) is not None:
+                about += f"; accuracy of the most frequent label: {majority:.2f}"
+            yield Gauge(f"labels on {name.split('/')[1]}", "1", 1.0, "bad", about)
+
+
+def _truncated(run: RunRecord) -> Iterable[Gauge]:
+    for name, count in run.metrics.items():
+        if name.endswith("/truncated_rows") and count:
+            about = "evaluated rows that are longer than data.max_length_tokens and lost their end"
+            yield Gauge(f"truncated on {name.split('/')[1]}", f"{count:,.0f}", 1.0, "fair", about)
+
+
 def _leaks(run: RunRecord) -> Iterable[Gauge]:
     for name, value in run.metrics.items():
         if name.endswith("/overlap_with_train") and value:
@@ -118,6 +136,8 @@ _READINGS: tuple[Callable[[RunRecord], Iterable[Gauge]], ...] = (
     _detection,
     _teachers,
     _silence,
+    _labels,
+    _truncated,
     _leaks,
 )
 # Figures of training rows that are not losses: the ``metrics`` of objectives.

@@ -10,6 +10,7 @@ _PRINCIPAL = {
     "f1",
     "exact",
     "accuracy",
+    "macro_f1",
     "entity_f1",
     "matthews",
     "pearson",
@@ -141,7 +142,26 @@ def mean_with_deviation(row: Mapping[str, object], name: str) -> str:
 def is_principal(name: str) -> bool:
     """Return True for figures that papers report: ``eval/squad_v2/f1``, not ``.../total``."""
     last = name.rsplit("/", 1)[-1].removeprefix("ensemble_")
-    return name.startswith("eval/") and last in _PRINCIPAL
+    return name.startswith("eval/") and (last in _PRINCIPAL or last.startswith("f1_of_"))
+
+
+def is_baseline(name: str) -> bool:
+    """Return True for the accuracy of always predicting the most frequent label."""
+    return name.startswith("eval/") and name.endswith("/majority_accuracy")
+
+
+def notes(metrics: Mapping[str, object]) -> list[str]:
+    """Return what makes principal figures misleading: a model that predicts one label for every
+    row, rows that were truncated.
+    """
+    found = []
+    for name, value in metrics.items():
+        dataset, _, last = name.removeprefix("eval/").rpartition("/")
+        if last == "predicted_labels" and value == 1:
+            found.append(f"{dataset}: the model predicts one label for every row")
+        if last == "truncated_rows" and isinstance(value, int | float) and value:
+            found.append(f"{dataset}: {value:,.0f} rows are truncated (data.max_length_tokens)")
+    return found
 
 
 def metric_title(name: str) -> str:
@@ -170,11 +190,12 @@ def figures(metrics: Mapping[str, float]) -> str:
     if there are any.
     """
     judged = {name: value for name, value in metrics.items() if name.startswith("eval/")}
-    chosen = {name: value for name, value in judged.items() if is_principal(name)}
+    chosen = {name: v for name, v in judged.items() if is_principal(name) or is_baseline(name)}
     shown = chosen or judged or metrics
     if not shown:
         return "no figures: the split has no labels to compare with"
-    return aligned([{"figure": name, "value": value} for name, value in shown.items()])
+    table = aligned([{"figure": name, "value": value} for name, value in shown.items()])
+    return "\n".join([table, *(f"note: {note}" for note in notes(metrics))])
 
 
 def _cell(value: object) -> str:

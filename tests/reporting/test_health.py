@@ -64,3 +64,18 @@ def test_entropy_and_gradient_norms_are_no_losses():
     run = RunRecord(Path("r"), rows=rows)
     assert loss_names(run) == ["train/generator", "train/discriminator"]
     assert not any("entropy" in name for name in states(run))
+
+
+def test_one_label_and_truncated_rows_are_told():
+    metrics = {
+        "eval/cola/accuracy": 96.67,
+        "eval/cola/majority_accuracy": 96.67,
+        "eval/cola/predicted_labels": 1.0,
+        "eval/cola/truncated_rows": 12.0,
+        "eval/sst2/predicted_labels": 2.0,
+    }
+    gauge_of = {gauge.name: gauge for gauge in gauges(RunRecord(Path("r"), metrics=metrics))}
+    assert [*gauge_of] == ["labels on cola", "truncated on cola"]
+    assert gauge_of["labels on cola"].state == "bad"
+    assert "96.67" in gauge_of["labels on cola"].about
+    assert gauge_of["truncated on cola"].reading == "12"

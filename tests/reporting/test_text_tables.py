@@ -39,3 +39,20 @@ def test_a_story_has_deviations_beside_the_means():
         {"model": "b", "F1": 60.0, "F1 +-": None},
     ]
     assert demo_table(rows).splitlines()[2:] == ["a      58.3 ± 0.6", "b      60.0"]
+
+
+def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
+    metrics = {
+        "eval/cola/accuracy": 96.67,
+        "eval/cola/majority_accuracy": 96.67,
+        "eval/cola/predicted_labels": 1.0,
+        "eval/cola/truncated_rows": 1200.0,
+    }
+    lines = figures(metrics).splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == [
+        *("eval/cola/accuracy", "eval/cola/majority_accuracy")
+    ]
+    assert lines[4:] == [
+        "note: cola: the model predicts one label for every row",
+        "note: cola: 1,200 rows are truncated (data.max_length_tokens)",
+    ]

@@ -31,7 +31,7 @@ from road_ray.reporting.plots.chart import Bars
 from road_ray.reporting.published_results import published_line
 from road_ray.reporting.records.lineage import lineage_table
 from road_ray.reporting.records.run_record import CONFIG, RunRecord
-from road_ray.reporting.text_tables import is_principal, metric_title, percent
+from road_ray.reporting.text_tables import is_baseline, is_principal, metric_title, percent
 
 _ABOUT = {
     "pretrain": "Pre-training of an encoder on a text corpus",
@@ -146,9 +146,8 @@ def _evaluation_note(run: RunRecord) -> str:
 
 
 def _result(run: RunRecord) -> list[Block]:
-    chosen = {name: v for name, v in run.metrics.items() if is_principal(name)} or {
-        name: v for name, v in run.metrics.items() if not name.startswith("time/")
-    }
+    principal = {n: v for n, v in run.metrics.items() if is_principal(n) or is_baseline(n)}
+    chosen = principal or {n: v for n, v in run.metrics.items() if not n.startswith("time/")}
     if not chosen:
         return [Prose(["No final figures."])]
     rows: list[Sequence[Value | Cell]] = []
