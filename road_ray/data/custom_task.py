@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from road_ray.data import catalog
 from road_ray.data.features.examples_and_features import Example, TagExample, TextExample
+from road_ray.data.readers.conll import UNTYPED
 from road_ray.data.readers.custom_dataset import TOO_FEW_LABELS, CustomDataset
 from road_ray.data.readers.parts.labels import below_zero
 from road_ray.data.task_and_dataset import Classify, Dataset, Tag, Task, plain_label
@@ -141,7 +142,7 @@ def sorted_labels(labels: Iterable[str]) -> list[str]:
 
 def tag_labels(tags: Sequence[str] | Counter[str]) -> list[str]:
     """Return the labels of an IOB2 scheme with the entity types of these tags."""
-    types = sorted({tag[2:] for tag in tags if tag != "O"})
+    types = sorted({tag[2:] or UNTYPED for tag in tags if tag != "O"})
     return ["O", *(f"{mark}-{kind}" for kind in types for mark in "BI")]
 
 

@@ -6,15 +6,16 @@ Number of classes, head shape and problem type are derived from them.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
 def plain_label(label: str) -> str:
-    """Return the label in lower case, with spaces and hyphens as ``_``; equal results mean one
-    label.
+    """Return the label in lower case and Unicode NFC, with spaces and hyphens as ``_``; equal
+    results mean one label.
     """
-    return re.sub(r"[\s\-]+", "_", label.strip().lower())
+    return re.sub(r"[\s\-]+", "_", unicodedata.normalize("NFC", label).strip().lower())
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pytest
 
 from road_ray.config import json_schema
 from road_ray.config.read import read_yaml
+from road_ray.data.load_split import find_dataset, read_examples
 from road_ray.verbs import VERBS, configure, verb_of_file
 
 
@@ -152,3 +153,78 @@ def test_further_pretraining_warms_up_within_its_steps(road, reviews):
     bert = configure("pretrain", path=reviews / "bert.yaml")
     assert (electra.optimizer.peak_lr, bert.optimizer.peak_lr) == (1e-4, 5e-5)
     assert bert.optimizer.warmup_steps * 10 == bert.training.steps
+
+
+def test_rows_without_a_label_are_counted_and_left_out(road, reviews):
+    rows = "".join(f"the film number {n},{'ab'[n % 2] if n % 4 else ''}\n" for n in range(40))
+    (reviews / "some.csv").write_text(f"body,label\n{rows}")
+    result = road("init", "some.csv")
+    assert result.code == 0
+    assert (
+        "no label: 10 of 40 rows, the first at some.csv:2; training leaves them out" in result.out
+    )
+    assert "rows: 27 to train on, 3 to evaluate on" in result.out
+
+
+def test_a_dev_file_in_the_yaml_replaces_the_fraction(road, reviews):
+    road("init", "reviews.csv", "--label", "queue")
+    (reviews / "dev.csv").write_text("body,queue,stars\nfine,a,1\n")
+    text = (reviews / "reviews.yaml").read_text()
+    line = "      dev_fraction: 0.1\n"
+    (reviews / "reviews.yaml").write_text(text.replace(line, f"{line}      dev: dev.csv\n"))
+    source = configure("finetune", path=reviews / "reviews.yaml").data
+    entry, _ = find_dataset("reviews", source)
+    counts = [len(read_examples(entry, split, reviews)) for split in ("train", "dev")]
+    assert counts == [40, 1]
+
+
+@pytest.mark.parametrize(("init", "batch_size"), [(None, 16), ("my/bert", 32)])
+def test_a_small_text_is_read_three_times(road, reviews, init, batch_size):
+    document = "the film was shown in the town of Ulm and people liked it a lot .\n" * 10 + "\n"
+    text = document * (650_000 // len(document))
+    (reviews / "notes.txt").write_text(text)
+    result = road("init", "notes.txt", *(["--init", init] if init else []))
+    config = configure("pretrain", path=reviews / "notes.yaml")
+    rows = len(text) / 4.2 / 128
+    assert config.data.batch_size == batch_size
+    assert config.data.max_length_tokens == 128
+    assert config.training.steps == pytest.approx(3 * rows / batch_size, abs=10)
+    assert config.optimizer.warmup_steps * 10 == config.training.steps
+    assert f"steps: {config.training.steps} of {batch_size} rows, 3 epochs of about" in result.out
+    assert f"steps: {config.training.steps} of" in (reviews / "notes.yaml").read_text()
+
+
+def test_commands_are_quoted_for_a_shell(road, reviews):
+    rows = "".join(f"film {n},{'ab'[n % 2]},{'cd'[n % 2]}\n" for n in range(40))
+    (reviews / "two labels.csv").write_text(f"body,the queue,the team\n{rows}")
+    assert "such as --label 'the queue'" in road("init", "two labels.csv").err
+    road("init", "two labels.csv", "--label", "the queue", "--output", "my file.yaml")
+    assert "Train: road finetune 'my file.yaml'" in (reviews / "my file.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        ({"model_type": "modernbert", "max_position_embeddings": 8192}, 2048),
+        ({"model_type": "longformer", "max_position_embeddings": 1026, "pad_token_id": 1}, 1024),
+        ({"model_type": "bert", "max_position_embeddings": 512}, 512),
+        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "bert", "max_position_embeddings": 64}, 64),
+        ({"model_type": "bert"}, 512),
+    ],
+)
+def test_rows_are_as_long_as_the_model_takes(road, reviews, config, length):
+    text = " ".join(["word"] * 900)  # about 1,263 tokens
+    rows = "".join(f"{text} {n},{'ab'[n % 2]}\n" for n in range(40))
+    (reviews / "long.csv").write_text(f"body,label\n{rows}")
+    (reviews / "model").mkdir()
+    (reviews / "model" / "config.json").write_text(json.dumps(config))
+    out = road("init", "long.csv", "--init", "model").out
+    assert f"length: {length} tokens" in out
+    assert ("the most that the model takes" in out) == (length < 1263)
+    config = configure("finetune", path=reviews / "long.yaml")
+    assert config.data.max_length_tokens == length
+
+
+def test_a_wrong_path_names_the_nearest_file(road, reviews):
+    assert "did you mean 'reviews.csv'?" in road("init", "review.csv").err

@@ -50,14 +50,14 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Guess the task of your data and write a configuration for it."""
-    from road_ray.data.inspection.starter_config import set_name, starter_yaml, verb_of
+    from road_ray.data.inspection.starter_config import longest_row, set_name, starter_yaml, verb_of
     from road_ray.data.inspection.task_guess import KINDS, Wishes, guess
 
     if kind not in (None, *KINDS):
         raise ConfigError(f"--kind {kind}\n  allowed: {', '.join(KINDS)}")
     if output is not None:
         _refuse_existing(output)
-    task_guess = guess(source, Wishes(text or (), label, kind))
+    task_guess = guess(source, Wishes(text or (), label, kind, longest_row(model or _INIT)))
     verb = verb_of(task_guess)
     place = output or Path(f"{set_name(task_guess)}.yaml")
     _refuse_existing(place)

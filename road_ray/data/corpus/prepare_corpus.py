@@ -31,6 +31,7 @@ from road_ray.data.corpus.parallel_encoding import Encoding, encoded_shards
 from road_ray.data.corpus.shard_cache import ShardCache, open_stored_corpus
 from road_ray.data.corpus.shard_destination import StoredPlace
 from road_ray.data.load_split import resolve_root
+from road_ray.data.readers.hub import load_rows
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.file_hashes import sha256_of
@@ -215,7 +216,7 @@ def _hub_files(name: str) -> list[str]:
     try:
         data_files = load_dataset_builder(path, config or None).config.data_files or {}
     except (OSError, ValueError) as error:
-        _log.debug("hub:%s: its files cannot be listed: %s", name, error)
+        _log.warning("hub:%s: its files cannot be listed; all of it is fetched: %s", name, error)
         return []
     files = [str(file) for file in data_files.get("train", ())]
     readable = all(file.partition("?")[0].endswith(TEXT_SUFFIXES) for file in files)
@@ -224,12 +225,10 @@ def _hub_files(name: str) -> list[str]:
 
 def _saved(name: str, directory: Path) -> Path:
     """Save the training split of a data set of the hub in a directory."""
-    from datasets import load_dataset
-
     path, _, config = name.partition(":")
     directory.parent.mkdir(parents=True, exist_ok=True)
     try:
-        loaded = load_dataset(path, config or None, split="train").select_columns(["text"])
+        loaded = load_rows(path, config or None, "train").select_columns(["text"])
         with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
             loaded.save_to_disk(Path(staged) / "hub")
             os.replace(Path(staged) / "hub", directory)

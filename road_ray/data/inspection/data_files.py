@@ -13,7 +13,7 @@ from typing import Any, Literal
 from road_ray.data.corpus.documents import read_corpus
 from road_ray.data.features.examples_and_features import SpanExample, TagExample
 from road_ray.data.readers.conll import TAG, cells_of, read_conll
-from road_ray.data.readers.hub import datasets_library
+from road_ray.data.readers.hub import datasets_library, load_rows
 from road_ray.data.readers.parts.table_rows import (
     TABLES,
     class_names,
@@ -34,7 +34,7 @@ HUB = "hub:"
 _CONLL = (".conll", ".iob", ".iob2", ".bio", ".txt", ".tsv", "")
 _TEXT = (".txt", *(f".txt{packed}" for packed in SUFFIXES))
 _SNIFFED_LINES = 200
-_READ_DOCUMENTS = 10_000  # of text for pre-training, so that a wrong encoding is known early
+MOST_CHARACTERS = 200_000_000  # of text for pre-training that are read
 _OF_ARROW = ("dataset_info.json", "state.json")  # beside the files of Dataset.save_to_disk
 _SPLITS = {
     "train": ("train", "training"),
@@ -52,7 +52,8 @@ Rows = Sequence[Row] | Sequence[SpanExample] | Sequence[TagExample]
 @dataclass(frozen=True)
 class Source:
     """Location of the splits of a data set. ``class_names`` has the names of classes that are
-    numbers in the file, by column.
+    numbers in the file, by column; ``num_characters`` is the size of a text for pre-training, None
+    where it is not known.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Source:
     notes: Sequence[str] = ()
     rows: Mapping[str, Rows] = field(default_factory=dict)
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    num_characters: int | None = None
 
 
 def find_source(place: str) -> Source:
@@ -81,17 +83,23 @@ def find_source(place: str) -> Source:
         )
     source = _folder(path) if path.is_dir() else _file(path)
     if source.layout == "text":
-        _check_text(source)
-    if source.layout == "text" or source.hub:
+        return replace(source, num_characters=count_characters(source.splits["train"]))
+    if source.hub:
         return source
     read = {name: _read(source.layout, Path(file), name) for name, file in source.splits.items()}
     return replace(source, rows=read, class_names=class_names(Path(source.splits["train"])))
 
 
-def _check_text(source: Source) -> None:
-    """Raise ``DataError`` for a text without words, or whose beginning cannot be read."""
-    for _ in islice(read_corpus(source.splits["train"]), _READ_DOCUMENTS):
-        pass
+def count_characters(place: str) -> int:
+    """Return the number of characters of a text for pre-training, at least ``MOST_CHARACTERS`` for
+    a longer one. Raises ``DataError`` for one without words, or that cannot be read.
+    """
+    count = 0
+    for document in read_corpus(place):
+        count += len(document)
+        if count >= MOST_CHARACTERS:
+            break
+    return count
 
 
 def layout_of(path: Path) -> Layout:
@@ -241,11 +249,11 @@ def _hub_source(place: str) -> Source:
         if "train" not in splits:
             raise DataError(f"hub:{path}: no split `train`; it has: {', '.join(names)}")
         loaded = {
-            split: datasets.load_dataset(path, chosen, split=name, streaming=True)
-            for split, name in splits.items()
+            split: load_rows(path, chosen, name, streaming=True) for split, name in splits.items()
         }
         features = loaded["train"].features or {}
-        names_of = {n: f.names for n, f in features.items() if getattr(f, "names", None)}
+        of_lists = {n: getattr(f, "feature", f) for n, f in features.items()}
+        names_of = {n: f.names for n, f in of_lists.items() if getattr(f, "names", None)}
         rows = {
             split: _with_class_names(islice(part, MOST_ROWS), names_of, f"hf://{path}/{split}")
             for split, part in loaded.items()
@@ -271,6 +279,7 @@ def _with_class_names(
         changed = dict(row)
         for column in names.keys() & row.keys():
             value = row[column]
-            changed[column] = None if value is None or value < 0 else names[column][value]
+            if not isinstance(value, list):  # else tags, whose reader names them
+                changed[column] = None if value is None or value < 0 else names[column][value]
         made.append((f"{where}:{number}", changed))
     return made

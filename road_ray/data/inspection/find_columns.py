@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ _LABELS = (
     *("category", "sentiment", "intent", "emotion", "topic", "polarity"),
     *("rating", "stars", "score", "similarity", "y"),
 )
+_TAGS = ("ner_tags", "tags", "ner", "labels", "entities")
 _IDS = ("id", "idx", "index", "guid", "uid", "uuid", "key", "row_id")
 _FEW = 50  # different values of a column that may be classes without being named so
 _MOST_CLASSES = 1000
@@ -117,20 +119,60 @@ def count_columns(rows: Sequence[Row]) -> dict[str, Column]:
 
 def is_span(columns: Mapping[str, Column]) -> bool:
     """Return True for the flat rows of SQuAD."""
-    return {"context", "question", "answers"} <= set(columns) and columns["answers"].lists > 0
+    if not {"context", "question", "answers"} <= set(columns):
+        return False
+    answers = columns["answers"]
+    return answers.lists > 0 or all(text.lstrip()[:1] in ("{", "[") for text in answers.values)
 
 
-def word_and_tag_columns(rows: Sequence[Row]) -> tuple[str, str] | None:
-    """Return the columns of a list of words and a list of as many tags, if there are such."""
+def word_and_tag_columns(
+    rows: Sequence[Row], names: Mapping[str, Sequence[str]]
+) -> tuple[str, str] | None:
+    """Return the columns of a list of words and a list of as many tags, if there are such. Tags may
+    be numbers, of which ``names`` has the names by column.
+    """
     row = next((row for _, row in rows), {})
     lists = {name: v for name, v in row.items() if isinstance(v, list) and v}
     words = [n for n, v in lists.items() if all(isinstance(item, str) for item in v)]
+    numbered = []
     for word in words:
         for tag, values in lists.items():
-            tags = all(TAG.fullmatch(str(value)) for value in values)
-            if tag != word and len(values) == len(lists[word]) and tags:
+            if tag == word or len(values) != len(lists[word]):
+                continue
+            if all(TAG.fullmatch(str(value)) for value in tag_texts(values, names.get(tag, ()))):
                 return word, tag
-    return None
+            if tag not in names and all(type(value) is int and value >= 0 for value in values):
+                numbered.append((word, tag))
+    named = [pair for pair in numbered if pair[1].lower() in _TAGS]
+    return next(iter([*named, *numbered]), None)
+
+
+def tag_texts(tags: Sequence[object], names: Sequence[str]) -> list[str]:
+    """Return tags as text, numbers by their names."""
+    return [
+        names[tag] if isinstance(tag, int) and 0 <= tag < len(names) else str(tag) for tag in tags
+    ]
+
+
+def names_of_numbers(sentences: Sequence[Sequence[str]], where: str) -> dict[str, str]:
+    """Return names for tags that are numbers without names: 0 is O, and the numbers after it are B
+    and I of one type each, as in data sets of the hub. Raises ``DataError`` if the order of the
+    tags shows that they are not.
+    """
+    largest = 0
+    for sentence in sentences:
+        before = 0
+        for tag in map(int, sentence):
+            if tag and tag % 2 == 0 and before not in (tag, tag - 1):
+                raise DataError(
+                    f"{where}: tags are numbers without names, and {tag} follows {before}\n"
+                    "  allowed: tags such as O, B-PER and I-PER, or numbers whose names are the "
+                    "features of dataset_info.json beside the file\n  fix: write the names"
+                )
+            before, largest = tag, max(largest, tag)
+    types = range(1, (largest + 1) // 2 + 1)
+    marks = [f"{mark}-TYPE{number}" for number in types for mark in "BI"]
+    return {str(number): name for number, name in enumerate(["O", *marks])}
 
 
 def id_column(columns: Mapping[str, Column], used: Sequence[str]) -> str | None:
@@ -170,7 +212,7 @@ def label_column(
         listed = "".join(f"\n    {name}: {free[name].shown()}" for name in likely)
         raise ConfigError(
             f"{where}: {len(likely)} columns could be the label:{listed}\n"
-            f"  fix: name one by --label, such as --label {likely[0]}"
+            f"  fix: name one by --label, such as --label {shlex.quote(likely[0])}"
         )
     listed = "".join(f"\n    {name}: {column.shown()}" for name, column in columns.items())
     raise ConfigError(
@@ -210,7 +252,7 @@ def text_columns(
     raise ConfigError(
         f"{where}: {len(texts)} columns of text: {listed}\n"
         "  fix: name one, or two of a pair, by --text, such as --text "
-        f"{(texts or list(columns))[0]}"
+        f"{shlex.quote((texts or list(columns))[0])}"
     )
 
 
@@ -242,7 +284,7 @@ def check_header(label: Column, texts: Sequence[str], where: str) -> None:
 
 
 def check_complete(column: Column, where: str) -> None:
-    """Raise ``DataError`` for empty values, which the training would refuse."""
+    """Raise ``DataError`` for empty texts, which the training would refuse."""
     if column.num_missing:
         raise DataError(
             f"{where}: {column.num_missing:,} of {column.num_missing + column.count:,} rows have "

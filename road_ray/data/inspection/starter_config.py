@@ -5,17 +5,31 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from road_ray.config.write import comment
-from road_ray.data.inspection.data_files import Source
-from road_ray.data.inspection.task_guess import Guess
+from road_ray.data.inspection.data_files import MOST_CHARACTERS, Source
+from road_ray.data.inspection.task_guess import DEFAULT_LIMIT, Guess
 from road_ray.system.json_file import read_json
 
 _FILES = ("train", "dev", "test")
+_EPOCHS = 3  # of a text for pre-training
+_MOST_STEPS = 10_000
+_CHARACTERS_PER_TOKEN = 4.2  # of a WordPiece tokenizer of 8,192 entries on English text
+_ROW_TOKENS, _FURTHER_BATCH, _NEW_BATCH = 128, 32, 16
 _FEW_ROWS = 2000
+# Families whose positions count from behind the padding index.
+_BEHIND_PADDING = (
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+    "mpnet",
+    "longformer",
+    "roberta-prelayernorm",
+)
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
 _RESERVED = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
@@ -28,9 +42,11 @@ def verb_of(guess: Guess) -> str:
 def starter_yaml(guess: Guess, output: Path, init: str, schema_name: str, place: str) -> str:
     """Return the YAML file for a guess, whose paths are relative to the folder of ``output``."""
     verb, name = verb_of(guess), set_name(guess)
+    train = shlex.join(["road", verb, str(output)])
+    add_steps(guess, init)
     lines = [
         f"# yaml-language-server: $schema={schema_name}",
-        *comment(f"Written by `road init` for {place}. Train: road {verb} {output}"),
+        *comment(f"Written by `road init` for {place}. Train: {train}"),
         *comment(
             f"Editors complete and check this file by the schema of the first line. `road explain "
             f"KEY` explains a key, `road presets` lists recipes, `road schema {verb}` has all keys."
@@ -95,13 +111,34 @@ def _rates(init: str) -> tuple[str, str, str]:
     return ("1e-4", "0.8", why) if width < sizes["large"] else ("5e-5", "0.9", why)
 
 
+def longest_row(init: str) -> int:
+    """Return the number of tokens that a model takes, as its configuration says; 512 if it is
+    neither here nor in the cache of the hub.
+    """
+    config = _model_config(init)
+    positions = config.get("max_position_embeddings")
+    if not isinstance(positions, int) or positions < 8:
+        return DEFAULT_LIMIT
+    from_behind_padding = config.get("model_type") in _BEHIND_PADDING
+    return positions - (int(config.get("pad_token_id") or 0) + 1) * from_behind_padding
+
+
 def _model_config(init: str) -> dict[str, Any]:
-    """Return the ``config.json`` of a run or model directory; empty for a name of the hub."""
+    """Return the ``config.json`` of a run, a model directory, or a model of the hub that is in its
+    cache; empty for others.
+    """
     place = Path(init).expanduser()
     for path in (place / "hf" / "config.json", place / "config.json"):
         if path.is_file():
             return read_json(path)
-    return {}
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        cached = try_to_load_from_cache(init, "config.json")
+    except HFValidationError:  # no name of the hub
+        return {}
+    return read_json(Path(cached)) if isinstance(cached, str) else {}
 
 
 def _model_type(init: str) -> str:
@@ -121,19 +158,44 @@ def _corpus(guess: Guess, output: Path, init: str, name: str) -> Iterator[str]:
         yield "optimizer:"
         yield "  # Further training has a smaller rate than new weights, and a short warm-up."
         yield f"  peak_lr: {'1e-4' if electra else '5e-5'}"
-        yield "  warmup_steps: 1000"
-        yield "training:"
-        yield "  steps: 10000"
+        yield f"  warmup_steps: {guess.steps // 10}"
     else:
         yield "# ELECTRA for a laptop, from new weights; `road presets` lists the published sizes."
         yield "preset: tiny_electra"
+        yield "optimizer:"
+        yield f"  warmup_steps: {min(200, guess.steps // 10)}"
+    yield "training:"
+    yield f"  steps: {guess.steps}"
     yield f"run_dir: {_scalar(f'runs/{name}')}"
     yield "data:"
     yield "  # .txt has a blank line between documents; .jsonl and .parquet have a column `text`."
     yield f"  corpus: {_corpus_place(guess.source, output)}"
+    yield f"  batch_size: {_FURTHER_BATCH if init else _NEW_BATCH}"
     if not init:
         yield "  # Number of entries of the tokenizer that is trained on the text."
         yield "  vocab_size: 8192"
+
+
+def add_steps(guess: Guess, init: str) -> None:
+    """Set the number of steps of a pre-training: three epochs of its text, at most 10,000."""
+    if guess.kind != "corpus" or guess.steps:
+        return
+    guess.steps, characters = _MOST_STEPS, guess.source.num_characters
+    if characters is None:
+        guess.reasons.append(f"steps: {_MOST_STEPS:,}, as the size of the text is not known")
+        return
+    batch_size = _FURTHER_BATCH if init else _NEW_BATCH
+    rows = max(1.0, characters / _CHARACTERS_PER_TOKEN / _ROW_TOKENS)
+    steps = max(10, 10 * round(_EPOCHS * rows / batch_size / 10))
+    guess.steps = min(steps, _MOST_STEPS)
+    epochs = f"{_EPOCHS} epochs"
+    if guess.steps < steps:
+        about = "at most " if characters >= MOST_CHARACTERS else ""
+        epochs = f"{about}{guess.steps * batch_size / rows:.2g} epochs"
+    guess.reasons.append(
+        f"steps: {guess.steps:,} of {batch_size} rows, {epochs} of about {rows:,.0f} rows of "
+        f"{_ROW_TOKENS} tokens"
+    )
 
 
 def _corpus_place(source: Source, output: Path) -> str:
@@ -151,7 +213,9 @@ _ABOUT = {
     "text": ("Columns of the text: one, or two of a pair.",),
     "labels": ("All labels, in the order of the logits.",),
     "label_map": ("Value in the file: the label that it stands for.",),
-    "dev_fraction": ("Part of the training rows that is held out to evaluate on.",),
+    "dev_fraction": (
+        "Part of the training rows that is held out to evaluate on; `dev: FILE` replaces it.",
+    ),
     "hub": ("Data set on the hub; train, dev and test are its splits.",),
     "first_rows": (
         "A run trains and evaluates on these first rows of each split, not on all of it:",

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from road_ray.data.custom_task import sorted_labels, tag_labels
 from road_ray.data.features.examples_and_features import SpanExample
-from road_ray.data.inspection.data_files import MOST_ROWS, Row, Source, find_source
+from road_ray.data.inspection.data_files import (
+    MOST_ROWS,
+    Row,
+    Source,
+    count_characters,
+    find_source,
+)
 from road_ray.data.inspection.find_columns import (
     Column,
     check_classes,
@@ -20,11 +27,14 @@ from road_ray.data.inspection.find_columns import (
     id_column,
     is_span,
     label_column,
+    names_of_numbers,
+    tag_texts,
     text_columns,
     word_and_tag_columns,
 )
 from road_ray.data.readers.parts.labels import below_zero
 from road_ray.data.readers.sentence_tables import NO_LABEL
+from road_ray.data.readers.squad import flat_answers
 from road_ray.data.task_and_dataset import plain_label
 from road_ray.errors import ConfigError, DataError
 
@@ -32,14 +42,16 @@ DEV_FRACTION = 0.1
 KINDS = ("classify", "regress")  # that --kind decides between
 _MOST_NUMBERED_CLASSES = 20  # whole numbers with more values are a regression
 _TOKENS_PER_WORD = 1.4
-_LENGTHS = (128, 256, 384, 512)
+_LENGTHS = (128, 256, 384, 512, 1024, 2048, 4096, 8192)
+_SPAN_LENGTH = 384
+DEFAULT_LIMIT = 512  # tokens that a model takes, as BERT and ELECTRA do
 
 
 @dataclass
 class Guess:
     """Guessed entry of ``data.sets`` for a data set, with the reasons as lines of text.
 
-    ``kind`` is that of ``data.sets``, or ``corpus`` for pre-training text.
+    ``kind`` is that of ``data.sets``, or ``corpus`` for pre-training text, which has ``steps``.
     """
 
     source: Source
@@ -48,15 +60,19 @@ class Guess:
     reasons: list[str] = field(default_factory=list)
     num_rows: int = 0
     max_length_tokens: int | None = None
+    steps: int = 0
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """Choices of the user for the columns: text, label and kind; the rest is guessed."""
+    """Choices of the user for the columns: text, label and kind; the rest is guessed. ``limit`` is
+    the number of tokens that the model takes.
+    """
 
     text: Sequence[str] = ()
     label: str | None = None
     kind: str | None = None
+    limit: int = DEFAULT_LIMIT
 
 
 def guess(place: str, wishes: Wishes | None = None) -> Guess:
@@ -81,7 +97,7 @@ def _of_source(source: Source, wishes: Wishes, place: str) -> Guess:
         return Guess(source, "corpus", {}, ["task: pre-training, as this is plain text"])
     rows: Any = source.rows["train"]
     if source.layout == "squad_json":
-        return _spans(source, "SQuAD's JSON")
+        return _spans(source, "SQuAD's JSON", wishes.limit)
     if source.layout == "conll":
         tags = [sentence.tags for sentence in rows]
         return _tags(source, tags, "as every line is a word with a tag", {})
@@ -90,12 +106,15 @@ def _of_source(source: Source, wishes: Wishes, place: str) -> Guess:
         raise DataError(f"{place}: its rows have no columns\n  fix: name another file")
     chosen = bool(wishes.text or wishes.label or wishes.kind)  # of one label for a text or a pair
     if is_span(columns) and not chosen:
-        return _spans(source, "the columns context, question and answers")
-    if (lists := word_and_tag_columns(rows)) is not None and not chosen:
-        tags = [row[lists[1]] for _, row in rows]
+        return _spans(source, "the columns context, question and answers", wishes.limit)
+    names = source.class_names
+    if (lists := word_and_tag_columns(rows, names)) is not None and not chosen:
+        tags = [tag_texts(row[lists[1]] or (), names.get(lists[1], ())) for _, row in rows]
         entry = {"text": [lists[0]], "label": lists[1]}
         return _tags(source, tags, f"as the columns {lists[0]} and {lists[1]} are lists", entry)
     if list(columns) == ["text"] and wishes.label is None:
+        if source.hub is None:
+            source = replace(source, num_characters=count_characters(source.splits["train"]))
         return Guess(source, "corpus", {}, ["task: pre-training, as `text` is the only column"])
     return _sentences(source, columns, wishes, place)
 
@@ -111,7 +130,7 @@ def _refuse_wishes(wishes: Wishes, source: Source, place: str) -> None:
         )
 
 
-def _spans(source: Source, why: str) -> Guess:
+def _spans(source: Source, why: str, limit: int) -> Guess:
     questions = source.rows["train"]
     first: Any = questions[0]
     entry: dict[str, Any] = {"kind": "span"}
@@ -123,37 +142,51 @@ def _spans(source: Source, why: str) -> Guess:
     else:
         rows: Any = questions
         lengths = [len(str(row["context"]).split()) for _, row in rows]
-        without = sum(not (row["answers"] or {}).get("text") for _, row in rows)
+        answers = [flat_answers(row["answers"], where) for where, row in rows]
+        without = sum(not any(answer.get("text") for answer in of_row) for of_row in answers)
     reasons.append(f"questions: {len(questions):,}, of which {without:,} have no answer")
     mean = sum(lengths) / len(lengths)
     reasons.append(f"contexts: {mean:.0f} words on average; longer ones are read in windows")
-    return Guess(source, "span", entry, reasons, len(questions), 384)
+    return Guess(source, "span", entry, reasons, len(questions), min(_SPAN_LENGTH, limit))
 
 
 def _tags(source: Source, tags: Sequence[Any], why: str, entry: dict[str, Any]) -> Guess:
-    counts = Counter(tag for sentence in tags for tag in sentence or ())
+    column = entry.get("label", "")
+    sentences = list(tags)
     for split, split_rows in source.rows.items():  # labels of the other splits count too
         if split != "train" and source.layout == "conll":
-            sentences: Any = split_rows
-            counts.update(tag for sentence in sentences for tag in sentence.tags or ())
+            examples: Any = split_rows
+            sentences += [example.tags or () for example in examples]
         elif split != "train":
             rows: Any = split_rows
-            counts.update(tag for _, row in rows for tag in row.get(entry["label"]) or ())
+            names = source.class_names.get(column, ())
+            sentences += [tag_texts(row.get(column) or (), names) for _, row in rows]
+    place = source.splits["train"]
+    counts = Counter(tag for sentence in sentences for tag in sentence or ())
+    numbered = all(tag.isdecimal() for tag in counts)
+    entry = {"kind": "tag", **entry}
+    if numbered:
+        entry["label_map"] = names_of_numbers(sentences, place)
+        counts = Counter({entry["label_map"][tag]: count for tag, count in counts.items()})
     labels = tag_labels(list(counts))
     if len(labels) < 2:
-        raise DataError(f"{source.splits['train']}: all tags are O\n  fix: name another file")
+        raise DataError(f"{place}: all tags are O\n  fix: name another file")
     kinds = [label[2:] for label in labels if label.startswith("B-")]
     reasons = [
         f"task: a tag for each word, {why}",
         f"entities: {', '.join(kinds)}, in {len(tags):,} sentences",
     ]
-    return Guess(source, "tag", {"kind": "tag", **entry, "labels": labels}, reasons, len(tags))
+    if numbered:
+        reasons.append(
+            "tags: numbers without names, read as 0: O, 1: B and 2: I of the first type and so on, "
+            "which their order allows; name the types in labels and label_map"
+        )
+    return Guess(source, "tag", {**entry, "labels": labels}, reasons, len(tags))
 
 
 def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, place: str) -> Guess:
     rows: Any = source.rows["train"]
     label, why_label = label_column(columns, wishes.label, wishes.text, place)
-    check_complete(label, place)
     texts, why_texts = text_columns(columns, wishes.text, label.name, place)
     if len(texts) > 2:
         raise ConfigError(f"--text names {len(texts)} columns\n  allowed: one, or two of a pair")
@@ -166,6 +199,12 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
     if (id_name := id_column(columns, [*texts, label.name])) is not None:
         entry["id"] = id_name
         reasons.append(f"id: {id_name} (its name says so, and no value repeats)")
+    if label.num_missing:
+        reasons.append(
+            f"no label: {label.num_missing:,} of {len(rows):,} rows, the first at {label.missing}; "
+            "training leaves them out, and a distillation takes their texts from a file in "
+            "data.unlabelled"
+        )
     if left_out := [name for name in columns if name not in (*texts, label.name, entry.get("id"))]:
         reasons.append(f"not read: {', '.join(left_out)}")
     unit = "a pair of texts" if len(texts) == 2 else "a text"
@@ -184,7 +223,7 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
         reasons.insert(0, f"task: one of {len(labels)} classes for {unit}{numbers}")
         reasons += lines
     made = Guess(source, kind, entry, reasons, len(rows))
-    made.max_length_tokens = _length(rows, texts, reasons)
+    made.max_length_tokens = _length(rows, texts, wishes.limit, reasons)
     return made
 
 
@@ -247,24 +286,31 @@ def _classes(
         spellings.setdefault(plain_label(value), []).append(value)
     label_map = {other: same[0] for same in spellings.values() for other in same[1:]}
     if label_map:
-        lines.append(f"one class in several spellings: {', '.join(map(repr, label_map))}")
+        normal = {unicodedata.normalize("NFC", value) for value in label.values}
+        why = " (some differ in Unicode normalisation, NFC or NFD, alone)"
+        shown = ", ".join(map(repr, label_map)) + why * (len(normal) < len(label.values))
+        lines.append(f"one class in several spellings: {shown}")
         if len(spellings) < 2:
             single = {next(iter(spellings)): label.count}
             check_classes(Column(label.name, label.count, values=single), place)
     return sorted_labels([same[0] for same in spellings.values()]), label_map, lines
 
 
-def _length(rows: Sequence[Row], texts: Sequence[str], reasons: list[str]) -> int | None:
-    """Return the length that holds 95% of the texts; None for the default of 128 tokens."""
+def _length(
+    rows: Sequence[Row], texts: Sequence[str], limit: int, reasons: list[str]
+) -> int | None:
+    """Return the length that holds 95% of the texts, at most ``limit``, which the model takes; None
+    for the default of 128 tokens.
+    """
     words = sorted(sum(str(row[text]).count(" ") + 1 for text in texts) for _, row in rows)
     long = words[int(0.95 * (len(words) - 1))] * _TOKENS_PER_WORD + 3
-    length = next((length for length in _LENGTHS if length >= long), _LENGTHS[-1])
+    length = min(next((n for n in _LENGTHS if n >= long), _LENGTHS[-1]), limit)
     if length == _LENGTHS[0]:
         return None
-    reasons.append(
-        f"length: {length} tokens, as 95% of the texts have at most about {long:.0f}; longer ones "
-        "are cut"
-    )
+    seen = f"as 95% of the texts have at most about {long:.0f}"
+    if length < long:
+        seen = f"the most that the model takes; 95% of the texts have at most about {long:.0f}"
+    reasons.append(f"length: {length} tokens, {seen}; longer ones are cut")
     return length
 
 

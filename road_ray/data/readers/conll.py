@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from road_ray.data.features.examples_and_features import TagExample
-from road_ray.data.readers.parts.table_rows import table_rows
+from road_ray.data.readers.parts.table_rows import class_names, table_rows
 from road_ray.data.readers.parts.text_files import check_text, missing_columns, numbered_lines
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError, shorten
@@ -66,8 +66,9 @@ def read_conll(path: Path, columns: Columns, *, labelled: bool = False) -> list[
 
 def read_tagged_rows(path: Path, columns: Columns, *, labelled: bool = False) -> list[TagExample]:
     """Return the sentences of a table with a list of words and a list of tags in each row."""
+    names = class_names(path).get(word_and_tag(columns)[1], ())
     examples = [
-        tagged_row(row, columns, str(number), where, labelled=labelled)
+        tagged_row(row, columns, str(number), where, names, labelled=labelled)
         for number, (where, row) in enumerate(table_rows(path))
     ]
     if not examples:

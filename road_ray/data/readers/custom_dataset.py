@@ -108,8 +108,8 @@ class CustomDataset(Config):
     split."""
     dev_fraction: float | None = Field(None, gt=0, lt=1)
     """Fraction of the training rows that becomes the dev split, chosen by their text: the same for
-    every seed, and equal texts (for spans: all questions about a context) stay together. None:
-    ``dev`` names the dev split."""
+    every seed, and equal texts (for spans: all questions about a context) stay together. Without
+    effect where ``dev`` names the dev split. None: no rows of ``train``."""
     hub: str | None = None
     """Data set of the Hugging Face hub, such as ``org/name``, or a folder that ``datasets`` loads.
     ``train``, ``dev`` and ``test`` then name its splits, by default ``train`` and ``validation``.
@@ -170,10 +170,8 @@ class CustomDataset(Config):
             raise ValueError(
                 "configuration, revision and first_rows are those of hub, which is not given"
             )
-        if self.dev_fraction is not None and (self.dev or not (self.train or self.hub)):
-            raise ValueError(
-                "dev_fraction takes the dev split from train: give train, and leave dev out"
-            )
+        if self.dev_fraction is not None and not (self.train or self.hub):
+            raise ValueError("dev_fraction takes the dev split from train: give train")
         if self.task is None and self.kind in ("classify", "tag") and len(self.labels) == 1:
             raise ValueError(f"labels = {list(self.labels)}: {TOO_FEW_LABELS}")
         known = _KNOWN_METRICS.get(self.kind, _OF_LABELS)
@@ -218,7 +216,8 @@ class CustomDataset(Config):
         train, dev, test = self.train, self.dev, self.test
         if self.hub and not (train or dev or test):
             train, dev = "train", "validation"
-        if self.dev_fraction is not None:
+        dev_fraction = None if self.dev else self.dev_fraction
+        if dev_fraction is not None:
             dev = train = train or "train"
         files = {"train": train, "dev": dev, "test": test}
         splits = {split: name for split, name in files.items() if name}
@@ -241,7 +240,7 @@ class CustomDataset(Config):
             metrics=self.metrics or _METRICS.get(self.kind, ("accuracy",)),
             hub=hub,
             label_map=self.label_map,
-            dev_fraction=self.dev_fraction,
+            dev_fraction=dev_fraction,
             negative_labels=self._negative_labels(),
         )
 

@@ -61,20 +61,37 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
 
 def _loaded(hub: Hub, split: str) -> Any:
     """Return a split as a ``datasets.Dataset``; of ``first_rows``, only they are fetched."""
-    datasets = datasets_library()
-    streamed = hub.first_rows is not None
-    rows = datasets.load_dataset(
-        hub.path, hub.configuration, split=split, revision=hub.revision, streaming=streamed
-    )
-    if not streamed:
-        return rows
+    if hub.first_rows is None:
+        return load_rows(hub.path, hub.configuration, split, revision=hub.revision)
+    rows = load_rows(hub.path, hub.configuration, split, revision=hub.revision, streaming=True)
     _log.warning(
         "%s: only the first %d rows of %s are read (first_rows); without that key, all of them",
         hub.path,
         hub.first_rows,
         split,
     )
-    return datasets.Dataset.from_list(list(rows.take(hub.first_rows)), features=rows.features)
+    first = list(rows.take(hub.first_rows))
+    return datasets_library().Dataset.from_list(first, features=rows.features)
+
+
+def load_rows(
+    path: str,
+    configuration: str | None,
+    split: str,
+    *,
+    revision: str | None = None,
+    streaming: bool = False,
+) -> Any:
+    """Return a split of a data set of the hub, or of a folder in its layout. Cells of CSV files
+    such as ``null``, ``NA`` and ``nan`` are words there too.
+    """
+    datasets = datasets_library()
+    builder = datasets.load_dataset_builder(path, configuration, revision=revision)
+    is_csv = hasattr(builder.config, "keep_default_na")
+    words = {"keep_default_na": False, "na_values": [""]} if is_csv else {}
+    return datasets.load_dataset(
+        path, configuration, split=split, revision=revision, streaming=streaming, **words
+    )
 
 
 def datasets_library() -> Any:

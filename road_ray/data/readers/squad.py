@@ -145,7 +145,7 @@ def flat_answers(cell: Any, where: str) -> list[dict[str, Any]]:
                     f"  allowed: {_FLAT}, whose answers may be the text of such an object"
                 ) from error
     if isinstance(cell, dict):
-        texts, starts = cell["text"], cell["answer_start"]
+        texts, starts = cell["text"], cell["answer_start"] if cell["text"] else []
         if isinstance(texts, str):
             texts, starts = [texts], [starts]
         return [

@@ -154,7 +154,7 @@ def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):
         calls.append((path, config, split))
         return datasets.Dataset.from_dict({"text": ["One."], "id": [1]})
 
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(module, "load_rows", load_dataset)
     data = CorpusConfig(corpus="hub:owner/name:small", shards=str(tmp_path))
     places = {corpus_text(data), corpus_text(data)}
     assert len(places) == 1
@@ -170,11 +170,11 @@ def test_of_two_runs_that_save_a_data_set_at_once_both_have_it(tmp_path, monkeyp
     places = []
 
     def overtaken(path, config, split):
-        monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: made)
+        monkeypatch.setattr(module, "load_rows", lambda *_, **__: made)
         places.append(corpus_text(data))
         return made
 
-    monkeypatch.setattr(datasets, "load_dataset", overtaken)
+    monkeypatch.setattr(module, "load_rows", overtaken)
     places.append(corpus_text(data))
     assert places[0] == places[1]
     assert list(read_corpus(places[0])) == ["One."]
@@ -182,11 +182,9 @@ def test_of_two_runs_that_save_a_data_set_at_once_both_have_it(tmp_path, monkeyp
 
 
 def test_a_data_set_that_the_hub_has_not_is_told(tmp_path, monkeypatch):
-    import datasets
-
     def load_dataset(path, config, split):
         raise ValueError("unknown split train")
 
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(module, "load_rows", load_dataset)
     with pytest.raises(DataError, match=r"(?s)hub:x: cannot be loaded: unknown split.*fix"):
         corpus_text(CorpusConfig(corpus="hub:x", shards=str(tmp_path)))

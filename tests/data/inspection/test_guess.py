@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import random
@@ -10,10 +11,13 @@ from decimal import Decimal
 
 import pytest
 
+from road_ray.config import load
 from road_ray.data.inspection import data_files, task_guess
 from road_ray.data.inspection.data_files import Source, split_in_name
 from road_ray.data.inspection.starter_config import starter_yaml
 from road_ray.data.inspection.task_guess import Guess, Wishes, guess
+from road_ray.data.readers.custom_dataset import CustomDataset
+from road_ray.data.readers.layouts import read_split
 from road_ray.errors import ConfigError, DataError
 
 QUESTION = {"id": "1", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]}
@@ -122,7 +126,11 @@ def test_two_columns_of_text_are_a_pair_unless_one_is_named(tmp_path, columns):
         ({"code": [str(n) for n in range(40)]}, {}, "no column looks like a label"),
         ({"label": ["a"] * 40}, {}, "one class only: a, in all 40 rows"),
         ({"label": [f"{n} x" for n in range(40)]}, {}, "40 different values.*which is no label"),
-        ({"label": ["a", "", "b", "b"] * 10}, {}, r"10 of 40 rows have nothing .*t.csv:3\n"),
+        (
+            {"body": ["a text", "", "b text", "b"] * 10, "label": ["a", "b"] * 20},
+            {"text": ["body"]},
+            r"10 of 40 rows have nothing .*t.csv:3\n",
+        ),
         (
             {"q": ["a", "b"] * 20},
             {"label": "queue"},
@@ -405,3 +413,71 @@ def test_a_label_that_is_named_makes_classes_of_questions_too(tmp_path):
 )
 def test_a_name_tells_the_split(name, split):
     assert split_in_name(name) == split
+
+
+def numbered_tags(path, tags):
+    rows = [{"tokens": [f"w{n}" for n in range(len(row))], "ner_tags": row} for row in tags]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_tags_that_are_numbers_have_the_names_of_the_features_beside_the_file(tmp_path):
+    path = numbered_tags(tmp_path / "t.jsonl", [[0, 1, 2, 3], [1, 0]] * 10)
+    names = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    tags = {"feature": {"names": names, "_type": "ClassLabel"}, "_type": "List"}
+    about = {"features": {"ner_tags": tags}}
+    (tmp_path / "dataset_info.json").write_text(json.dumps(about))
+    made = guess(str(path))
+    assert (made.kind, made.entry["text"], made.entry["label"]) == ("tag", ["tokens"], "ner_tags")
+    assert made.entry["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    entry = load(CustomDataset, overrides=made.entry).dataset("t")
+    assert read_split(entry, tmp_path, "train")[0].tags == ("O", "B-PER", "I-PER", "B-LOC")
+
+
+def test_tags_that_are_numbers_without_names_are_types_to_be_named(tmp_path):
+    path = numbered_tags(tmp_path / "t.jsonl", [[0, 1, 2, 3], [1, 0, 3, 4]] * 10)
+    made = guess(str(path))
+    assert made.entry["labels"] == ["O", "B-TYPE1", "I-TYPE1", "B-TYPE2", "I-TYPE2"]
+    assert any("numbers without names" in reason for reason in made.reasons)
+    entry = load(CustomDataset, overrides=made.entry).dataset("t")
+    assert read_split(entry, tmp_path, "train")[0].tags == ("O", "B-TYPE1", "I-TYPE1", "B-TYPE2")
+    numbered_tags(path, [[0, 2, 0]] * 10)
+    with pytest.raises(DataError, match="tags are numbers without names, and 2 follows 0"):
+        guess(str(path))
+
+
+def test_iobes_and_tags_without_a_type(tmp_path):
+    path = tmp_path / "t.conll"
+    path.write_text("Ada S-PER\nin O\nNew B-LOC\nYork E-LOC\n\n" * 10)
+    assert guess(str(path)).entry["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    path.write_text("Ada B\nin O\nNew B\nYork I\n\n" * 10)
+    assert guess(str(path)).entry["labels"] == ["O", "B-ENTITY", "I-ENTITY"]
+    rows = [{"words": ["Ada", "in", "Ulm"], "tags": ["S-PER", "O", "S-LOC"]}] * 10
+    table = tmp_path / "t.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert guess(str(table)).entry["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+
+
+def test_squad_rows_of_a_csv_are_spans(tmp_path):
+    path = tmp_path / "q.csv"
+    cells = ["{'text': ['Ulm'], 'answer_start': [3]}", "{'text': [''], 'answer_start': [-1]}"]
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["question", "context", "answers"])
+        rows.writerows([f"Where {n}?", f"in Ulm {n}", cells[n % 2]] for n in range(10))
+    made = guess(str(path))
+    assert made.kind == "span"
+    assert any("10, of which 5 have no answer" in reason for reason in made.reasons)
+
+
+def test_one_class_in_two_unicode_normalisations_is_named(tmp_path):
+    composed, parted = "caf\u00e9", "cafe\u0301"
+    rows = "".join(f"text {n},{[composed, parted, 'bar'][n % 3]}\n" for n in range(30))
+    path = tmp_path / "t.csv"
+    path.write_text(f"text,label\n{rows}", encoding="utf-8")
+    made = guess(str(path))
+    assert (made.entry["labels"], made.entry["label_map"]) == (
+        ["bar", composed],
+        {parted: composed},
+    )
+    assert any("NFC or NFD" in reason for reason in made.reasons)

@@ -101,8 +101,8 @@ def test_a_set_may_share_the_head_of_a_task(tmp_path):
             "at least two, or a task; for numbers: kind: regress",
         ),
         (
-            {"train": "x.csv", "dev": "y.csv", "dev_fraction": 0.1, "kind": "span"},
-            "give train, and leave dev out",
+            {"dev": "y.csv", "dev_fraction": 0.1, "kind": "span"},
+            "dev_fraction takes the dev split from train: give train",
         ),
         ({"train": "x.csv", "kind": "span", "revision": "main"}, "hub, which is not given"),
         ({"train": "x.csv", "labels": ["a", "b"]}, "one or two columns"),

@@ -14,7 +14,7 @@ from road_ray.data.features.encode_examples import check_labels
 from road_ray.data.features.examples_and_features import Answer, TextExample
 from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.custom_dataset import CustomDataset
-from road_ray.data.readers.hub import hub_examples, read_hub
+from road_ray.data.readers.hub import hub_examples, load_rows, read_hub
 from road_ray.data.task_and_dataset import Classify, Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.verbs import configure
@@ -145,3 +145,12 @@ def test_hidden_labels_of_a_test_split_are_none() -> None:
     swag = table(**texts, label=[-1])
     (question,) = hub_examples(dataset("swag"), swag, "hub", labelled=False)
     assert getattr(question, "answer", 0) is None
+
+
+def test_cells_of_a_csv_of_the_hub_are_words(tmp_path):
+    words = ["null", "NA", "nan", "None", "N/A"]
+    rows = "".join(f"{word},{'ab'[n % 2]}\n" for n, word in enumerate(words))
+    (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
+    for streaming in (False, True):
+        loaded = load_rows(str(tmp_path), None, "train", streaming=streaming)
+        assert [row["text"] for row in loaded] == words

@@ -100,22 +100,31 @@ def table_files(folder: Path) -> list[Path]:
 
 
 def class_names(path: Path) -> dict[str, Sequence[str]]:
-    """Return the names of classes that ``datasets`` stores in parquet and Arrow, by column."""
+    """Return the names of classes and of tags that ``datasets`` stores in parquet and Arrow, or in
+    ``dataset_info.json`` beside other files, by column.
+    """
     if path.is_dir() and path.suffix not in TABLES:
         path = table_files(path)[0]
-    if path.suffix not in (".parquet", ".arrow"):
-        return {}
-    import pyarrow.parquet as pq
+    beside = path.parent / "dataset_info.json"
+    if path.suffix in (".parquet", ".arrow"):
+        import pyarrow.parquet as pq
 
-    with _damage_as_data_error(path, path.suffix[1:]):
-        schema = pq.read_schema(path) if path.suffix == ".parquet" else _open_arrow(path)[0]
-        about = (schema.metadata or {}).get(b"huggingface", b"{}")
-        features = json.loads(about).get("info", {}).get("features", {})
-    return {
-        name: feature["names"]
-        for name, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-    }
+        with _damage_as_data_error(path, path.suffix[1:]):
+            schema = pq.read_schema(path) if path.suffix == ".parquet" else _open_arrow(path)[0]
+            about = (schema.metadata or {}).get(b"huggingface", b"{}")
+            features = json.loads(about).get("info", {}).get("features", {})
+    elif beside.is_file():
+        about = read_document(beside)
+        features = about.get("features") if isinstance(about, dict) else None
+    else:
+        return {}
+    names: dict[str, Sequence[str]] = {}
+    for column, feature in (features or {}).items():
+        of_list = feature.get("feature") if isinstance(feature, dict) else None
+        for described in (feature, of_list):
+            if isinstance(described, dict) and described.get("_type") == "ClassLabel":
+                names[column] = described["names"]
+    return names
 
 
 def suffix_of(path: Path) -> str:
