@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from road_ray.data.readers.quac import with_history
 from road_ray.data.row_limits import row_limits, window_limits
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.task_and_dataset import Dataset, Span, Tag, Task
+from road_ray.data.tokenizer import load_tokenizer, put_space_before_words
 from road_ray.data.unlabelled import (
     read_unlabelled,
     unlabelled_file,
@@ -123,6 +124,18 @@ def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
             dataset, custom.kind, partial(read_examples, root=root_of(name, source))
         )
     return with_labels_of(task, custom, dataset), task
+
+
+def training_tokenizer(
+    path: Path | str, names: Iterable[str], source: SourceConfig
+) -> PreTrainedTokenizerFast:
+    """Return the tokenizer at ``path`` as a model is trained with it on these data sets: for tagged
+    words, with a space before each word.
+    """
+    tokenizer = load_tokenizer(path)
+    if any(isinstance(find_dataset(name, source)[1].kind, Tag) for name in names):
+        put_space_before_words(tokenizer)
+    return tokenizer
 
 
 def tasks_of(name: str, source: SourceConfig) -> list[Task]:

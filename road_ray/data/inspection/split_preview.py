@@ -12,9 +12,15 @@ from road_ray.data.features.examples_and_features import (
     TagExample,
     TextExample,
 )
-from road_ray.data.load_split import Split, find_dataset, load_split, read_examples, root_of
+from road_ray.data.load_split import (
+    Split,
+    find_dataset,
+    load_split,
+    read_examples,
+    root_of,
+    training_tokenizer,
+)
 from road_ray.data.task_and_dataset import Choose, Classify, Span, Tag
-from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import shorten
 
 _SHOWN = 300  # characters of a text
@@ -57,7 +63,7 @@ def _cut(text: str) -> str:
 
 def format_rows(dataset: str, split: str, source: SourceConfig, tokenizer: str, rows: int) -> str:
     """Return the first rows of a split as text, each followed by its answer or label."""
-    loaded = load_tokenizer(tokenizer)
+    loaded = training_tokenizer(tokenizer, [dataset], source)
     encoded = load_split(dataset, split, source, loaded)
     lengths = encoded.features.lengths
     head = (

@@ -15,10 +15,10 @@ import numpy as np
 from road_ray.config import override, to_dict
 from road_ray.data.batching import Batch, Batching, BatchStream
 from road_ray.data.features.examples_and_features import UNKNOWN
-from road_ray.data.load_split import Split, find_dataset
+from road_ray.data.load_split import Split, find_dataset, training_tokenizer
 from road_ray.data.mixing import accumulated, with_fraction_done
 from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.tokenizer import load_tokenizer, pad_id_of
+from road_ray.data.tokenizer import pad_id_of
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
@@ -74,6 +74,8 @@ from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 
@@ -127,7 +129,7 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
         warn_of_seen_rows(directories, config.data.dataset)
     teacher_source = teacher_source_of(config, directories, student)
     if teacher_source.mixed:
-        tokenizer = load_tokenizer(model_directory(config.init))
+        tokenizer = _tokenizer(config)
         split = training_split(config.data, tokenizer)
         check_truncation(teacher_source, split, tokenizer, config.data)
     keep = config.training.kept_at_end()
@@ -160,9 +162,14 @@ def teacher_source_of(config: DistillConfig, directories: list[str], student: st
     )
 
 
+def _tokenizer(config: DistillConfig) -> PreTrainedTokenizerFast:
+    directory = model_directory(require_init(config.init))
+    return training_tokenizer(directory, [config.data.dataset], config.data)
+
+
 def _needs_pool(config: DistillConfig, teacher_source: TeacherSource) -> bool:
     def rows() -> tuple[Split, RowTexts | None]:
-        tokenizer = load_tokenizer(model_directory(config.init))
+        tokenizer = _tokenizer(config)
         split = training_split(config.data, tokenizer)
         return split, texts_of(teacher_source, split, tokenizer, config.data)
 
@@ -178,7 +185,7 @@ def fill_store(config: DistillConfig) -> None:
     directories = teacher_directories(local.distillation)
     student = check(local, directories)
     source = teacher_source_of(local, directories, student)
-    tokenizer = load_tokenizer(model_directory(config.init))
+    tokenizer = _tokenizer(config)
     split = training_split(config.data, tokenizer)
     check_truncation(source, split, tokenizer, config.data)
     count = num_folds(local.distillation.teachers)
@@ -318,7 +325,7 @@ def check(config: DistillConfig, directories: list[str]) -> str:
     state matching with a teacher that has another tokenizer.
     """
     _, task = find_dataset(config.data.dataset, config.data)
-    tokenizer = load_tokenizer(model_directory(require_init(config.init)))
+    tokenizer = _tokenizer(config)
     for directory in directories:
         check_teacher(directory, task, tokenizer, config.distillation.label_map, LABEL_MAP)
     student, matching = fingerprint_tokenizer(tokenizer), config.distillation.matching

@@ -14,13 +14,13 @@ import torch
 
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
 from road_ray.data.features.encode_examples import row_limit
-from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
+from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of, training_tokenizer
 from road_ray.data.mixing import accumulated
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.row_limits import row_limits
 from road_ray.data.task_and_dataset import FeatureTag, Task
-from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer, pad_id_of
+from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.evaluate_split import Evaluation, evaluate_split
@@ -133,7 +133,8 @@ def prepare(
     entry, task = find_dataset(config.data.dataset, config.data)
     check_judged(config.data)
     named = model_directory(init)
-    tokenizer = load_tokenizer(named)  # of the hub also one without tokenizer.json
+    # By its name: of the hub also a tokenizer without tokenizer.json.
+    tokenizer = training_tokenizer(named, [entry.name], config.data)
     directory = str(locate_model(named))
     _check_feature_layers(config, task)
     split = training_split(config.data, tokenizer, load)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import to_dict
 from road_ray.data.batching import Batch, BatchStream
-from road_ray.data.load_split import Split, find_dataset, load_split
+from road_ray.data.load_split import Split, find_dataset, load_split, training_tokenizer
 from road_ray.data.mixing import Stream, with_fraction_done
-from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.ensemble.protocol import Ensemble
@@ -63,7 +62,7 @@ def teacher_sources(config: MultitaskConfig) -> dict[str, TeacherSource]:
     alone = [name for name in config.data.datasets if name not in places]
     counts = ", ".join(f"{name} {len(teachers)}" for name, teachers in places.items())
     _log.info("teachers: %s; labels only: %s", counts, ", ".join(alone) or "none")
-    tokenizer = load_tokenizer(model_directory(require_init(config.init)))
+    tokenizer = _tokenizer(config)
     student = fingerprint_tokenizer(tokenizer)
     total = sum(map(len, places.values()))
     sources = {}
@@ -135,6 +134,11 @@ def _training_split(
     return load_split(name, "train", config.data, tokenizer, unlabelled=unlabelled)
 
 
+def _tokenizer(config: MultitaskConfig) -> PreTrainedTokenizerFast:
+    directory = model_directory(require_init(config.init))
+    return training_tokenizer(directory, config.data.datasets, config.data)
+
+
 @contextmanager
 def start_teacher_pools(
     config: MultitaskConfig, sources: Mapping[str, TeacherSource]
@@ -142,7 +146,7 @@ def start_teacher_pools(
     """Start a pool for each data set whose teachers the driver must start; stop them on exit."""
 
     def rows(name: str) -> tuple[Split, RowTexts | None]:
-        tokenizer = load_tokenizer(model_directory(config.init))
+        tokenizer = _tokenizer(config)
         split = _training_split(config, name, tokenizer)
         return split, texts_of(sources[name], split, tokenizer, config.data)
 
@@ -231,7 +235,7 @@ def annotate_mixture(
     first step.
     """
     settings = config.distillation
-    tokenizer = load_tokenizer(model_directory(config.init)) if sources else None
+    tokenizer = _tokenizer(config) if sources else None
     with ExitStack() as stack:
         annotated = {
             name: AnnotatedStream(

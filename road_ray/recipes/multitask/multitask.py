@@ -12,11 +12,11 @@ import torch
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
-from road_ray.data.load_split import Split, tasks_of
+from road_ray.data.load_split import Split, tasks_of, training_tokenizer
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.row_limits import row_limits
 from road_ray.data.task_and_dataset import Task
-from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
+from road_ray.data.tokenizer import check_vocabulary, pad_id_of
 from road_ray.distillation.schedule import schedule
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
@@ -109,7 +109,7 @@ def main(
 ) -> dict[str, float]:
     """Train on one worker and return the metrics; teachers without ``actors`` are loaded here."""
     named = model_directory(require_init(config.init))
-    tokenizer = load_tokenizer(named)  # of the hub also one without tokenizer.json
+    tokenizer = training_tokenizer(named, config.data.datasets, config.data)
     directory = str(locate_model(named))
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)

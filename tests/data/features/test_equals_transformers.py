@@ -15,6 +15,7 @@ from torch.testing import assert_close
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from road_ray.data.batching import encoder_inputs, pad
+from road_ray.data.config import SourceConfig
 from road_ray.data.features.encode_examples import encode
 from road_ray.data.features.examples_and_features import (
     ChoiceExample,
@@ -22,6 +23,7 @@ from road_ray.data.features.examples_and_features import (
     TagExample,
     TextExample,
 )
+from road_ray.data.load_split import training_tokenizer
 from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, Span, Tag, Task
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
@@ -253,3 +255,22 @@ def test_a_row_without_any_token_gets_the_unknown_one():
     tokenizer = _made("no template")
     rows = encode([TextExample("1", ("",), None, "f")], dataset("text"), KINDS["text"], tokenizer)
     assert rows.row(0).tolist() == [tokenizer.unk_token_id]
+
+
+@pytest.mark.parametrize("family", ["roberta", "modernbert", "bert", "xlm-roberta"])
+def test_words_are_trained_as_within_a_text_and_saved_so(family, tmp_path):
+    """What transformers' run_ner.py does with ``add_prefix_space=True``."""
+    directory = publish(tmp_path / "init", family)
+    tokenizer = training_tokenizer(directory, ["conll2003"], SourceConfig())
+    words = ["Nobody", "in", "New", "Zealand", "knew"]
+    sentence = TagExample("1", tuple(words), None, "f")
+    rows = encode([sentence], dataset("words"), KINDS["words"], tokenizer)
+    plain = AutoTokenizer.from_pretrained(directory)
+    byte_level = family in ("roberta", "modernbert")
+    as_text = plain((" " if byte_level else "") + " ".join(words))["input_ids"]
+    assert rows.row(0).tolist() == as_text
+    tokenizer.save_pretrained(tmp_path / "saved")
+    again = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert again(words, is_split_into_words=True)["input_ids"] == as_text
+    untouched = training_tokenizer(directory, ["sst2"], SourceConfig())
+    assert untouched("a film")["input_ids"] == plain("a film")["input_ids"]
