@@ -4,9 +4,10 @@ disk are computed from them.
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -216,10 +217,22 @@ def timed_start(config: PretrainConfig) -> dict[str, Any]:
     return {"start": "random"} if corpus else {}
 
 
+@contextmanager
+def _without_news() -> Iterator[None]:
+    """Show warnings only: the files that a plan builds are gone when it ends."""
+    log = logging.getLogger("road_ray")
+    level = log.level
+    log.setLevel(max(level, logging.WARNING))
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
 def _measured(config: Config, recipe: Callable[..., object], hosted: bool) -> Measured:
     """Measure the recipe in this process, with its teachers, in a temporary run directory."""
     context, rows_per_step = RunContext(plan_only=True), None
-    with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
+    with tempfile.TemporaryDirectory(prefix="road-plan-") as place, _without_news():
         changes: dict[str, Any] = {"run_dir": place, "console": "quiet"}
         changes |= {"workers": 0, "min_workers": None, "gpus_per_worker": 0.0}
         if isinstance(config, PretrainConfig):

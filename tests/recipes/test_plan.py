@@ -34,7 +34,7 @@ def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
     assert estimate["measured_step_seconds"] > estimate["measured_data_seconds"] >= 0
     assert estimate["hours"] == pytest.approx(6 * estimate["step_seconds"] / 3600)
     low, high = estimate["measured_step_range"]
-    assert 0 < low <= estimate["measured_step_seconds"] <= 1.01 * high
+    assert 0 < low <= estimate["measured_step_seconds"] <= high
     assert estimate["rows_per_epoch"] == 150
     import road_ray as rr
 
@@ -216,10 +216,12 @@ def test_a_mixture_counts_its_tokens_too(sentiment):
     assert estimate["tokens"] > estimate["rows"]
 
 
-def test_a_plan_builds_no_corpus_and_knows_the_size_of_the_model(pretraining, tmp_path):
+def test_a_plan_builds_no_corpus_and_knows_the_size_of_the_model(pretraining, tmp_path, caplog):
     shards = tmp_path / "shards"
     chosen = pretraining | {"data.shards": str(shards)}
-    estimate = planned("pretrain", chosen)
+    with caplog.at_level("INFO", logger="road_ray"):
+        estimate = planned("pretrain", chosen)
+    assert "road-plan" not in caplog.text  # files that the user does not have
     assert not shards.exists()
     built = planned("pretrain", pretraining)  # the shards of other tests, or a sample again
     assert estimate["parameters"] == built["parameters"]

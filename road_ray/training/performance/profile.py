@@ -58,6 +58,7 @@ class Measured:
         return replace(
             self,
             rows_per_step=rows_per_step,
+            rows_per_epoch=None,  # of the sample
             tokens_per_step=factor * self.tokens_per_step,
             activation_bytes=round(factor * self.activation_bytes),
             seconds_per_step=factor * self.seconds_per_step,
@@ -95,6 +96,9 @@ def measure(
         pairs = zip(phases, lengths, strict=True)
         return sum(of(phase) * length for phase, length in pairs) / total
 
+    seconds = mean(lambda phase: phase.seconds_per_step)
+    fastest = mean(lambda phase: phase.seconds_of(min))
+    slowest = mean(lambda phase: phase.seconds_of(max))
     state = [
         value
         for moments in optimizer.state.values()
@@ -112,7 +116,7 @@ def measure(
         gradient_bytes=max(phase.gradient_bytes for phase in phases),
         optimizer_bytes=sum(map(_size, state)),
         activation_bytes=max(phase.saved_bytes for phase in phases),
-        seconds_per_step=mean(lambda phase: phase.seconds_per_step),
+        seconds_per_step=seconds,
         seconds_range=(
             mean(lambda phase: phase.seconds_of(min)),
             mean(lambda p: p.seconds_of(max)),
