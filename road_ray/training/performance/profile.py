@@ -117,10 +117,7 @@ def measure(
         optimizer_bytes=sum(map(_size, state)),
         activation_bytes=max(phase.saved_bytes for phase in phases),
         seconds_per_step=seconds,
-        seconds_range=(
-            mean(lambda phase: phase.seconds_of(min)),
-            mean(lambda p: p.seconds_of(max)),
-        ),
+        seconds_range=(min(seconds, fastest), max(seconds, slowest)),
         data_seconds_per_step=mean(lambda phase: median(phase.waits[1:])),
         seconds_by_phase=tuple(phase.seconds_per_step for phase in phases),
         # The model twice: once for resuming, once in Hugging Face layout.
