@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import tiny_teachers
+from torch.utils.data import DataLoader
 from transformers import DataCollatorWithPadding, TrainingArguments
 
 import road_ray as rr
@@ -22,7 +23,9 @@ def main(folder: Path, host: str = "process", epochs: int = 3) -> dict[str, floa
     tokenizer = tiny_teachers.make_tokenizer()
     directories = tiny_teachers.train_teachers(folder / "teachers", tokenizer)
     rows = tiny_teachers.encoded_rows(tokenizer)
+    collate = DataCollatorWithPadding(tokenizer)
     with rr.Ensemble(directories, task="sst2", store=folder / "store", host=host) as ensemble:
+        ensemble.label(DataLoader(rows, 8, collate_fn=collate))  # once; every epoch reads it
         trainer = rr.DistillationTrainer(
             model=tiny_teachers.make_student(tokenizer),
             args=TrainingArguments(
@@ -36,7 +39,7 @@ def main(folder: Path, host: str = "process", epochs: int = 3) -> dict[str, floa
             ),
             train_dataset=rows,
             eval_dataset=rows,
-            data_collator=DataCollatorWithPadding(tokenizer),
+            data_collator=collate,
             processing_class=tokenizer,
             compute_metrics=lambda p: {"accuracy": float((p[0].argmax(-1) == p[1]).mean())},
             ensemble=ensemble,

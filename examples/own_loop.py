@@ -3,7 +3,7 @@
     python examples/own_loop.py
 
 The teachers are a BERT, a RoBERTa and an ELECTRA; the student is a smaller BERT. Each teacher
-computes its logits once per sentence: the second epoch reads them from the store.
+labels all sentences once; every epoch reads its logits from the store.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main(folder: Path, host: str = "process", epochs: int = 3) -> list[float]:
     optimizer = torch.optim.AdamW(student.parameters(), lr=3e-3)
     losses = []
     with rr.Ensemble(directories, task="sst2", store=folder / "store", host=host) as ensemble:
+        ensemble.label(batches)
         for _ in range(epochs):
             total = 0.0
             for batch in ensemble.annotate(batches, weighting="correctness", wrong=0.75):

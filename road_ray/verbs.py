@@ -289,7 +289,7 @@ def _unflattened(
                 f"  fix: leave num_teachers out, or give an ensemble of {expected}"
             )
         return changes, (members,)
-    if hasattr(members, "stores"):
+    if hasattr(members, "tables"):
         changes |= {"distillation.store": str(teachers.store), "distillation.host": teachers.host}
         members = teachers.directories
     elif hasattr(members, "teachers"):

@@ -1,6 +1,6 @@
 """How costs grow: ``python docs/results/growth.py CURVE`` prints a JSON line a size, then the law.
 
-CURVE is ``store`` (rows of a teacher store), ``report`` (rows of a run's journal), ``runs`` (runs
+CURVE is ``store`` (rows of a teacher's table), ``report`` (rows of a run's journal), ``runs`` (runs
 of ``road runs list``), ``channel`` (workers that send heartbeats), ``sweep`` (what the driver
 does for so many trials, without running them), ``trials`` (trials of no work on Ray Tune),
 ``workers`` (of a training: its start, and its recovery after one is killed), ``students`` (that
@@ -62,34 +62,20 @@ def timed(action: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def store(size: int, place: Path) -> dict[str, float]:
-    """Fill, open, read and merge a store of three classes."""
-    from road_ray.data.catalog import task
-    from road_ray.distillation.logit_store.logit_shards import write_shard
-    from road_ray.distillation.logit_store.maintenance import list_teachers, merge
-    from road_ray.distillation.logit_store.row_keys import Rows
-    from road_ray.distillation.logit_store.teacher_store import TeacherStore
+    """Write, open and read a table of answers of three classes."""
+    from road_ray.distillation.answers.answer_table import open_table, write_table
 
-    teacher = {"directory": "t0", "labels": ["a"], "order": None, "precision": "fp32"}
-    teacher |= {name: "0" * 64 for name in ("weights_sha256", "config_sha256", "tokenizer_sha256")}
     keys = np.random.default_rng(0).integers(0, 2**63, (size, 2)).astype(np.uint64)
-    empty = TeacherStore(place, teacher, task("nli"))
-
-    def fill() -> None:
-        for some in np.array_split(keys, SHARDS):
-            counts = np.full(len(some), 3, np.int64)
-            write_shard(empty.directory, some, counts, np.zeros(3 * len(some), np.float16))
-
-    filled, _ = timed(fill)
-    empty.close()
-    before = peak_mb()
-    opened, whole = timed(lambda: TeacherStore(place, teacher, task("nli")))
+    counts = np.full(size, 3, np.int64)
+    parts = (np.zeros(3 * len(some), np.float16) for some in np.array_split(keys, SHARDS))
+    place.mkdir(parents=True, exist_ok=True)
+    filled, directory = timed(lambda: write_table(place, np.float16, keys, counts, parts))
     drawn = keys[np.random.default_rng(1).integers(0, size, READ_ROWS)]
-    rows = Rows(drawn, np.ones((READ_ROWS, 8), np.bool_))
-    read, answers = timed(lambda: whole.read(rows))
+    before = peak_mb()
+    opened, table = timed(lambda: open_table(directory, check=False))
+    read, answers = timed(lambda: [table.read(int(row)) for row in table.find(drawn)])
     assert len(answers) == READ_ROWS
-    whole.close()
-    merged, _ = timed(lambda: merge(list_teachers(place)[0]))
-    found = {"fill_s": filled, "open_s": opened, "read_2000_s": read, "merge_s": merged}
+    found = {"fill_s": filled, "open_s": opened, "read_2000_s": read}
     return found | {"memory_mb": peak_mb() - before}
 
 

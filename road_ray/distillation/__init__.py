@@ -1,8 +1,8 @@
 """Distillation: teacher ensembles, their weighting and storage, and the losses of the student.
 
 ``weighting/`` has the rules (ROaD's Algorithm 2 is ``weighting/correctness.py``), ``losses.py`` the
-losses, ``ensemble/`` the ensembles of this process, ``logit_store/`` the teacher logits on disk,
-``parity.py`` the check that actors, store and local teachers agree, ``teacher_checks.py``
+losses, ``ensemble/`` the ensembles of this process, ``answers/`` the teacher logits on disk,
+``parity.py`` the check that actors, tables and local teachers agree, ``teacher_checks.py``
 the checks of a teacher's labels, tokenizer and files. Teachers in Ray actors are in
 ``distributed/teachers/``, the recipe in ``recipes/distillation/``. To add a weighting rule, add one
 function to ``weighting/``.

@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.task_and_dataset import Task
@@ -35,10 +33,6 @@ _ALLOWED_FRACTION: Mapping[TeacherPrecision, float] = {
 }
 
 
-Answers = tuple[Tensor, NDArray[np.bool_]]
-"""Logits ``[M, B, ..., C]``, and a mask ``[M, B]`` of the teachers and rows to compare."""
-
-
 @dataclass(frozen=True)
 class Drift:
     """Largest difference between the answers of one path and the reference."""
@@ -53,14 +47,15 @@ def check_parity(
     batch: Mapping[str, object],
     directories: Sequence[str | Path],
     task: Task,
-    paths: Mapping[str, Answers],
+    paths: Mapping[str, Tensor],
     *,
     student: str | None = None,
     label_map: LabelMap | None = None,
     device: str | torch.device = "cpu",
     precision: TeacherPrecision = "auto",
 ) -> list[Drift]:
-    """Return the drift of each path and teacher; ``paths`` maps names of paths to their answers.
+    """Return the drift of each path and teacher; ``paths`` maps names of paths to their answers
+    ``[M, B, ..., C]``.
     That of teachers in int8 is their difference from fp32.
 
     Raises ``CheckpointError`` with the first teacher and path that differ by more than rounding.
@@ -78,21 +73,13 @@ def check_parity(
         )
         expected = reference.logits(**inputs).cpu()
         del reference  # one teacher at a time: the next may need its memory
-        for path, (answers, counted) in paths.items():
-            rows = torch.from_numpy(counted[index])
-            if not rows.any():
-                continue
+        for path, answers in paths.items():
             fraction = _ALLOWED_FRACTION[precision]
-            drift = _drift(index, path, expected[rows], answers[index].cpu()[rows], fraction)
+            drift = _drift(index, path, expected, answers[index].cpu(), fraction)
             if not drift.difference <= drift.allowed:  # true for NaN as well
                 raise _parity_error(directory, drift, precision)
             drifts.append(drift)
     return drifts
-
-
-def all_counted(answers: Tensor) -> Answers:
-    """Return answers of which all are compared."""
-    return answers, np.ones(answers.shape[:2], np.bool_)
 
 
 def _drift(index: int, path: str, expected: Tensor, actual: Tensor, fraction: float) -> Drift:
@@ -114,7 +101,7 @@ def _parity_error(
         f"teacher {drift.teacher} ({directory}): through {drift.path} its logits differ "
         f"from those of its weights by up to {drift.difference:.3g}\n"
         f"  allowed: {drift.allowed:.3g}, the largest difference by rounding\n"
-        f"  fix: {coarse}give all machines the same weights and versions; if it is the store, "
-        "remove this teacher's directory from it (road data store ls)\n"
+        f"  fix: {coarse}give all machines the same weights and versions; if it is its table, "
+        "remove this teacher's directory (road data store ls)\n"
         "  kept: everything; no step was made"
     )

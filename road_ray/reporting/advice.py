@@ -75,12 +75,6 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
     share = split.teachers / split.step
     settings = run.settings
     host = settings.get("distillation.host")
-    if any(event.get("kind") == "store_complete" for event in run.events):
-        yield (
-            "The store is complete: every later row is read from it. The teachers can be "
-            "stopped, and later runs and trials on the same rows need none."
-        )
-        return
     if share < _MUCH:
         return
     lost = f"{share:.0%} of a step is spent waiting for teachers"
@@ -104,10 +98,10 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
             f"{lost}: they are almost fast enough. Raise distillation.lookahead ({lookahead}) "
             "to even out slow batches."
         )
-    if not settings.get("distillation.store"):
+    if settings.get("distillation.answers") != "once" and not settings.get("distillation.store"):
         yield (
-            "No store is in use. With distillation.store, each row is computed once, and later "
-            "epochs, resumes and trials read it from disk."
+            "The teachers answer in every epoch. With distillation.answers=once they answer each "
+            "row once, before the first step; later epochs, resumes and trials read it from disk."
         )
 
 

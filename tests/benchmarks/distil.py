@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import count, cycle
+from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import perf_counter, sleep, thread_time
@@ -31,9 +31,8 @@ from road_ray.data.task_and_dataset import Span, Task
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.ensemble.protocol import Ensemble
-from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
-from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import resolve
+from road_ray.distributed.teachers.public_ensemble import Ensemble as PublicEnsemble
 from road_ray.models.config import Precision
 from road_ray.models.encoder import hugging_face_config
 from road_ray.models.hf_logging import suppress_logging
@@ -179,44 +178,13 @@ def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], ...]:
 
 
 def in_store(lesson: Lesson, connection: Connection) -> None:
-    """What three teachers said before, read back."""
-    with store(lesson) as stored:
-        for batch in batches(lesson):
-            stored.gather(stored.submit(batch))
-        stored.flush()
-        _distil(stored, lesson, connection, lookahead=LOOKAHEAD)
-
-
-def in_cold_store(lesson: Lesson, connection: Connection) -> None:
-    """Rows that the store has never seen: three teachers in the student's process are asked and
-    what they say is written.
-    """
-    with store(lesson) as stored:
-        _distil(stored, lesson, connection, lookahead=0, given=_never_seen(lesson))
-
-
-@contextmanager
-def store(lesson: Lesson) -> Iterator[StoredEnsemble]:
-    """An empty one, before teachers in this process."""
-    task = catalog.task(lesson.task)
+    """Answers that three teachers have given once, read back."""
     with tempfile.TemporaryDirectory() as place:
         directories = teachers(lesson, Path(place) / "teachers")
-
-        def live(members: tuple[int, ...]) -> tuple[tuple[int, ...], Ensemble]:
-            chosen = [directories[member] for member in members]
-            return members, LocalEnsemble.load(chosen, task, precision=lesson.precision)
-
-        manifest = teacher_manifest(directories, task, precision=lesson.precision)
-        with StoredEnsemble.open(Path(place) / "store", manifest, task, live) as stored:
-            yield stored
-
-
-def _never_seen(lesson: Lesson) -> Iterator[dict[str, Any]]:
-    """The batches over and over, each time with other words."""
-    given = batches(lesson)
-    for turn in count():
-        for batch in given:
-            yield {**batch, "input_ids": (batch["input_ids"] + turn) % lesson.shape.vocab_size}
+        options = {"task": lesson.task, "store": Path(place) / "store", "host": "process"}
+        with PublicEnsemble(directories, precision=lesson.precision, **options) as stored:
+            stored.label(batches(lesson))
+            _distil(stored, lesson, connection, lookahead=LOOKAHEAD)
 
 
 def in_textbrewer(lesson: Lesson, connection: Connection) -> None:

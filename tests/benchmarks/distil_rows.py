@@ -23,9 +23,8 @@ from road_ray.data.task_and_dataset import Span
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.ensemble.protocol import Ensemble
-from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
-from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import resolve
+from road_ray.distributed.teachers.public_ensemble import Ensemble as PublicEnsemble
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig
@@ -96,17 +95,9 @@ def in_store(study: Study, connection: Connection) -> None:
     """What three teachers said before, read back."""
 
     def stored(directories: list[Path], split: Split, stream: BatchStream) -> Ensemble:
-        def live(members: tuple[int, ...]) -> tuple[tuple[int, ...], Ensemble]:
-            chosen = [directories[member] for member in members]
-            return members, LocalEnsemble.load(chosen, split.task)
-
-        manifest = teacher_manifest(directories, split.task)
         place = directories[0].parents[1] / "store"
-        opened = StoredEnsemble.open(place, manifest, split.task, live)
-        batches = stream.since(0)
-        for _ in range(stream.batches_per_epoch):
-            opened.gather(opened.submit(next(batches)))
-        opened.flush()
+        opened = PublicEnsemble(directories, task=split.task, store=place, host="process")
+        opened.label(stream[number] for number in range(stream.batches_per_epoch))
         return opened
 
     learn_from_teachers(study, connection, stored, lookahead=LOOKAHEAD)

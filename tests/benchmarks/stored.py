@@ -1,17 +1,19 @@
-"""The store of teachers' logits: rows read a second, hashing included, and their size on disk."""
+"""Tables of teachers' answers: rows read a second, hashing included, and their size on disk."""
 
 from __future__ import annotations
 
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from road_ray.data.catalog import task
+from road_ray.distillation.answers.row_keys import RowKeys, rows_of
 from road_ray.distillation.ensemble.protocol import Ensemble
-from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
+from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
 
 _TEACHERS = 3
 AIM_ROWS_A_SECOND = 50_000.0
@@ -45,27 +47,26 @@ def measured(
     shape = (2, -1) if name == "mrc" else (subject.kind.width,)
     batches = _batches(rows, length, batch_size)
 
-    def live(members: Members) -> tuple[Members, Any]:
-        return tuple(range(_TEACHERS)), _Said(shape)
-
+    keys = RowKeys(np.concatenate([rows_of(batch).keys for batch in batches]))
+    groups = np.split(np.arange(rows), range(batch_size, rows, batch_size))
     with tempfile.TemporaryDirectory() as root:
-        seconds = []
-        for _ in ("cold", "warm"):
-            with StoredEnsemble.open(root, _manifest(), subject, live) as stored:
-                began = now()
-                for batch in batches:
-                    stored.gather(stored.submit(batch))
-                stored.flush()
-                seconds.append(now() - began)
-                size = sum(
-                    path.stat().st_size
-                    for store in stored.stores
-                    for path in store.directory.glob("shard-*")
-                )
-    cold, warm = seconds
+        stored = StoredEnsemble.open(root, _manifest(), subject)
+        began = now()
+        stored.label(
+            keys,
+            groups,
+            lambda numbers: batches[int(numbers[0]) // batch_size],
+            lambda members: _Said(shape),
+        )
+        written = now() - began
+        began = now()
+        for batch in batches:
+            stored.gather(stored.submit(batch))
+        read = now() - began
+        size = sum(path.stat().st_size for path in Path(root).glob("*/table-*/*.npy"))
     return {
-        "written": rows / cold,
-        "read": rows / warm,
+        "written": rows / written,
+        "read": rows / read,
         "bytes_a_row_and_teacher": size / rows / _TEACHERS,
     }
 

@@ -180,16 +180,15 @@ def distil(plan: Plan) -> list[Row]:
         "actors": distilling.in_actors,
         "warm store": distilling.in_store,
         "in process": distilling.in_process,
-        "cold store": distilling.in_cold_store,
         "textbrewer": distilling.in_textbrewer,
     }
-    pairs = [(mine, "no teachers") for mine in ("actors", "warm store", "in process", "cold store")]
+    pairs = [(mine, "no teachers") for mine in ("actors", "warm store", "in process")]
     if find_spec("textbrewer") is None:
         del mains["textbrewer"]
         plan.say("distil: textbrewer is not installed, so it is left out")
         plan.say("  fix: pip install --no-deps textbrewer==0.2.1.post1")
     else:
-        pairs += [(mine, "textbrewer") for mine in ("actors", "in process", "cold store")]
+        pairs += [(mine, "textbrewer") for mine in ("actors", "in process")]
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
     rows = []

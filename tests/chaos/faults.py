@@ -654,11 +654,12 @@ FAULTS = (
     _f(
         *(
             "F80",
-            "a file in a store that is no shard or cannot be read",
-            "set aside or left out with a message; its rows are requested again",
+            "a damaged table of answers, a kill or a full disk while teachers label",
+            "named with what to delete; the labelling goes on where it was",
         ),
-        "distillation/logit_store/test_teacher_store.py::test_what_lies_in_the_place_of_a_shard_is_put_aside_and_asked_for_again",
-        "distillation/logit_store/test_teacher_store.py::test_a_shard_that_cannot_be_read_is_left_where_it_is_and_told_once",
+        "distillation/answers/test_teacher_tables.py::test_a_damaged_table_is_named_with_what_to_do",
+        "distillation/answers/test_teacher_tables.py::test_what_a_killed_labelling_has_asked_is_not_asked_again",
+        "distillation/answers/test_teacher_tables.py::test_a_full_disk_is_named_and_keeps_what_was_answered",
     ),
     _f(
         *(

@@ -17,9 +17,7 @@ PACKAGE = Path(rr.__file__).parent
 HOUR = 3600.0
 # Wall-clock time is for people, for stamps and for what is a day old.
 WALL_CLOCK = {
-    "distillation/logit_store/teacher_store.py",  # whether a directory changed within this tick
-    "distillation/logit_store/logit_shards.py",  # names of shards; leftovers after a day
-    "distillation/logit_store/maintenance.py",  # days since a store was used
+    "distillation/answers/maintenance.py",  # days since answers were used
     "distributed/train/preemption.py",  # the deadline of a cloud, bounded
     "inference/predict_file.py",  # an identity of standard input, which is never resumed
     "reporting/environment_check.py",  # whether the clock is set

@@ -28,4 +28,4 @@ def test_hf_trainer_example_trains_and_fills_the_store(example, tmp_path):
     pytest.importorskip("accelerate")
     metrics = example("hf_trainer")(tmp_path)
     assert metrics["eval_accuracy"] > 0.9
-    assert len(list((tmp_path / "store").glob("*/shard-*"))) == 3
+    assert len(list((tmp_path / "store").glob("*/table-*"))) == 3

@@ -190,6 +190,7 @@ def test_low_resource_comparison(run, runs, cluster):
     ("block", "names"),
     [
         ("teach", {"student": "sst2"}),
+        ("once", {"once": "sst2"}),
         ("unlabelled", {"more": "sst2"}),
         ("multitask", {"mtl": "mnli"}),
     ],

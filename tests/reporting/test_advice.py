@@ -35,7 +35,7 @@ def test_no_times_no_split():
         ((0.0, 0.5, 0.5, 0.0), {"host": "process"}, "distillation.host=actors"),
         ((0.0, 0.5, 0.5, 0.0), {"host": "actors"}, "replica"),
         ((0.0, 0.2, 0.8, 0.0), {"host": "actors", "lookahead": 2}, "lookahead (2)"),
-        ((0.0, 0.2, 0.8, 0.0), {"host": "actors"}, "distillation.store"),
+        ((0.0, 0.2, 0.8, 0.0), {"host": "actors"}, "distillation.answers=once"),
         ((0.3, 0.0, 0.7, 0.0), {}, "data.max_length_tokens"),
         ((0.0, 0.0, 0.6, 0.4), {}, "training.passes"),
         ((0.0, 0.0, 1.0, 0.0), {}, "No bottleneck"),
@@ -43,11 +43,6 @@ def test_no_times_no_split():
 )
 def test_the_bottleneck_is_named(split, settings, message):
     assert message in " ".join(advice(run(**settings), TimeSplit(*split)))
-
-
-def test_a_complete_store_sets_the_teachers_free():
-    full = RunRecord(Path("r"), events=[{"kind": "store_complete", "rows": 9}])
-    assert "stopped" in advice(full, TimeSplit(0.0, 0.5, 0.5, 0.0))[0]
 
 
 def test_so_many_replicas_are_advised_as_the_student_is_faster():

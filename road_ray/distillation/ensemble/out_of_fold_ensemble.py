@@ -75,10 +75,6 @@ class OutOfFoldEnsemble(Ensemble):
         rows = torch.cat([part.rows for part in handle]).to(answers[0].device)
         return torch.cat(answers, 1)[:, rows.argsort()]
 
-    def flush(self) -> None:
-        for member in self.members:
-            member.flush()
-
     def close(self) -> None:
         for member in self.members:
             member.close()

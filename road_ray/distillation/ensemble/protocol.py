@@ -45,9 +45,6 @@ class Ensemble(ABC):
     def gather(self, handle: Any) -> Tensor:
         """Return the logits of a submitted batch. ``-> [M, B, ..., C]``, fp32."""
 
-    def flush(self) -> None:  # noqa: B027  # only a stored ensemble overrides it
-        """Write all answers so far to disk, where the ensemble stores them."""
-
     def close(self) -> None:  # noqa: B027  # only an ensemble with resources does
         """Release what the ensemble owns: actors, files."""
 
@@ -78,18 +75,8 @@ class WrappedEnsemble(Ensemble):
     def gather(self, handle: Any) -> Tensor:
         return self.inner.gather(handle)
 
-    def flush(self) -> None:
-        self.inner.flush()
-
     def close(self) -> None:
         self.inner.close()
-
-
-class NonOwningEnsemble(WrappedEnsemble):
-    """View of an ensemble whose ``close`` leaves the ensemble open."""
-
-    def close(self) -> None:
-        """Do nothing: the owner closes the ensemble."""
 
 
 def numbered(figures: Mapping[int, Mapping[str, float]]) -> dict[str, float]:

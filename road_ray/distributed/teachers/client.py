@@ -13,7 +13,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,10 +48,14 @@ class Pool:
     timeout_seconds: float = 120.0  # per answer
     start_timeout_seconds: float = 120.0
 
-    def part(self, first: int, beyond: int) -> Pool:
-        """Return the pool of teachers ``first`` to ``beyond - 1``."""
-        chosen = slice(first, beyond)
-        return replace(self, actors=self.actors[chosen], directories=self.directories[chosen])
+    def of(self, numbers: Iterable[int]) -> Pool:
+        """Return the pool of the teachers of these numbers, in this order."""
+        chosen = [*numbers]
+        return replace(
+            self,
+            actors=tuple(self.actors[number] for number in chosen),
+            directories=tuple(self.directories[number] for number in chosen),
+        )
 
 
 @dataclass

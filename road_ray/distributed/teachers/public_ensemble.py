@@ -7,20 +7,24 @@ and every recipe accept it. Ray is imported only for teachers in actors.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data import catalog
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation import weighting as rules
+from road_ray.distillation.answers.row_keys import RowKeys, keys_of_texts, rows_of
 from road_ray.distillation.ensemble import protocol
 from road_ray.distillation.ensemble.annotate import allowed_of, annotate, targets_of
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
+from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
 from road_ray.distillation.teacher_checks import check_teachers
 from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
@@ -38,8 +42,8 @@ class Ensemble(protocol.WrappedEnsemble):
     ``directories`` are model directories, run directories or Hub names; ``task`` is a task or data
     set of the catalogue, or another ``Task`` such as ``Task("topic", Classify(labels))``. None:
     that of the first teacher, whose labels the others must have too.
-    With a ``store``, a directory that several processes may share, each row is computed once and
-    read from then on; the teachers start at the first row that is missing. Further options
+    With a ``store``, a directory that several processes may share, ``label`` has the teachers
+    answer all rows once, and every batch reads these answers. Further options
     (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``PoolSpecification``.
     With ``student_tokenizer``, teachers may have any tokenizer: those with another one read the
     ``texts`` of a batch, ``[B]`` strings or tuples of strings.
@@ -74,10 +78,43 @@ class Ensemble(protocol.WrappedEnsemble):
         options["precision"] = precision
         self._cluster = ExitStack()
         self.directories, self.store, self.host = list(directories), store, host
-        if store is not None:
-            super().__init__(self._stored(store, label_map, options))
+        self._label_map, self._options = label_map, options
+        if store is None:
+            super().__init__(self._start(directories))
         else:
-            super().__init__(self._start(directories, label_map, options))
+            places = [locate_model(directory) for directory in directories]
+            manifest = teacher_manifest(
+                places, self.task, label_map, precision, options.get("student")
+            )
+            super().__init__(StoredEnsemble.open(store, manifest, self.task))
+
+    def label(self, batches: Iterable[Mapping[str, Any]]) -> int:
+        """Have the teachers answer all rows of ``batches`` that have no answer in the tables of
+        ``store``, and return how many these were. The teachers run only until then.
+        """
+        if not isinstance(self.inner, StoredEnsemble):
+            raise ConfigError("label: the ensemble has no store\n  fix: Ensemble(..., store=PATH)")
+        inputs = [inputs_of(batch) for batch in batches]
+        sizes = np.array([len(batch["input_ids"]) for batch in inputs])
+        begins = np.cumsum(sizes) - sizes
+        keys = [rows_of(batch).keys for batch in inputs]
+        texts = [keys_of_texts(batch["texts"]) for batch in inputs if "texts" in batch]
+
+        def make_batch(numbers: NDArray[np.int64]) -> Mapping[str, Any]:
+            batch = int(np.searchsorted(begins, numbers[0], "right")) - 1
+            return some_rows(inputs[batch], numbers - begins[batch])
+
+        @contextmanager
+        def live(members: Members) -> Iterator[protocol.Ensemble]:
+            with self._start([self.directories[member] for member in members]) as ensemble:
+                yield ensemble
+
+        return self.inner.label(
+            RowKeys(np.concatenate(keys), np.concatenate(texts) if texts else None),
+            [begin + np.arange(size) for begin, size in zip(begins, sizes, strict=True)],
+            make_batch,
+            live,
+        )
 
     def logits(self, batch: Mapping[str, Any]) -> Tensor:
         """Return the logits of each teacher in order. ``-> [M, B, ..., C]``, fp32."""
@@ -113,31 +150,9 @@ class Ensemble(protocol.WrappedEnsemble):
         super().close()
         self._cluster.close()
 
-    def _stored(
-        self,
-        store: str | Path,
-        label_map: LabelMap | None,
-        options: Mapping[str, Any],
-    ) -> StoredEnsemble:
-        """Return the ensemble with a store, which starts teachers for missing rows only."""
-        places = [locate_model(directory) for directory in self.directories]
-
-        def live(members: Members) -> tuple[Members, protocol.Ensemble]:
-            chosen = [places[member] for member in members]
-            return members, self._start(chosen, label_map, options)
-
-        manifest = teacher_manifest(
-            places, self.task, label_map, options["precision"], options.get("student")
-        )
-        return StoredEnsemble.open(store, manifest, self.task, live)
-
-    def _start(
-        self,
-        directories: Sequence[str | Path],
-        label_map: LabelMap | None,
-        options: Mapping[str, Any],
-    ) -> protocol.Ensemble:
+    def _start(self, directories: Sequence[str | Path]) -> protocol.Ensemble:
         """Load teachers in this process or in actors, and return their ensemble."""
+        label_map, options = self._label_map, self._options
         if self.host == "process":
             return LocalEnsemble.load(directories, self.task, label_map=label_map, **options)
         with ExitStack() as stack:

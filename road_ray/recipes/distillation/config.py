@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from road_ray.config import Config
 from road_ray.distillation.schedule import Shape, schedule
@@ -115,15 +115,34 @@ class TeachingConfig(Config):
     """Share one pool of actors among all runs of the cluster with the same teachers, such as the
     trials of a sweep. The first run starts the pool and it ends after the last one. False: every
     run has its own."""
+    answers: Literal["auto", "live", "once"] = "auto"
+    """Time of the teachers' answers. ``live``: beside the student's steps, in every epoch.
+    ``once``: to all training rows, before the first step, into a table of each teacher; every
+    further epoch, student and seed reads it. ``auto``: once if ``distillation.store`` is given,
+    else live."""
     store: Path | None = None
-    """Directory of stored teacher logits, so that a teacher sees each row once; many runs may share
-    it. None: teachers answer in every epoch. Trials of a sweep share a store of the sweep by
-    default."""
+    """Directory of the tables of ``distillation.answers=once``; many runs may share it. None:
+    ``answers`` in the run directory. Trials of a sweep share that of the sweep by default."""
     check_parity: bool = True
-    """Compare the logits of every source in use (actor, store, local model) on a few rows before
+    """Compare the logits of the source in use (actor, table) with the model's on a few rows before
     the first step; a difference is an error. False skips the seconds that it takes."""
     allow_other_teachers: bool = False
     """Resume a run with other teachers than it began with. False: changed teachers are an error."""
+
+    def tables(self, run_dir: Path) -> Path | None:
+        """Return the directory of the answers of a run; None if the teachers answer live."""
+        if self.answers == "live" or (self.answers == "auto" and self.store is None):
+            return None
+        return self.store or run_dir / "answers"
+
+    @model_validator(mode="after")
+    def _tables_are_read(self) -> Self:
+        if self.answers == "live" and self.store is not None:
+            raise ValueError(
+                "distillation.answers is live and distillation.store is given; allowed: one of "
+                "them; a store keeps answers that are given once"
+            )
+        return self
 
     @field_validator("schedule")
     @classmethod

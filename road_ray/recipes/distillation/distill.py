@@ -7,20 +7,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from road_ray.config import override, to_dict
-from road_ray.data.batching import Batch, Batching, BatchStream
+from road_ray.data.batching import Batch
 from road_ray.data.features.examples_and_features import UNKNOWN
-from road_ray.data.load_split import Split, find_dataset, training_tokenizer
+from road_ray.data.load_split import find_dataset, training_tokenizer
 from road_ray.data.mixing import accumulated, with_fraction_done
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.distillation.ensemble.annotate import annotate
-from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distillation.schedule import schedule
 from road_ray.distillation.teacher_checks import LABEL_MAP, check_teacher
@@ -42,19 +42,14 @@ from road_ray.recipes.distillation.born_again import born_again
 from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
 from road_ray.recipes.distillation.locate_teachers import teacher_directories
 from road_ray.recipes.distillation.out_of_fold_teachers import (
-    needs_pool,
+    label_rows,
     open_ensemble,
-    store_is_complete,
-    texts_of,
     warn_of_seen_rows,
 )
 from road_ray.recipes.distillation.teacher_list import num_folds
 from road_ray.recipes.distillation.teacher_pool import start_teacher_pool
 from road_ray.recipes.distillation.teacher_record import record_teachers, recorded_teachers
-from road_ray.recipes.distillation.teacher_source import (
-    TeacherSource,
-    flush_store_before_checkpoint,
-)
+from road_ray.recipes.distillation.teacher_source import TeacherSource
 from road_ray.recipes.distillation.text_truncation import check_truncation
 from road_ray.recipes.distillation.weighting_rule import used_weighting, weighting_rule
 from road_ray.recipes.finetuning.finetune import (
@@ -135,7 +130,12 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
     keep = config.training.kept_at_end()
     with open_run_directory(config, keep_checkpoints=keep) as run_dir, ExitStack() as stack:
         record_teachers(run_dir, teacher_source.manifest, teacher_source.settings)
-        if ensemble is None and _needs_pool(config, teacher_source):
+        if context is not None and context.plan_only:  # labelling is no step
+            teacher_source = replace(teacher_source, store=None)
+        if teacher_source.store is not None:
+            _label(config, teacher_source, ensemble)
+            ensemble = None
+        if ensemble is None and teacher_source.needs_pool:
             stack.enter_context(connected(config.address))
             ensemble = stack.enter_context(
                 start_teacher_pool(
@@ -158,7 +158,14 @@ def teacher_source_of(config: DistillConfig, directories: list[str], student: st
     settings = config.distillation
     manifest = teacher_manifest(directories, task, settings.label_map, settings.precision, student)
     return TeacherSource(
-        settings, task, directories, manifest, config.address, config.workers, student=student
+        settings,
+        task,
+        directories,
+        manifest,
+        config.address,
+        config.workers,
+        student=student,
+        store=settings.tables(config.run_dir),
     )
 
 
@@ -167,46 +174,25 @@ def _tokenizer(config: DistillConfig) -> PreTrainedTokenizerFast:
     return training_tokenizer(directory, [config.data.dataset], config.data)
 
 
-def _needs_pool(config: DistillConfig, teacher_source: TeacherSource) -> bool:
-    def rows() -> tuple[Split, RowTexts | None]:
-        tokenizer = _tokenizer(config)
-        split = training_split(config.data, tokenizer)
-        return split, texts_of(teacher_source, split, tokenizer, config.data)
-
-    return needs_pool(teacher_source, num_folds(config.distillation.teachers), rows)
-
-
 def fill_store(config: DistillConfig) -> None:
-    """Compute, in this process, the teachers' answers to all training rows that are missing in
-    ``distillation.store``. Batches are the same in each call, so a repeated call yields equal
-    answers.
+    """Have teachers in this process answer all training rows that have no answer in
+    ``distillation.store``.
     """
     local = override(config, {"distillation.host": "process", **IN_THIS_PROCESS})
     directories = teacher_directories(local.distillation)
     student = check(local, directories)
-    source = teacher_source_of(local, directories, student)
+    _label(local, teacher_source_of(local, directories, student))
+
+
+def _label(
+    config: DistillConfig, source: TeacherSource, actors: ActorEnsemble | None = None
+) -> None:
+    """Have the teachers answer all training rows that have no answer in their tables."""
     tokenizer = _tokenizer(config)
     split = training_split(config.data, tokenizer)
     check_truncation(source, split, tokenizer, config.data)
-    count = num_folds(local.distillation.teachers)
-    if store_is_complete(source, count, split, texts_of(source, split, tokenizer, config.data)):
-        return
-    pad_id = pad_id_of(tokenizer)
-    stream = BatchStream(split.features, Batching(config.data.batch_size, 0), pad_id=pad_id)
-    with open_ensemble(
-        source,
-        count,
-        split,
-        None,
-        tokenizer=tokenizer,
-        source=config.data,
-        pad_id=pad_id,
-        device=Worker.alone().device,
-        on_event=lambda *_, **__: None,
-    ) as ensemble:
-        for number in range(stream.batches_per_epoch):
-            ensemble.gather(ensemble.submit(stream[number]))
-        ensemble.flush()
+    count = num_folds(config.distillation.teachers)
+    label_rows(source, count, split, tokenizer=tokenizer, source=config.data, actors=actors)
 
 
 def main(
@@ -261,9 +247,7 @@ def main(
                 each=settings.average_loss,
             )
             all_steps = accumulated(batches, passes)
-            all_steps = with_fraction_done(all_steps, start=start, total=prepared.total_steps)
-            every = config.training.save_every_steps
-            return flush_store_before_checkpoint(all_steps, ensemble, start=start, every=every)
+            return with_fraction_done(all_steps, start=start, total=prepared.total_steps)
 
         return fit(config, worker, context, prepared, objective, steps)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,13 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.folds import row_folds
 from road_ray.data.load_split import Split, row_features
 from road_ray.data.model_files.locate_model import MODEL_RECORD, locate_model
+from road_ray.data.tokenizer import pad_id_of
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, WithTexts
 from road_ray.distillation.ensemble.out_of_fold_ensemble import OutOfFoldEnsemble
 from road_ray.distillation.ensemble.protocol import Ensemble
 from road_ray.recipes.distillation.teacher_source import TeacherSource
 from road_ray.system.json_file import read_json
+from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -107,32 +109,35 @@ def texts_of(
     return RowTexts(split, row_features(split, tokenizer, source))
 
 
-def store_is_complete(
-    teacher_source: TeacherSource, count: int, split: Split, texts: RowTexts | None
-) -> bool:
-    """Return True if the store has all rows, so that no teacher need be started."""
-    folds = row_folds(split, count)
-    return all(
-        teacher_source.of_fold(fold, count).complete(split.features, folds == fold, texts)
-        for fold in range(count)
-    )
-
-
-def needs_pool(
+def label_rows(
     teacher_source: TeacherSource,
     count: int,
-    rows: Callable[[], tuple[Split, RowTexts | None]],
-) -> bool:
-    """Return True if the driver must start the teachers. A single worker with a store starts them
-    itself at the first missing row, except for out-of-fold teachers, which share one pool.
+    split: Split,
+    *,
+    tokenizer: PreTrainedTokenizerFast,
+    source: SourceConfig,
+    actors: ActorEnsemble | None = None,
+) -> None:
+    """Have the teachers answer the rows of ``split`` that have no answer in their tables: all
+    teachers every row, teachers of ``count`` folds those that they have not seen. ``actors`` are
+    the caller's, if it has started them.
     """
-    if teacher_source.settings.host != "actors" or teacher_source.settings.store is None:
-        return teacher_source.settings.host == "actors"
-    if teacher_source.workers == 0 and count == 1:
-        return False
-    return not store_is_complete(teacher_source, count, *rows())
+    folds, texts = row_folds(split, count), texts_of(teacher_source, split, tokenizer, source)
+    for fold in range(count):
+        fold_source, fold_actors = teacher_source.of_fold(fold, count), actors
+        if actors is not None:
+            each = len(fold_source.directories)
+            fold_actors = subset_of_pool(actors, fold * each, (fold + 1) * each)
+        fold_source.label(
+            split.features,
+            pad_id=pad_id_of(tokenizer),
+            device=Worker.alone().device,
+            actors=fold_actors,
+            rows=folds == fold,
+            texts=texts,
+        )
 
 
 def subset_of_pool(ensemble: ActorEnsemble, first: int, beyond: int) -> ActorEnsemble:
     """Return an ensemble of some teachers of a pool, which the pool still owns."""
-    return type(ensemble)(ensemble.handles.part(first, beyond))
+    return type(ensemble)(ensemble.handles.of(range(first, beyond)))

@@ -14,7 +14,6 @@ from road_ray.data.batching import Batch, BatchStream
 from road_ray.data.load_split import Split, find_dataset, load_split, training_tokenizer
 from road_ray.data.mixing import Stream, with_fraction_done
 from road_ray.distillation.ensemble.annotate import annotate
-from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.ensemble.protocol import Ensemble
 from road_ray.distillation.teacher_checks import LABEL_MAP, check_teacher
 from road_ray.distillation.teacher_identity import fingerprint_tokenizer
@@ -25,15 +24,11 @@ from road_ray.errors import CheckpointError, ConfigError, nearest
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.config import TeachingConfig
 from road_ray.recipes.distillation.locate_teachers import locate_teachers
-from road_ray.recipes.distillation.out_of_fold_teachers import needs_pool, open_ensemble, texts_of
+from road_ray.recipes.distillation.out_of_fold_teachers import label_rows, open_ensemble
 from road_ray.recipes.distillation.teacher_list import num_folds
 from road_ray.recipes.distillation.teacher_pool import start_teacher_pool
 from road_ray.recipes.distillation.teacher_record import recorded_teachers
-from road_ray.recipes.distillation.teacher_source import (
-    OnEvent,
-    TeacherSource,
-    flush_store_before_checkpoint,
-)
+from road_ray.recipes.distillation.teacher_source import OnEvent, TeacherSource
 from road_ray.recipes.distillation.text_truncation import check_truncation
 from road_ray.recipes.distillation.weighting_rule import weighting_rule
 from road_ray.recipes.multitask.config import MultitaskConfig
@@ -82,6 +77,7 @@ def teacher_sources(config: MultitaskConfig) -> dict[str, TeacherSource]:
             config.workers,
             other_teachers=settings.replicas * (total - len(directories)),
             student=student,
+            store=settings.tables(config.run_dir),
         )
         if sources[name].mixed:
             split = _training_split(config, name, tokenizer)
@@ -139,23 +135,30 @@ def _tokenizer(config: MultitaskConfig) -> PreTrainedTokenizerFast:
     return training_tokenizer(directory, config.data.datasets, config.data)
 
 
+def label_mixture(config: MultitaskConfig, sources: Mapping[str, TeacherSource]) -> None:
+    """Have the teachers of each data set answer its training rows that have no answer in their
+    tables.
+    """
+    for name, source in sources.items():
+        if source.store is not None:
+            tokenizer = _tokenizer(config)
+            label_rows(
+                source,
+                num_folds(config.distillation.of(name)),
+                _training_split(config, name, tokenizer),
+                tokenizer=tokenizer,
+                source=config.data,
+            )
+
+
 @contextmanager
 def start_teacher_pools(
     config: MultitaskConfig, sources: Mapping[str, TeacherSource]
 ) -> Iterator[dict[str, ActorEnsemble]]:
     """Start a pool for each data set whose teachers the driver must start; stop them on exit."""
 
-    def rows(name: str) -> tuple[Split, RowTexts | None]:
-        tokenizer = _tokenizer(config)
-        split = _training_split(config, name, tokenizer)
-        return split, texts_of(sources[name], split, tokenizer, config.data)
-
     settings = config.distillation
-    needed = {
-        name: teacher_source
-        for name, teacher_source in sources.items()
-        if needs_pool(teacher_source, num_folds(settings.of(name)), partial(rows, name))
-    }
+    needed = {name: source for name, source in sources.items() if source.needs_pool}
     total = sum(len(teacher_source.directories) for teacher_source in needed.values())
     with ExitStack() as stack:
         if needed:
@@ -206,18 +209,15 @@ class AnnotatedMixture:
     """Streams of a mixture; those of data sets with teachers are annotated."""
 
     streams: Mapping[str, Stream]
-    ensembles: tuple[Ensemble, ...] = ()
+    taught: bool  # a data set has teachers
 
     def prepared_steps(
-        self, steps: Iterator[list[Batch]], *, start: int, total: int, every: int
+        self, steps: Iterator[list[Batch]], *, start: int, total: int
     ) -> Iterator[list[Batch]]:
-        """Return the steps with the fraction of the training that is done in each batch; the
-        teachers' answers are written to disk before a checkpoint.
+        """Return the steps, with teachers with the fraction of the training that is done in each
+        batch.
         """
-        if not self.ensembles:
-            return steps
-        steps = with_fraction_done(steps, start=start, total=total)
-        return flush_store_before_checkpoint(steps, *self.ensembles, start=start, every=every)
+        return with_fraction_done(steps, start=start, total=total) if self.taught else steps
 
 
 @contextmanager
@@ -263,9 +263,7 @@ def annotate_mixture(
             )
             for name, teacher_source in sources.items()
         }
-        yield AnnotatedMixture(
-            {**streams, **annotated}, tuple(stream.ensemble for stream in annotated.values())
-        )
+        yield AnnotatedMixture({**streams, **annotated}, taught=bool(annotated))
 
 
 def teacher_lineage(config: MultitaskConfig) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -5,6 +5,7 @@ head per task.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ from road_ray.recipes.multitask.mixture_streams import (
 )
 from road_ray.recipes.multitask.mixture_teachers import (
     annotate_mixture,
+    label_mixture,
     start_teacher_pools,
     teacher_lineage,
     teacher_sources,
@@ -93,6 +95,9 @@ def _run(config: MultitaskConfig, context: RunContext | None) -> Run:
             manifests = {name: dict(source.manifest) for name, source in sources.items()}
             manifest = {"datasets": manifests}
             record_teachers(directory, manifest, config.distillation)
+        if context is not None and context.plan_only:  # labelling is no step
+            sources = {name: replace(source, store=None) for name, source in sources.items()}
+        label_mixture(config, sources)
         with start_teacher_pools(config, sources) as actors:
             metrics = launch_run(
                 main, config, sources, actors, context=context, directory=directory
@@ -134,8 +139,7 @@ def main(
 
         def steps(start: int) -> Iterator[list[Batch]]:
             mixed = mixed_steps(config, splits, mixture.streams, start)
-            every = config.training.save_every_steps
-            return mixture.prepared_steps(mixed, start=start, total=total, every=every)
+            return mixture.prepared_steps(mixed, start=start, total=total)
 
         training = Training(
             config=config.training,

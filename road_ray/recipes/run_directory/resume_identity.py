@@ -36,7 +36,7 @@ FREE_ON_RESUME = {
     *("training.on_spike", "data.cache"),
     *("data.shard_cache", "data.shard_cache_gb"),
     *("training.activation_checkpointing", "training.fsdp"),
-    *(f"distillation.{key}" for key in ("host", "lookahead", "timeout_seconds")),
+    *(f"distillation.{key}" for key in ("answers", "host", "lookahead", "timeout_seconds")),
     *(f"distillation.{key}" for key in ("store", "check_parity", "allow_other_teachers")),
     "distillation.num_teachers",  # a check; the teachers themselves are compared
     *(f"distillation.{unit}_per_teacher" for unit in ("cpus", "gpus")),

@@ -63,8 +63,9 @@ def runs_of(
         sweep_keys["training.mirror"] = mirrored_below(training, place_below).mirror
         if runs:
             sweep_keys["init"] = runs[-1][1].run_dir  # type: ignore[attr-defined]
-        if isinstance(base, DistillConfig) and base.distillation.store is None:
-            # The trials share a store of the sweep, and thus read the same answers.
+        teaching = base.distillation if isinstance(base, DistillConfig) else None
+        if teaching is not None and teaching.store is None and teaching.answers != "live":
+            # The trials share tables of the sweep, and thus read the same answers.
             sweep_keys["distillation.store"] = sweep.directory / "store"
         if sweep.scheduler == "pbt":  # a child may resume the checkpoint of any milestone
             every: Any = base

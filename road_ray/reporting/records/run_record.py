@@ -38,7 +38,7 @@ _NO_RUNS = ("checkpoints", "hf")  # directories within a run
 _ROUTINE = (
     *("initialized", "phase", "stopped_early", "best_checkpoint"),
     "checkpoints_removed",
-    *("teachers_started", "teachers_proven", "store_complete"),
+    "teachers_proven",
 )
 
 

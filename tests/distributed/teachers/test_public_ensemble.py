@@ -13,7 +13,7 @@ import torch
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.distillation import weighting
 from road_ray.distributed.teachers.public_ensemble import Ensemble
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import CheckpointError, ConfigError, DataError
 from tests.cluster import short_directory
 from tests.forked_workers import FORKED
 from tests.tiny_teacher import WORDS, make_teacher, make_tokenizer
@@ -64,14 +64,20 @@ def test_task_and_labels_are_those_of_the_directories(tmp_path):
 
 def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
     first = batch()
+    with Ensemble(directories, task="sst2", host="process") as live:
+        expected = live.logits(first)
+        with pytest.raises(ConfigError, match="no store"):
+            live.label([first])
     with Ensemble(directories, task="sst2", store=tmp_path / "store", host="process") as ensemble:
+        with pytest.raises(DataError, match=r"ensemble\.label"):
+            ensemble.logits(first)
+        assert ensemble.label([first, first]) == 6
         output = ensemble.logits(first)
-        assert torch.equal(ensemble.logits(first), output)
-        assert ensemble.inner.num_requested == 18
+        torch.testing.assert_close(output, expected, rtol=2**-10, atol=1e-4)
         assert torch.equal(ensemble.soft_targets(first, weighting="mean"), output.mean(0))
     with Ensemble(directories, task="sst2", store=tmp_path / "store") as again:
-        assert torch.equal(again.logits(first), output)  # in actors, but none was started
-        assert again.inner.num_requested == 0
+        assert again.label([first]) == 0  # in actors, but none was started
+        assert torch.equal(again.logits(first), output)
 
 
 def test_a_run_directory_is_as_good_as_its_model(tmp_path):

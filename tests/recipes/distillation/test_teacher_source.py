@@ -1,4 +1,4 @@
-"""A student before the store of its teachers: cold, warm, killed, damaged, with other teachers."""
+"""A student and the answers of its teachers: live, once, killed, damaged, of other teachers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.distillation.logit_store.logit_shards import read_shard, write_shard
-from road_ray.errors import CheckpointError
+from road_ray.distillation.answers.answer_table import open_table, write_table
+from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.performance import int8_linear
 from road_ray.models.performance.compilation import compile_for_all_shapes
+from road_ray.recipes.distillation import teacher_source
 from road_ray.training.monitoring.metrics_journal import read_rows
 
 STEPS = 14  # an epoch is 10: every row is asked for, some twice
@@ -28,7 +29,7 @@ STEPS = 14  # an epoch is 10: every row is asked for, some twice
 
 @pytest.fixture
 def student(sentiment, teachers, tmp_path):
-    """``student(name, **changes)``: a run of more than an epoch with the store of this test."""
+    """``student(name, **changes)``: a run of more than an epoch with the tables of this test."""
 
     def run(name: str, **changes: object) -> rr.Run:
         given = {
@@ -53,25 +54,54 @@ def events(run: rr.Run) -> dict[str, dict]:
     return {event["kind"]: event for event in read_rows(run.directory / "events.jsonl")}
 
 
-def shards(store: Path) -> list[Path]:
-    return sorted(store.glob("*/shard-*.arrow"))
+def tables(store: Path) -> list[Path]:
+    return sorted(store.glob("*/table-*"))
 
 
-def test_cold_and_warm_runs_are_bit_equal_and_the_warm_one_starts_no_teacher(student, tmp_path):
+@pytest.fixture
+def answered(monkeypatch):
+    """Numbers of teachers that were loaded to answer rows, by labelling."""
+    started, load = [], teacher_source.LocalEnsemble.load
+
+    def counted(directories, *arguments, **options):
+        started.append(len(directories))
+        return load(directories, *arguments, **options)
+
+    monkeypatch.setattr(teacher_source.LocalEnsemble, "load", counted)
+    return started
+
+
+def test_the_first_and_every_later_run_are_bit_equal_and_these_start_no_teacher(
+    student, tmp_path, answered
+):
     cold = student("cold")
-    assert {"teachers_started", "store_complete", "teachers_proven"} <= set(events(cold))
-    assert events(cold)["store_complete"]["rows"] > 100
-    assert len(list((tmp_path / "store").iterdir())) == 3
+    assert answered == [3]
+    assert len(tables(tmp_path / "store")) == 3
     warm = student("warm")
     assert weights(warm) == weights(cold)
-    assert "teachers_started" not in events(warm)
-    assert list(events(warm)["teachers_proven"]["difference"]) == ["the store"]
+    assert list(events(warm)["teachers_proven"]["difference"]) == ["its table"]
     assert weights(student("hot", temperature=4.0)) != weights(cold)
-    assert "teachers_started" not in events(student("hot", temperature=4.0))
+    assert answered == [3]
+
+
+def test_answers_given_once_are_kept_in_the_run_and_teach_as_live_ones(student, tmp_path):
+    """Their difference is the rounding to fp16."""
+    once = student("once", **{"distillation.store": None, "distillation.answers": "once"})
+    assert len(tables(once.directory / "answers")) == 3
+    live = student("live", **{"distillation.store": None})
+    assert not (live.directory / "answers").exists()
+    ours, theirs = (load_file(run.hf_dir / "model.safetensors") for run in (once, live))
+    assert_close(ours, theirs, rtol=1e-2, atol=1e-3)
+    assert weights(student("shared")) == weights(once)  # auto: once, because a store is given
+
+
+def test_live_answers_are_not_kept_so_a_store_beside_them_is_refused(student):
+    with pytest.raises(ConfigError, match=r"answers is live and distillation\.store is given"):
+        student("both", **{"distillation.answers": "live"})
 
 
 @pytest.mark.parametrize("store", [True, False])
-def test_teachers_in_int8_tell_their_drift_and_have_a_store_of_their_own(
+def test_teachers_in_int8_tell_their_drift_and_have_tables_of_their_own(
     student, tmp_path, monkeypatch, store
 ):
     monkeypatch.setattr(int8_linear, "_LEAST_WIDTH", 16)  # the teachers are narrow
@@ -103,28 +133,28 @@ def test_compiled_teachers_teach_the_same(student, monkeypatch):
 
 
 def distil_until_killed(given):
-    from road_ray.distillation.logit_store import logit_shards
+    from road_ray.distillation.answers import teacher_tables
 
-    commits = []
+    teacher_tables._BLOCK_BYTES = 1
+    flush, flushed = teacher_tables.TableBuilder.flush, []
 
-    def fault(what, staged):
-        commits.append(what)
-        if commits.count("store") == 5:  # of three teachers' second flush the second
-            os.truncate(staged, 100)
+    def flush_or_die(builder):
+        if len(flushed) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
+        flushed.append(builder)
+        flush(builder)
 
-    logit_shards._fault = fault
+    teacher_tables.TableBuilder.flush = flush_or_die
     rr.distill(**given)
 
 
-def test_a_driver_killed_while_the_store_is_written_ends_as_if_nothing_had_been(
+def test_a_driver_killed_while_the_teachers_label_ends_as_if_nothing_had_been(
     student, sentiment, teachers, tmp_path
 ):
     whole = student("whole", **{"distillation.store": str(tmp_path / "other")})
-    saving = {"training.steps": STEPS, "training.save_every_steps": 4}
-    saving |= {"distillation.store": str(tmp_path / "store")}
     given = {
-        "overrides": sentiment | saving,
+        "overrides": sentiment
+        | {"training.steps": STEPS, "distillation.store": str(tmp_path / "store")},
         "run_dir": str(tmp_path / "killed"),
         "teachers": str(teachers.directory / "teachers.json"),
         "host": "process",
@@ -135,45 +165,42 @@ def test_a_driver_killed_while_the_store_is_written_ends_as_if_nothing_had_been(
     driver.start()
     driver.join(240)
     assert driver.exitcode == -signal.SIGKILL
-    assert len(shards(tmp_path / "store")) == 4
-    assert len(list((tmp_path / "store").glob("*/.staged-*"))) == 1
-    # Checkpoints are written beside the training: the kill may come before the first is there.
-    there = any((tmp_path / "killed" / "checkpoints").glob("step-*"))
-    resumed = student("killed", **{"training.save_every_steps": 4})
-    assert ("resumed" in events(resumed)) == there
-    assert weights(resumed) == weights(whole)
-    assert list((tmp_path / "store").glob("*/.staged-*")) == []
+    assert len(list((tmp_path / "store").glob("*/.labelling/*.npz"))) == 2
+    assert tables(tmp_path / "store") == []
+    assert weights(student("killed")) == weights(whole)
+    assert list((tmp_path / "store").glob("*/.[ls][at]*")) == []
 
 
-def test_a_garbled_shard_is_put_aside_and_asked_again(student, tmp_path):
+def test_a_damaged_table_stops_the_run_and_is_answered_again_once_it_is_deleted(student, tmp_path):
     cold = student("cold")
-    victim = shards(tmp_path / "store")[0]
-    content = victim.read_bytes()
-    victim.write_bytes(content[:200] + b"garbled" + content[207:])
-    again = student("again")
-    assert events(again)["teachers_started"]["teachers"] in ([0], [1], [2])
-    assert len(list((tmp_path / "store").glob("*/*.damaged"))) == 1
-    assert again.metrics["eval/sst2/accuracy"] == pytest.approx(cold.metrics["eval/sst2/accuracy"])
+    victim = tables(tmp_path / "store")[0]
+    values = victim / "values.npy"
+    content = values.read_bytes()
+    values.write_bytes(content[:200] + b"garbled" + content[207:])
+    with pytest.raises(DataError, match=rf"(?s){victim}.*damaged.*delete it"):
+        student("again")
+    shutil.rmtree(victim)
+    assert weights(student("again")) == weights(cold)
 
 
-def test_a_store_that_says_something_else_stops_the_run_before_the_first_step(student, tmp_path):
+def test_tables_that_say_something_else_stop_the_run_before_the_first_step(student, tmp_path):
     student("cold")
-    victim = shards(tmp_path / "store")[0]
-    shard = read_shard(victim)
-    values = np.array(shard.values[::-1])
-    write_shard(victim.parent, np.array(shard.keys), np.array(shard.counts), values)
-    victim.unlink()
-    with pytest.raises(CheckpointError, match=r"(?s)teacher \d .*the store.*differ"):
+    victim = tables(tmp_path / "store")[0]
+    table = open_table(victim)
+    keys, values = table.keys.T.copy(), np.array(table.values[::-1])
+    shutil.rmtree(victim)
+    write_table(victim.parent, np.float16, keys, np.full(len(keys), 2), [values])
+    with pytest.raises(CheckpointError, match=r"(?s)teacher \d .*its table.*differ"):
         student("again")
     assert not (tmp_path / "again" / "metrics.jsonl").exists()
     assert student("trusting", **{"distillation.check_parity": False})
 
 
-def test_a_store_of_other_runs_serves_a_subset_in_another_order(student, teachers):
+def test_tables_of_other_runs_serve_a_subset_in_another_order(student, teachers, answered):
     student("cold")
     directories = [teachers.directory / f"teacher-{number}" for number in (2, 0)]
-    pair = student("pair", teachers=directories)
-    assert "teachers_started" not in events(pair)
+    student("pair", teachers=directories)
+    assert answered == [3]
 
 
 def test_every_checkpoint_names_the_teachers_and_other_ones_must_be_asked_for(

@@ -79,6 +79,7 @@ def test_trackers_of_a_sweep_group_its_runs(tmp_path):
     [
         ({}, "sweep/store"),
         ({"distillation.store": "mine"}, "mine"),
+        ({"distillation.answers": "live"}, None),
     ],
 )
 def test_trials_share_what_teachers_said(tmp_path, overrides, store):
@@ -90,4 +91,4 @@ def test_trials_share_what_teachers_said(tmp_path, overrides, store):
         run_dir=Path("sweep"),
     )
     [(_, run)] = runs_of(sweep, {"weighting.wrong": 0.5}, tmp_path, 0)
-    assert run.distillation.store == Path(store)
+    assert run.distillation.store == (Path(store) if store else None)

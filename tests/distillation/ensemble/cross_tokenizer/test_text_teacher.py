@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -19,6 +22,7 @@ from road_ray.data.features.examples_and_features import (
     TextExample,
 )
 from road_ray.data.load_split import Split
+from road_ray.distillation.answers.row_keys import RowKeys, keys_of_texts, rows_of
 from road_ray.distillation.ensemble.annotate import allowed_of
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, _question_and_slice
 from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
@@ -26,7 +30,6 @@ from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, load_te
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
 from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of, some_rows
-from road_ray.distillation.logit_store.row_keys import RowKeys, keys_of_texts, rows_of
 from road_ray.distillation.teacher_checks import HEADS
 from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
@@ -203,11 +206,16 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
         manifest = teacher_manifest(places, task, student=fingerprint)
         batch = batch_of(name, student, max_length_tokens=320)
 
+        @contextmanager
         def live(members, plain=plain):
             answered.append(members)
-            return members, LocalEnsemble([plain.teachers[member] for member in members])
+            yield LocalEnsemble([plain.teachers[member] for member in members])
 
-        with StoredEnsemble.open(tmp_path / "store", manifest, task, live) as stored:
+        inputs = inputs_of(batch)
+        keys = RowKeys(rows_of(inputs).keys, keys_of_texts(inputs["texts"]))
+        numbers = np.arange(len(keys.tokens))
+        with StoredEnsemble.open(tmp_path / "store", manifest, task) as stored:
+            stored.label(keys, [numbers], partial(some_rows, inputs), live)
             result = stored.gather(stored.submit(batch))
             figures = stored.stats
         expected = plain.gather(plain.submit(batch))
@@ -216,27 +224,6 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
             assert figures == pytest.approx(plain.stats, abs=1e-2)
     assert answered == [(0, 1)]
     assert len(list((tmp_path / "store").iterdir())) == 2
-
-
-def test_needed_rows_of_a_mixed_store_are_known_by_their_texts(teacher, tmp_path):
-    """One teacher reads the student's tokens, the other texts; both lack the last row."""
-    student = tokenizer_of("bert")
-    places, task = [teacher("bert", "mnli"), teacher("roberta", "mnli")], task_of("mnli")
-    fingerprint = fingerprint_tokenizer(student)
-    manifest = teacher_manifest(places, task, student=fingerprint)
-    batch = inputs_of(batch_of("mnli", student))
-    keys = RowKeys(rows_of(batch).keys, keys_of_texts(batch["texts"]))
-    plain = LocalEnsemble.load(places, task, student=fingerprint)
-    with StoredEnsemble.open(
-        tmp_path, manifest, task, lambda members: (members, plain), needed=keys
-    ) as stored:
-        stored.gather(stored.submit(some_rows(batch, np.array([1, 0]))))
-        assert stored.holds(keys).tolist() == [True, True, False]
-        assert not stored.complete
-        assert sorted(stored.paths(batch)) == ["the live teachers 0, 1", "the store"]
-        stored.gather(stored.submit(batch))
-        assert stored.complete
-        assert stored.num_requested == 6
 
 
 @pytest.mark.parametrize(

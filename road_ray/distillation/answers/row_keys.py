@@ -1,4 +1,4 @@
-"""Keys and values of rows in the store: a hash of the content, and logits without padding.
+"""Keys and values of rows in a table: a hash of the content, and logits without padding.
 
 The key of a row is a hash of its real token ids and segments, so it does not depend on the order
 and padding of the batch. For a teacher with another tokenizer it is a hash of its texts, so that
@@ -71,23 +71,6 @@ class RowKeys(NamedTuple):
         return RowKeys(self.tokens[numbers], None if self.texts is None else self.texts[numbers])
 
 
-class MissingRows:
-    """Tracker of the rows that a store still lacks."""
-
-    def __init__(self, keys: Keys) -> None:
-        self.keys: Keys = np.unique(keys, axis=0)
-        self.missing = np.ones(len(self.keys), np.bool_)
-        self.num_missing = len(self.keys)
-
-    def mark_present(self, keys: Keys) -> None:
-        """Mark rows as present; unknown keys are ignored."""
-        if not len(self.keys):
-            return
-        at = np.searchsorted(self.keys[:, 0], keys[:, 0]).clip(max=len(self.keys) - 1)
-        self.missing[at[(self.keys[at] == keys).all(-1)]] = False
-        self.num_missing = int(self.missing.sum())
-
-
 def rows_of(inputs: Mapping[str, Any]) -> Rows:
     """Return the rows of ``input_ids`` ``[B, L]`` (or ``[B, N, L]``: N choices per row), with mask
     and segments if given.
@@ -151,8 +134,8 @@ def unpadded(answers: Tensor, rows: Rows, kind: Kind) -> Values:
     flat: Values = values[_spread(rows.real, kind)] if ragged else values.ravel()
     if not (np.abs(flat).max(initial=0.0) <= limit):  # false for NaN too
         raise CheckpointError(
-            f"a teacher's logits beyond {limit:g}, or not a number, cannot be stored\n"
-            "  fix: leave the store out (distillation.store: null) or fine-tune that teacher again"
+            f"a teacher's logits beyond {limit:g}, or not a number, cannot be kept\n"
+            "  fix: distillation.answers=live, or fine-tune that teacher again"
         )
     return flat.astype(value_type(kind))
 

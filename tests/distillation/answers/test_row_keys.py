@@ -12,10 +12,7 @@ from road_ray.data.batching import pad
 from road_ray.data.catalog import task
 from road_ray.data.features.examples_and_features import Features
 from road_ray.data.task_and_dataset import Choose, Tag
-from road_ray.distillation.ensemble.protocol import PAD_LOGIT
-from road_ray.distillation.ensemble.teacher import inputs_of
-from road_ray.distillation.logit_store.row_keys import (
-    MissingRows,
+from road_ray.distillation.answers.row_keys import (
     counts_of,
     keys_of,
     padded,
@@ -23,6 +20,8 @@ from road_ray.distillation.logit_store.row_keys import (
     unpadded,
     value_type,
 )
+from road_ray.distillation.ensemble.protocol import PAD_LOGIT
+from road_ray.distillation.ensemble.teacher import inputs_of
 from road_ray.errors import CheckpointError
 
 NLI, MRC, SIMILARITY = (task(name).kind for name in ("nli", "mrc", "similarity"))
@@ -145,16 +144,5 @@ def test_classes_are_rounded_to_half_and_numbers_are_not():
 
 @pytest.mark.parametrize("bad", [7e4, float("nan"), float("-inf")])
 def test_what_half_cannot_hold_is_refused(bad):
-    with pytest.raises(CheckpointError, match="cannot be stored"):
+    with pytest.raises(CheckpointError, match="cannot be kept"):
         unpadded(torch.tensor([[0.0, bad, 1.0]]), rows_of(inputs([5])), NLI)
-
-
-def test_wanted_rows_are_ticked_off_once_and_strangers_ignored():
-    keys = keys_of(features())
-    wanted = MissingRows(np.concatenate([keys[:3], keys[:2]]))
-    assert wanted.num_missing == 3
-    wanted.mark_present(keys[[1, 3]])
-    assert wanted.num_missing == 2
-    wanted.mark_present(keys)
-    assert wanted.num_missing == 0
-    MissingRows(keys[:0]).mark_present(keys)

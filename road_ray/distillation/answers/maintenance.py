@@ -1,0 +1,104 @@
+"""Maintenance of teachers' answers: list, verify and prune their tables.
+
+Tables do not change, so neither needs a lock: a run that has a removed table open keeps it until it
+ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from road_ray.distillation.answers.answer_table import TABLES, open_table
+from road_ray.distillation.answers.teacher_tables import MANIFEST
+from road_ray.errors import ConfigError, DataError
+from road_ray.system.json_file import read_json
+
+_SECONDS_A_DAY = 86400.0
+_GONE = ".gone"  # suffix of a directory while it is removed
+
+
+@dataclass(frozen=True)
+class StoredTeacher:
+    """One teacher's directory of tables."""
+
+    directory: Path
+    manifest: dict[str, Any]
+    tables: list[Path]
+    num_bytes: int
+    unused_days: float
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in all tables. Raises ``DataError`` for a damaged one."""
+        return sum(len(open_table(path, check=False)) for path in self.tables)
+
+
+def list_teachers(root: str | Path) -> list[StoredTeacher]:
+    """Return the teachers with tables below ``root``, by name. Raises ``ConfigError`` if there are
+    none.
+    """
+    root = Path(root).expanduser()
+    manifests = sorted(root.glob(f"[!.]*/{MANIFEST}")) if root.is_dir() else []
+    if not manifests:
+        raise ConfigError(
+            f"{root}: no answers of teachers here\n"
+            "  allowed: the value of distillation.store of a run, or answers/ in its directory"
+        )
+    return [_stored(path) for path in manifests]
+
+
+def select_teachers(teachers: Sequence[StoredTeacher], names: Sequence[str]) -> list[StoredTeacher]:
+    """Return the teachers whose names start with one of ``names``; all if it is empty."""
+    for name in names:
+        if not any(teacher.directory.name.startswith(name) for teacher in teachers):
+            known = ", ".join(teacher.directory.name for teacher in teachers)
+            raise ConfigError(f"{name}: no teacher of this directory\n  allowed: {known}")
+    return [t for t in teachers if not names or t.directory.name.startswith(tuple(names))]
+
+
+def find_damage(teacher: StoredTeacher) -> list[str]:
+    """Return the problem of each damaged table."""
+    problems = []
+    for path in teacher.tables:
+        try:
+            open_table(path, check=True)
+        except (DataError, OSError, ValueError) as error:
+            problems.append(f"{path.name}: {error}")
+    return problems
+
+
+def prune(
+    teachers: Sequence[StoredTeacher], *, unused_days: float | None = None
+) -> Iterator[StoredTeacher]:
+    """Remove the teachers' directories, or those unused for ``unused_days``, and yield each removed
+    teacher. Leftovers of an interrupted removal are removed too.
+    """
+    for root in {teacher.directory.parent for teacher in teachers}:
+        for leftover in root.glob(f".*{_GONE}"):
+            shutil.rmtree(leftover, ignore_errors=True)
+    for teacher in teachers:
+        if unused_days is not None and teacher.unused_days < unused_days:
+            continue
+        # Renamed first, so a kill leaves no incomplete directory under its name.
+        aside = teacher.directory.with_name(f".{teacher.directory.name}{_GONE}")
+        teacher.directory.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+        yield teacher
+
+
+def _stored(manifest: Path) -> StoredTeacher:
+    directory = manifest.parent
+    return StoredTeacher(
+        directory=directory,
+        manifest=read_json(
+            manifest, error=DataError, fix="delete its directory; the next run makes it again"
+        ),
+        tables=sorted(directory.glob(TABLES)),
+        num_bytes=sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()),
+        unused_days=(time.time() - manifest.stat().st_mtime) / _SECONDS_A_DAY,
+    )
