@@ -115,7 +115,7 @@ def format_comparison(estimate: Mapping[str, Any]) -> str:
     side = estimate["max_concurrent"] or 1
     total = (
         f"{estimate['runs']} of these are left to run: {estimate['core_hours']:.4g} core-hours, "
-        f"about {_duration(estimate['hours'])} with {side} at a time, by a few steps timed on this "
+        f"about {duration(estimate['hours'])} with {side} at a time, by a few steps timed on this "
         "machine"
     )
     return f"{aligned(rows)}\n\n{total}"
@@ -159,12 +159,12 @@ def _time(plan: Mapping[str, Any]) -> str:
     waiting = f"{plan['measured_data_seconds']:.3f} of it waiting for data and teachers"
     if high <= _BUSY * low:
         return (
-            f"{mean:.3f} s a step measured here on three steps, {waiting}; {_duration(hours)} for "
+            f"{mean:.3f} s a step measured here on three steps, {waiting}; {duration(hours)} for "
             "all"
         )
     return (
         f"{low:.3f} to {high:.3f} s a step measured here on three steps, {waiting}; "
-        f"{_duration(hours * low / mean)} to {_duration(hours * high / mean)} for all, as this "
+        f"{duration(hours * low / mean)} to {duration(hours * high / mean)} for all, as this "
         "machine is busy"
     )
 
@@ -190,7 +190,8 @@ def _operations(flops: Mapping[str, float]) -> list[str]:
     ]
 
 
-def _duration(hours: float) -> str:
+def duration(hours: float) -> str:
+    """Return hours as text, in seconds or minutes where they are few."""
     if hours < 1 / 60:
         return f"{3600 * hours:.1f} s"
     return f"{60 * hours:.1f} min" if hours < 1 else f"{hours:.2f} h"

@@ -39,7 +39,8 @@ def sweep(
     trials: Annotated[int | None, typer.Option(min=1, help="number of trials")] = None,
     address: Annotated[str | None, typer.Option(help="address of a running Ray cluster")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print the plan of one trial and start none")
+        bool,
+        typer.Option("--dry-run", help="print the plan of one trial and of all, and start none"),
     ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -106,17 +107,36 @@ def _show_result(done: Sweep, config: SweepConfig) -> None:
 
 
 def _show_plan(config: SweepConfig, as_json: bool) -> None:
-    """Print the plan of a trial's first run, without sampled values."""
-    from road_ray.cli.plan import show_plan
+    """Print the plan of a trial's first run, without sampled values, and that of all trials."""
+    from road_ray.cli.plan import duration, format_plan
+    from road_ray.recipes.plan import plan
     from road_ray.recipes.sweep.stages import base_config
     from road_ray.recipes.sweep.sweep import check_sources
+    from road_ray.verbs import VERBS
 
     check_sources(config)
-    if not as_json:
-        after = f", then {config.then.verb}" if config.then else ""
-        drawn = ", ".join(config.space)
-        typer.echo(
-            f"{config.name}: {config.trials} trials of {config.seeds} x {config.verb}{after}, "
-            f"which draw {drawn}; the first run of one, before values are drawn:"
-        )
-    show_plan(config.verb, base_config(config), as_json)
+    costs = plan(config.verb, base_config(config), VERBS[config.verb].run)
+    runs, side = config.trials * config.seeds, config.max_concurrent or 1
+    total = {
+        "runs": runs,
+        "hours": costs["hours"] * runs / side,
+        "core_hours": costs["core_hours"] * runs,
+        "gpu_hours": costs["gpu_hours"] * runs,
+    }
+    if as_json:
+        typer.echo(json.dumps(costs | {"sweep": total}))
+        return
+    after = f", then {config.then.verb}" if config.then else ""
+    typer.echo(
+        f"{config.name}: {config.trials} trials of {config.seeds} x {config.verb}{after}, "
+        f"which draw {', '.join(config.space)}; the first run of one, before values are drawn:"
+    )
+    typer.echo(format_plan(costs))
+    stopped = (
+        "" if config.scheduler == "none" else f"; less, as {config.scheduler} stops some early"
+    )
+    then = f", without the runs of {config.then.verb} that follow" if config.then else ""
+    typer.echo(
+        f"all trials  {runs:,} such runs{then}: {duration(total['hours'])} with {side} at a time, "
+        f"{total['gpu_hours']:.4g} GPU-hours, {total['core_hours']:.4g} core-hours{stopped}"
+    )

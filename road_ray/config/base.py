@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from road_ray.config.url_secrets import refuse_secret
 
+_LARGEST = 2**63 - 1  # of Python's counters and of the columns of torch and Arrow
+
 
 class Config(BaseModel):
     """One section of a configuration: frozen, no unknown keys, no NaN. The text under a field is
@@ -36,12 +38,26 @@ class Config(BaseModel):
     @field_validator("*", mode="after")
     @classmethod
     def _without_secrets(cls, value: object) -> Any:
-        """Refuse addresses with a secret and paths that no file can have; expand ``~``."""
+        """Refuse addresses with a secret, paths that no file can have and whole numbers that no
+        counter can hold; expand ``~``.
+        """
+        if any(abs(number) > _LARGEST for number in _whole_numbers(value)):
+            raise ValueError("is too large\n    allowed: whole numbers of at most 64 bits")
         for text in _texts(value):
             refuse_secret(str(text))
             if isinstance(text, Path) and "\0" in str(text):
                 raise ValueError("holds a zero byte\n    allowed: a path without one")
         return _expanded(value)
+
+
+def _whole_numbers(value: object) -> Iterator[int]:
+    """Yield every whole number in a value, at any depth."""
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (number for item in value.values() for number in _whole_numbers(item))
+    elif isinstance(value, list | tuple):
+        yield from (number for item in value for number in _whole_numbers(item))
 
 
 def _texts(value: object) -> Iterator[str | Path]:

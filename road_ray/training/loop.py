@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from sys import maxsize
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def train(
     empty. Raises ``DivergedError`` before an update with a non-finite loss or gradient, and
     ``InterruptedRunError`` after SIGTERM or Ctrl-C, when a checkpoint has been saved.
     """
-    config, total, context = training.config, training.total_steps, training.context
+    config, total, context = training.config, min(training.total_steps, maxsize), training.context
     keep_freed_memory()
     trained = shard(objective, worker) if config.fsdp else objective.to(worker.device)
     configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from road_ray.cli.plan import _duration, _epochs, _operations, _phases, _time, format_comparison
+from road_ray.cli.plan import _epochs, _operations, _phases, _time, duration, format_comparison
 
 
 def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
@@ -72,7 +72,7 @@ def test_epochs_are_told_of_one_data_set():
 
 
 def test_a_duration_has_the_unit_that_suits_it():
-    assert [_duration(seconds / 3600) for seconds in (1.23, 90, 5400)] == [
+    assert [duration(seconds / 3600) for seconds in (1.23, 90, 5400)] == [
         "1.2 s",
         "1.5 min",
         "1.50 h",

@@ -48,7 +48,19 @@ def test_a_dry_run_plans_one_trial_and_starts_none(road, tmp_path):
     assert result.code == 0, result.err
     assert result.out.startswith("mine: 2 trials of 1 x pretrain, which draw optimizer.peak_lr;")
     assert "s a step measured here" in result.out
+    assert "all trials  2 such runs: " in result.out
+    assert "less, as asha stops some early" in result.out
     assert not place.exists()
+
+
+def test_the_plan_of_a_sweep_is_that_of_all_its_runs(road, tmp_path):
+    (tmp_path / "mine.yaml").write_text(FILE)
+    options = ["--dry-run", "--json", "trials=12", "seeds=2", "max_concurrent=3"]
+    tiny = ["data.root=miniature", "encoder.layers=1", f"data.shards={tmp_path / 'shards'}"]
+    plan = json.loads(road("sweep", tmp_path / "mine.yaml", *options, *tiny).out)
+    assert plan["sweep"]["runs"] == 24
+    assert plan["sweep"]["hours"] == pytest.approx(8 * plan["hours"])
+    assert plan["sweep"]["core_hours"] == pytest.approx(24 * plan["core_hours"])
 
 
 def test_scripts_get_json(road, done):

@@ -18,6 +18,7 @@ from http.client import HTTPException
 
 _TIMEOUT_SECONDS = 5.0
 _EVERY_SECONDS = 5.0
+_DRAIN_SECONDS = 20.0  # of a report; Google Cloud leaves 30
 AWS = "http://169.254.169.254"
 GCP = "http://metadata.google.internal"
 
@@ -70,12 +71,17 @@ def forward_notice(
     run_command: Callable[[list[str]], object],
     every_seconds: float = _EVERY_SECONDS,
 ) -> float:
-    """Wait for a notice, report it to Ray, and return the seconds left."""
+    """Wait for a notice, report it to Ray, and return the seconds left. A report that fails is
+    repeated, as long as the machine stays.
+    """
     while True:
         seconds = deadline()
         if seconds is not None:
-            run_command(drain(seconds))
-            return seconds
+            try:
+                run_command(drain(seconds))
+                return seconds
+            except (OSError, subprocess.SubprocessError) as error:
+                print(f"the notice could not be reported: {error}", file=sys.stderr, flush=True)
         time.sleep(every_seconds)
 
 
@@ -91,5 +97,6 @@ def _fetch(url: str, headers: Mapping[str, str], method: str = "GET") -> str | N
 
 if __name__ == "__main__":
     forward_notice(
-        DEADLINES[sys.argv[1]], lambda command: subprocess.run(command, check=True, timeout=60)
+        DEADLINES[sys.argv[1]],
+        lambda command: subprocess.run(command, check=True, timeout=_DRAIN_SECONDS),
     )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import ray
 from ray.exceptions import RayActorError, RayError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # it imports torch, for which the actor would wait a second
     from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 _BEAT_SECONDS = 0.5
 _BEATS_PER_SECOND = 128  # of all workers at most: they take the actor a tenth of a core
 _POLL_TIMEOUT_SECONDS = 10.0  # of calls that are repeated anyway
@@ -50,6 +51,20 @@ Death = tuple[int, Heartbeat | None, str]  # rank, last sign of life, cause in R
 Stall = tuple[int, Heartbeat, float]  # rank, last sign of life, seconds without a finished step
 
 
+class Outbox(Generic[T]):
+    """Items until the driver says that it has them: an answer may come too late and be lost."""
+
+    def __init__(self) -> None:
+        self.items: list[T] = []
+        self._forgotten = 0
+
+    def behind(self, received: int) -> list[T]:
+        """Return the items behind the first ``received`` of all, and forget those."""
+        del self.items[: received - self._forgotten]
+        self._forgotten = received
+        return list(self.items)
+
+
 class WorkerChannelActor:
     """State shared by driver and workers. Only the first failure is stored: others follow from
     it.
@@ -60,18 +75,17 @@ class WorkerChannelActor:
         self._failure: tuple[str, str] | None = None
         self._beats: dict[int, Heartbeat] = {}
         self._progress: dict[int, StepProgress] = {}
-        self._deaths: list[Death] = []
+        self._deaths = Outbox[Death]()
         self._furthest = 0
-        self._rows: list[Row] = []
+        self._rows = Outbox[Row]()
 
     def row(self, step: int, total: int | None, row: dict[str, float]) -> None:
         """Store a row of the journal of the leading worker."""
-        self._rows.append((step, total, row))
+        self._rows.items.append((step, total, row))
 
-    def rows(self) -> list[Row]:
-        """Return and forget the stored rows."""
-        rows, self._rows = self._rows, []
-        return rows
+    def rows(self, received: int) -> list[Row]:
+        """Return the rows behind the first ``received``, which are forgotten."""
+        return self._rows.behind(received)
 
     def stop(self) -> None:
         """Tell all workers to stop after the step in progress."""
@@ -98,13 +112,12 @@ class WorkerChannelActor:
     def died(self, causes: dict[int, str]) -> None:
         """Store which workers died and Ray's causes. Ray ends the rest of their group too."""
         for rank, cause in causes.items():
-            self._deaths.append((rank, self._beats.get(rank), cause))
+            self._deaths.items.append((rank, self._beats.get(rank), cause))
         self._beats.clear()
 
-    def deaths(self) -> list[Death]:
-        """Return and forget the stored deaths."""
-        deaths, self._deaths = self._deaths, []
-        return deaths
+    def deaths(self, received: int) -> list[Death]:
+        """Return the deaths behind the first ``received``, which are forgotten."""
+        return self._deaths.behind(received)
 
     def furthest(self) -> int:
         """Return the last step that any worker has finished."""
@@ -144,6 +157,7 @@ class WorkerChannel:
             remote = ray.remote(num_cpus=0, scheduling_strategy=here)(WorkerChannelActor)
             actor = remote.remote()
         self.actor = actor
+        self._rows = self._deaths = 0  # received by this process
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WorkerChannel, (self.actor,)
@@ -166,8 +180,10 @@ class WorkerChannel:
         self.actor.row.remote(step, total, dict(row))
 
     def rows(self) -> list[Row]:
-        """Return the rows since the last call."""
-        rows: list[Row] = ray.get(self.actor.rows.remote(), timeout=_POLL_TIMEOUT_SECONDS)
+        """Return the rows since the last call that returned."""
+        ref = self.actor.rows.remote(self._rows)
+        rows: list[Row] = ray.get(ref, timeout=_POLL_TIMEOUT_SECONDS)
+        self._rows += len(rows)
         return rows
 
     def died(self, causes: dict[int, str]) -> None:
@@ -175,8 +191,10 @@ class WorkerChannel:
         self.actor.died.remote(causes)
 
     def deaths(self) -> list[Death]:
-        """Return the deaths since the last call."""
-        deaths: list[Death] = ray.get(self.actor.deaths.remote(), timeout=_POLL_TIMEOUT_SECONDS)
+        """Return the deaths since the last call that returned."""
+        ref = self.actor.deaths.remote(self._deaths)
+        deaths: list[Death] = ray.get(ref, timeout=_POLL_TIMEOUT_SECONDS)
+        self._deaths += len(deaths)
         return deaths
 
     def furthest(self) -> int:

@@ -142,7 +142,8 @@ class StudySearch(Searcher):  # type: ignore[misc]
 
     def _hours(self, started: list[optuna.trial.FrozenTrial]) -> float:
         """Return the wall time of this start plus the duration of trials of earlier starts."""
-        ended = [t for t in started if t.number not in self._numbers.values()]
+        own = set(self._numbers.values())
+        ended = [t for t in started if t.number not in own]
         return (time.monotonic() - self._start + _sum(ended, "seconds")) / 3600
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import random
@@ -22,7 +23,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.search_config import Range, SearchConfig, encode_choice, grid_of
-from road_ray.distributed.tune.study_storage import JOURNAL, open_storage
+from road_ray.distributed.tune.study_storage import JOURNAL, open_storage, sampler
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.errors import ResourceError
 from road_ray.system.json_file import finite
@@ -52,6 +53,9 @@ def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study
     study = open_storage(config, name, directory)
     _reconcile(study, directory, config)
     _add_earlier_trials(study, directory, config)
+    # After the trials of earlier starts are in: a restart, also of a rebuilt study, draws others.
+    started = [t for t in study.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
+    study.sampler = sampler(config, config.seed + len(started))
     _enqueue(study, config)
     if config.retry_failed:
         _enqueue_failed(study)
@@ -82,9 +86,25 @@ def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
         grids = [[(key, value) for value in grid_of(scope)] for key, scope in config.space.items()]
         full = [dict(point) for point in product(*grids)]
         random.Random(config.seed).shuffle(full)
-        points += [point for point in full if point not in points]
-    for point in points[: config.trials]:
-        study.enqueue_trial(point, skip_if_exists=True)
+        points += full
+    # Not `skip_if_exists`, which compares each point with every trial.
+    trials = study.get_trials(deepcopy=False)
+    known = {_identity(t.system_attrs.get("fixed_params", t.params)) for t in trials}
+    new: dict[str, dict[str, Any]] = {}  # each point once
+    for point in points:
+        new.setdefault(_identity(point), point)
+    for identity, point in [*new.items()][: config.trials]:
+        if identity not in known:
+            study.enqueue_trial(point)
+
+
+def _identity(point: Mapping[str, Any]) -> str:
+    """Return a text that is equal for equal values; 1 is 1.0, and not True."""
+    plain = {
+        key: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        for key, value in point.items()
+    }
+    return json.dumps(plain, sort_keys=True)
 
 
 def _enqueue_failed(study: optuna.Study) -> None:

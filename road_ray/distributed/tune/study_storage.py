@@ -134,12 +134,11 @@ def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.St
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.set_metric_names(list(config.metric))
-    done = len(study.get_trials(deepcopy=False))
-    study.sampler = _sampler(config, config.seed + done)  # a restart draws other values
     return study
 
 
-def _sampler(config: SearchConfig, seed: int) -> Any:
+def sampler(config: SearchConfig, seed: int) -> Any:
+    """Return Optuna's sampler of a configuration."""
     samplers = optuna.samplers
     if config.sampler == "gp":
         return samplers.GPSampler(seed=seed)

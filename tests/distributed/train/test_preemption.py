@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -79,6 +80,26 @@ def test_the_notice_is_passed_on_once_as_a_preemption():
     assert command[:2] == ["ray", "drain-node"]
     assert "DRAIN_NODE_REASON_PREEMPTION" in command
     assert command[-2:] == ["--deadline-remaining-seconds", "42"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        subprocess.CalledProcessError(1, "ray"),
+        subprocess.TimeoutExpired("ray", 20),
+        FileNotFoundError(2, "No such file", "ray"),
+    ],
+)
+def test_a_report_that_fails_is_repeated_with_the_time_that_is_left(error):
+    notices, commands = iter([110.0, 105.0, None, 99.0]), []
+
+    def command(words):
+        commands.append(words[-1])
+        if len(commands) < 3:
+            raise error
+
+    assert preemption.forward_notice(lambda: next(notices), command, every_seconds=0.0) == 99.0
+    assert commands == ["110", "105", "99"]
 
 
 @pytest.mark.parametrize(("hours", "left"), [(1, 120.0), (-1, 1.0)])

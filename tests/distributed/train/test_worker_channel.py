@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
+from ray.exceptions import GetTimeoutError
 
 from road_ray.distributed.train import worker_channel
-from road_ray.distributed.train.worker_channel import WorkerChannelActor, beat_seconds, error_of
+from road_ray.distributed.train.worker_channel import (
+    WorkerChannel,
+    WorkerChannelActor,
+    beat_seconds,
+    error_of,
+)
 from road_ray.errors import ClusterError, DataError
 
 
@@ -82,18 +89,62 @@ def test_a_death_is_told_once_and_silences_the_whole_group():
     channel.beat(0, 11, "a", 5, "8 x 32 tokens")
     channel.beat(1, 12, "b", 4, "7 x 32 tokens")
     channel.died({1: "connection error code 2. End of file"})
-    ((rank, beat, _cause),) = channel.deaths()
+    ((rank, beat, _cause),) = channel.deaths(0)
     assert (rank, beat.pid, beat.step, beat.batch) == (1, 12, 4, "7 x 32 tokens")
-    assert channel.deaths() == []
+    assert channel.deaths(1) == []
     assert channel.silent(-1.0) == {}
 
 
-def test_rows_are_told_once_in_their_order():
-    channel = WorkerChannelActor()
-    channel.row(1, 3, {"m": 0.5})
-    channel.row(2, 3, {"m": 1.0})
-    assert channel.rows() == [(1, 3, {"m": 0.5}), (2, 3, {"m": 1.0})]
-    assert channel.rows() == []
+@pytest.fixture
+def late(monkeypatch):
+    """A channel whose answers come too late as often as ``late.times`` says; its actor is here."""
+
+    class Method:
+        def __init__(self, method):
+            self.remote = method
+
+    class Actor:
+        def __init__(self):
+            self.it = WorkerChannelActor()
+
+        def __getattr__(self, name):
+            return Method(getattr(self.it, name))
+
+    def get(answer, timeout):
+        if channel.times:
+            channel.times -= 1
+            raise GetTimeoutError("as on an overloaded machine")
+        return answer
+
+    monkeypatch.setattr(worker_channel.ray, "get", get)
+    channel = WorkerChannel(Actor())
+    channel.times = 0
+    return channel
+
+
+def test_rows_are_told_once_in_their_order_also_after_answers_that_were_lost(late):
+    rows = [(step, 9, {"m": float(step)}) for step in range(9)]
+    told = []
+    for number, times in enumerate((0, 1, 0, 2)):
+        for row in rows[2 * number : 2 * number + 2]:
+            late.row(*row)
+        late.times = times
+        for _ in range(3):
+            with suppress(GetTimeoutError):
+                told += late.rows()
+    late.row(*rows[8])
+    assert told + late.rows() == rows
+    assert late.actor.it._rows.items == [rows[8]]  # the others are forgotten
+
+
+def test_deaths_are_told_once_also_after_an_answer_that_was_lost(late):
+    late.died({1: "End of file"})
+    late.times = 1
+    with pytest.raises(GetTimeoutError):
+        late.deaths()
+    late.died({0: "SIGKILL"})
+    assert [death[0] for death in late.deaths()] == [1, 0]
+    assert late.deaths() == []
 
 
 def test_large_groups_call_less_often_so_that_one_actor_can_answer():

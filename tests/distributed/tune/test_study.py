@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+import optuna
 import pytest
 from optuna.trial import TrialState
 
@@ -162,6 +164,40 @@ def test_a_restart_does_not_draw_the_same_again(tmp_path):
     for _ in range(3):
         drawn.append(ask(open_study(config, "s", tmp_path), config).params["x"])
     assert len(set(drawn)) == 3
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe", "nsga2"])
+def test_a_rebuilt_study_draws_what_it_has_not_drawn(tmp_path, sampler):
+    config = search(sampler=sampler)
+    drawn = []
+    for _ in range(2):
+        study = open_study(config, "s", tmp_path)
+        for _ in range(2):
+            record = ended(ask(study, config))
+            tell_outcome(study, record)
+            trial_record.write(tmp_path, record)
+            drawn.append(record.params["x"])
+        (tmp_path / JOURNAL).unlink()
+    assert len(set(drawn)) == 4
+
+
+def test_a_large_grid_is_enqueued_once_and_in_linear_time(tmp_path, monkeypatch):
+    space = {"x": {"int": [0, 59]}, "c": {"choice": [1, True, "1", 1.5, [2]]}}
+    points = [{"x": 7, "c": True}, {"x": 7}, {"x": 7, "c": True}]
+    overrides = {"space": space, "sampler": "grid", "points": points, "trials": 1000}
+    config = load(SearchConfig, base=BASE | overrides)
+    compared = []
+    same = optuna.Study._should_skip_enqueue
+    monkeypatch.setattr(
+        optuna.Study, "_should_skip_enqueue", lambda *a: compared.append(a) or same(*a)
+    )
+    for _ in range(2):
+        trials = open_study(config, "s", tmp_path).get_trials(deepcopy=False)
+        fixed = [trial.system_attrs["fixed_params"] for trial in trials]
+        assert fixed[:2] == points[:2]
+        assert len(fixed) == 1 + 60 * 5
+        assert len({json.dumps(point) for point in fixed}) == len(fixed)
+    assert compared == []
 
 
 def test_another_space_under_the_same_name_is_refused(half):
