@@ -139,7 +139,7 @@ def test_a_classifier_knows_its_columns_labels_and_ids(shell, tmp_path):
     assert [row["stars"] for row in predicted] == [row["stars"] for row in further]
     assert [row["input_label"] for row in predicted] == [row["label"] for row in further]
     right = sum(row["label"] == row["input_label"] for row in predicted)
-    assert judged == {"eval/reviews/accuracy": pytest.approx(100 * right / 7)}
+    assert judged["eval/reviews/accuracy"] == pytest.approx(100 * right / 7)
     import road_ray
 
     direct = road_ray.load("runs/reviews")([{"review": row["review"]} for row in further])
@@ -165,7 +165,7 @@ def test_a_pair_task_knows_its_columns(shell, tmp_path):
     table(tmp_path / "new.csv", [row | {"agent": "Ada"} for row in rows[:9]])
     predicted, judged = four_commands(shell, "tickets.csv", metrics_of_run, "new.csv", "new.csv")
     right = sum(row["label"] == row["queue"] for row in predicted)
-    assert judged == {"eval/tickets/accuracy": pytest.approx(100 * right / 9)}
+    assert judged["eval/tickets/accuracy"] == pytest.approx(100 * right / 9)
     assert {row["agent"] for row in predicted} == {"Ada"}
 
 

@@ -24,7 +24,7 @@ from road_ray.system.paths import check_input
 _OF_FILES = {"train", "dev", "test", "dev_fraction", "hub", "configuration", "revision"}
 _OF_FILES |= {"first_rows"}
 _OF_ONE_RUN = {"cache", "max_rows", "max_judged_rows"}
-_KEYS = ("span_head", "pair_head", "tag_head", "history_turns")  # of reading and heads
+_HEADS = ("span_head", "pair_head", "tag_head")
 
 
 def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:
     files, which are those of this machine.
     """
     dataset = split.dataset
-    keys = data.model_dump(mode="json", include=set(_KEYS), exclude_defaults=True)
+    keys = data.model_dump(mode="json", include=set(_HEADS), exclude_defaults=True)
     entry = data.sets.get(dataset.name)
     if entry is not None:
         written = entry.model_dump(mode="json", exclude=_OF_FILES, exclude_defaults=True)
