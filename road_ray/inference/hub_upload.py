@@ -6,21 +6,37 @@ import torch.
 
 from __future__ import annotations
 
+import glob
+import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from road_ray.data.model_files.locate_model import check_hashes
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.training.monitoring.redaction import redact
 
-_WEIGHTS = (".safetensors", ".onnx", ".onnx.data")
-_SUFFIXES = (".json", ".txt", ".model", ".jinja", *_WEIGHTS)
-_NAMES = ("README.md",)
+_WEIGHTS = (".safetensors", ".onnx", ".onnx.data", ".model", ".spm")
+_OF_MODEL = re.compile(
+    r"(generator/|heads/[^/]+/)?("
+    r"README\.md|road_ray\.json|(generation_|preprocessor_)?config\.json"
+    r"|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
+    r"|model(_int8)?\.onnx(\.data)?|\w+_(head|network|tagger)\.safetensors"
+    r"|tokenizer(_config)?\.json|special_tokens_map\.json|added_tokens\.json"
+    r"|vocab\.(txt|json)|merges\.txt|chat_template\.jinja"
+    r"|(sentencepiece(\.bpe)?|spiece|spm|tokenizer)\.model)"
+)
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY")
+_SECRET_KEY = re.compile(
+    r"secret|passw(or)?d|passphrase|credential|(api|access|private|ssh)[_-]?key|authorization"
+    r"|^((hf|hub|auth|access|bearer)[_-]?)?token$",
+    re.IGNORECASE,
+)
+_SHORTEST_SECRET = 6  # characters
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_LARGEST_TEXT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -32,28 +48,21 @@ class ModelFile:
     size_bytes: int
 
 
-def model_files(model: str | Path) -> list[ModelFile]:
+def model_files(model: str | Path, include: Sequence[str] = ()) -> list[ModelFile]:
     """Return the files of a run's ``hf/`` or of a model directory that are uploaded: weights,
-    configuration, tokenizer, model card, and those in folders beside them, such as a generator.
+    configuration, tokenizer, model card and record by their names, and those of ``generator/`` and
+    ``heads/``. Others are sent only if a pattern of ``include`` fits; hidden ones never are.
 
     Raises ``CheckpointError`` for a directory without a model, a damaged one, and a link out of it;
-    ``ConfigError`` for a text with a secret of the environment.
+    ``ConfigError`` for a text with a secret, and for a pattern that fits no file.
     """
-    place = Path(model).expanduser()
-    directory = place / "hf" if (place / "hf").is_dir() else place
-    if not (directory / "config.json").is_file():
-        raise CheckpointError(
-            f"{model}: no model: no config.json there or in hf/\n"
-            "  fix: name a finished run or a model directory\n  nothing was sent"
-        )
+    directory = _directory(model)
     for part in {directory, *(path.parent for path in directory.rglob("config.json"))}:
         for weights in (True, False):
             check_hashes(part, weights=weights)
     files = []
-    for path in sorted(directory.rglob("*")):
-        name = path.relative_to(directory).as_posix()
-        hidden = any(part.startswith(".") for part in path.relative_to(directory).parts)
-        if hidden or not path.is_file() or not _is_model_file(path):
+    for name, path in _visible(directory):
+        if not (_OF_MODEL.fullmatch(name) or any(fnmatchcase(name, p) for p in include)):
             continue
         if not path.resolve().is_relative_to(directory.resolve()):
             raise CheckpointError(
@@ -67,9 +76,37 @@ def model_files(model: str | Path) -> list[ModelFile]:
             )
         _refuse_secret(path)
         files.append(ModelFile(name, path, path.stat().st_size))
-    if not any(file.name.endswith((".safetensors", ".onnx")) for file in files):
+    names = [file.name for file in files]
+    if unused := [p for p in include if not any(fnmatchcase(name, p) for name in names)]:
+        raise ConfigError(f"--include {unused[0]}: fits no file in {directory}\n  nothing was sent")
+    if not any(name.endswith((".safetensors", ".onnx")) for name in names):
         raise CheckpointError(f"{directory}: has no weights\n  nothing was sent")
     return files
+
+
+def left_out(model: str | Path, files: Sequence[ModelFile]) -> list[str]:
+    """Return the names of the files of a model directory that are not uploaded."""
+    sent = {file.name for file in files}
+    return [name for name, _ in _visible(_directory(model)) if name not in sent]
+
+
+def _directory(model: str | Path) -> Path:
+    place = Path(model).expanduser()
+    directory = place / "hf" if (place / "hf").is_dir() else place
+    if not (directory / "config.json").is_file():
+        raise CheckpointError(
+            f"{model}: no model: no config.json there or in hf/\n"
+            "  fix: name a finished run or a model directory\n  nothing was sent"
+        )
+    return directory
+
+
+def _visible(directory: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files below a directory that are not hidden, by their names in it."""
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory)
+        if path.is_file() and not any(part.startswith(".") for part in name.parts):
+            yield name.as_posix(), path
 
 
 def push(
@@ -81,7 +118,7 @@ def push(
     ``replace``, and if it is public, unless ``public``; ``ResourceError`` without a token or
     network.
     """
-    from huggingface_hub import CommitOperationAdd, HfApi, get_token
+    from huggingface_hub import HfApi, get_token
     from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: of its client
         HfHubHTTPError,
         HTTPError,
@@ -107,8 +144,15 @@ def push(
             )
         except RepositoryNotFoundError:
             api.create_repo(repository, private=not public)
-        sent = [CommitOperationAdd(file.name, str(file.path)) for file in files]
-        api.create_commit(repository, sent, commit_message="Model by road_ray")
+        first = files[0]
+        folder = first.path.parents[first.name.count("/")]
+        names = [glob.escape(file.name) for file in files]
+        api.upload_folder(
+            repo_id=repository,
+            folder_path=folder,
+            allow_patterns=names,
+            commit_message="Model by road_ray",
+        )
     except OfflineModeIsEnabled as error:
         raise ResourceError(
             "HF_HUB_OFFLINE is set, so the hub is not reached\n"
@@ -153,16 +197,35 @@ def _refuse_existing(repository: str, existing: set[str], *, exposed: bool, repl
         )
 
 
-def _is_model_file(path: Path) -> bool:
-    return path.name.endswith(_SUFFIXES) or path.name in _NAMES
-
-
 def _refuse_secret(path: Path) -> None:
-    if path.name.endswith(_WEIGHTS) or path.stat().st_size > _LARGEST_TEXT_BYTES:
+    """Raise ``ConfigError`` for a text of any size that holds a secret of the environment, a
+    private key, a token of a known shape, or a text under a key such as ``api_key``.
+    """
+    if path.name.endswith(_WEIGHTS):
         return
-    text: Mapping[str, object] = {"text": path.read_text(encoding="utf-8", errors="replace")}
-    if redact(text) != text:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    given: Mapping[str, object] = {"text": text}
+    found = _PRIVATE_KEY.search(text) is not None or redact(given) != given
+    if not found and path.suffix == ".json":
+        try:
+            found = any(_secrets(json.loads(text)))
+        except ValueError:
+            found = False  # told by whoever reads the file
+    if found:
         raise ConfigError(
             f"{path}: has what looks like a secret\n  fix: remove it from the file; then "
             "push again\n  nothing was sent"
         )
+
+
+def _secrets(value: object) -> Iterator[str]:
+    """Yield every text under a key of a secret."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            is_text = isinstance(item, str) and len(item) >= _SHORTEST_SECRET
+            if is_text and _SECRET_KEY.search(key):
+                yield item
+            yield from _secrets(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _secrets(item)

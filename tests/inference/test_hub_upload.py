@@ -178,6 +178,48 @@ def test_an_export_that_was_pushed_predicts_by_its_name(hub, tmp_path, monkeypat
     assert there.read_bytes() == here.read_bytes()
 
 
+SECRETS = {
+    "README.md": "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n",
+    "generation_config.json": '{"a": [{"api_key": "abcdefgh-of-nobody"}]}',
+    "vocab.txt": "x\n" * (1 << 20) + "hf_" + "a" * 30 + "\n",  # behind the first MiB
+    "merges.txt": "-----BEGIN OPENSSH PRIVATE KEY-----\n",
+    "added_tokens.json": '{"hf_token": "abcdefgh-of-nobody"}',
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_in_a_file_of_the_model_is_refused(model, name):
+    (model / "hf" / name).write_text(SECRETS[name])
+    (model / "hf" / "road_ray.json").write_text("{}")
+    with pytest.raises(ConfigError, match=f"{name}: has what looks like a secret"):
+        model_files(model)
+
+
+def test_words_of_a_vocabulary_are_no_secrets(model):
+    words = {"password": 1, "api_key": 2, "[PAD]": 0}
+    (model / "hf" / "vocab.json").write_text(json.dumps(words))
+    config = {"pad_token": "[PAD] of the model", "image_token": "<image> of it"}
+    (model / "hf" / "added_tokens.json").write_text(json.dumps(config))
+    assert {"vocab.json", "added_tokens.json"} <= {file.name for file in model_files(model)}
+
+
+def test_only_files_of_a_model_are_sent_and_others_on_request(road, model):
+    """A list of what is sent, not of what is not: keys and data lay beside the weights."""
+    names = ("key.pem", "service.json", "rows.txt", "notes.md", "optimizer.safetensors")
+    for name in names:
+        (model / "hf" / name).write_text("{}")
+    assert not {*names} & {file.name for file in model_files(model)}
+    listed = road("push", model, "me/mine", "--dry-run")
+    assert "not sent: key.pem, notes.json.swp, notes.md, optimizer.safetensors" in listed.out
+    more = {file.name for file in model_files(model, ["notes.*"])}
+    assert {*names} & more == {"notes.md"}
+    (model / "hf" / "notes.md").write_text("-----BEGIN PRIVATE KEY-----")
+    with pytest.raises(ConfigError, match=r"notes.md: has what looks like a secret"):
+        model_files(model, ["notes.md"])
+    with pytest.raises(ConfigError, match=r"--include nots.\*: fits no file"):
+        model_files(model, ["nots.*"])
+
+
 def test_a_public_repository_gets_a_model_only_on_request(hub, model):
     hub.repositories["me/open"] = {"private": False, "files": {".gitattributes": b""}}
     refused = road_push(model, "me/open", hub=hub, **TOKEN)
@@ -222,14 +264,14 @@ def test_a_name_of_no_repository_is_refused(name):
 def test_what_is_no_whole_model_is_refused(model, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="no model"):
         model_files(tmp_path)
-    (model / "hf" / "more.json").symlink_to("/etc/hostname")
+    (model / "hf" / "merges.txt").symlink_to("/etc/hostname")
     with pytest.raises(CheckpointError, match="leads out of the model"):
         model_files(model)
-    (model / "hf" / "more.json").unlink()
-    (model / "hf" / "more.json").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"more.json: is empty(.|\n)*nothing was sent"):
+    (model / "hf" / "merges.txt").unlink()
+    (model / "hf" / "merges.txt").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"merges.txt: is empty(.|\n)*nothing was sent"):
         model_files(model)
-    (model / "hf" / "more.json").unlink()
+    (model / "hf" / "merges.txt").unlink()
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-indeed")
     (model / "hf" / "README.md").write_text("call with sk-very-secret-indeed")
     with pytest.raises(ConfigError, match="looks like a secret"):

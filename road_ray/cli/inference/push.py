@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Annotated
 
 import typer
@@ -26,27 +27,40 @@ def push(
     replace: Annotated[
         bool, typer.Option("--replace", help="replace files that the repository has")
     ] = False,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="send files besides those of a model too"),
+    ] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Upload a model to a private repository of the Hugging Face hub.
 
-    Only the files of hf/ are sent.
+    Only the files of a model in hf/ are sent, by their names.
     """
     from road_ray.inference import hub_upload as upload
     from road_ray.reporting.text_tables import aligned
 
     upload.check_repository(repository)
-    files = upload.model_files(model)
+    files = upload.model_files(model, include or ())
+    others = upload.left_out(model, files)
     rows = [{"file": file.name, "bytes": f"{file.size_bytes:,}"} for file in files]
     total = sum(file.size_bytes for file in files)
     if not as_json:
         typer.echo(aligned(rows))
         typer.echo(f"{len(files)} files, {total:,} bytes")
+        if others:
+            typer.echo(f"not sent: {', '.join(others)} (--include NAME sends one)")
     url = None if dry_run else upload.push(files, repository, public=public, replace=replace)
     if as_json:
         sizes = {file.name: file.size_bytes for file in files}
-        typer.echo(json.dumps({"repository": repository, "url": url, "files": sizes}))
+        entry = {"repository": repository, "url": url, "files": sizes, "left_out": others}
+        typer.echo(json.dumps(entry))
     else:
         kind = "public" if public else "private"
         typer.echo(f"sent to {url} ({kind})" if url else f"nothing was sent to {repository}")
+        following = ["road", "predict", repository, "FILE"]
+        if not url:
+            following = ["road", "push", model, repository, *(["--public"] if public else [])]
+            following += [word for pattern in include or () for word in ("--include", pattern)]
+        typer.echo(f"next: {shlex.join(following)}")
