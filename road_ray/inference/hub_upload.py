@@ -128,29 +128,22 @@ def push(
 
     check_repository(repository)
     if not (token := get_token()):
-        raise ResourceError(
-            "no token of the hub\n  fix: `hf auth login`, or HF_TOKEN in the environment, with a "
-            "token that may write\n  nothing was sent"
-        )
+        fix = "`hf auth login`, or HF_TOKEN in the environment, with a token that may write"
+        raise ResourceError(f"no token of the hub\n  fix: {fix}\n  nothing was sent")
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=token)
     try:
         try:
             info = api.model_info(repository)
-            _refuse_existing(
-                repository,
-                {file.rfilename for file in info.siblings or ()} & {file.name for file in files},
-                exposed=not public and info.private is False,
-                replace=replace,
-            )
+            there = {file.rfilename for file in info.siblings or ()}
+            existing = there & {file.name for file in files}
+            exposed = not public and info.private is False
+            _refuse_existing(repository, existing, exposed=exposed, replace=replace)
         except RepositoryNotFoundError:
             api.create_repo(repository, private=not public)
-        first = files[0]
-        folder = first.path.parents[first.name.count("/")]
-        names = [glob.escape(file.name) for file in files]
         api.upload_folder(
             repo_id=repository,
-            folder_path=folder,
-            allow_patterns=names,
+            folder_path=files[0].path.parents[files[0].name.count("/")],
+            allow_patterns=[glob.escape(file.name) for file in files],
             commit_message="Model by road_ray",
         )
     except OfflineModeIsEnabled as error:
