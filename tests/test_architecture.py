@@ -37,7 +37,7 @@ FORBIDDEN_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marsh
 FORBIDDEN_CALLS = {"torch.load", "yaml.load", "yaml.unsafe_load", "eval", "exec", "os.system"}
 FORBIDDEN_WORDS = {("shell", True), ("trust_remote_code", True), ("weights_only", False)}
 # Of libraries that offer no other way.
-SWITCHES = {"torch._dynamo.config.suppress_errors", "torch.backends.cudnn.allow_tf32"}
+SWITCHES = {"torch.backends.cudnn.allow_tf32"}
 # Checks of a machine look at its cluster too, when an address is given.
 ALLOWED = {("road_ray/reporting/environment_check.py", "distributed")}
 

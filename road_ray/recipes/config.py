@@ -127,9 +127,6 @@ class EvaluateDataConfig(SourceConfig):
     split: str = "dev"
     """Split to evaluate on: ``dev``, ``test`` or ``train``. Without labels, predictions are written
     and metrics are not."""
-    same_as: dict[str, str] = Field({})
-    """Map from a modified data set to the one that it was made from, both in ``data.datasets``.
-    ``consistency/<data set>`` then counts how often the predictions agree. Empty: no comparison."""
 
 
 class EvaluateConfig(RunConfig):

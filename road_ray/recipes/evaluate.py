@@ -16,9 +16,7 @@ from road_ray.data.row_limits import with_trained_limits
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
 from road_ray.errors import ConfigError
-from road_ray.evaluation.consistency import consistency
 from road_ray.evaluation.evaluate_split import evaluate_split
-from road_ray.evaluation.glue import predictions_of
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
@@ -125,7 +123,6 @@ def _run_ensemble(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
 def _run(config: EvaluateConfig) -> Run:
     init = require_init(config.init)
     task = _task_of(config.data)
-    _check_pairs(config.data)
     named = model_directory(init)
     directory = str(locate_model(named))
     with (
@@ -156,7 +153,6 @@ def _run(config: EvaluateConfig) -> Run:
                 model, split, tokenizer, threshold, staged, console, tune=tune
             )
             figures |= scored
-        figures |= _consistency(config, staged)
         write_json_atomic(run_dir / "metrics.json", figures)
     return Run(run_dir, figures)
 
@@ -185,25 +181,6 @@ def _check_tuned(config: EvaluateConfig) -> None:
             f"  allowed: {', '.join(config.data.datasets)}\n"
             "  fix: name it in data.datasets too"
         )
-
-
-def _check_pairs(data: EvaluateDataConfig) -> None:
-    for name in [part for pair in data.same_as.items() for part in pair]:
-        if name not in data.datasets:
-            raise ConfigError(
-                f"data.same_as: {name} is not predicted\n"
-                f"  allowed: {', '.join(data.datasets)}\n  fix: name it in data.datasets too"
-            )
-
-
-def _consistency(config: EvaluateConfig, staged: Path) -> dict[str, float]:
-    """Return ``consistency/<data set>/<figure>`` for every data set that is a modified one."""
-    figures: dict[str, float] = {}
-    predictions = predictions_of([staged]) if config.data.same_as else {}
-    for changed, original in config.data.same_as.items():
-        agreement = consistency(predictions[original], predictions[changed])
-        figures |= {f"consistency/{changed}/{name}": value for name, value in agreement.items()}
-    return figures
 
 
 def _judge(

@@ -73,10 +73,6 @@ class OptimizerConfig(Config):
         return round(self.warmup_fraction * total_steps)
 
 
-OnSpike = Literal["warn", "skip", "stop"]
-"""Action on a loss spike, see ``training.on_spike``."""
-
-
 class EarlyStoppingConfig(Config):
     """Condition that ends a training before its last step."""
 
@@ -135,11 +131,6 @@ class TrainingConfig(Config):
     They hold the optimizer too and take about four times the space of the model. None: 1 for ``road
     pretrain``, which ``road data peek`` reads and which took longest to compute, else 0. A run that
     was stopped or failed keeps all. With one, damaged files of a finished run are made again."""
-    on_spike: OnSpike = "warn"
-    """Action on a loss more than twice the largest of the last 50 steps. ``warn``: log the first
-    three of them and make the update. ``skip``: leave the update out. ``stop``: end the run with
-    exit code 5. After five spikes in a row the new level counts as normal. All are events in
-    ``events.jsonl``. Our choice."""
     mirror: str | None = None
     """Address of a second copy of the checkpoints: ``s3://bucket/run``, ``gs://bucket/run`` or a
     path. A run directory without checkpoints is restored from it. Nested runs use sub-directories.

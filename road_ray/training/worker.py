@@ -51,6 +51,7 @@ class Worker:
             module,
             device_ids=[self.device] if self.device.type == "cuda" else None,
             find_unused_parameters=sparse,
+            broadcast_buffers=False,  # constants: position ids, token types
             gradient_as_bucket_view=True,
         )
 

@@ -160,21 +160,6 @@ def test_a_model_is_required(attempt):
     assert "init is not given" in result.err
 
 
-def test_predictions_of_a_set_and_of_what_was_made_from_it_are_compared(attempt, span_run):
-    pair = "data.same_as.squad_v1=squad_v2"
-    result = attempt(span_run.directory, "squad_v1", "squad_v2", more=(*SPANS, pair))
-    assert result.code == 0, result.err
-    figures = json.loads(result.out)["metrics"]
-    assert figures["consistency/squad_v1/pairs"] > 0
-    assert 0 <= figures["consistency/squad_v1/same"] <= 100
-
-
-def test_what_is_compared_must_be_predicted(attempt, span_run):
-    result = attempt(span_run.directory, "squad_v2", more=("data.same_as.newsqa=squad_v2",))
-    assert result.code == 2
-    assert "data.same_as: newsqa is not predicted" in result.err
-
-
 def test_several_models_are_judged_as_one(attempt, teachers):
     result = attempt(teachers.directory / "teachers.json", "sst2")
     assert result.code == 0, result.err

@@ -21,7 +21,6 @@ def test_keys_in_a_mirrors_address_are_refused(address):
         {"passes": 0},
         {"precision": "fp16"},
         {"early_stopping": {"patience": 0}},
-        {"on_spike": "ignore"},
     ],
 )
 def test_values_out_of_range_are_refused(wrong):

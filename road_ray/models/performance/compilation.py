@@ -11,5 +11,7 @@ def compile_for_all_shapes(network: nn.Module, backend: object = "inductor") -> 
     are compiled apart. Code that cannot be compiled runs eagerly, with a warning of PyTorch; names
     of weights do not change.
     """
-    torch._dynamo.config.suppress_errors = True
     network.compile(backend=backend, dynamic=True)
+    # Errors are suppressed for this network alone, not for the compiled code of the user.
+    compiled = network._compiled_call_impl
+    network._compiled_call_impl = torch._dynamo.config.patch(suppress_errors=True)(compiled)

@@ -16,8 +16,7 @@ from road_ray.data.readers.layouts import SPLITS
 from road_ray.system.remote_files import address_below
 from road_ray.training.config import TrainingConfig
 
-# Keys that may differ when a run is resumed: they do not change the result, or they are the fix of
-# an error (on_spike).
+# Keys that may differ when a run is resumed: they do not change the result.
 FREE_ON_RESUME = {
     *(
         "run_dir",
@@ -33,7 +32,7 @@ FREE_ON_RESUME = {
     *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
     *(f"training.{act}_every_steps" for act in ("log", "evaluate", "save")),
     *("training.keep_checkpoints", "training.keep_checkpoints_at_end", "training.mirror"),
-    *("training.on_spike", "data.cache"),
+    "data.cache",
     *("data.shard_cache", "data.shard_cache_gb"),
     *("training.activation_checkpointing", "training.fsdp"),
     *(f"distillation.{key}" for key in ("answers", "host", "lookahead", "timeout_seconds")),

@@ -48,11 +48,10 @@ class SpikeDetector:
 
 def is_deferrable(training: Training, optimizer: ElectraAdamW, device: torch.device) -> bool:
     """Return True if the guard need not wait for every loss: on a GPU, with an optimizer that can
-    skip updates on the device, unless spikes are skipped or stop the run.
+    skip updates on the device.
     """
-    config = training.config
-    skips = type(optimizer) is ElectraAdamW and not config.fsdp
-    return device.type == "cuda" and skips and config.on_spike == "warn"
+    skips = type(optimizer) is ElectraAdamW and not training.config.fsdp
+    return device.type == "cuda" and skips
 
 
 class LossGuard:
@@ -85,13 +84,12 @@ class LossGuard:
         return {"losses": list(self._spikes.recent), "spikes_in_a_row": self._spikes.in_a_row}
 
     def update(self, step: int, result: StepResult, norm: Tensor, optimizer: ElectraAdamW) -> None:
-        """Make the update of ``step``, or skip it. Raises ``DivergedError`` for a non-finite loss
-        or gradient norm, and for a spike with ``training.on_spike=stop``. If deferred, ``check``
-        raises it.
+        """Make the update of ``step``. Raises ``DivergedError`` for a non-finite loss or gradient
+        norm; if deferred, ``check`` raises it.
         """
         if not self._deferred:
-            if self._admits(step, result, norm):
-                optimizer.step()
+            self._check(step, result, norm)
+            optimizer.step()
             return
         bad = ~torch.isfinite(norm + result.loss)
         self._blocked = bad if self._blocked is None else self._blocked | bad
@@ -103,39 +101,29 @@ class LossGuard:
         """Check the losses of the steps since the last call; waits for the device."""
         unread, self._unread = self._unread, []
         for step, result, norm in unread:
-            self._admits(step, result, norm)
+            self._check(step, result, norm)
 
-    def _admits(self, step: int, result: StepResult, norm: Tensor) -> bool:
+    def _check(self, step: int, result: StepResult, norm: Tensor) -> None:
         if not torch.isfinite(norm + result.loss):
             raise self._not_finite(step, result, norm)
         loss = float(result.loss)
         if not self._spikes.is_spike(loss):
-            return True
-        training, policy = self._training, self._training.config.on_spike
-        largest = max(self._spikes.recent)
-        training.journal.event(
+            return
+        journal, largest = self._training.journal, max(self._spikes.recent)
+        journal.event(
             "loss_spike",
             step=step,
             loss=loss,
             largest_before=largest,
             datasets=result.datasets,
             rows=_rows_of(result),
-            action=policy,
         )
-        message = (
-            f"step {step}: the loss jumped to {loss:.4g}; the largest of the last "
-            f"{len(self._spikes.recent)} steps was {largest:.4g}\n"
-            f"  data: {', '.join(result.datasets)}; rows on this worker: {_rows_of(result)}"
-        )
-        if policy == "stop":
-            raise DivergedError(
-                f"{message}\n  fix: inspect these rows; training.on_spike=skip leaves them out, "
-                f"warn learns from them\n"
-                f"  kept: {self._newest_checkpoint()}; the update was not made"
+        if journal.enabled:
+            self._warn(
+                f"step {step}: the loss jumped to {loss:.4g}; the largest of the last "
+                f"{len(self._spikes.recent)} steps was {largest:.4g}\n"
+                f"  data: {', '.join(result.datasets)}; rows on this worker: {_rows_of(result)}"
             )
-        if training.journal.enabled:
-            self._warn(message + ("\n  the update was left out" if policy == "skip" else ""))
-        return policy == "warn"
 
     def _warn(self, message: str) -> None:
         """Log the first spikes; all of them are events of the journal."""

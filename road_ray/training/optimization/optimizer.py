@@ -123,28 +123,26 @@ def _trust(parameter: Tensor, direction: Tensor) -> Tensor:
 
 
 def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Return parameter groups by depth, weight decay and, for heads, task: a head without a pass in
-    a step is not updated.
+    """Return parameter groups by rate, weight decay and, for heads, task: a head without a pass in
+    a step is not updated. Every group is one launch of the fused kernel.
     """
     depths = parameter_depths_of(objective)
-    groups: dict[tuple[tuple[int, int], bool, str], dict[str, Any]] = {}
+    groups: dict[tuple[float, bool, str], dict[str, Any]] = {}
     for name, parameter in objective.named_parameters():
         if not parameter.requires_grad:
             continue
         depth, layers = depths.get(id(parameter), (1, 0))  # of a head
+        share = layer_multiplier(depth, layers, config.layer_decay, config.layer_decay_mode)
         decays = parameter.ndim > 1
         head = name.split("heads.")[1].split(".")[0] if "heads." in name else ""
-        key = ((depth, layers), decays, head)
-        if key not in groups:
-            share = layer_multiplier(depth, layers, config.layer_decay, config.layer_decay_mode)
-            groups[key] = {
-                "params": [],
-                "peak_lr": config.peak_lr * share,
-                "peak_weight_decay": config.weight_decay if decays else 0.0,
-                "peak_eps": config.epsilon,
-                "updates": 0,
-            }
-        groups[key]["params"].append(parameter)
+        group = {
+            "params": [],
+            "peak_lr": config.peak_lr * share,
+            "peak_weight_decay": config.weight_decay if decays else 0.0,
+            "peak_eps": config.epsilon,
+            "updates": 0,
+        }
+        groups.setdefault((share, decays, head), group)["params"].append(parameter)
     return list(groups.values())
 
 

@@ -1,4 +1,4 @@
-"""Losses that jump are told with their rows; what is learnt from them is for the user to say."""
+"""Losses that jump are told with their rows."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tiny, tmp_pa
     _, events = learned(tiny, tmp_path / "loud")
     (event,) = events
     rows = tiny.stream(tiny.rows(tiny.similarity)).row_numbers(AT).tolist()
-    assert (event["step"], event["action"], event["datasets"]) == (AT, "warn", ["d_similarity"])
+    assert (event["step"], event["datasets"]) == (AT, ["d_similarity"])
     assert event["rows"] == rows
     assert event["loss"] > 1e3 * event["largest_before"]
 
 
 def test_three_spikes_are_warned_of_and_all_are_events(tiny, tmp_path, caplog):
     at = (AT - 1, AT, AT + 1, AT + 2)
-    _, events = learned(tiny, tmp_path, at=at, on_spike="skip")
+    _, events = learned(tiny, tmp_path, at=at)
     assert [event["step"] for event in events] == list(at)
     warnings = [one.getMessage() for one in caplog.records if "jumped" in one.getMessage()]
     assert len(warnings) == 3
@@ -95,7 +95,7 @@ def test_three_spikes_are_warned_of_and_all_are_events(tiny, tmp_path, caplog):
 
 
 def stopped_and_resumed(tiny, place, at):
-    """As ``learned``, of a run that leaves out spikes, is stopped before ``AT`` and goes on."""
+    """As ``learned``, of a run that is stopped before ``AT`` and goes on."""
 
     def broken(start):
         for step, passes in enumerate(jumping(tiny, at)(start), start):
@@ -103,27 +103,15 @@ def stopped_and_resumed(tiny, place, at):
                 raise InterruptedRunError("gone")
             yield passes
 
-    options = {"on_spike": "skip", "save_every_steps": AT}
     with pytest.raises(InterruptedRunError):
-        learned(tiny, place, steps=broken, **options)
-    return learned(tiny, place, at, **options)
-
-
-def test_skipped_it_changes_no_weight_also_where_the_run_was_stopped_before(tiny, tmp_path):
-    """What is usual is kept in checkpoints: a resumed run leaves out the same step."""
-    skipping, events = learned(tiny, tmp_path / "skip", on_spike="skip")
-    assert [event["action"] for event in events] == ["skip"]
-    warned, _ = learned(tiny, tmp_path / "warn")
-    assert not same(skipping, warned)
-    resumed, events = stopped_and_resumed(tiny, tmp_path / "resumed", at=(AT,))
-    assert [event["step"] for event in events] == [AT]
-    assert same(resumed, skipping)
+        learned(tiny, place, steps=broken, save_every_steps=AT)
+    return learned(tiny, place, at, save_every_steps=AT)
 
 
 def test_a_run_that_was_stopped_amid_spikes_counts_on(tiny, tmp_path):
-    """The fifth in a row is learnt from, wherever the run was stopped."""
+    """The fifth in a row is the new level, wherever the run was stopped."""
     level = range(AT - 2, STEPS)
-    straight, events = learned(tiny, tmp_path / "straight", at=level, on_spike="skip")
+    straight, events = learned(tiny, tmp_path / "straight", at=level)
     assert [event["step"] for event in events] == [AT - 2, AT - 1, AT, AT + 1]
     resumed, again = stopped_and_resumed(tiny, tmp_path / "resumed", at=level)
     assert [event["step"] for event in again] == [event["step"] for event in events]
@@ -135,13 +123,6 @@ def test_a_checkpoint_that_knows_no_spikes_has_had_none():
         "losses": [1.0, 2.0],
         "spikes_in_a_row": 0,
     }
-
-
-def test_a_run_may_be_stopped_by_one_and_keeps_what_was_before(tiny, tmp_path):
-    with pytest.raises(DivergedError, match=f"step {AT}: the loss jumped") as raised:
-        learned(tiny, tmp_path, on_spike="stop", save_every_steps=5)
-    assert "step-00000010; the update was not made" in str(raised.value)
-    assert "training.on_spike=skip" in str(raised.value)
 
 
 @pytest.fixture

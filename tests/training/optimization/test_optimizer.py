@@ -24,6 +24,7 @@ from road_ray.training.optimization.optimizer import (
     clip,
     parameter_groups,
 )
+from tests.training.conftest import electra
 
 TASKS = [Task("nli", Classify(("a", "b", "c"))), Task("mrc", Span())]
 
@@ -112,6 +113,13 @@ def test_every_parameter_has_the_rate_of_its_depth_and_only_matrices_decay(objec
         for g in groups
     ]
     assert all(len(names) <= 1 for names in heads)  # no group mixes the heads of two tasks
+
+
+def test_without_layer_decay_a_pre_training_has_two_groups():
+    objective = electra()
+    assert len(parameter_groups(objective, OptimizerConfig())) == 2  # with weight decay, without
+    decayed = parameter_groups(objective, OptimizerConfig(layer_decay=0.5))
+    assert len({(g["peak_lr"], g["peak_weight_decay"]) for g in decayed}) == len(decayed) == 8
 
 
 def test_the_shared_layer_of_albert_learns_faster_than_its_embeddings():
