@@ -32,6 +32,7 @@ from road_ray.distillation.teacher_checks import HEADS
 from road_ray.inference.load_model import load
 from road_ray.models.architectures import input_names
 from road_ray.models.multitask import load_trained
+from road_ray.recipes.export import export
 from tests.published import TEXTS, publish, tokenizer_of
 
 PAIRS = [(TEXTS[0], TEXTS[1]), (TEXTS[2], "It is dull."), ("A film", TEXTS[1])]
@@ -59,7 +60,7 @@ def _unigram(**others):
     return [(names.get(word, word), score) for word, score in backend["model"]["vocab"]]
 
 
-def _bert_with(template=None, pair=None):
+def bert_with(template=None, pair=None):
     """Return a tokenizer with BERT's words and another template, or none."""
     backend = Tokenizer.from_str(tokenizer_of("bert").backend_tokenizer.to_str())
     backend.post_processor = None
@@ -81,10 +82,10 @@ MAKERS = {  # family of the model, and its tokenizer
     "albert": ("albert", lambda: transformers.AlbertTokenizerFast(vocab=_unigram(**_ALBERT))),
     "modernbert": ("modernbert", lambda: tokenizer_of("modernbert")),
     "distilbert": ("distilbert", lambda: transformers.DistilBertTokenizer(vocab=_words("bert"))),
-    "mpnet": ("mpnet", lambda: _bert_with("[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]")),
-    "minilm": ("bert", lambda: _bert_with("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")),
-    "no template": ("bert", _bert_with),
-    "zero types": ("bert", lambda: _bert_with("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]")),
+    "mpnet": ("mpnet", lambda: bert_with("[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]")),
+    "minilm": ("bert", lambda: bert_with("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")),
+    "no template": ("bert", bert_with),
+    "zero types": ("bert", lambda: bert_with("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]")),
 }
 _made = lru_cache(lambda kind: MAKERS[kind][1]())
 
@@ -274,3 +275,17 @@ def test_words_are_trained_as_within_a_text_and_saved_so(family, tmp_path):
     assert again(words, is_split_into_words=True)["input_ids"] == as_text
     untouched = training_tokenizer(directory, ["sst2"], SourceConfig())
     assert untouched("a film")["input_ids"] == plain("a film")["input_ids"]
+
+
+@pytest.mark.parametrize("kind", ["xlm-r on BertModel", "zero types", "no template", "minilm"])
+def test_onnx_is_given_the_same_inputs(kind, published, tmp_path):
+    pytest.importorskip("onnxruntime")
+    directory = published(kind, "pair")
+    target, _ = export(str(directory), output=tmp_path / "onnx")
+    answers = load(target)([{"text": a, "text_pair": b} for a, b in PAIRS])
+    expected = plain_logits(
+        "pair", AutoTokenizer.from_pretrained(directory), plain_model("pair", directory), WHOLE
+    ).softmax(-1)
+    for answer, row in zip(answers, expected.tolist(), strict=True):
+        shares = [answer["scores"][label] for label in ("no", "yes")]
+        assert shares == pytest.approx(row, abs=1e-4)

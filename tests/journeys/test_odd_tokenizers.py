@@ -1,0 +1,143 @@
+"""Position tables of any length, and tokenizers without padding, with another one or a template."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+)
+
+import road_ray as rr
+from road_ray.distillation.ensemble.teacher import Teacher
+from road_ray.inference.load_model import load
+from tests.data.features.test_equals_transformers import KINDS, MAKERS, bert_with
+from tests.published import publish
+
+TEXTS = [" ".join(["a"] * n) for n in (1, 20, 56, 59, 97)] + ["a dull film", "the café"]
+
+
+@pytest.fixture
+def reviews(tmp_path):
+    with (tmp_path / "reviews.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        writer.writerows([text, ("no", "yes")[n % 2]] for n, text in enumerate(TEXTS * 4))
+    entry = {
+        "kind": "classify", "train": "reviews.csv", "dev": "reviews.csv",
+        "text": ["text"], "label": "label", "labels": ["no", "yes"],
+    }  # fmt: skip
+    made = {"data": {"dataset": "reviews", "root": str(tmp_path), "sets": {"reviews": entry}}}
+    (tmp_path / "reviews.yaml").write_text(json.dumps(made))
+    return tmp_path / "reviews.yaml"
+
+
+def plain(directory, texts):
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
+    positions = tokenizer.model_max_length
+    with torch.no_grad():
+        rows = [
+            model(**tokenizer(t, return_tensors="pt", truncation=True, max_length=positions)).logits
+            for t in texts
+        ]
+    return torch.cat(rows).softmax(-1)
+
+
+def trained(road, reviews, init, tmp_path, *more):
+    steps = ("training.steps=2", "data.batch_size=8", f"run_dir={tmp_path / 'run'}", "-q")
+    result = road("finetune", reviews, f"init={init}", *steps, *more)
+    assert result.code == 0, result.err
+    return tmp_path / "run" / "hf"
+
+
+def predicted(model, texts):
+    return torch.tensor([[a["scores"]["no"], a["scores"]["yes"]] for a in load(model)(texts)])
+
+
+@pytest.mark.parametrize("positions", [58, 61, 99])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_rows_as_long_as_an_odd_position_table(road, reviews, tmp_path, positions, is_named):
+    """Batches were padded to 60, 64 or 104 tokens, past the table."""
+    init = publish(tmp_path / "init", "bert", max_position_embeddings=positions)
+    texts = [text for text in TEXTS if len(text.split()) + 2 <= positions]
+    rows = list(csv.reader(reviews.with_suffix(".csv").open()))
+    with reviews.with_suffix(".csv").open("w", newline="") as file:
+        csv.writer(file).writerows([rows[0], *(row for row in rows if row[0] in texts)])
+    limit = (f"data.max_length_tokens={positions}",) if is_named else ()
+    model = trained(road, reviews, init, tmp_path, *limit)
+    assert_close(predicted(model, texts), plain(model, texts), rtol=1e-4, atol=1e-5)
+    result = road(
+        *("evaluate", reviews, f"init={tmp_path / 'run'}", "data.datasets=[reviews]"),
+        *(f"run_dir={tmp_path / 'judged'}", "-q"),
+    )
+    assert result.code == 0, result.err
+
+
+def test_a_teacher_with_fewer_positions_than_the_batch_reads_its_rows(tmp_path):
+    directory = publish(
+        tmp_path / "t", "bert", "ForTokenClassification", labels=("O", "B-X", "I-X"),
+        max_position_embeddings=99,
+    )  # fmt: skip
+    ids = torch.randint(5, 50, (2, 104))
+    mask = (torch.arange(104) < torch.tensor([[99], [40]])).long()
+    ours = Teacher(directory, KINDS["words"], precision="fp32")
+    logits = ours.logits(ids, mask)
+    model = AutoModelForTokenClassification.from_pretrained(directory).eval()
+    with torch.no_grad():
+        theirs = model(input_ids=ids[:, :99], attention_mask=mask[:, :99]).logits
+    assert logits.shape == (2, 104, 3)
+    real = mask[:, :99].bool()
+    assert_close(logits[:, :99][real], theirs[real], rtol=1e-4, atol=1e-5)
+
+
+def test_a_tokenizer_without_a_padding_token(road, reviews, tmp_path):
+    tokenizer = bert_with("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
+    tokenizer.pad_token = None
+    init = publish(tmp_path / "init", "bert", tokenizer=tokenizer)
+    model = trained(road, reviews, init, tmp_path)
+    assert AutoTokenizer.from_pretrained(model).pad_token is None
+    assert_close(predicted(model, TEXTS), plain(model, TEXTS), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+def test_a_padding_id_that_configuration_and_tokenizer_give_differently(
+    road, reviews, tmp_path, family
+):
+    init = publish(tmp_path / "init", family)
+    config = json.loads((init / "config.json").read_text())
+    config["pad_token_id"] = {"bert": 3, "roberta": 0, "mpnet": 3}[family]
+    (init / "config.json").write_text(json.dumps(config))
+    model = trained(road, reviews, init, tmp_path)
+    assert_close(predicted(model, TEXTS), plain(model, TEXTS), rtol=1e-4, atol=1e-5)
+
+
+def test_an_empty_text_is_a_row_of_a_tagger_and_of_a_model_without_template(tmp_path, road):
+    labels = KINDS["words"].kind.labels
+    model = publish(tmp_path / "tags", "bert", "ForTokenClassification", labels=labels)
+    rows = [{"text": "a film"}, {"text": ""}, {"text": "  "}, {"text": "New Zealand"}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = road("predict", model, tmp_path / "rows.jsonl", "--output", tmp_path / "out.jsonl")
+    assert result.code == 0, result.err
+    out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [len(row["tags"]) for row in out] == [2, 0, 0, 2]
+    alone = load(model)(["a film", "New Zealand"])
+    assert [out[0]["tags"], out[3]["tags"]] == [row["tags"] for row in alone]
+    bare = publish(
+        tmp_path / "bare", MAKERS["no template"][0], "ForSequenceClassification",
+        labels=("no", "yes"), tokenizer=bert_with(),
+    )  # fmt: skip
+    answers = load(bare)(["", "a film"])
+    assert answers[1]["scores"] == pytest.approx(load(bare)(["a film"])[0]["scores"])
+
+
+def test_pre_training_on_rows_as_long_as_an_odd_position_table(pretraining, tmp_path):
+    odd = {"encoder.max_length_tokens": 61, "data.max_length_tokens": 61, "training.steps": 2}
+    places = {"run_dir": str(tmp_path / "run"), "data.shards": str(tmp_path / "shards")}
+    assert rr.pretrain(overrides=pretraining | odd | places).hf_dir.is_dir()
