@@ -21,6 +21,7 @@ from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
 from road_ray.errors import ConfigError, ResourceError, first_line
+from road_ray.system.http_files import file_size, read_range
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -69,6 +70,10 @@ class Storage:
         return files, base.rstrip("/")
 
     @property
+    def _is_http(self) -> bool:
+        return self.address.startswith(("http://", "https://"))
+
+    @property
     def base(self) -> str:
         """Path of the address within its file system."""
         return self._opened[1]
@@ -85,6 +90,8 @@ class Storage:
         """Return all files below the address, or the file at the address, in order of paths."""
 
         def read() -> list[Entry]:
+            if self._is_http and (size := file_size(self.base)) is not None:
+                return [Entry(self.base, size, 0)]
             info = self._opened[0].get_file_info(self.base)
             if info.type == arrow.FileType.File:
                 return [_entry(info)]
@@ -99,6 +106,9 @@ class Storage:
         """Return the file at a path, None if there is none."""
 
         def read() -> Entry | None:
+            if self._is_http:
+                size = file_size(path)
+                return None if size is None else Entry(path, size, 0)
             info = self._opened[0].get_file_info(path)
             return _entry(info) if info.type == arrow.FileType.File else None
 
@@ -108,6 +118,8 @@ class Storage:
         """Return ``count`` bytes from ``start`` on, fewer at the end of the file."""
 
         def read() -> bytes:
+            if self._is_http:
+                return read_range(path, start, count)
             with self._opened[0].open_input_file(path) as file:
                 return bytes(file.read_at(count, start))
 
@@ -263,6 +275,11 @@ class _Chunks(io.RawIOBase):
             return 0
         entry = self._file.entry
         content = self._file.storage.read(entry.path, self._at, count)
+        if len(content) < count:  # readers would take it for the end of the file
+            raise OSError(
+                f"{len(content)} bytes at byte {self._at}, {count} were expected: the file is "
+                "shorter than when it was listed"
+            )
         buffer[: len(content)] = content
         self._at += len(content)
         return len(content)
