@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -11,73 +12,43 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from road_ray.cli.completion import complete_words
-from road_ray.cli.options import (
-    AddressOption,
-    CommandLine,
-    GpusOption,
-    JsonOption,
-    PresetOption,
-    SeedOption,
-    WorkersOption,
-)
+from road_ray.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from road_ray.config import Config
     from road_ray.recipes.comparison.config import ReproduceConfig
 
-
+PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill", "reproduce")
 _BUSY = 1.5  # the slowest of three equal steps over the fastest
 
 
 def plan(
-    verb: Annotated[
-        str, typer.Argument(help="pretrain, multitask, finetune, teachers, distill, reproduce")
-    ],
+    ctx: typer.Context,
+    verb: Annotated[str, typer.Argument(help=", ".join(PLANNED))],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[CONFIG.yaml] [key=value]...",
-            help="a YAML file, then overrides",
+            help="a YAML file, overrides and options of the verb",
             autocompletion=complete_words,
         ),
     ] = None,
-    preset: PresetOption = None,
-    workers: WorkersOption = None,
-    gpus_per_worker: GpusOption = None,
-    address: AddressOption = None,
-    run_dir: Annotated[Path | None, typer.Option(help="directory of the planned run")] = None,
-    seed: SeedOption = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Estimate steps, memory, disk and time of a command.
+    """Estimate steps, memory, disk and time of a command, as its --dry-run does.
 
     Measures three steps; reports an infeasible configuration within seconds.
     """
-    from road_ray.errors import ConfigError, nearest
-    from road_ray.recipes.config import PLANNED
-    from road_ray.verbs import VERBS
-
-    if verb not in (known := (*PLANNED, "reproduce")):
-        if verb in VERBS:
-            raise ConfigError(f"road {verb} has no plan\n  allowed: {', '.join(known)}")
+    if verb not in PLANNED:
         words = [verb, *(arguments or [])] if Path(verb).suffix else arguments or []
-        near = nearest(verb, known) or "finetune"
+        near = nearest(verb, PLANNED) or "finetune"
         raise ConfigError(
-            f"road plan {verb}: the first word is the verb to plan\n"
-            f"  allowed: {', '.join(known)}\n"
+            f"road plan {verb}: no verb that has a plan\n  allowed: {', '.join(PLANNED)}\n"
             f"  fix: {shlex.join(['road', 'plan', near, *words])}"
         )
-    line = CommandLine.read(
-        arguments or [],
-        preset=preset,
-        word=VERBS[verb].word,
-        workers=workers,
-        gpus_per_worker=gpus_per_worker,
-        address=address,
-        run_dir=run_dir,
-        seed=seed,
-    )
-    show_plan(verb, line.config(verb), as_json)
+    parent: Any = ctx.parent
+    command = parent.command.get_command(ctx, verb)
+    with command.make_context(verb, [*(arguments or []), "--dry-run"], parent=parent) as inner:
+        command.invoke(inner)
 
 
 def show_plan(verb: str, config: Config, as_json: bool) -> None:
@@ -93,9 +64,12 @@ def show_plan(verb: str, config: Config, as_json: bool) -> None:
         of_pretraining = comparison.of_pretraining
         estimate = (estimate_pretraining if of_pretraining else estimate_comparison)(comparison)
         typer.echo(json.dumps(estimate) if as_json else format_comparison(estimate))
-        return
-    costs = planned(verb, config, VERBS[verb].run)
-    typer.echo(json.dumps(costs) if as_json else format_plan(costs))
+    else:
+        costs = planned(verb, config, VERBS[verb].run)
+        typer.echo(json.dumps(costs) if as_json else format_plan(costs))
+    if not as_json:
+        words = [word for word in sys.argv[1:] if word != "--dry-run"]
+        typer.echo(f"next: {shlex.join(['road', *words[words[:1] == ['plan'] :]])}")
 
 
 def format_comparison(estimate: Mapping[str, Any]) -> str:

@@ -118,7 +118,9 @@ class _Merged:
             return
         self._forget_below(key)
         if isinstance(value, str) and not _is_utf8(value):
-            message = f"{format_key(key)} = {value!a}\n    no UTF-8 here\n    allowed: UTF-8, in a "
+            message = (
+                f"{format_key(key)} = {value!a}\n    is no UTF-8 here\n    allowed: UTF-8, in a "
+            )
             remedy = "set a locale that has it: LC_ALL=C.UTF-8, without PYTHONUTF8=0"
             self.problems.append(Problem(self._where(key), f"{message}locale that has it", remedy))
             return

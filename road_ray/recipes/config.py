@@ -20,8 +20,6 @@ from road_ray.recipes.run_directory.input_files import Inputs, model_files, spli
 IN_THIS_PROCESS = {"workers": 0, "min_workers": None, "gpus_per_worker": 0.0}
 """Keys of a run in one process."""
 WORKER_KEYS = ("workers", "min_workers", "gpus_per_worker")
-PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
-"""Verbs that ``road plan`` estimates."""
 
 
 class TrackingConfig(Config):

@@ -22,10 +22,9 @@ from road_ray.distributed.resource_estimate import (
     check_memory,
     check_room,
 )
-from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.performance.device_and_precision import default_device
-from road_ray.recipes.config import PLANNED, TrackingConfig
+from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.recipes.multitask.config import MultitaskConfig
@@ -49,8 +48,6 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
 
     Raises ``ClusterError``, ``ConfigError`` or ``ResourceError`` for a run that does not fit.
     """
-    if verb not in PLANNED:
-        raise ConfigError(f"road {verb} has no plan\n  allowed: {', '.join(PLANNED)}")
     settings = to_dict(config)
     workers, gpus = int(settings["workers"]), float(settings["gpus_per_worker"])
     teachers, gpus_per_teacher = _teachers_in_actors(config)

@@ -189,7 +189,7 @@ def test_a_warning_is_shown_once():
         (("finetune", "training.learning_rat=1"), "did you mean 'optimizer.peak_lr'"),
         (("explain", "learning_rate"), "fix: road explain optimizer.peak_lr"),
         (("plan", "my.yaml", "seed=1"), "fix: road plan finetune my.yaml seed=1"),
-        (("plan", "evaluate"), "road evaluate has no plan"),
+        (("plan", "evaluate"), "road plan evaluate: no verb that has a plan"),
         (("presets", "nope"), "unknown preset 'nope'"),
         (("schema", "nope"), "'nope' has no configuration"),
         (("data",), "Usage"),

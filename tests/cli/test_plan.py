@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 from road_ray.cli.plan import _epochs, _operations, _phases, _time, duration, format_comparison
 
@@ -21,7 +22,9 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
         "a worker needs",
     ):
         assert word in result.out
-    assert " s for all" in result.out  # six steps of a tiny model
+    assert " for all" in result.out
+    command = shlex.join(["road", "finetune", *map(str, line)])
+    assert result.out.endswith(f"next: {command}\n")
     assert road("plan", "finetune", *line, "--seed", "3", "--json").code == 0
     dry = road("finetune", *line, "--dry-run", "--json")
     assert dry.code == 0
