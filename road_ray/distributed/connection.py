@@ -58,7 +58,7 @@ def address_of(address: str | None) -> str | None:
     """Return the address of the cluster to join, as given or from the surrounding Ray job, or
     None.
     """
-    return address or os.environ.get("RAY_ADDRESS")
+    return address or os.environ.get("RAY_ADDRESS") or None
 
 
 def prepare_address(address: str | None) -> str | None:

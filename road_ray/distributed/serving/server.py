@@ -17,6 +17,7 @@ from road_ray.distributed.connection import address_of, check_machine, connected
 from road_ray.distributed.serving.config import ServingConfig, refuse_exposed, take_token
 from road_ray.errors import ClusterError, ConfigError
 
+_log = logging.getLogger(__name__)
 _NAME = "road"  # of the application
 _START_SECONDS, _POLL_SECONDS = 600.0, 0.5
 
@@ -196,6 +197,7 @@ def _signals() -> Iterator[threading.Event]:
 
     def ask(number: int, frame: object) -> None:
         restore()
+        _log.info("stopping; open requests are answered first")
         stop.set()
 
     for number in numbers:
