@@ -25,6 +25,7 @@ _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 # ASCII only, as the official script: a typographic quote or dash stays part of its word.
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _LISTED = 5
+_LEAST_AGREEMENT = 0.4  # QuAC's scorer, min_f1
 
 Articles = Sequence[Mapping[str, Any]]
 Golds = dict[str, tuple[str, ...]]
@@ -61,12 +62,23 @@ def evaluate(
     ``best_f1`` and their ``_thresh`` exist only with probabilities and are tuned on these
     questions, so they are an upper bound. Predictions for other questions are ignored. Raises
     ``DataError`` for a question without prediction.
+
+    Questions with several ``references`` are scored as by QuAC's script: F1 is the mean over the
+    references of the best F1 over the others, and questions on which the annotators agree with less
+    than 0.4 F1 are left out.
     """
     golds = _gold_texts(dataset)
+    references = _references(dataset)
+    disagreed = {id_ for id_, texts in references.items() if agreement(texts) < _LEAST_AGREEMENT}
+    if len(disagreed) < len(golds):
+        golds = {id_: texts for id_, texts in golds.items() if id_ not in disagreed}
     _require_all(golds, predictions, "predictions")
     raw = {id_: raw_scores(texts, predictions[id_]) for id_, texts in golds.items()}
     exact = {id_: scores[0] for id_, scores in raw.items()}
-    f1 = {id_: scores[1] for id_, scores in raw.items()}
+    f1 = {
+        id_: leave_one_out(references[id_], predictions[id_]) if id_ in references else scores[1]
+        for id_, scores in raw.items()
+    }
     odds = {id_: 0.0 for id_ in golds}
     if no_answer_probabilities is not None:
         _require_all(golds, no_answer_probabilities, "no-answer probabilities")
@@ -82,6 +94,33 @@ def evaluate(
             best, best_threshold = _best_threshold(predictions, scores, odds, golds)
             result[f"best_{name}"], result[f"best_{name}_thresh"] = best, best_threshold
     return result
+
+
+def leave_one_out(references: tuple[str, ...], predicted: str) -> float:
+    """Return the mean over the references of the best F1 over the other references, by which a
+    model is scored as an annotator is. Source: Choi et al. 2018, section 5.1.
+    """
+    scores = [token_f1(reference, predicted) for reference in references]
+    left = [scores[:left_out] + scores[left_out + 1 :] for left_out in range(len(scores))]
+    return sum(map(max, left)) / len(left)
+
+
+def agreement(references: tuple[str, ...]) -> float:
+    """Return the mean over the references of their best F1 with another one."""
+    best = [
+        max(token_f1(other, reference) for other in references[:n] + references[n + 1 :])
+        for n, reference in enumerate(references)
+    ]
+    return sum(best) / len(best)
+
+
+def _references(dataset: Articles | Sequence[SpanExample]) -> Golds:
+    """Return ``{id: answers of all annotators}`` of the questions that have several."""
+    return {
+        item.id: item.references
+        for item in dataset
+        if isinstance(item, SpanExample) and len(item.references) > 1
+    }
 
 
 def _gold_texts(dataset: Articles | Sequence[SpanExample]) -> Golds:

@@ -253,3 +253,30 @@ def test_squad_1_1_scores_on_real_data(real_data: Path) -> None:
     assert 20 < exact < f1 < 100
     assert (scores["exact"], scores["f1"]) == pytest.approx((exact, f1))
     assert scores["total"] == len(predictions)
+
+
+def quac_question(id_, *references):
+    answers = tuple(Answer(text, 0) for text in dict.fromkeys(references))
+    return SpanExample(id_, "?", "", answers, id_, references=references)
+
+
+@pytest.mark.parametrize(
+    ("references", "predicted", "f1"),
+    [
+        # Left out in turn: {xy, xz}, {xy, xz}, {xy, xy}.
+        (("x y", "x y", "x z"), "x y", (1 + 1 + 1) / 3),
+        (("x y", "x y", "x z"), "x z", (1 + 1 + 0.5) / 3),
+        (("x y", "x y z"), "x y", (0.8 + 1) / 2),
+        (("x y",), "x y", 1.0),  # one annotator: as SQuAD
+    ],
+)
+def test_f1_of_quac_leaves_one_reference_out(references, predicted, f1):
+    scores = evaluate([quac_question("q", *references)], {"q": predicted})
+    assert scores["f1"] == pytest.approx(100 * f1)
+    assert scores["total"] == 1
+
+
+def test_questions_on_which_quacs_annotators_disagree_are_left_out():
+    examples = [quac_question("good", "x", "x"), quac_question("bad", "x", "y")]
+    scores = evaluate(examples, {"good": "x", "bad": "y"}, {"good": 0.0, "bad": 0.0})
+    assert (scores["total"], scores["f1"], scores["best_f1"]) == (1, 100.0, 100.0)

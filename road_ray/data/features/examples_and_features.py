@@ -47,7 +47,8 @@ class SpanExample:
     are unknown (``labelled`` is False).
 
     ``labels`` are ``(task, label)`` of further heads; ``history`` has the earlier questions and
-    answers of the same dialog, the oldest first.
+    answers of the same dialog, the oldest first. ``references`` are the answers of all annotators,
+    where the official scorer compares them with each other (QuAC).
     """
 
     id: str
@@ -58,6 +59,7 @@ class SpanExample:
     labels: tuple[tuple[str, str], ...] = ()
     history: tuple[str, ...] = ()
     labelled: bool = True
+    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -64,14 +64,16 @@ def _dialog(paragraph: dict[str, Any], path: Path) -> list[SpanExample]:
         answers += [answer for answer in turn["answers"] if answer not in answers]
         texts = [answer["text"] for answer in turn["answers"] or answers]
         placed = [(a["text"], a["answer_start"]) for a in answers if a["text"] != _NONE]
+        references = [text for text in texts if text != _NONE]
         if 2 * texts.count(_NONE) >= len(texts):
-            placed = []
+            placed, references = [], []
         labels = (
             (YES_NO, _label(turn["yesno"], _YES_NO, where, "yesno")),
             (CONTINUE, _label(turn["followup"], _CONTINUE, where, "followup")),
         )
         example = span_example(str(turn["id"]), turn["question"], context, placed, where)
-        examples.append(replace(example, labels=labels, history=tuple(history)))
+        dialog, annotated = tuple(history), tuple(references)
+        examples.append(replace(example, labels=labels, history=dialog, references=annotated))
         first = answers[0]["text"] if answers else _NONE
         history += [turn["question"], "unknown" if first == _NONE else first]
     return examples

@@ -69,6 +69,7 @@ def test_most_annotators_decide_whether_there_is_an_answer(tmp_path):
     assert [[a.text for a in e.answers] for e in read] == [
         *([], [], ["Rome", "Ann"], ["Ann", "Rome"], ["Ann"]),
     ]
+    assert [e.references for e in read] == [(), (), ("Rome", "Ann"), ("Ann", "Rome"), ("Ann",)]
     assert read[4].history[1::2] == ("Rome", "unknown", "unknown", "Ann")
 
 
