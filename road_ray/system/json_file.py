@@ -11,6 +11,7 @@ from typing import Any
 
 from road_ray.errors import CheckpointError, ResourceError, RoadError
 from road_ray.system.operating_system import sync
+from road_ray.system.staging import staged_beside
 
 
 def read_json(
@@ -50,7 +51,7 @@ def write_text_atomic(path: Path, text: str) -> None:
 
     Raises ``ResourceError`` if it cannot be written.
     """
-    staged = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    staged = staged_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with staged.open("w", encoding="utf-8") as file:

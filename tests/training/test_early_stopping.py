@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from road_ray.errors import ConfigError, InterruptedRunError
+from road_ray.system.staging import staged_beside
 from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.config import EarlyStoppingConfig
 from road_ray.training.early_stopping import score_of
@@ -160,7 +161,7 @@ def test_no_more_weights_are_kept_than_a_resumed_run_may_need(tiny, tmp_path):
 
 
 def test_a_look_leaves_a_checkpoint_alone_that_is_being_written(tiny, tmp_path):
-    staged, there = tmp_path / "checkpoints" / f".step-00000001.tmp-{os.getpid()}", []
+    staged, there = staged_beside(tmp_path / "checkpoints" / "step-00000001"), []
 
     class Rising(dict):
         def __getitem__(self, step):

@@ -34,6 +34,7 @@ from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.remote_files import Storage
+from road_ray.system.staging import staged_beside
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -237,7 +238,7 @@ def _is_ours(directory: Path) -> bool:
 def _put_in_place(staging: Path, directory: Path, recipe: dict[str, Any]) -> None:
     """Rename the complete corpus to its final name, replacing a damaged one."""
     damaged = directory.is_dir() and any(directory.iterdir()) and _built(directory, recipe) is None
-    aside = staging.with_name(f".{directory.name}.damaged-{os.getpid()}")
+    aside = staged_beside(directory, "damaged")
     if damaged:
         os.rename(directory, aside)
     os.rename(staging, directory)
@@ -256,7 +257,7 @@ def _staging(directory: Path) -> Iterator[Path]:
     place.mkdir(parents=True, exist_ok=True)
     with (place / _LOCK).open("a+") as lock:
         if lock_exclusively(lock):
-            place = directory.with_name(f".{directory.name}.tmp-{os.getpid()}")
+            place = staged_beside(directory)
             place.mkdir()
         try:
             yield place

@@ -32,8 +32,8 @@ from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import ConfigError, ResourceError, RoadError
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.file_lock import lock_exclusively
-from road_ray.system.operating_system import process_exists
 from road_ray.system.remote_files import Storage
+from road_ray.system.staging import is_abandoned, mark
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
@@ -77,7 +77,7 @@ class ShardCache:
             raise self._failed(error) from error
 
     def _fetch(self, storage: Storage, shard: StoredShard, path: Path) -> None:
-        staged = path.with_name(f"{path.stem}-{threading.get_ident()}.tmp-{os.getpid()}")
+        staged = path.with_name(f"{path.stem}-{threading.get_ident()}.tmp-{mark()}")
         try:
             self._reserve(staged, shard.bytes)
             for attempt in (1, 2):  # a transfer may be damaged, too
@@ -100,7 +100,7 @@ class ShardCache:
         """Evict shards until ``size`` bytes fit, and reserve them with a file of that size."""
         with _locked(self.directory / "lock"):
             for old in self.directory.glob("*.tmp-*"):
-                if not process_exists(int(old.suffix.removeprefix(".tmp-"))):
+                if is_abandoned(old):
                     old.unlink(missing_ok=True)
             cached = sorted(self.directory.glob("*.arrow"), key=_used_at)
             total = sum(map(_bytes_of, [*cached, *self.directory.glob("*.tmp-*")]))

@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,14 +20,14 @@ from typing import Any
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.system.file_hashes import hashes_of, problems_of
 from road_ray.system.json_file import write_json_atomic
-from road_ray.system.operating_system import process_exists, sync
+from road_ray.system.operating_system import sync
+from road_ray.system.staging import is_abandoned, staged_beside
 
 OnEvent = Callable[[dict[str, Any]], None]
 FORMAT = 1
 MANIFEST = "MANIFEST.json"
 REMOVED = "removed.json"  # instead of the checkpoints of a finished run
 _COMMITTED = re.compile(r"step-(\d{8,})")
-_STAGED = re.compile(r"\.step-\d{8,}\.(?:tmp|old)-(\d+)")
 _REMEDIES = {
     errno.ENOSPC: "free space there, or keep fewer checkpoints",
     errno.EDQUOT: "raise the quota, or keep fewer checkpoints",
@@ -84,7 +83,7 @@ class Checkpoints:
             self._prune(final)
             return final
         self.prepare(expected_bytes)
-        staged = self.root / f".{final.name}.tmp-{os.getpid()}"
+        staged = staged_beside(final)
         try:
             staged.mkdir()
             write(staged)
@@ -161,10 +160,8 @@ class Checkpoints:
 
     def _sweep(self) -> None:
         """Remove staged and half-deleted directories of processes that have ended."""
-        for path in self.root.iterdir():
-            match = _STAGED.fullmatch(path.name)
-            # A directory with our own id is of an earlier process that had the same id.
-            if match and (int(match[1]) == os.getpid() or not process_exists(int(match[1]))):
+        for path in self.root.glob(".step-*"):
+            if is_abandoned(path):
                 shutil.rmtree(path, ignore_errors=True)
 
     def _prune(self, saved: Path) -> None:
@@ -229,31 +226,12 @@ def _seal(directory: Path, step: int) -> int:
     manifest.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
     for path in [manifest, *(p for p in directory.rglob("*") if p.is_dir()), directory]:
         sync(path)
-    _fault([*paths, manifest])
     return sum(path.stat().st_size for path in [*paths, manifest])
-
-
-def _fault(paths: list[Path]) -> None:
-    """Fault injection for tests: ``RR_FAULT=checkpoint:after_bytes=N`` cuts the staged files, in
-    the order written, to N bytes in total and kills this process.
-    """
-    name, _, value = os.environ.get("RR_FAULT", "").partition("=")
-    if name != "checkpoint:after_bytes" or int(value) > sum(p.stat().st_size for p in paths):
-        return
-    bytes_left = int(value)
-    for path in paths:
-        size = path.stat().st_size
-        if bytes_left:
-            os.truncate(path, min(size, bytes_left))
-        else:
-            path.unlink()
-        bytes_left -= min(size, bytes_left)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _discard(directory: Path) -> None:
     """Rename a directory, then delete it; a kill in between leaves only a leftover."""
-    aside = directory.with_name(f".{directory.name}.old-{os.getpid()}")
+    aside = staged_beside(directory, "old")
     try:
         os.rename(directory, aside)
     except OSError as error:

@@ -20,6 +20,7 @@ from pyarrow import fs as arrow
 
 from road_ray.errors import CheckpointError, ConfigError, ResourceError, first_line
 from road_ray.system.remote_files import FAILURES, open_address
+from road_ray.system.staging import staged_beside
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, verify
 
 _log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class RemoteCopy:
         damage = []
         try:
             for name in self._committed():
-                staged = root / f".{name}.tmp-{os.getpid()}"
+                staged = staged_beside(root / name)
                 try:
                     self._fetch(name, staged / name)
                     problems = verify(staged / name)

@@ -16,6 +16,7 @@ from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus
 from road_ray.data.corpus.shard_cache import ShardCache, StoredShard
 from road_ray.errors import ResourceError
 from road_ray.system.remote_files import Storage
+from road_ray.system.staging import mark
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_what_a_killed_process_left_is_removed(shards, tmp_path):
     storage, made = shards
     cache = ShardCache(tmp_path / "cache", 3_000)
     cache.directory.mkdir()
-    gone = cache.directory / f"{made[1].sha256}.tmp-{2**22 + 1}"
+    gone = cache.directory / f"{made[1].sha256}.tmp-{mark().rpartition('-')[0]}-{2**22 + 1}"
     gone.write_bytes(bytes(2500))
     cache.fetch(storage, made[0])
     assert not gone.exists()

@@ -9,12 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from road_ray.errors import CheckpointError, ResourceError
+from road_ray.system.staging import staged_beside
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, REMOVED, Checkpoints, verify
 from road_ray.training.checkpoint.serialization import tensors_from_file, tensors_to_file
 
@@ -213,10 +215,9 @@ except ResourceError as error:
 """
 
 
-def child(root, mode="none", number=0, **environment):
+def child(root, *arguments, program=CHILD):
     return subprocess.run(
-        [sys.executable, "-c", CHILD, str(root), mode, str(number)],
-        env=os.environ | environment,
+        [sys.executable, "-c", program, str(root), *arguments],
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
@@ -233,35 +234,70 @@ def recovers(root):
 
 @pytest.mark.parametrize("number", [0, 250, 500, 950])
 def test_a_kill_in_the_midst_of_writing_costs_nothing(two, number):
-    done = child(two.root, "kill", number)
+    done = child(two.root, "kill", str(number))
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(names(two.root)) == 3
     recovers(two.root)
 
 
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from road_ray.training.checkpoint import atomic_commit
+root, left = Path(sys.argv[1]), int(sys.argv[2])
+seal = atomic_commit._seal
+
+def killed(directory, step):
+    seal(directory, step)
+    bytes_left = left
+    for path in (directory / name for name in ("a", "sub/b", "MANIFEST.json")):
+        size = path.stat().st_size
+        os.truncate(path, min(size, bytes_left)) if bytes_left else path.unlink()
+        bytes_left -= min(size, bytes_left)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+atomic_commit._seal = killed
+def write(directory):
+    (directory / "sub").mkdir()
+    for name in ("a", "sub/b"):
+        (directory / name).write_bytes(bytes(500))
+atomic_commit.Checkpoints(root).save(30, write)
+"""
+
+
 @pytest.mark.parametrize("number", [0, 1, 499, 500, 999, 1000, 1100])
-def test_the_fault_hook_kills_after_so_many_bytes(two, number):
-    done = child(two.root, RR_FAULT=f"checkpoint:after_bytes={number}")
+def test_a_kill_before_the_rename_leaves_only_what_is_swept(two, number):
+    done = child(two.root, str(number), program=KILLED)
     assert done.returncode == -signal.SIGKILL, done.stderr
     (staged,) = two.root.glob(".step-*")
     assert sum(path.stat().st_size for path in staged.rglob("*") if path.is_file()) == number
     recovers(two.root)
 
 
-def test_the_fault_hook_does_not_fire_beyond_the_end(two):
-    assert child(two.root, RR_FAULT="checkpoint:after_bytes=100000").returncode == 0
-    assert names(two.root) == ["step-00000020", "step-00000030"]
-
-
 def test_a_staged_directory_of_a_living_process_is_left_alone(two):
-    other = two.root / f".step-00000030.tmp-{os.getppid()}"
+    here, living = staged_beside(two.root / "step-00000030"), os.getppid()
+    other = here.with_name(here.name.replace(f"-{os.getpid()}", f"-{living}"))
     other.mkdir()
     two.save(40, writer(40))
     assert other.is_dir()
 
 
+def test_a_staged_directory_of_another_host_is_judged_by_its_age(two):
+    """On a shared file system the process table of this machine knows nothing of it."""
+    gone = 2**22 + 1  # no process of this machine
+    new, old = (
+        two.root / f".step-{step}.tmp-elsewhere_1-{gone}" for step in ("00000030", "00000031")
+    )
+    for path in (new, old):
+        path.mkdir()
+    two_days_ago = time.time() - 2 * 24 * 3600
+    os.utime(old, (two_days_ago, two_days_ago))
+    two.save(40, writer(40))
+    assert (new.is_dir(), old.is_dir()) == (True, False)
+
+
 def test_a_file_size_limit_keeps_the_old_checkpoint(two):
-    done = child(two.root, "limit", 200)
+    done = child(two.root, "limit", "200")
     assert done.returncode == 4, done.stderr
     assert str(two.root) in done.stdout
     assert "ulimit -f" in done.stdout
