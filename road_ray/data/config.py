@@ -52,11 +52,6 @@ class SourceConfig(Config):
     """Head for sentence pairs. ``first_token``: a linear classifier of the first token (ELECTRA).
     ``answer_network``: the stochastic answer network of MT-DNN. Plain transformers cannot load
     ``answer_network``, and such a model cannot be a teacher."""
-    tag_head: Literal["linear", "features"] = "linear"
-    """Head for tagging. ``linear``: a linear classifier of the top layer, fine-tuned with the
-    encoder. ``features``: a BiLSTM over the last four layers of a frozen encoder (Devlin et al.
-    2019, section 5.3). Plain transformers cannot load ``features``, and such a model cannot be a
-    teacher."""
     history_turns: int | None = Field(None, ge=0)
     """Number of earlier question-answer turns of a dialog that are appended to a question, the
     newest first. 0: the question alone. None: 0; ``road evaluate`` takes that of the training. Only

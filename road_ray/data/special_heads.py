@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from road_ray.data.task_and_dataset import (
     Classify,
     Dataset,
-    FeatureTag,
     JointSpan,
     Kind,
     Reason,
     Span,
-    Tag,
     Task,
 )
 
@@ -58,7 +56,6 @@ SPECIAL_HEADS = (
     SpecialHead(
         "answer network", "pair_head", "answer_network", Reason, replaces=Classify, num_texts=2
     ),
-    SpecialHead("feature tagger", "tag_head", "features", FeatureTag, replaces=Tag),
 )
 
 

@@ -86,11 +86,6 @@ class Tag:
 
 
 @dataclass(frozen=True)
-class FeatureTag(Tag):
-    """One label a word, from features of an encoder that stays as it is."""
-
-
-@dataclass(frozen=True)
 class Choose:
     """Choice among ``choices`` answers to a question; each answer gets one logit."""
 

@@ -19,7 +19,6 @@ from road_ray.data.special_heads import special_head
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
-    FeatureTag,
     JointSpan,
     Kind,
     Reason,
@@ -162,7 +161,7 @@ def _kind_of(place: Path) -> Kind:
     """Return the kind of head in a model directory, with its labels, by its configuration."""
     config = read_config(place)
     labels = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
-    for special in (JointSpan(), Reason(labels), FeatureTag(labels)):
+    for special in (JointSpan(), Reason(labels)):
         entry = special_head(special)
         if entry is not None and (place / entry.file_name).is_file():
             return special

@@ -60,28 +60,13 @@ class MultitaskModel(nn.Module):
         self._inputs = input_names(encoder)
         self.tasks = {task.name: task for task in tasks}
         self.heads = Heads({task.name: build_head(task.kind, encoder.config) for task in tasks})
-        # Heads over features need a frozen encoder.
-        of_features = [self._head(name).feature_layers is not None for name in self.tasks]
-        self._frozen = bool(of_features) and all(of_features)
-        if self._frozen:
-            encoder.requires_grad_(False).eval()
-
-    def _head(self, task: str) -> Head:
-        return cast("Head", self.heads[task])
-
-    def train(self, mode: bool = True) -> MultitaskModel:
-        """Set training mode, but keep a frozen encoder in evaluation mode, without dropout."""
-        super().train(mode)
-        if self._frozen:
-            self.encoder.eval()
-        return self
 
     def forward(self, batch: Batch) -> Tensor:
         return self.read(self.hidden(batch), batch)
 
     def read(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return the same logits from the encoder's ``hidden`` states."""
-        head = self._head(batch["task"])
+        head = cast("Head", self.heads[batch["task"]])
         logits: Tensor = head(hidden, batch) if head.reads_batch else head(hidden)
         kind = self.tasks[batch["task"]].kind
         if isinstance(kind, Regress):
@@ -89,14 +74,7 @@ class MultitaskModel(nn.Module):
         return logits
 
     def hidden(self, batch: Batch) -> Tensor:
-        """Return the encoder's last states: ``[B, L, D]``, ``[B * N, L, D]`` of choices, and the
-        last layers concatenated for a head over features.
-        """
-        last = self._head(batch["task"]).feature_layers
-        if last is not None:
-            with torch.no_grad():
-                layers = self.states(batch, output_hidden_states=True).hidden_states[1:]
-            return torch.cat(layers[-last:], -1)
+        """Return the encoder's last states: ``[B, L, D]``, or ``[B * N, L, D]`` of choices."""
         hidden: Tensor = self.states(batch).last_hidden_state
         return hidden
 

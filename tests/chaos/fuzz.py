@@ -82,8 +82,6 @@ _ADV = {"premise": "a", "hypothesis": "b", "label": 1}
 SAMPLES = (
     Sample("glue_tsv", "a.tsv", _rows("\t"), LABELS, PAIR),
     Sample("glue_tsv", "b.tsv", "x\tyes\ta\nx\tno\tb\n", LABELS, Columns((2,), 1)),
-    Sample("ranked_pairs", "a.tsv", "q\ta\tlabel\nx\ty\tentailment\nx\tz\tno\n", Choose(2),
-           Columns(("q", "a"), "label")),
     Sample("table", "a.csv", _rows(","), LABELS, PAIR),
     Sample("table", "b.tsv", 'text\tlabel\n"a ""b"""\t1\nc\t0.5\n', Regress(0, 1), TEXT),
     Sample(

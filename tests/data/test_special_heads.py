@@ -13,7 +13,6 @@ from road_ray.data.special_heads import SPECIAL_HEADS, special_head
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
-    FeatureTag,
     JointSpan,
     Reason,
     Span,
@@ -36,7 +35,6 @@ def test_a_data_set_gets_the_head_that_was_asked_for_where_it_fits_and_no_other(
     expected = {
         "span_head": {"squad_v2": JointSpan},
         "pair_head": {"mnli": Reason},
-        "tag_head": {"conll2003": FeatureTag},
     }[head.key]
     if name not in expected:
         assert result == plain

@@ -12,7 +12,6 @@ from transformers import ElectraConfig, ElectraForSequenceClassification, Electr
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
-    FeatureTag,
     JointSpan,
     Kind,
     Reason,
@@ -38,7 +37,6 @@ HEADS: dict[str, Kind] = {
     "span": Span(),
     "joint_span": JointSpan(),
     "tags": Tag(("O", "B-x", "I-x")),
-    "features": FeatureTag(("O", "B-x", "I-x")),
     "choices": Choose(CHOICES),
     "pair": Reason(("a", "b")),
 }

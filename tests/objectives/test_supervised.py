@@ -12,7 +12,6 @@ from transformers import ElectraModel
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
-    FeatureTag,
     JointSpan,
     Regress,
     Span,
@@ -102,14 +101,6 @@ def test_a_pass_uses_the_head_of_its_task_and_names_its_data_set(model, batch):
     assert all(p.grad is None for p in model.heads["mrc"].parameters())
     assert all(p.grad is not None for p in model.heads["nli"].parameters())
     assert all(p.grad is not None for p in model.encoder.parameters())
-
-
-def test_train_keeps_a_frozen_encoder_in_evaluation_mode(discriminator):
-    frozen = MultitaskModel(ElectraModel(discriminator.config), [Task("ner", FeatureTag(("O",)))])
-    objective = Supervised(frozen).train()
-    assert objective.model.heads.training
-    assert not any(part.training for part in objective.encoder.modules())
-    assert Supervised(MultitaskModel(frozen.encoder, [NLI])).train().encoder.training
 
 
 def test_the_export_is_that_of_the_first_task_unless_another_is_named(model, tmp_path):

@@ -30,7 +30,6 @@ _TASKS = (
     Task("ner", Tag(("O", *(f"{mark}-{kind}" for kind in _ENTITIES for mark in "BI")))),
     Task("commonsense", Choose(5)),
     Task("completion", Choose(4)),
-    Task("ranking", Choose(2)),
 )
 
 TASKS: dict[str, Task] = {task.name: task for task in _TASKS}

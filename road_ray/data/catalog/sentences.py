@@ -112,10 +112,6 @@ SENTENCES = (
     _mnli("mnli", "matched", "train.tsv"),
     _mnli("mnli_mismatched", "mismatched", None),
     _glue("qnli", "qnli", "QNLI", _QNLI),
-    # As in MT-DNN: which of two sentences answers the question.
-    Dataset(
-        "qnli_ranking", task="ranking", layout="ranked_pairs", folder="glue/QNLI", columns=_QNLI
-    ),
     _glue("rte", "rte", "RTE", Columns(_TWO, label="label", id="index")),
     _glue(
         "wnli",

@@ -29,7 +29,7 @@ from road_ray.errors import ConfigError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_SPACES = np.array([code for code in range(0x3001) if chr(code).isspace()], np.uint32)
+_IS_LETTER = np.array([not chr(code).isspace() for code in range(0x3002)])  # no spaces beyond
 
 _log = logging.getLogger(__name__)
 
@@ -262,7 +262,7 @@ def without_spaces(text: str, offsets: Ints) -> Ints:
     tokenizers include or not, depending on the version.
     """
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    letters = ~np.isin(codes, _SPACES)
+    letters = _IS_LETTER[np.minimum(codes, 0x3001)]
     before = np.concatenate([[0], np.cumsum(letters)])  # letters before each place
     places = np.append(np.flatnonzero(letters), len(text))
     first, last = before[offsets[:, 0]], before[offsets[:, 1]]

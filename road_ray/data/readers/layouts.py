@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from road_ray.data.features.examples_and_features import Example, TextExample
-from road_ray.data.features.qnli_ranking import to_ranking
 from road_ray.data.readers.adv_glue import read_adv_glue
 from road_ray.data.readers.conll import read_conll, read_tagged_rows
 from road_ray.data.readers.mrqa import read_mrqa
@@ -37,11 +36,6 @@ def _table(path: Path, dataset: Dataset, split: str) -> Sequence[TextExample]:
     return read_table(path, dataset.columns_of(split), mapped=dataset.label_map, **options)
 
 
-def _ranking(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
-    pairs = _table(path, dataset, split)
-    return to_ranking(pairs, "entailment", str(path), labelled=split != "test")
-
-
 def _conll(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
     table = path.is_dir() or suffix_of(path) in NESTED
     read = read_tagged_rows if table else read_conll
@@ -56,7 +50,6 @@ def _choices(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
 LAYOUTS: dict[str, Layout] = {
     "glue_tsv": _table,
     "table": _table,
-    "ranked_pairs": _ranking,
     "conll": _conll,
     "squad_json": lambda path, dataset, split: read_squad(path),
     "adv_glue": lambda path, dataset, split: read_adv_glue(path, dataset),

@@ -13,6 +13,3 @@ class Head(nn.Module):
     """
 
     reads_batch: ClassVar[bool] = False
-    # Number of last layers that are concatenated to ``hidden``, of a frozen encoder. None: the last
-    # layer alone, of an encoder that is trained.
-    feature_layers: ClassVar[int | None] = None

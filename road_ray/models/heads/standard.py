@@ -17,7 +17,6 @@ from transformers.models.electra.modeling_electra import (
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
-    FeatureTag,
     JointSpan,
     Kind,
     Reason,
@@ -28,7 +27,6 @@ from road_ray.data.task_and_dataset import (
 from road_ray.models.architectures import FAMILIES, head_dropout
 from road_ray.models.encoder import initialize, initialize_task_output
 from road_ray.models.heads.base import Head
-from road_ray.models.heads.bilstm_tagger import BiLSTMTagger
 from road_ray.models.heads.joint_span import JointSpanHead
 from road_ray.models.heads.san import StochasticAnswerNetwork
 from road_ray.models.heads.transformers_head import TransformersHead
@@ -134,8 +132,6 @@ def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
     match kind:
         case JointSpan():
             return JointSpanHead(config)
-        case FeatureTag():
-            return BiLSTMTagger(config, kind.width)
         case Reason():
             return StochasticAnswerNetwork(config, kind.width)
         case _ if not built_in:

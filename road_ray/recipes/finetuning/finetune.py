@@ -19,7 +19,7 @@ from road_ray.data.mixing import accumulated
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.row_limits import row_limits
-from road_ray.data.task_and_dataset import FeatureTag, Task
+from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
@@ -32,7 +32,6 @@ from road_ray.models.encoder import (
     model_directory,
 )
 from road_ray.models.encoder_layers import keep_layers, num_layers
-from road_ray.models.heads.bilstm_tagger import FEATURE_LAYERS
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
@@ -136,7 +135,6 @@ def prepare(
     # By its name: of the hub also a tokenizer without tokenizer.json.
     tokenizer = training_tokenizer(named, [entry.name], config.data)
     directory = str(locate_model(named))
-    _check_feature_layers(config, task)
     split = training_split(config.data, tokenizer, load)
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     model, heads = _model(config, directory, tasks_of(entry.name, config.data))
@@ -213,20 +211,6 @@ def check_student(config: FinetuneConfig) -> None:
     if config.student.layers is not None:
         require_init(config.init)
         kept_layers(config)
-
-
-def _check_feature_layers(config: FinetuneConfig, task: Task) -> None:
-    """Raise ``ConfigError`` if ``student.layers`` leaves fewer layers than a head over features
-    reads.
-    """
-    layers = kept_layers(config)
-    if isinstance(task.kind, FeatureTag) and layers is not None and len(layers) < FEATURE_LAYERS:
-        raise ConfigError(
-            f"student.layers = {config.student.layers} with data.tag_head = features: that head "
-            f"reads the last {FEATURE_LAYERS} layers\n"
-            f"  allowed: at least {FEATURE_LAYERS} layers\n"
-            "  fix: keep more layers, leave student.layers out, or data.tag_head=linear"
-        )
 
 
 def check_judged(data: FinetuneDataConfig) -> None:

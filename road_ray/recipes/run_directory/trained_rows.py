@@ -24,7 +24,7 @@ from road_ray.system.paths import check_input
 _OF_FILES = {"train", "dev", "test", "dev_fraction", "hub", "configuration", "revision"}
 _OF_FILES |= {"first_rows"}
 _OF_ONE_RUN = {"cache", "max_rows", "max_judged_rows"}
-_HEADS = ("span_head", "pair_head", "tag_head")
+_HEADS = ("span_head", "pair_head")
 
 
 def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:

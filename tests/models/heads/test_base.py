@@ -8,7 +8,6 @@ from transformers import ElectraConfig
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
-    FeatureTag,
     JointSpan,
     Reason,
     Regress,
@@ -23,19 +22,18 @@ LABELS = ("a", "b")
 
 
 @pytest.mark.parametrize(
-    ("kind", "reads_batch", "feature_layers"),
+    ("kind", "reads_batch"),
     [
-        (Classify(LABELS), False, None),
-        (Regress(0, 5), False, None),
-        (Span(), False, None),
-        (Tag(LABELS), False, None),
-        (Choose(2), False, None),
-        (JointSpan(), True, None),
-        (Reason(LABELS), True, None),
-        (FeatureTag(LABELS), True, 4),
+        (Classify(LABELS), False),
+        (Regress(0, 5), False),
+        (Span(), False),
+        (Tag(LABELS), False),
+        (Choose(2), False),
+        (JointSpan(), True),
+        (Reason(LABELS), True),
     ],
 )
-def test_a_head_says_what_it_reads(kind, reads_batch, feature_layers):
+def test_a_head_says_what_it_reads(kind, reads_batch):
     head = build_head(kind, CONFIG)
     assert isinstance(head, Head)
-    assert (head.reads_batch, head.feature_layers) == (reads_batch, feature_layers)
+    assert head.reads_batch == reads_batch

@@ -9,12 +9,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
 import road_ray as rr
-from road_ray.config import load
 from road_ray.errors import ConfigError
-from road_ray.recipes.finetuning.config import FinetuneConfig, StudentConfig
-from road_ray.recipes.finetuning.finetune import prepare
-from road_ray.training.worker import Worker
-from tests.published import publish
+from road_ray.recipes.finetuning.config import StudentConfig
 
 
 @pytest.mark.parametrize(
@@ -60,16 +56,6 @@ def test_a_student_of_one_layer_is_a_plain_model_with_the_weights_of_that_layer(
     card = (run.hf_dir / "README.md").read_text()
     assert "rows_per_second" in card.replace("\\", "")
     assert record["parameters"] == sum(p.numel() for p in model.parameters())
-
-
-def test_fewer_layers_than_the_feature_tagger_reads_are_refused(tmp_path, world):
-    init = publish(tmp_path / "init", "bert", layers=5)
-    settings = {
-        "init": str(init), "data.dataset": "conll2003", "data.root": str(world),
-        "data.tag_head": "features", "student.layers": 3,
-    }  # fmt: skip
-    with pytest.raises(ConfigError, match=r"student\.layers = 3 with data\.tag_head = features"):
-        prepare(load(FinetuneConfig, overrides=settings), Worker.alone())
 
 
 def test_a_student_deeper_than_its_init_is_refused_before_anything_starts(
