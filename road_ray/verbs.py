@@ -222,9 +222,6 @@ _FLAT_NAMES = {
 }
 
 
-_COUNT = "distillation.num_teachers"
-
-
 class VerbFunction(Protocol):
     """A verb as a Python function, such as ``road_ray.finetune``; see `perform`."""
 
@@ -264,28 +261,21 @@ def perform(
         chosen = configure(verb, preset=preset, path=path, overrides=overrides)
     extra: tuple[Any, ...] = ()
     if verb == "distill":
-        keys, extra = _unflattened(keys, _names_in(overrides))
+        keys, extra = _unflattened(keys)
     return VERBS[verb].run(override(chosen, keys) if keys else chosen, *extra, context=context)
 
 
-def _names_in(overrides: Sequence[str] | Mapping[str, Any]) -> set[str]:
-    texts = [overrides] if isinstance(overrides, str) else overrides
-    return {str(text).partition("=")[0].strip() for text in texts}
-
-
-def _unflattened(
-    keys: Mapping[str, object], overridden: set[str]
-) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def _unflattened(keys: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Return the dotted keys of a distillation's flat names, and teachers that are actors."""
     changes = {_FLAT_NAMES.get(name, name): value for name, value in keys.items()}
     teachers: Any = keys.get("teachers")
     members: Any = getattr(teachers, "inner", teachers)  # of the public Ensemble
     if hasattr(members, "handles"):
         del changes["distillation.teachers"]
-        expected = changes.get(_COUNT, count := len(members.handles.directories))
-        if expected != count:
+        expected, count = keys.get("num_teachers"), len(members.handles.directories)
+        if expected not in (None, count):
             raise ConfigError(
-                f"{_COUNT} = {expected}: the ensemble has {count} teachers\n"
+                f"distillation.num_teachers = {expected}: the ensemble has {count} teachers\n"
                 f"  fix: leave num_teachers out, or give an ensemble of {expected}"
             )
         return changes, (members,)
@@ -298,6 +288,4 @@ def _unflattened(
     if teachers is not None:
         names = [members] if isinstance(members, str | Path) else list(members)
         changes["distillation.teachers"] = [str(name) for name in names]
-        if _COUNT not in overridden and not str(names[0]).endswith(".json"):
-            changes.setdefault(_COUNT, len(names))
     return changes, ()

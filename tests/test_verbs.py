@@ -89,7 +89,7 @@ def test_flat_names_of_distillation_find_their_keys(performed):
     assert config.init == "google/electra-base-discriminator"
     assert config.data.dataset == "squad_v2"
     assert config.distillation.teachers == ("a", "b")
-    assert (config.distillation.num_teachers, config.seed) == (2, 2)
+    assert (config.distillation.num_teachers, config.seed) == (None, 2)  # as many as are named
     assert (config.distillation.temperature, config.distillation.kd_weight) == (3.0, 0.25)
     assert (config.weighting.wrong, config.weighting.rule) == (0.5, "mean")
 
@@ -139,7 +139,7 @@ def test_a_forgotten_teacher_is_an_error_in_python_too(performed):
     rr.distill(teachers=["a", "b"], overrides=["distillation.num_teachers=3"])
     rr.distill(teachers=["a", "b"], overrides={"seed": 1})
     asked = [given[0].distillation.num_teachers for given in performed]
-    assert asked == [3, 3, 2]  # of two; `locate_teachers` refuses the first two
+    assert asked == [3, 3, None]  # of two; `locate_teachers` refuses the first two
     actors = SimpleNamespace(handles=SimpleNamespace(directories=("a", "b")))
     with pytest.raises(ConfigError, match="num_teachers = 3: the ensemble has 2"):
         rr.distill(teachers=actors, num_teachers=3)

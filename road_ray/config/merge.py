@@ -300,12 +300,12 @@ def _mistyped(value: object, node: Node, key: Key = ()) -> Iterator[tuple[Key, o
             steps = (step(member, part) for member in members(node))
             for inner in (inner for inner in steps if inner):
                 yield from _mistyped(below, inner, (*key, part))
-    elif isinstance(value, bool):
-        if takes and takes <= _NUMBERS:
-            yield key, value
-    elif value is not None and (
-        takes == {"boolean"} or (takes == {"integer"} and isinstance(value, str))
-    ):
+        return
+    is_truth = isinstance(value, bool)
+    as_number = is_truth and bool(takes & _NUMBERS) and not takes & {"boolean", ""}
+    as_truth = not is_truth and value is not None and takes == {"boolean"}
+    as_whole = isinstance(value, str) and "integer" in takes and takes <= {"integer", "array"}
+    if as_number or as_truth or as_whole:
         yield key, value
 
 

@@ -26,6 +26,7 @@ class Example(Config):
     maybe: float | None = None
     fixed: Literal[1, 2] = 2
     many: tuple[float, ...] = ()
+    layers: int | tuple[int, ...] | None = None
     table: dict[str, int] = Field(default_factory=dict)
     place: Path = Path("~/runs")
     places: list[Path] = Field(default_factory=list)
@@ -37,6 +38,8 @@ class Example(Config):
         ("temperature", True),
         ("steps", True),
         ("maybe", False),
+        ("layers", True),
+        ("layers", [True]),
         ("many", [1.0, True]),
         ("table", {"a": True}),
         ("inner", {"rate": True}),
@@ -57,6 +60,11 @@ def test_only_true_and_false_are_bools(value: Any) -> None:
 def test_a_float_takes_scientific_text_and_whole_numbers(value: Any, expected: float) -> None:
     read = load(Example, base={"temperature": value}).temperature
     assert (read, type(read)) == (expected, float)
+
+
+def test_a_list_or_a_whole_number_takes_no_text() -> None:
+    with pytest.raises(ConfigError):
+        load(Example, base={"layers": "4"})
 
 
 @pytest.mark.parametrize("value", ["4", 1.5, "many"])
