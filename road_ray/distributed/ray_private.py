@@ -14,17 +14,13 @@ from ray.train.torch.config import _TorchBackend as TorchBackend
 from ray.train.v2._internal import constants as _train_constants
 from ray.train.v2._internal.callbacks import DatasetsCallback
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
-from ray.train.v2._internal.execution.callback import ControllerCallback
 from ray.train.v2._internal.execution.controller import TrainController
-from ray.train.v2._internal.execution.controller.state import SchedulingState
 from ray.train.v2._internal.execution.scaling_policy import ElasticScalingPolicy
 
 __all__ = [
-    "ControllerCallback",
     "DatasetsCallback",
     "ElasticScalingPolicy",
     "PlacementGroupCleanerCallback",
-    "SchedulingState",
     "TorchBackend",
     "TrainController",
     "draining_nodes",

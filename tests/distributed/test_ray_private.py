@@ -11,13 +11,6 @@ def test_the_scaling_policy_asks_for_reserved_resources_where_we_override_it():
     assert hasattr(ray_private.ElasticScalingPolicy, "_get_reserved_resources")
 
 
-def test_the_callback_of_the_controller_is_given_both_states():
-    parameters = inspect.signature(
-        ray_private.ControllerCallback.after_controller_state_update
-    ).parameters
-    assert list(parameters) == ["self", "previous_state", "current_state"]
-
-
 def test_an_environment_variable_is_handed_on(monkeypatch):
     from ray.train.v2._internal.constants import ENV_VARS_TO_PROPAGATE
 

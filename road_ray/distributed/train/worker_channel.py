@@ -20,7 +20,6 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from road_ray import errors
-from road_ray.distributed.train.step_progress import StepProgress
 from road_ray.errors import ClusterError, RoadError
 
 if TYPE_CHECKING:  # it imports torch, for which the actor would wait a second
@@ -39,16 +38,13 @@ _GRACE_SECONDS = 20.0  # for a worker to notice by itself that another one has f
 class Heartbeat:
     """Last sign of life of a worker."""
 
-    seen: float  # time.monotonic() of the channel
     pid: int
-    node: str
     step: int
     batch: str  # shapes of its batches
 
 
 Row = tuple[int, int | None, dict[str, float]]  # step, total steps, metrics
 Death = tuple[int, Heartbeat | None, str]  # rank, last sign of life, cause in Ray's words
-Stall = tuple[int, Heartbeat, float]  # rank, last sign of life, seconds without a finished step
 
 
 class Outbox(Generic[T]):
@@ -74,7 +70,6 @@ class WorkerChannelActor:
         self._stop = False
         self._failure: tuple[str, str] | None = None
         self._beats: dict[int, Heartbeat] = {}
-        self._progress: dict[int, StepProgress] = {}
         self._deaths = Outbox[Death]()
         self._furthest = 0
         self._rows = Outbox[Row]()
@@ -99,13 +94,9 @@ class WorkerChannelActor:
         """Return class name and text of the first failure."""
         return self._failure
 
-    def beat(self, rank: int, pid: int, node: str, step: int, batch: str) -> tuple[bool, bool]:
+    def beat(self, rank: int, pid: int, step: int, batch: str) -> tuple[bool, bool]:
         """Store a heartbeat; return whether to stop and whether another worker has failed."""
-        now, before = time.monotonic(), self._beats.get(rank)
-        if before is None or before.pid != pid:  # a new process
-            self._progress[rank] = StepProgress(now)
-        self._progress[rank].update(step, now)
-        self._beats[rank] = Heartbeat(now, pid, node, step, batch)
+        self._beats[rank] = Heartbeat(pid, step, batch)
         self._furthest = max(self._furthest, step)
         return self._stop, self._failure is not None
 
@@ -126,24 +117,6 @@ class WorkerChannelActor:
     def environment(self, names: Sequence[str]) -> dict[str, str]:
         """Return those of the variables that a process of the cluster has on this node."""
         return {name: os.environ[name] for name in names if name in os.environ}
-
-    def leave(self, rank: int) -> None:
-        """Forget a worker that is finished, so that it does not count as silent."""
-        self._beats.pop(rank, None)
-
-    def silent(self, seconds: float) -> dict[int, Heartbeat]:
-        """Return the workers whose last heartbeat is older than ``seconds``."""
-        now = time.monotonic()
-        return {rank: beat for rank, beat in self._beats.items() if now - beat.seen > seconds}
-
-    def stalls(self, minimum_seconds: float) -> list[Stall]:
-        """Return the workers that have stalled since the last call (see ``StepProgress``)."""
-        now = time.monotonic()
-        return [
-            (rank, beat, seconds)
-            for rank, beat in self._beats.items()
-            if (seconds := self._progress[rank].new_stall(now, minimum_seconds)) is not None
-        ]
 
 
 class WorkerChannel:
@@ -207,20 +180,6 @@ class WorkerChannel:
         variables: dict[str, str] = ray.get(ref, timeout=_ANSWER_SECONDS)
         return variables
 
-    def silent(self, seconds: float) -> dict[int, Heartbeat]:
-        """Return the workers whose last heartbeat is older than ``seconds``."""
-        beats: dict[int, Heartbeat] = ray.get(
-            self.actor.silent.remote(seconds), timeout=_POLL_TIMEOUT_SECONDS
-        )
-        return beats
-
-    def stalls(self, minimum_seconds: float) -> list[Stall]:
-        """Return the workers that finish no more steps, each once a stall."""
-        stalls: list[Stall] = ray.get(
-            self.actor.stalls.remote(minimum_seconds), timeout=_POLL_TIMEOUT_SECONDS
-        )
-        return stalls
-
     def close(self) -> None:
         """End the actor."""
         ray.kill(self.actor, no_restart=True)
@@ -249,11 +208,10 @@ def connect_worker(
     20 s after the failure, its process exits.
     """
     finished = threading.Event()
-    node = ray.get_runtime_context().get_node_id()
 
     def beat() -> bool:
         stop, failed = ray.get(
-            channel.actor.beat.remote(rank, os.getpid(), node, context.step, context.batch),
+            channel.actor.beat.remote(rank, os.getpid(), context.step, context.batch),
             timeout=_ANSWER_SECONDS,
         )
         if stop:
@@ -283,5 +241,4 @@ def connect_worker(
         yield
     finally:
         finished.set()
-        thread.join(_BEAT_SECONDS)  # a beat after leave() would register the worker again
-        channel.actor.leave.remote(rank)
+        thread.join(_BEAT_SECONDS)

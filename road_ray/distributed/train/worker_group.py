@@ -30,7 +30,6 @@ from ray.train.torch import get_device
 from road_ray.distributed.connection import driver_environment, variables_for_workers
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.distributed.ray_private import propagated_environment
-from road_ray.distributed.train import start_timeout
 from road_ray.distributed.train.elastic import ElasticTrainer
 from road_ray.distributed.train.gpu_check import check_gpus
 from road_ray.distributed.train.supervisor import supervise
@@ -124,10 +123,7 @@ def _run_config(name: str, storage: Path, channel: WorkerChannel) -> RunConfig:
         name=name,
         storage_path=str(storage),
         failure_config=FailureConfig(max_failures=_MAX_FAILURES),
-        callbacks=[
-            _Deaths(channel),
-            start_timeout.StartDeadline(start_timeout.START_SECONDS),
-        ],
+        callbacks=[_Deaths(channel)],
         # Ray would print the traceback of every error; the last one is raised.
         logging_config=LoggingConfig(log_level="CRITICAL"),
     )
@@ -162,11 +158,7 @@ def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
             if not retries_left:
                 raise
             retries_left -= 1
-            _log.warning(
-                "the controller of the workers is gone: killed, or they were not up within %g s, "
-                "as when one hangs in an import; restarting",
-                start_timeout.START_SECONDS,
-            )
+            _log.warning("the controller of the workers is gone; restarting")
         except WorkerGroupError:
             if (now := furthest()) <= reached:
                 raise

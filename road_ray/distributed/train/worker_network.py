@@ -32,10 +32,8 @@ class ByNodeAddress(TorchConfig):  # type: ignore[misc]  # Ray does not type it
 
     timeout_s: int = 7 * 86400
     """Timeout of a collective operation. Ray's default of 30 minutes would end groups whose leader
-    evaluates or uploads for longer while the others wait. A worker that dies, or whose process
-    hangs, is noticed by its heartbeats (supervisor.py) or by the deadline of its start
-    (start_timeout.py). One that hangs in a collective operation goes on sending heartbeats: the
-    driver warns when no step is finished for long (step_progress.py), and does not end the run.
+    evaluates or uploads for longer while the others wait. Ray ends a group with a worker that dies
+    or does not answer, and one that hangs in a collective of NCCL (connection.py).
     """
 
     @property

@@ -1,9 +1,8 @@
-"""What the channel remembers, who counts as silent or stalled, how often a worker calls."""
+"""What the channel remembers, and how often a worker calls."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from types import SimpleNamespace
 
 import pytest
 from ray.exceptions import GetTimeoutError
@@ -18,62 +17,20 @@ from road_ray.distributed.train.worker_channel import (
 from road_ray.errors import ClusterError, DataError
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """The time of the channel; tests set ``now``."""
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(worker_channel, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    return clock
-
-
 def test_the_first_failure_is_the_one_that_counts():
     channel = WorkerChannelActor()
     assert channel.failure() is None
     channel.fail("DataError", "row 3")
     channel.fail("ClusterError", "connection closed by peer")
     assert channel.failure() == ("DataError", "row 3")
-    assert channel.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, True)
+    assert channel.beat(0, 1, 5, "8 x 32 tokens") == (False, True)
 
 
 def test_a_stop_reaches_whoever_beats():
     channel = WorkerChannelActor()
-    assert channel.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, False)
+    assert channel.beat(0, 1, 5, "8 x 32 tokens") == (False, False)
     channel.stop()
-    assert channel.beat(1, 2, "a", 5, "") == (True, False)
-
-
-def test_only_those_who_spoke_and_did_not_leave_can_be_silent():
-    channel = WorkerChannelActor()
-    channel.beat(0, 11, "a", 5, "")
-    channel.beat(1, 12, "b", 4, "")
-    assert channel.silent(60.0) == {}
-    assert set(channel.silent(-1.0)) == {0, 1}
-    assert channel.silent(-1.0)[1].pid == 12
-    channel.leave(1)
-    assert set(channel.silent(-1.0)) == {0}
-
-
-def test_a_worker_that_beats_without_new_steps_stalls_and_is_reported_once(clock):
-    channel = WorkerChannelActor()
-    for clock.now in range(0, 700, 10):
-        channel.beat(0, 11, "a", 3, "8 x 32 tokens")
-        channel.beat(1, 12, "b", clock.now, "8 x 32 tokens")
-        assert channel.stalls(695.0) == []
-    clock.now = 696
-    ((rank, beat, seconds),) = channel.stalls(695.0)
-    assert (rank, beat.pid, beat.node, beat.step, seconds) == (0, 11, "a", 3, 696)
-    assert channel.stalls(695.0) == []
-
-
-def test_a_restarted_worker_has_a_step_to_make_before_it_can_stall(clock):
-    channel = WorkerChannelActor()
-    channel.beat(0, 11, "a", 3, "")
-    channel.beat(1, 12, "b", 3, "")
-    clock.now = 500
-    channel.beat(0, 13, "a", 0, "")
-    channel.leave(1)
-    clock.now = 1500
-    assert channel.stalls(600.0) == []
+    assert channel.beat(1, 2, 5, "") == (True, False)
 
 
 def test_an_error_comes_back_with_its_class_and_text():
@@ -83,16 +40,14 @@ def test_an_error_comes_back_with_its_class_and_text():
     assert type(error_of("FromTheFuture", "x")) is ClusterError
 
 
-def test_a_death_is_told_once_and_silences_the_whole_group():
-    """The others are ended with it: their silence means nothing."""
+def test_a_death_is_told_once_with_its_last_step():
     channel = WorkerChannelActor()
-    channel.beat(0, 11, "a", 5, "8 x 32 tokens")
-    channel.beat(1, 12, "b", 4, "7 x 32 tokens")
+    channel.beat(0, 11, 5, "8 x 32 tokens")
+    channel.beat(1, 12, 4, "7 x 32 tokens")
     channel.died({1: "connection error code 2. End of file"})
     ((rank, beat, _cause),) = channel.deaths(0)
     assert (rank, beat.pid, beat.step, beat.batch) == (1, 12, 4, "7 x 32 tokens")
     assert channel.deaths(1) == []
-    assert channel.silent(-1.0) == {}
 
 
 @pytest.fixture
