@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: its configuration class and its recipe, each as ``module:name`` below ``recipes``."""
+    """A verb: its configuration class and its recipe, each as ``module:name``."""
 
     name: str
     about: str
@@ -36,12 +36,12 @@ class Verb:
     @property
     def config(self) -> type[Config]:
         """The configuration class."""
-        return cast("type[Config]", _imported(f"recipes.{self.config_at}"))
+        return cast("type[Config]", _imported(self.config_at))
 
     @property
     def run(self) -> Callable[..., Run]:
         """The recipe: configuration in, run out."""
-        return cast("Callable[..., Run]", _imported(f"recipes.{self.recipe_at}"))
+        return cast("Callable[..., Run]", _imported(self.recipe_at))
 
 
 def _imported(address: str) -> Any:
@@ -55,16 +55,16 @@ VERBS: dict[str, Verb] = {
         Verb(
             "pretrain",
             "pre-train an encoder on a text corpus (ELECTRA and its successors)",
-            "pretraining.config:PretrainConfig",
-            "pretraining.pretrain:pretrain",
+            "recipes.pretraining.config:PretrainConfig",
+            "recipes.pretraining.pretrain:pretrain",
             example="training.steps=1000",
             next="road finetune init={run}",
         ),
         Verb(
             "multitask",
             "train one encoder on a mix of data sets, one head per task",
-            "multitask.config:MultitaskConfig",
-            "multitask.multitask:multitask",
+            "recipes.multitask.config:MultitaskConfig",
+            "recipes.multitask.multitask:multitask",
             example="training.steps=1000",
             next="road finetune init={run}",
         ),
@@ -72,29 +72,29 @@ VERBS: dict[str, Verb] = {
             "finetune",
             "fine-tune a model on one data set (`data.dataset`), or separately on each of several "
             "(`pool`), with `num_seeds` seeds each",
-            "finetuning.config:FinetuningsConfig",
-            "finetuning.seeds_and_datasets:finetune",
+            "recipes.finetuning.config:FinetuningsConfig",
+            "recipes.finetuning.seeds_and_datasets:finetune",
         ),
         Verb(
             "teachers",
             "fine-tune teachers with different seeds for `road distill`. "
             "`teachers.json` lists them",
-            "finetuning.config:TeachersConfig",
-            "finetuning.train_teachers:teachers",
+            "recipes.finetuning.config:TeachersConfig",
+            "recipes.finetuning.train_teachers:teachers",
             next="road distill init=MODEL distillation.teachers={run}/teachers.json",
         ),
         Verb(
             "distill",
             "train a student on the answers of an ensemble of teachers",
-            "distillation.config:DistillConfig",
-            "distillation.distill:distill",
+            "recipes.distillation.config:DistillConfig",
+            "recipes.distillation.distill:distill",
         ),
         Verb(
             "evaluate",
             "evaluate a trained model on the data set of its training, on a labelled file of the "
             "same columns, or on other data sets",
-            "config:EvaluateConfig",
-            "evaluate:evaluate",
+            "recipes.config:EvaluateConfig",
+            "recipes.evaluate:evaluate",
             word="init",
             file="data.file",
             example="data.split=test",
@@ -104,8 +104,8 @@ VERBS: dict[str, Verb] = {
         Verb(
             "reproduce",
             "repeat a published comparison with your model and data",
-            "comparison.config:ReproduceConfig",
-            "comparison.reproduce:reproduce",
+            "experiment.config:ReproduceConfig",
+            "experiment.run:reproduce",
             word="comparison",
             example="seed=1",
             next="road runs list {run}",
@@ -113,8 +113,8 @@ VERBS: dict[str, Verb] = {
         Verb(
             "demo",
             "run all stages at miniature scale, in a few minutes",
-            "config:DemoConfig",
-            "demo:demo",
+            "recipes.config:DemoConfig",
+            "experiment.demo:demo",
             example="num_seeds=2",
             next="road init FILE",
         ),

@@ -23,6 +23,7 @@ ROWS = [
     {"inference"},
     {"distributed", "reporting"},
     {"recipes"},
+    {"experiment"},
     {"presets"},
     {"verbs"},
     {"recipes/sweep"},

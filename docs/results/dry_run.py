@@ -12,10 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from road_ray.recipes.comparison.config import ReproduceConfig
-from road_ray.recipes.comparison.finetuning_estimate import estimate_comparison
-from road_ray.recipes.comparison.pretraining_estimate import estimate_pretraining
-from road_ray.recipes.comparison.reproduce import reproduce
+from road_ray.experiment.config import ReproduceConfig
+from road_ray.experiment.estimate import estimate
+from road_ray.experiment.run import reproduce
 from road_ray.verbs import configure
 
 
@@ -24,7 +23,6 @@ def main(run: Path, name: str, keys: list[str]) -> None:
     config = configure("reproduce", overrides=[*given, *keys])
     assert isinstance(config, ReproduceConfig)
     began = time.process_time()
-    estimate = estimate_pretraining if config.of_pretraining else estimate_comparison
     found = estimate(config)
     estimated, costs = 3600 * found["core_hours"], time.process_time() - began
     began = time.process_time()

@@ -16,7 +16,7 @@ from road_ray.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from road_ray.config import Config
-    from road_ray.recipes.comparison.config import ReproduceConfig
+    from road_ray.experiment.config import ReproduceConfig
 
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill", "reproduce")
 _BUSY = 1.5  # the slowest of three equal steps over the fastest
@@ -57,13 +57,10 @@ def show_plan(verb: str, config: Config, as_json: bool) -> None:
     from road_ray.verbs import VERBS
 
     if verb == "reproduce":
-        from road_ray.recipes.comparison.finetuning_estimate import estimate_comparison
-        from road_ray.recipes.comparison.pretraining_estimate import estimate_pretraining
+        from road_ray.experiment.estimate import estimate
 
-        comparison = cast("ReproduceConfig", config)
-        of_pretraining = comparison.of_pretraining
-        estimate = (estimate_pretraining if of_pretraining else estimate_comparison)(comparison)
-        typer.echo(json.dumps(estimate) if as_json else format_comparison(estimate))
+        found = estimate(cast("ReproduceConfig", config))
+        typer.echo(json.dumps(found) if as_json else format_comparison(found))
     else:
         costs = planned(verb, config, VERBS[verb].run)
         typer.echo(json.dumps(costs) if as_json else format_plan(costs))

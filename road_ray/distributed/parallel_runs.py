@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from road_ray.distributed.connection import connected, driver_environment, variables_for_workers
-from road_ray.errors import ClusterError, InterruptedRunError, RoadError
+from road_ray.errors import ClusterError, ConfigError, InterruptedRunError, RoadError
 from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
@@ -42,19 +42,27 @@ def run_all(
     settings: ParallelSettings,
     context: RunContext | None = None,
     *,
+    after: Sequence[Sequence[int]] | None = None,
     return_errors: bool = False,
 ) -> list[Any]:
     """Return ``function(config, context=...)`` for every config: one after the other for
     ``max_concurrent = 0``, else in parallel on the cluster at ``address``, or on a new one with
     ``max_concurrent`` CPUs. Raises like ``run_parallel``.
 
-    With ``return_errors`` a run that fails, with whatever exception, does not end the others: a
-    ``RoadError`` stands in the place of its result and is logged at once. A stop is raised.
+    ``after`` has, for every config, the numbers of those that must have ended before it; it is not
+    run if one of them failed. With ``return_errors`` a run that fails, with whatever exception,
+    does not end the others: a ``RoadError`` stands in the place of its result and is logged at
+    once. A stop is raised.
     """
     if not settings.max_concurrent and not return_errors:
         return [function(config, context=context) for config in configs]
     if not settings.max_concurrent:
-        return [_attempt(function, config, context) for config in configs]
+        results: dict[int, Any] = {}
+        for number in _in_order(after or [()] * len(configs)):
+            results[number] = _not_run(number, results, configs, after) or _attempt(
+                function, configs[number], context
+            )
+        return [results[number] for number in range(len(configs))]
     cpus = settings.max_concurrent if settings.address is None else None
     with connected(settings.address, num_cpus=cpus):
         return run_parallel(
@@ -63,8 +71,48 @@ def run_all(
             num_gpus=settings.gpus_per_worker,
             timeout_seconds=settings.timeout_seconds,
             context=context,
+            after=after,
             return_errors=return_errors,
         )
+
+
+def _in_order(after: Sequence[Sequence[int]]) -> Iterator[int]:
+    """Yield all numbers, each after those that it needs."""
+    done: set[int] = set()
+    while len(done) < len(after):
+        ready = [n for n, needed in enumerate(after) if n not in done and done.issuperset(needed)]
+        if not ready:
+            waiting = sorted(set(range(len(after))) - done)
+            raise ConfigError(f"a cycle: jobs {waiting} wait for each other\n  nothing was started")
+        done.add(ready[0])
+        yield ready[0]
+
+
+def _not_run(
+    number: int,
+    results: Mapping[int, Any],
+    configs: Sequence[object],
+    after: Sequence[Sequence[int]] | None,
+) -> RoadError | None:
+    """Return the error of a run that needs a failed one, or None."""
+    for needed in after[number] if after else ():
+        error = results[needed]
+        if isinstance(error, NotRunError):
+            return error
+        if isinstance(error, RoadError):
+            return NotRunError(f"{task_name(needed, configs[needed])} failed: {error}", error)
+    return None
+
+
+class NotRunError(RoadError):
+    """A run that needs another one which failed with ``cause``."""
+
+    def __init__(self, message: str, cause: RoadError) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NotRunError, (str(self), self.cause)
 
 
 def _attempt(function: Callable[..., object], config: object, context: RunContext | None) -> Any:
@@ -101,6 +149,7 @@ def run_parallel(
     num_gpus: float = 0.0,
     timeout_seconds: float,
     context: RunContext | None = None,
+    after: Sequence[Sequence[int]] | None = None,
     return_errors: bool = False,
 ) -> list[Any]:
     """Return ``function(config, *extra, context=...)`` for every config, in order; as many run at
@@ -138,14 +187,16 @@ def run_parallel(
             return thread.submit(run, number, config).result()
 
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(in_thread)
-    refs = [
-        task.options(name=task_name(number, config)).remote(number, config)
-        for number, config in enumerate(configs)
-    ]
+
+    def begin(number: int) -> Any:
+        name = task_name(number, configs[number])
+        return task.options(name=name).remote(number, configs[number])
+
+    tasks = _Tasks(begin, configs, after or [()] * len(configs))
     try:
-        results = supervise(lambda: _gathered(refs, configs, timeout_seconds), channel, context)
+        results = supervise(lambda: tasks.results(timeout_seconds), channel, context)
     finally:
-        for ref in refs:
+        for ref in [*tasks.refs]:
             ray.cancel(ref, force=True)
         channel.close()
     raised = InterruptedRunError if return_errors else RoadError
@@ -161,27 +212,43 @@ def task_name(number: int, config: object) -> str:
     return "/".join(Path(directory).parts[-2:]) if directory else f"run {number}"
 
 
-def _gathered(
-    refs: Sequence[object], configs: Sequence[object], timeout_seconds: float
-) -> list[Any]:
-    """Return the results of the tasks, and the error of those that fail or do not end within
-    ``timeout_seconds``. Each error is logged when it is there.
-    """
-    import ray
+class _Tasks:
+    """Tasks that begin when those that they need have ended."""
 
-    results: dict[object, Any] = {}
-    unfinished, end = list(refs), time.monotonic() + timeout_seconds
-    while unfinished and (left := end - time.monotonic()) > 0:
-        finished, unfinished = ray.wait(unfinished, timeout=left)
-        for ref in finished:
-            results[ref] = _result_of(ref)
-            if isinstance(results[ref], RoadError) and not _is_stop(results[ref]):
-                number = refs.index(ref)
-                _told(results[ref], configs[number], number)
-    late = ClusterError(
-        f"{len(unfinished)} of {len(refs)} runs did not end within {timeout_seconds:g} s"
-    )
-    return [results.get(ref, late) for ref in refs]
+    def __init__(
+        self,
+        begin: Callable[[int], object],
+        configs: Sequence[object],
+        after: Sequence[Sequence[int]],
+    ) -> None:
+        self._begin, self._configs, self._after = begin, configs, after
+        self.refs: dict[object, int] = {}  # of the tasks that have begun
+
+    def results(self, timeout_seconds: float) -> list[Any]:
+        """Return the results of the tasks, and the error of those that fail, need a failed one, or
+        do not end within ``timeout_seconds``. Each error is logged when it is there.
+        """
+        import ray
+
+        results: dict[int, Any] = {}
+        waiting = [*_in_order(self._after)]
+        end = time.monotonic() + timeout_seconds
+        while len(results) < len(self._configs) and (left := end - time.monotonic()) > 0:
+            for number in [n for n in waiting if results.keys() >= {*self._after[n]}]:
+                waiting.remove(number)
+                if error := _not_run(number, results, self._configs, self._after):
+                    results[number] = error
+                else:
+                    self.refs[self._begin(number)] = number
+            unfinished = [ref for ref, number in self.refs.items() if number not in results]
+            for ref in ray.wait(unfinished, timeout=left)[0] if unfinished else ():
+                number = self.refs[ref]
+                results[number] = _result_of(ref)
+                if isinstance(results[number], RoadError) and not _is_stop(results[number]):
+                    _told(results[number], self._configs[number], number)
+        count = len(self._configs)
+        late = f"{count - len(results)} of {count} runs did not end within {timeout_seconds:g} s"
+        return [results.get(number, ClusterError(late)) for number in range(count)]
 
 
 def _result_of(ref: object) -> Any:

@@ -18,7 +18,7 @@ def check_room(
     """Raise ``ClusterError`` with the requested and the available resources if workers and teachers
     do not fit, on the connected cluster or on this machine.
     """
-    available = _available()
+    available = available_resources()
     cpus, gpus = available.get("CPU", 0.0), available.get("GPU", 0.0)
     need_gpus = max(workers, 1) * gpus_per_worker + teachers * gpus_per_teacher
     students = f"{workers} workers" if workers else "this process"
@@ -41,7 +41,8 @@ def _is_alone() -> bool:
     return not ray.is_initialized()
 
 
-def _available() -> Mapping[str, float]:
+def available_resources() -> Mapping[str, float]:
+    """Return the resources of the connected cluster, or of this machine."""
     import ray
 
     if ray.is_initialized():

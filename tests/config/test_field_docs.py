@@ -11,7 +11,6 @@ import pytest
 from road_ray.config import Config, json_schema
 from road_ray.config.schema import at
 from road_ray.distributed.jobs.cluster_profile import Profile
-from road_ray.recipes.comparison.config import ArmConfig
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.verbs import VERBS
 
@@ -22,7 +21,6 @@ ROOTS: tuple[type[Config], ...] = (
     *(verb.config for verb in VERBS.values()),
     SweepConfig,
     Profile,
-    ArmConfig,
 )
 
 

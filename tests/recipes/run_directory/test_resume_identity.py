@@ -9,8 +9,8 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError
-from road_ray.recipes.comparison.config import ReproduceConfig
-from road_ray.recipes.comparison.pretraining_comparison import plan
+from road_ray.experiment.config import ReproduceConfig
+from road_ray.experiment.expand import expand
 from road_ray.recipes.distillation.born_again import generation
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig, TeachersConfig
@@ -47,8 +47,8 @@ def _generations():
 def _arms():
     settings = {"training": MIRRORED["training"].model_copy(update={"steps": 1})}
     scale = {"pretrain": PretrainConfig(**settings), "probe": FinetuneConfig(**settings)}
-    arms = plan(ReproduceConfig(run_dir=OUTER, num_seeds=2, **scale))
-    return [item for arm in arms for item in (*arm.stages, *arm.probes)]
+    scale |= {"root": "miniature", "probe_on": ("sst2",)}
+    return [job.config for job in expand(ReproduceConfig(run_dir=OUTER, num_seeds=2, **scale)).jobs]
 
 
 def _trials():

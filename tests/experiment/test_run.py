@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import road_ray as rr
-from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError
-from road_ray.recipes.comparison.finetuning_arms import COMPARISONS
-from road_ray.recipes.comparison.finetuning_plan import make_plan
+from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, RoadError
+from road_ray.experiment.config import CATALOGUE, ReproduceConfig
+from road_ray.experiment.expand import expand
 from road_ray.reporting.text_tables import comparison_text
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure
@@ -52,7 +52,8 @@ def weights(run: Path) -> dict[str, bytes]:
     "name",
     [
         pytest.param(name, marks=[] if name == "low_resource" else pytest.mark.long)
-        for name in COMPARISONS
+        for name in CATALOGUE
+        if name in SIZES
     ],
 )
 def test_every_comparison_runs_and_fills_its_table(tiny, name):
@@ -60,7 +61,7 @@ def test_every_comparison_runs_and_fills_its_table(tiny, name):
     table = table_of(run.directory)
     chosen = [arm["name"] for arm in table["arms"]]
     assert set(chosen) >= set(SIZES[name].get("arms", chosen))
-    arms = [COMPARISONS[name].arm(item) for item in chosen]
+    arms = [ReproduceConfig(comparison=name).experiment.arms[item] for item in chosen]
     assert all(arm["seeds"] == [0, 1] for arm in table["arms"])
     assert table["failed"] == []
     for dataset, metrics in table["data_sets"].items():
@@ -175,7 +176,7 @@ def test_teachers_that_fail_stop_the_arms_that_need_them_alone(tiny, tmp_path, r
     keys = {"arms": ["correctness"], "distillation.num_teachers": 2}
     given = tiny("low_resource", **(SIZES["low_resource"] | keys))
     run = tmp_path / "run"
-    (ensemble,) = make_plan(configure("reproduce", overrides=given)).ensembles
+    (ensemble,) = expand(configure("reproduce", overrides=given)).ensembles
     broken = ensemble.run_dir / "teacher-1"
     broken.mkdir(parents=True)
     (broken / "MANIFEST.json").write_text("{}")
@@ -183,20 +184,19 @@ def test_teachers_that_fail_stop_the_arms_that_need_them_alone(tiny, tmp_path, r
     name = given.pop("comparison")
     result = road("reproduce", name, *flags(given))
     assert result.code == CheckpointError.exit_code
-    assert f"teachers {ensemble.run_dir.name} failed" in result.err
+    reason = f"{ensemble.run_dir.name}/teacher-1 failed"
+    assert reason in result.err
     assert not (run / "metrics.json").exists()
     table = table_of(run)
-    taught = [arm["name"] for arm in table["arms"] if COMPARISONS[name].arm(arm["name"]).teachers]
+    arms = ReproduceConfig(comparison=name).experiment.arms
+    taught = [arm["name"] for arm in table["arms"] if arms[arm["name"]].teachers]
     failed = [(item["arm"], item["seed"]) for item in table["failed"]]
     assert failed == [(arm, seed) for arm in taught for seed in (0, 1)]
     assert all("config.resolved.yaml is missing" in item["error"] for item in table["failed"])
     for arm in table["arms"]:
         assert arm["seeds"] == ([] if arm["name"] in taught else [0, 1])
     assert "Failed runs" in (run / "report.html").read_text()
-    assert (
-        f"failed: correctness, seed 0: teachers {ensemble.run_dir.name} failed"
-        in comparison_text(table)
-    )
+    assert f"failed: correctness, seed 0: {reason}" in comparison_text(table)
     shutil.rmtree(broken)
     again = road("reproduce", name, *flags(given))
     assert again.code == 0
@@ -236,3 +236,51 @@ def test_the_command_prints_figures_and_tests(tiny, road, flags, tmp_path):
     assert "10% flipped, no KD" in result.out
     assert "seeds for 80% power" in result.out
     assert f"report: {tmp_path / 'run' / 'report.html'}" in result.out
+
+
+def test_an_experiment_of_ones_own_is_one_file(tiny, road, flags, tmp_path):
+    file = tmp_path / "rates.yaml"
+    file.write_text(
+        "experiment:\n"
+        "  about: two learning rates\n"
+        "  arms:\n"
+        "    slow: {about: a low rate, keys: {optimizer.peak_lr: 1e-4}}\n"
+        "    fast: {keys: {optimizer.peak_lr: 1e-2}, published: {sst2/accuracy: 91.0}}\n"
+        "data: {dataset: sst2, max_rows: 20}\n"
+    )
+    given = {key: value for key, value in tiny("own").items() if key != "comparison"}
+    result = road("reproduce", file, *flags(given))
+    assert result.code == 0, result.err
+    table = table_of(tmp_path / "run")
+    assert [arm["name"] for arm in table["arms"]] == ["slow", "fast"]
+    assert table["about"] == "two learning rates"
+    assert table["arms"][1]["figures"]["sst2/accuracy"]["published"] == 91.0
+    rates = [
+        (tmp_path / "run" / arm / "seed-0" / "student" / "config.resolved.yaml").read_text()
+        for arm in ("slow", "fast")
+    ]
+    assert "peak_lr: 0.0001" in rates[0]
+    assert "peak_lr: 0.01" in rates[1]
+
+
+def test_a_bug_in_one_arm_costs_no_other_result_and_skips_what_needs_it(tiny, monkeypatch):
+    """An arm that raises ``TypeError``, and one that starts from it."""
+    from road_ray.experiment import run as module
+
+    finetune = module.RECIPES["finetune"]
+
+    def broken(config, context=None):
+        if "first" in config.run_dir.parts:
+            raise TypeError("a bug")
+        return finetune(config, context=context)
+
+    monkeypatch.setattr(module, "RECIPES", {**module.RECIPES, "finetune": broken})
+    arms = {"none": {}, "first": {}, "second": {"start_from": "first"}}
+    given = tiny("own", **{"data.dataset": "sst2", "data.max_rows": 20, "num_seeds": 1})
+    given["experiment"] = {"arms": arms}
+    with pytest.raises(RoadError, match=r"2 of 3 runs of .* failed") as error:
+        rr.reproduce(overrides=given)
+    assert "first, seed 0: TypeError: a bug" in str(error.value)
+    assert "second, seed 0: seed-0/student failed: TypeError: a bug" in str(error.value)
+    table = table_of(Path(given["run_dir"]))
+    assert [arm["seeds"] for arm in table["arms"]] == [[0], [], []]

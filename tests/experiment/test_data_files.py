@@ -10,7 +10,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError, DataError
-from road_ray.recipes.comparison.arm_data_files import (
+from road_ray.experiment.data_files import (
     num_labelled,
     training_examples,
     write_domain_text,

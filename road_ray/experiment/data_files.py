@@ -1,4 +1,4 @@
-"""Data files that the arms of a comparison share: rows without labels, rows with noisy labels, and
+"""Data files that the arms of an experiment share: rows without labels, rows with noisy labels, and
 the text of a domain. Each is written once, below the run directory.
 """
 
@@ -27,9 +27,15 @@ def training_examples(name: str, source: SourceConfig) -> list[Example]:
     return read_examples(entry, "train", root_of(name, source))
 
 
+def count_rows(name: str, split: str, source: SourceConfig) -> int:
+    """Return the number of examples of a split."""
+    entry, _ = find_dataset(name, source)
+    return len(read_examples(entry, split, root_of(name, source)))
+
+
 def num_labelled(name: str, source: SourceConfig) -> int:
     """Return the number of labelled training examples of a data set."""
-    count = len(training_examples(name, source))
+    count = count_rows(name, "train", source)
     return min(count, source.max_rows or count)
 
 

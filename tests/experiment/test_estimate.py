@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 import road_ray as rr
-from road_ray.recipes.comparison.finetuning_estimate import estimate_comparison
-from road_ray.recipes.comparison.pretraining_comparison import plan
+from road_ray.experiment.estimate import estimate
+from road_ray.experiment.expand import expand
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import configure
 
@@ -23,23 +23,23 @@ def given(tiny):
 
 
 def estimated(overrides):
-    return estimate_comparison(configure("reproduce", overrides=overrides))
+    return estimate(configure("reproduce", overrides=overrides))
 
 
 def test_counts_are_those_of_the_runs_and_nothing_is_left(given, tmp_path):
     result = estimated(given)
     assert not (tmp_path / "run").exists()
     lines = {(row["arm"], row["seed"]): row for row in result["rows"]}
-    assert list(lines)[:2] == [("teachers-sst2", 1000), ("answers of teachers-sst2", None)]
+    others = {("teachers-sst2", None), ("answers of teachers-sst2", None)}
+    arms = {(arm, seed) for arm in ("none", "none_longer", "mean") for seed in (0, 1)}
+    assert {*lines} == others | arms
     assert result["runs"] == 2 + 3 * 2
-    assert lines["teachers-sst2", 1000]["steps"] == 3 * 5  # 40 rows in batches of 8
+    assert lines["teachers-sst2", None]["steps"] == 3 * 5  # 40 rows in batches of 8
     assert lines["none", 0]["steps"] == 5
     assert lines["none_longer", 1]["steps"] == lines["mean", 0]["steps"] == 8
     assert all(row["seconds"] > 0 for row in result["rows"])
     assert result["hours"] > 0
-    assert result["core_hours"] == pytest.approx(
-        sum(r["core_seconds"] for r in result["rows"]) / 3600
-    )
+    assert result["hours"] == pytest.approx(sum(r["seconds"] for r in result["rows"]) / 3600)
     run = rr.reproduce(overrides=given)
     for arm, seed in (("none", 0), ("mean", 1)):
         rows = read_rows(run.directory / arm / f"seed-{seed}" / "student" / "metrics.jsonl")
@@ -69,22 +69,32 @@ def test_every_arm_of_a_comparison_of_pre_training_is_estimated(
     small, road, flags, tmp_path, comparison
 ):
     settings = small | {"comparison": comparison, "num_seeds": 2}
-    planned = plan(configure("reproduce", overrides=settings))
+    planned = expand(configure("reproduce", overrides=settings))
     del settings["comparison"]
     result = road("reproduce", comparison, *flags(settings), "--dry-run", "--json")
     assert result.code == 0, result.err
     assert not (tmp_path / "run").exists()
-    estimate = json.loads(result.out)
-    assert [(r["arm"], r["seed"]) for r in estimate["rows"]] == [
-        (arm.run_dir.parent.name, arm.seed) for arm in planned
-    ]
-    for row, arm in zip(estimate["rows"], planned, strict=True):
-        probed = len(arm.probes) * arm.probes[0].training.steps
-        assert row["steps"] == sum(stage.training.steps for stage in arm.stages) + probed
+    found = json.loads(result.out)
+    pairs = [(arm, seed) for arm in planned.arms for seed in (0, 1)]
+    assert [(row["arm"], row["seed"]) for row in found["rows"]] == pairs
+    for row, (arm, seed) in zip(found["rows"], pairs, strict=True):
+        jobs = planned.of_arm(arm, seed)
+        assert row["steps"] == sum(job.config.training.steps for job in jobs)
         assert row["tokens"] > 0
         assert row["seconds"] > 0
-    assert estimate["runs"] == len(planned)
-    assert estimate["hours"] == pytest.approx(sum(r["seconds"] for r in estimate["rows"]) / 3600)
+    assert found["runs"] == len(pairs)
+    assert found["hours"] == pytest.approx(sum(r["seconds"] for r in found["rows"]) / 3600)
+
+
+def test_arms_side_by_side_are_counted_as_such(given):
+    def hours(side):
+        found = estimated(given | {"max_concurrent": side})
+        return found["hours"], sum(row["seconds"] for row in found["rows"]) / 3600
+
+    alone, total = hours(0)
+    assert alone == pytest.approx(total)
+    beside, total = hours(2)
+    assert total / 2 <= beside < 0.8 * total
 
 
 def test_finished_arms_of_a_comparison_of_pre_training_are_left_out(small, tmp_path, road, flags):

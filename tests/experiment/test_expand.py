@@ -10,19 +10,22 @@ import pytest
 
 from road_ray.data.load_split import row_order
 from road_ray.errors import ConfigError, DataError
-from road_ray.recipes.comparison.finetuning_plan import TEACHER_SEED, make_plan
+from road_ray.experiment.expand import TEACHER_SEED, expand
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.verbs import configure
 
 
 def planned(overrides):
-    return make_plan(configure("reproduce", overrides=overrides))
+    return expand(configure("reproduce", overrides=overrides))
 
 
 def only(plan, arm, seed=0):
-    (chosen,) = [unit for unit in plan.units if (unit.arm, unit.seed) == (arm, seed)]
-    return chosen.jobs
+    return plan.of_arm(arm, seed)
+
+
+def scored(plan):
+    return [job for job in plan.jobs if job.scored]
 
 
 def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path):
@@ -47,8 +50,7 @@ def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path
     )
     stores = {
         job.config.distillation.store
-        for unit in plan.units
-        for job in unit.jobs
+        for job in scored(plan)
         if isinstance(job.config, DistillConfig)
     }
     assert stores == {tmp_path / "run" / "store"}
@@ -57,13 +59,13 @@ def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path
     assert single.config.distillation.teachers[0].endswith("teacher-0/hf")
     (none,) = only(plan, "none")
     assert (none.verb, none.scored) == ("finetune", True)
-    assert len(plan.units) == 2 * len(plan.arms)
+    assert len(scored(plan)) == 2 * len(plan.arms)
 
 
 def test_wanted_arms_bring_those_that_they_are_tested_against(tiny):
     changes = {"data.max_rows": 40, "arms": ["mean"]}
     plan = planned(tiny("low_resource", **changes))
-    assert [arm.name for arm in plan.arms] == ["none", "none_longer", "mean"]
+    assert [*plan.arms] == ["none", "none_longer", "mean"]
 
 
 def test_the_longer_arm_has_as_many_updates_as_rows_without_labels_bring(tiny):
@@ -170,8 +172,7 @@ def test_teachers_of_noisy_rows_learn_from_them_and_all_are_judged_on_clean_ones
         "sst2-noisy-10",
         "sst2-noisy-20",
     ]
-    for unit in plan.units:
-        (job,) = unit.jobs
+    for job in scored(plan):
         data = job.config.data
         assert data.evaluate_on in (("sst2",), None)
         assert data.dataset == "sst2" or data.dataset.startswith("sst2-noisy-")
@@ -205,9 +206,31 @@ def test_both_ways_of_a_mixture_read_as_many_rows_a_step(tiny):
     assert {stage.mixing.sampler for stage in stages.values()} == {"uniform_dataset"}
 
 
+def test_jobs_come_after_those_that_they_need_and_teachers_are_jobs_of_their_own(tiny):
+    plan = planned(tiny("road_multitask", targets={"rte": {}, "sst2": {}})
+                   | {"multitask.data.datasets": ["sst2"]})  # fmt: skip
+    names = [job.name for job in plan.jobs]
+    for number, job in enumerate(plan.jobs):
+        assert {*job.after} <= {*names[:number]}
+    after = {job.name: job.after for job in plan.jobs}
+    teachers = [f"teachers/teachers-sst2/teacher-{number}" for number in range(3)]
+    assert after["teachers/teachers-sst2"] == (*teachers,)
+    assert after["road_kd/seed-1/multitask"] == ("teachers/teachers-sst2",)
+    assert after["road_kd/seed-1/rte"] == ("road_kd/seed-1/multitask",)
+
+
+def test_an_arm_may_start_from_another_of_the_same_seed(tiny, tmp_path):
+    arms = {"first": {}, "second": {"start_from": "first", "keys": {"data.dataset": "rte"}}}
+    given = tiny("own", **{"data.dataset": "sst2", "experiment": {"arms": arms}})
+    plan = planned(given)
+    (second,) = only(plan, "second", 1)
+    assert second.config.init == str(tmp_path / "run" / "first" / "seed-1" / "student")
+    assert second.after == ("first/seed-1/student",)
+
+
 def test_another_data_set_takes_the_place_of_the_default(tiny):
     plan = planned(tiny("road_distillation", **{"data.dataset": "sst2"}))
-    assert {job.config.data.dataset for unit in plan.units for job in unit.jobs} == {"sst2"}
+    assert {job.config.data.dataset for job in scored(plan)} == {"sst2"}
     assert only(plan, "none")[0].config.data.evaluate_on is None
 
 

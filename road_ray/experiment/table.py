@@ -1,4 +1,4 @@
-"""Table of a comparison: figures of each arm over seeds, tests between arms, published figures."""
+"""Table of an experiment: metrics of each arm over seeds, tests between arms, published ones."""
 
 from __future__ import annotations
 
@@ -10,60 +10,64 @@ from road_ray.data.load_split import find_dataset
 from road_ray.data.model_files.locate_model import MODEL_RECORD
 from road_ray.data.task_and_dataset import Span
 from road_ray.errors import RoadError
+from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.seed_statistics import compare, holm, interval, summary
-from road_ray.recipes.comparison.config import ReproduceConfig
-from road_ray.recipes.comparison.finetuning_arms import Arm
-from road_ray.recipes.comparison.finetuning_plan import Plan, Unit
+from road_ray.experiment.config import ReproduceConfig
+from road_ray.experiment.expand import Expanded, Job
+from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.reporting.health import right_counts
 from road_ray.reporting.records.run_record import read_run
 from road_ray.system.json_file import read_json
 
 _SPANS = ("best_f1", "f1", "best_exact", "exact", "HasAns_f1", "NoAns_f1")
+SCORE = "glue/score"  # of comparisons of pre-training: the mean over the data sets
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Metrics of an arm with one seed, or the error that ended it."""
 
-    unit: Unit
+    arm: str
+    seed: int
     metrics: Mapping[str, float] = field(default_factory=dict)
     error: RoadError | None = None
 
 
-def comparison_table(
-    config: ReproduceConfig, plan: Plan, outcomes: Sequence[Outcome]
-) -> dict[str, Any]:
+def experiment_table(experiment: Expanded, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return the content of ``table.json``: ``arms`` with their figures, ``tests`` between arms on
     the first metric of each data set, ``ensembles``, and ``failed`` runs.
     """
+    config = experiment.config
     done = [outcome for outcome in outcomes if outcome.error is None]
+    if config.of_pretraining:
+        done = [_with_score(config, outcome) for outcome in done]
     metrics = _metrics(config, done)
-    by_arm: dict[str, dict[int, Outcome]] = {arm.name: {} for arm in plan.arms}
+    by_arm: dict[str, dict[int, Outcome]] = {name: {} for name in experiment.arms}
     for outcome in done:
-        by_arm[outcome.unit.arm][outcome.unit.seed] = outcome
-    speeds = _speeds(done)
+        by_arm[outcome.arm][outcome.seed] = outcome
+    speeds = _speeds(job for o in done for job in experiment.of_arm(o.arm, o.seed))
     return {
         "comparison": config.comparison,
-        "about": plan.comparison.about,
-        "source": plan.comparison.source,
+        "about": config.experiment.about or config.run_dir.name,
+        "source": config.experiment.source,
         "data_sets": metrics,
-        "arms": [_arm(arm, by_arm[arm.name], metrics, speeds) for arm in plan.arms],
-        "ensembles": [_ensemble(ensemble, metrics) for ensemble in plan.ensembles],
+        "arms": [_arm(experiment, name, by_arm[name], metrics, speeds) for name in by_arm],
+        "ensembles": [_ensemble(ensemble, metrics) for ensemble in experiment.ensembles],
         "tests": [
             test
             for dataset, names in metrics.items()
-            if names
-            for test in _tests(plan, by_arm, dataset, names)
+            if names and not (config.of_pretraining and dataset != "glue")
+            for test in _tests(experiment, by_arm, dataset, names)
         ],
         "failed": [
-            {"arm": failed.unit.arm, "seed": failed.unit.seed, "error": str(failed.error)}
+            {"arm": failed.arm, "seed": failed.seed, "error": str(failed.error)}
             for failed in outcomes
             if failed.error is not None
         ],
     }
 
 
-def comparison_figures(table: Mapping[str, Any]) -> dict[str, float]:
+def experiment_metrics(table: Mapping[str, Any]) -> dict[str, float]:
     """Return ``eval/<arm>/<data set>/<metric>`` and its ``_deviation``."""
     figures = {}
     for arm in table["arms"]:
@@ -74,6 +78,14 @@ def comparison_figures(table: Mapping[str, Any]) -> dict[str, float]:
     return figures
 
 
+def _with_score(config: ReproduceConfig, outcome: Outcome) -> Outcome:
+    """Return the outcome with the mean of the data sets' figures as ELECTRA's tables have them."""
+    entries = [find_dataset(name, config.probe.data)[0] for name in config.probe_on]
+    scores = [electra_figure(entry, outcome.metrics) for entry in entries]
+    metrics = {f"eval/{SCORE}": sum(scores) / len(scores), **outcome.metrics}
+    return Outcome(outcome.arm, outcome.seed, metrics)
+
+
 def _metrics(config: ReproduceConfig, done: Iterable[Outcome]) -> dict[str, list[str]]:
     """Return the shown metrics of each evaluated data set, the tested one first."""
     names = {
@@ -82,9 +94,13 @@ def _metrics(config: ReproduceConfig, done: Iterable[Outcome]) -> dict[str, list
         for name in outcome.metrics
         if name.startswith("eval/")
     }
+    data = config.probe.data if config.of_pretraining else config.data
     shown: dict[str, list[str]] = {}
     for name in dict.fromkeys(name.split("/")[0] for name in names):
-        entry, task = find_dataset(name, config.data)
+        if f"{name}/score" == SCORE:
+            shown[name] = ["score"]
+            continue
+        entry, task = find_dataset(name, data)
         metrics = _SPANS if isinstance(task.kind, Span) else entry.metrics
         if isinstance(task.kind, Span) and f"{name}/NoAns_f1" not in names:
             metrics = ("f1", "exact")
@@ -93,12 +109,13 @@ def _metrics(config: ReproduceConfig, done: Iterable[Outcome]) -> dict[str, list
 
 
 def _arm(
-    arm: Arm,
+    experiment: Expanded,
+    name: str,
     by_seed: Mapping[int, Outcome],
     metrics: Mapping[str, Sequence[str]],
     speeds: Mapping[int, float],
 ) -> dict[str, Any]:
-    figures = {}
+    arm, figures = experiment.arms[name], {}
     for dataset, names in metrics.items():
         for metric in names:
             values = _values(by_seed, dataset, metric)
@@ -106,16 +123,16 @@ def _arm(
                 figure = _figure(values)
                 figure["published"] = arm.published.get(f"{dataset}/{metric}")
                 figures[f"{dataset}/{metric}"] = figure
-    units = [by_seed[seed].unit for seed in sorted(by_seed)]
-    parameters = next((record.get("parameters") for record in _records(units)), None)
+    jobs = [job for seed in sorted(by_seed) for job in experiment.of_arm(name, seed) if job.scored]
+    parameters = next((record.get("parameters") for record in _records(jobs)), None)
     return {
-        "name": arm.name,
-        "about": arm.about,
+        "name": name,
+        "about": arm.about or name,
         "seeds": sorted(by_seed),
         "figures": figures,
         "parameters": parameters,
         "rows_per_second": speeds.get(parameters or 0),
-        "teachers_right": _right(units),
+        "teachers_right": _right(jobs),
     }
 
 
@@ -139,7 +156,7 @@ def _figure(values: Mapping[int, float]) -> dict[str, Any]:
     }
 
 
-def _ensemble(config: Any, metrics: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _ensemble(config: TeachersConfig, metrics: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return the figures of an ensemble and the mean and deviation of its teachers; an ensemble
     that failed has none.
     """
@@ -159,52 +176,48 @@ def _ensemble(config: Any, metrics: Mapping[str, Sequence[str]]) -> dict[str, An
 
 
 def _tests(
-    plan: Plan,
+    experiment: Expanded,
     by_arm: Mapping[str, Mapping[int, Outcome]],
     dataset: str,
     metrics: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the tests on one data set; ``p_holm`` corrects for the number of them."""
     rows = []
-    for arm in plan.arms[1:]:
-        values = _values(by_arm[arm.name], dataset, metrics[0])
-        for other in arm.against or (plan.arms[0].name,):
+    first, *others = experiment.arms
+    for name in others:
+        values = _values(by_arm[name], dataset, metrics[0])
+        for other in experiment.arms[name].against or (first,):
             baseline = _values(by_arm[other], dataset, metrics[0])
             seeds = sorted(values.keys() & baseline.keys())
             if len(seeds) < 2:
                 continue
             test = compare([values[seed] for seed in seeds], [baseline[seed] for seed in seeds])
-            row = {"data_set": dataset, "metric": metrics[0], "arm": arm.name, "against": other}
+            row = {"data_set": dataset, "metric": metrics[0], "arm": name, "against": other}
             rows.append(row | asdict(test))
     corrected = holm([row["p_value"] for row in rows])
     return [row | {"p_holm": value} for row, value in zip(rows, corrected, strict=True)]
 
 
-def _records(units: Iterable[Unit]) -> list[dict[str, Any]]:
+def _records(jobs: Iterable[Job]) -> list[dict[str, Any]]:
     """Return the model records of the trained models."""
-    paths = [unit.jobs[-1].config.run_dir / "hf" / MODEL_RECORD for unit in units]
+    paths = [job.config.run_dir / "hf" / MODEL_RECORD for job in jobs if job.scored]
     return [read_json(path) for path in paths if path.is_file()]
 
 
-def _speeds(outcomes: Iterable[Outcome]) -> dict[int, float]:
+def _speeds(jobs: Iterable[Job]) -> dict[int, float]:
     """Return rows a second for each number of parameters: the most that was measured, because
     models of one size share an architecture and other work only makes a measurement slower.
     """
     speeds: dict[int, float] = {}
-    for record in _records(outcome.unit for outcome in outcomes):
+    for record in _records(jobs):
         for cost in filter(None, (record.get("cost_of_init"), record.get("cost"))):
             size = cost["parameters"]
             speeds[size] = max(cost["rows_per_second"], speeds.get(size, 0.0))
     return speeds
 
 
-def _right(units: Sequence[Unit]) -> list[float] | None:
+def _right(jobs: Iterable[Job]) -> list[float] | None:
     """Return the shares of labelled training rows on which 0, 1, ... teachers were right."""
-    counts = [
-        right_counts(read_run(job.config.run_dir))
-        for unit in units
-        for job in unit.jobs
-        if job.scored and job.verb == "distill"
-    ]
+    counts = [right_counts(read_run(job.config.run_dir)) for job in jobs if job.verb == "distill"]
     sums = [sum(column) for column in zip(*filter(None, counts), strict=False)]
     return [count / sum(sums) for count in sums] if sums else None

@@ -11,6 +11,14 @@ from road_ray.verbs import configure
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        (
+            ["experiment.arms={a: {start_from: b}, b: {start_from: a}}"],
+            r"arms: a cycle of start_from: a -> b -> a",
+        ),
+        (["experiment.arms={a: {against: [c]}, b: {}}"], r"arms: a.against = c: there is none"),
+        (["comparison=own"], "experiment.arms: an experiment of your own needs arms"),
+        (["experiment.arms={a: {teachers: mine}}"], r"a.teachers = mine"),
+        (["experiment.arms={a: {abuot: x}}"], "did you mean 'experiment.arms.a.about'"),
         (["comparison=lowresource"], "did you mean 'low_resource'"),
         (["comparison=low_resource", "flops=1e12"], "flops: comparison low_resource does not use"),
         (["comparison=table5", "init=runs/a"], "init: comparison table5 does not use it"),
@@ -67,3 +75,12 @@ def _run(place):
     from road_ray.recipes.run_directory.run import Run
 
     return Run(place, {})
+
+
+def test_arms_of_ones_own_follow_those_of_a_comparison():
+    given = ["comparison=low_resource", "experiment.arms.mine={keys: {optimizer.peak_lr: 1e-3}}"]
+    config = configure("reproduce", overrides=given)
+    assert [*config.experiment.arms][:2] == ["none", "none_longer"]
+    assert [*config.experiment.arms][-1] == "mine"
+    assert config.data.max_rows == 1000
+    assert configure("reproduce", overrides=[*given, "data.max_rows=null"]).data.max_rows is None

@@ -15,8 +15,8 @@ from road_ray.data.config import CorpusConfig
 from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel_runs import run_parallel
 from road_ray.evaluation.seed_statistics import summary
+from road_ray.experiment.data_files import write_unlabelled
 from road_ray.models.config import EncoderConfig
-from road_ray.recipes.comparison.arm_data_files import write_unlabelled
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.distillation.config import (
     DistillationConfig,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.recipes.config import DemoConfig
-from road_ray.recipes.demo import (
+from road_ray.experiment.demo import (
     distill_config,
     finetune_config,
     multitask_config,
@@ -17,6 +16,7 @@ from road_ray.recipes.demo import (
     table,
     teacher_config,
 )
+from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.run_directory.run import Run
 from road_ray.reporting.pages.demo_page import FIGURES

@@ -1,0 +1,326 @@
+"""Configuration of ``road reproduce``: an experiment, which is arms that differ in a few keys, and
+the keys that all arms share. ``catalogue/`` has the published ones, one YAML file each, as a user
+writes his own. ``expand.py`` consumes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from road_ray.config import Config
+from road_ray.config.yaml_files.reader import read_yaml
+from road_ray.data.config import CorpusConfig
+from road_ray.errors import did_you_mean
+from road_ray.models.config import EncoderConfig
+from road_ray.recipes.config import RunConfig, of_parallel_runs
+from road_ray.recipes.distillation.config import (
+    DistillationConfig,
+    DistillDataConfig,
+    WeightingConfig,
+)
+from road_ray.recipes.finetuning.config import (
+    FinetuneConfig,
+    FinetuneDataConfig,
+    StudentConfig,
+)
+from road_ray.recipes.multitask.config import MultitaskConfig, MultitaskDataConfig
+from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig, laptop_scale
+from road_ray.training.config import OptimizerConfig, TrainingConfig
+
+CATALOGUE = {path.stem: path for path in sorted(Path(__file__).parent.glob("catalogue/*.yaml"))}
+OWN = "own"  # name of an experiment that is not of the catalogue
+
+
+class StageConfig(Config):
+    """Training of an arm before the ones that score it, once for each seed."""
+
+    verb: Literal["pretrain", "multitask"] = "pretrain"
+    """Verb of the training. It has the keys of section ``pretrain`` or ``multitask``, and in
+    experiments from ``init`` those of ``continued`` instead of ``pretrain``."""
+    keys: dict[str, Any] = Field({})
+    """Keys of the verb that this stage changes, by dotted name."""
+    teachers: str = ""
+    """Name in ``experiment.ensembles`` of the teachers that each data set of a mixture has. Empty:
+    none."""
+    batch_factor: int = Field(1, ge=1)
+    """Factor of the batch size of a mixture."""
+
+
+class ArmConfig(Config):
+    """One row of the table: stages, and trainings that score it on each data set."""
+
+    about: str = ""
+    """Title in tables. Empty: the name of the arm."""
+    keys: dict[str, Any] = Field({})
+    """Keys of ``road finetune``, or with teachers of ``road distill``, that the arm changes, by
+    dotted name."""
+    stages: tuple[StageConfig, ...] = ()
+    """Trainings before the ones that score the arm, each from the model of the one before."""
+    start_from: str = ""
+    """Arm whose last model, of the same seed, this arm starts from. Empty: ``init``."""
+    teachers: str = ""
+    """Name in ``experiment.ensembles`` of the teachers of the arm. Empty: no distillation."""
+    members: int | None = Field(None, ge=1)
+    """Number of its teachers, the first ones, that the student has. None: all."""
+    unlabelled: bool = False
+    """True: rows without labels follow the labelled ones."""
+    as_many_updates: bool = False
+    """True: as many updates as an arm with rows without labels makes."""
+    layers: float = Field(1.0, gt=0, le=1)
+    """Fraction of the layers of ``init`` that the student keeps."""
+    noise: float = Field(0.0, ge=0, lt=1)
+    """Fraction of training labels that are replaced by others."""
+    share: float = Field(1.0, gt=0)
+    """Share of the budget in ``flops``, divided evenly among the stages."""
+    against: tuple[str, ...] = ()
+    """Arms that it is tested against. Empty: the first arm."""
+    published: dict[str, float] = Field({})
+    """Published figures, by ``data set/metric``."""
+
+
+class ExperimentConfig(Config):
+    """Arms that differ in one thing each, and what is special to them."""
+
+    about: str = ""
+    """What is compared, for tables and pages."""
+    source: str = "no published table"
+    """Paper that the published figures are of."""
+    equal: Literal["flops", "steps"] | None = None
+    """What arms of a pre-training have in common: ``flops`` or, with as many steps as those buy the
+    first arm, ``steps``. None: every arm starts from ``init``."""
+    targets: dict[str, dict[str, Any]] = Field({})
+    """Data sets that score the arms, each with the keys in which it differs, where neither
+    ``targets`` nor ``data.dataset`` names others."""
+    ensembles: dict[str, dict[str, Any]] = Field({})
+    """Ensembles of teachers by name, each with the keys of ``road teachers`` that it changes."""
+    arms: dict[str, ArmConfig] = Field({})
+    """Arms by name. The first is what the others are tested against. Required."""
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        for name, arm in self.arms.items():
+            _known("against", name, arm.against, self.arms)
+            _known("start_from", name, [arm.start_from] if arm.start_from else [], self.arms)
+            named = [arm.teachers, *(stage.teachers for stage in arm.stages)]
+            _known("teachers", name, filter(None, named), self.ensembles)
+            path = [name]
+            while before := self.arms[path[-1]].start_from:
+                if before in path:
+                    raise ValueError(f"arms: a cycle of start_from: {' -> '.join([*path, before])}")
+                path.append(before)
+        return self
+
+
+def _known(key: str, arm: str, names: Any, allowed: Mapping[str, object]) -> None:
+    for name in names:
+        if name not in allowed:
+            listed = ", ".join(allowed) or "none"
+            raise ValueError(
+                f"arms: {arm}.{key} = {name}: there is none of that name"
+                f"{did_you_mean(name, allowed)}\n    allowed: {listed}"
+            )
+
+
+class ReproduceDataConfig(DistillDataConfig):
+    """Data set that all arms train on, rows without labels, row length and batch size."""
+
+    dataset: str = ""
+    """Data set to train on, of the catalogue or of ``data.sets``. Empty: those of the comparison,
+    ``squad_v2`` for ``road_distillation`` (evaluated on ``newsqa`` too), ``amazon`` for ``domain``,
+    six for ``road_multitask``, else ``sst2``."""
+    max_rows: int | None = Field(None, ge=1)
+    """Number of labelled training examples, drawn by a shuffle that is the same for all seeds.
+    None: all. Comparisons have their own default (``low_resource`` 1,000, ``noisy_labels`` and
+    ``domain`` 2,000, ``compression`` 5,000)."""
+    max_unlabelled_rows: int | None = Field(None, ge=1)
+    """Number of training examples whose labels are removed, for arms with rows without labels;
+    they are drawn from those beyond ``data.max_rows``. None: all of them. Without effect where
+    ``data.unlabelled`` names files."""
+
+
+def continued_scale() -> PretrainConfig:
+    """Return the further pre-training of comparison ``domain``: a generator of the width of
+    ``init``, so that it shares the trained embeddings, and half its depth. Our choice.
+    """
+    return PretrainConfig(
+        data=CorpusConfig(max_length_tokens=128, batch_size=32),
+        encoder=EncoderConfig(family="init"),
+        generator=GeneratorConfig(scale=1.0, depth=0.5),
+        optimizer=OptimizerConfig(peak_lr=1e-4, warmup_steps=100),
+        training=TrainingConfig(steps=1000, log_every_steps=100),
+    )
+
+
+def mixture_scale() -> MultitaskConfig:
+    """Return the mixture of comparison ``road_multitask``: the data sets of ROaD's nine with public
+    files in common use. Our choice.
+    """
+    return MultitaskConfig(
+        data=MultitaskDataConfig(
+            datasets=("qasrl", "qazre", "mnli", "snli", "amazon", "qqp"), batch_size=32
+        ),
+        optimizer=OptimizerConfig(
+            peak_lr=3e-4, layer_decay=0.75, warmup_steps=100, schedule="warmup_then_decay"
+        ),
+        training=TrainingConfig(steps=1000, log_every_steps=100),
+    )
+
+
+class ReproduceConfig(RunConfig):
+    """Published comparison repeated at the user's scale, or an experiment of the user's own: arms,
+    seeds, data and budget. All scales are our choice. ``road reproduce NAME`` sets ``comparison``.
+    """
+
+    run_dir: Path = Path("runs/reproduce")
+    """Directory of all arms, of ``table.json``, of the report and of the metrics."""
+    extensible: ClassVar[frozenset[str]] = frozenset({"num_seeds", "arms"})
+    """As in ``RunConfig``."""
+
+    comparison: str = Field("table5", json_schema_extra={"enum": [*CATALOGUE, OWN]})
+    """Comparison to repeat. Of pre-training: ``table5``, ``generator_size``, ``tying``,
+    ``algorithms``, ``fractions`` (Clark et al. 2020) and ``successors``. From any ``init``:
+    ``road_distillation`` and ``road_multitask`` (ROaD's tables), ``compression``, ``low_resource``,
+    ``noisy_labels``, ``domain``. ``own``: the arms of ``experiment`` alone."""
+    experiment: ExperimentConfig = ExperimentConfig()
+    """Arms of an experiment of one's own. They follow those of ``comparison`` where both are given.
+    """
+    num_seeds: int = Field(3, ge=1)
+    """Number of runs of each arm, with seeds ``seed``, ``seed`` + 1 and so on, compared in pairs.
+    Our choice; a small difference needs 5 to 10."""
+    arms: tuple[str, ...] = ()
+    """Arms to run, with those that they are tested against. Empty: all arms of the comparison."""
+    max_concurrent: int = Field(0, ge=0)
+    """Number of arms that run at the same time, each a Ray task of one core and ``gpus_per_worker``
+    GPUs. 0: one after another in this process."""
+    timeout_seconds: float = Field(7 * 86400.0, gt=0)
+    """Time limit of all parallel arms together, in seconds; without effect where ``max_concurrent``
+    is 0. 7 days by default. Our choice."""
+
+    init: str = ""
+    """Model that every arm and teacher starts from: a run directory, an ``hf/`` directory or a hub
+    name. Required but for comparisons of pre-training, which take none."""
+    data: ReproduceDataConfig = ReproduceDataConfig()
+    """Data set, rows without labels, row length and batch size of all arms. Not of comparisons of
+    pre-training."""
+    targets: dict[str, dict[str, Any]] | None = None
+    """Data sets that every arm is fine-tuned on in turn, each with the keys in which it differs,
+    such as ``{rte: {data.epochs: 10}}``. None: those of ``road_multitask``, else ``data.dataset``
+    alone. Not of comparisons of pre-training."""
+    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
+    """Optimizer and learning-rate schedule of fine-tuning and of teachers. The defaults are those
+    of ``road finetune``. Not of comparisons of pre-training."""
+    training: TrainingConfig = TrainingConfig()
+    """Length of each fine-tuning, and its checkpoints. Not of comparisons of pre-training."""
+    student: StudentConfig = StudentConfig()
+    """Layers of ``init`` that students keep; teachers keep all. ``compression`` sets
+    ``student.layers`` itself. Not of comparisons of pre-training."""
+    distillation: DistillationConfig = DistillationConfig(host="process", num_teachers=3)
+    """Distillation loss and hosts of the teachers. The comparison trains the teachers and keeps
+    their answers in a store below ``run_dir``. Not of comparisons of pre-training."""
+    weighting: WeightingConfig = WeightingConfig()
+    """Options of the weighting rules; arms choose the rule. Not of comparisons of pre-training."""
+    multitask: MultitaskConfig = mixture_scale()
+    """Multi-task stage of ``road_multitask``; arms change ``mixing`` and the teachers."""
+    continued: PretrainConfig = continued_scale()
+    """Further pre-training of ``domain``; ``continued.data.corpus`` is the text of the training
+    split of ``data.dataset`` unless ``domain_text`` names another."""
+    domain_text: str | None = None
+    """Text for further pre-training in ``domain``: a file or directory, or ``hub:NAME``. None: the
+    training texts of ``data.dataset``, all rows."""
+
+    flops: float = Field(6e13, gt=0)
+    """Budget of the pre-training of each arm, in floating-point operations as the paper counts
+    them. Comparisons at equal steps take the steps that it buys the first arm. Our choice for a
+    laptop; ELECTRA-Small has 1.3e18. Only of comparisons of pre-training."""
+    pretrain: PretrainConfig = laptop_scale()
+    """Pre-training that all arms share; each arm changes a few keys. The number of steps and the
+    warm-up, a tenth of them, follow from ``flops``. Only of comparisons of pre-training."""
+    probe: FinetuneConfig = FinetuneConfig(
+        data=FinetuneDataConfig(max_length_tokens=64, max_rows=20_000, max_judged_rows=4000),
+        training=TrainingConfig(steps=600, log_every_steps=200),
+    )
+    """Fine-tuning that scores an arm, repeated on each data set of ``probe_on``. Only of
+    comparisons of pre-training."""
+    probe_on: tuple[str, ...] = Field(("sst2", "qqp", "mnli", "cola"), min_length=1)
+    """Data sets that score an arm: the score is the mean of their first metrics times 100, like the
+    GLUE score. Only of comparisons of pre-training. Our choice."""
+    root: str | None = None
+    """Directory of corpus and data sets where ``pretrain.data.root`` and ``probe.data.root`` are
+    not given. None: the environment variable ``ROAD_DATA``. Only of comparisons of pre-training."""
+
+    @property
+    def of_pretraining(self) -> bool:
+        """True for a comparison of pre-trainings."""
+        return self.experiment.equal is not None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_catalogue(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        own = OWN if given.get("experiment") is not None else "table5"
+        name = given.get("comparison", own)
+        if name not in CATALOGUE:
+            return {**given, "comparison": name}
+        return _below(read_yaml(CATALOGUE[name]).values, {**given, "comparison": name})
+
+    def without_effect(self) -> dict[str, str]:
+        used = {name for name in type(self).model_fields if name not in _unused(self)}
+        used -= set(RunConfig.model_fields)
+        reason = (
+            f"comparison {self.comparison} does not use it\n"
+            f"    allowed: {', '.join(sorted(used))}, and the keys of every run\n"
+            "    fix: leave it out"
+        )
+        unused = dict.fromkeys(_unused(self), reason)
+        return of_parallel_runs("reproduce", self.max_concurrent) | unused
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Self:
+        if self.comparison not in (*CATALOGUE, OWN):
+            hint = did_you_mean(self.comparison, CATALOGUE)
+            raise ValueError(
+                f"comparison = {self.comparison}: no such comparison{hint}; "
+                f"allowed: {', '.join((*CATALOGUE, OWN))}"
+            )
+        if not (known := self.experiment.arms):
+            raise ValueError(
+                "experiment.arms: an experiment of your own needs arms\n"
+                "    allowed: names, each with the keys that the arm changes: "
+                "{slow: {keys: {optimizer.peak_lr: 1e-5}}, fast: {}}"
+            )
+        if unknown := [name for name in self.arms if name not in known]:
+            raise ValueError(
+                f"arms: {self.comparison} has no arm {unknown[0]}{did_you_mean(unknown[0], known)}"
+                f"\n    allowed: {', '.join(known)}"
+            )
+        return self
+
+
+def _below(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of ``base`` where ``given`` has none, section by section."""
+    merged = dict(base)
+    for name, value in given.items():
+        under = base.get(name)
+        if isinstance(under, Mapping) and isinstance(value, BaseModel):
+            value = {key: getattr(value, key) for key in value.model_fields_set}
+        both = isinstance(under, Mapping) and isinstance(value, Mapping)
+        merged[name] = _below(under or {}, value) if both else value
+    return merged
+
+
+def _unused(config: ReproduceConfig) -> list[str]:
+    """Return the fields that the experiment does not use."""
+    if config.of_pretraining:
+        return [
+            *("init", "data", "targets", "optimizer", "training", "student", "distillation"),
+            *("weighting", "multitask", "continued", "domain_text"),
+        ]
+    verbs = {stage.verb for arm in config.experiment.arms.values() for stage in arm.stages}
+    unused = ["flops", "pretrain", "probe", "probe_on", "root"]
+    unused += [] if "multitask" in verbs else ["multitask"]
+    return unused + ([] if "pretrain" in verbs else ["continued", "domain_text"])

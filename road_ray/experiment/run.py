@@ -1,0 +1,104 @@
+"""``road reproduce``: run the jobs of an experiment, then make the table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from road_ray.distributed.parallel_runs import NotRunError, run_all
+from road_ray.errors import ConfigError, RoadError, first_line
+from road_ray.experiment.config import ReproduceConfig
+from road_ray.experiment.expand import ANSWERS, Expanded, Job, expand
+from road_ray.experiment.table import Outcome, experiment_metrics, experiment_table
+from road_ray.recipes.distillation.distill import distill, fill_store
+from road_ray.recipes.finetuning.finetune import finetune
+from road_ray.recipes.finetuning.train_teachers import teachers
+from road_ray.recipes.multitask.multitask import multitask
+from road_ray.recipes.pretraining.pretrain import pretrain
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.reporting.report import write_report
+from road_ray.system.json_file import write_json_atomic
+from road_ray.training.run_context import RunContext
+
+_log = logging.getLogger(__name__)
+
+RECIPES: Mapping[str, Callable[..., Run]] = {
+    "pretrain": pretrain,
+    "multitask": multitask,
+    "finetune": finetune,
+    "teachers": teachers,
+    "distill": distill,
+}
+
+
+def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run:
+    """Run an experiment; ``table.json`` and ``report.html`` compare the arms, the metrics are
+    ``eval/<arm>/<data set>/<metric>``, means over seeds.
+
+    A job that fails, with whatever exception, is told at once and skips only those that need it;
+    the error comes after the table of the rest.
+    """
+    return load_finished_run(config) or _run(config, context)
+
+
+def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
+    with open_run_directory(config) as directory:
+        experiment = expand(config)
+        jobs = experiment.jobs
+        numbers = {job.name: number for number, job in enumerate(jobs)}
+        after = [[numbers[name] for name in job.after] for job in jobs]
+        runs = run_all(run_job, jobs, config, context, after=after, return_errors=True)
+        results = {job.name: run for job, run in zip(jobs, runs, strict=True)}
+        outcomes = outcomes_of(experiment, results)
+        table = experiment_table(experiment, outcomes)
+        write_json_atomic(directory / "table.json", table)
+        failed = [outcome for outcome in outcomes if outcome.error is not None]
+        if failed:
+            write_report(directory)
+            raise _failure(directory, len(outcomes), failed)
+        metrics = experiment_metrics(table)
+        write_json_atomic(directory / "metrics.json", metrics)
+    return Run(directory, metrics)
+
+
+def run_job(job: Job, context: RunContext | None = None) -> Run:
+    """Run one job; one that is finished is read."""
+    if job.verb == ANSWERS:
+        fill_store(job.config)  # type: ignore[arg-type]
+        return Run(job.config.run_dir, {})
+    return RECIPES[job.verb](job.config, context=context)
+
+
+def outcomes_of(experiment: Expanded, results: Mapping[str, Run | RoadError]) -> list[Outcome]:
+    """Return the metrics of every arm with every seed, or the first error among its jobs."""
+    outcomes = []
+    for arm in experiment.arms:
+        for seed in experiment.seeds:
+            jobs = experiment.of_arm(arm, seed)
+            ended = [results[job.name] for job in jobs]
+            errors = [result for result in ended if isinstance(result, RoadError)]
+            metrics: dict[str, float] = {}
+            for job, result in zip(jobs, ended, strict=True):
+                if job.scored and isinstance(result, Run):
+                    metrics |= result.metrics
+            outcomes.append(Outcome(arm, seed, metrics, errors[0] if errors else None))
+    return outcomes
+
+
+def _failure(directory: Path, count: int, failed: list[Outcome]) -> RoadError:
+    """Return the error of ``failed`` arms of ``count``, of the kind of the first cause and with its
+    exit code.
+    """
+    errors = [(f"{one.arm}, seed {one.seed}", one.error) for one in failed if one.error]
+    listed = "\n    ".join(f"{name}: {first_line(error)}" for name, error in errors)
+    first = errors[0][1]
+    cause = first.cause if isinstance(first, NotRunError) else first
+    # Errors of configurations are made of problems, not of a message.
+    kind = ConfigError if isinstance(cause, ConfigError) else type(cause)
+    return kind(
+        f"{len(errors)} of {count} runs of {directory} failed:\n    {listed}\n"
+        f"  the first: {first}\n"
+        f"  kept: the others, and their table in {directory / 'table.json'}\n"
+        "  fix: remove the cause; to run the failed ones again, run the same command"
+    )

@@ -1,0 +1,141 @@
+"""Equal budgets, chained stages, and the table of published beside measured."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from scipy.stats import ttest_rel
+
+import road_ray as rr
+from road_ray.errors import CheckpointError, ConfigError, DataError
+from road_ray.experiment.config import ReproduceConfig
+from road_ray.experiment.estimate import estimate
+from road_ray.experiment.expand import expand
+from road_ray.experiment.run import reproduce
+from road_ray.experiment.table import Outcome, experiment_table
+from road_ray.recipes.pretraining.pretraining_flops import cost
+from road_ray.verbs import configure
+
+
+def stages(config):
+    """The pre-trainings of the first seed of each arm."""
+    plan = expand(config)
+    return {
+        arm: [job.config for job in plan.of_arm(arm, config.seed) if not job.scored]
+        for arm in plan.arms
+    }
+
+
+@pytest.fixture
+def scaled(world):
+    def made(**given):
+        return ReproduceConfig(root=str(world), probe_on=("sst2",), **given)
+
+    return made
+
+
+def test_arms_of_equal_cost_cost_the_same(scaled):
+    config = scaled(flops=1e13, num_seeds=2)
+    plan = expand(config)
+    seeds = [job.config.seed for job in plan.jobs if job.scored]
+    assert seeds == [0, 1] * 5
+    arms = stages(config)
+    costs = [sum(cost(stage).train_paper for stage in arm) for arm in arms.values()]
+    assert costs == pytest.approx([1e13] * 5, rel=0.01)
+    steps = {name: arm[0].training.steps for name, arm in arms.items()}
+    assert steps["mlm"] > steps["electra"] > steps["all_tokens_mlm"]
+
+
+def test_arms_of_equal_length_have_the_same_steps_and_fractions_fewer(scaled):
+    sizes = stages(scaled(comparison="generator_size", flops=1e13))
+    assert len({arm[0].training.steps for arm in sizes.values()}) == 1
+    shares = stages(scaled(comparison="fractions", flops=1e14, num_seeds=1))
+    steps = [arm[0].training.steps for arm in shares.values()]
+    assert [s / steps[0] for s in steps] == pytest.approx([1, 0.5, 0.25, 0.125, 0.0625], rel=0.01)
+
+
+def test_two_stages_share_the_budget_and_the_second_goes_on_from_the_first(scaled):
+    config = scaled(comparison="algorithms", flops=1e13, num_seeds=1)
+    first, second = stages(config)["two_stage"]
+    assert first.objective.name == "mlm"
+    assert second.init == second.generator.init == str(first.run_dir)
+    assert second.generator.frozen
+    assert cost(first).train_paper == pytest.approx(cost(second).train_paper, rel=0.01)
+
+
+def scores(config, values):
+    """The table of an experiment whose arms have these scores on SST-2."""
+    outcomes = [
+        Outcome(arm, seed, {"eval/sst2/accuracy": value})
+        for arm, of_arm in values.items()
+        for seed, value in enumerate(of_arm)
+    ]
+    return experiment_table(expand(config), outcomes)
+
+
+def test_the_table_has_published_beside_measured_scores_and_p_values_by_holm(scaled):
+    """The p values are those of scipy, the correction is that of Holm by hand."""
+    first = [70.0, 71.0, 72.5, 70.5]
+    gaps = {"all_tokens_mlm": [-1, 0, -2, 0], "replace_mlm": [-3, -2, -3, -1]}
+    gaps |= {"electra_masked": [1, -1, 0, 1], "mlm": [-5, -4, -6, -4]}
+    values = {name: [a + b for a, b in zip(first, gap, strict=True)] for name, gap in gaps.items()}
+    table = scores(scaled(comparison="table5"), {"electra": first} | values)
+    assert table["data_sets"] == {"glue": ["score"], "sst2": ["accuracy"]}
+    figure = table["arms"][0]["figures"]["glue/score"]
+    assert figure["mean"] == pytest.approx(71.0)
+    assert figure["published"] == 85.0
+    p_values = {name: ttest_rel(of_arm, first).pvalue for name, of_arm in values.items()}
+    corrected, largest = {}, 0.0
+    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        largest = corrected[name] = max(largest, min(1.0, (4 - rank) * p_values[name]))
+    tests = {test["arm"]: test for test in table["tests"]}
+    assert {*tests} == {*gaps}
+    for name, test in tests.items():
+        assert test["p_value"] == pytest.approx(p_values[name])
+        assert test["p_holm"] == pytest.approx(corrected[name])
+        assert test["difference"] == pytest.approx(sum(gaps[name]) / 4)
+    assert corrected != p_values
+
+
+def test_a_comparison_runs_and_is_gone_on_with(small):
+    run = rr.reproduce(overrides=small)
+    assert {f"eval/{arm}/glue/score" for arm in ("electra", "two_stage", "adversarial")} <= set(
+        run.metrics
+    )
+    assert all(
+        0 <= run.metrics[f"eval/{arm}/sst2/accuracy"] <= 100 for arm in ("electra", "two_stage")
+    )
+    assert "two stages" in (run.directory / "report.html").read_text()
+    assert rr.reproduce(overrides=small).metrics == run.metrics
+
+
+def test_an_arm_that_fails_leaves_the_others_and_is_run_again(small, tmp_path):
+    broken = tmp_path / "run" / "two_stage" / "seed-0" / "stage-0"
+    broken.mkdir(parents=True)
+    (broken / "MANIFEST.json").write_text("{}")
+    (broken / "metrics.json").write_text("{}")  # a run whose configuration is unknown
+    with pytest.raises(CheckpointError, match=r"1 of 3 runs of .* failed:\n    two_stage, seed 0"):
+        rr.reproduce(overrides=small)
+    table = json.loads((tmp_path / "run" / "table.json").read_text())
+    assert [arm["name"] for arm in table["arms"] if not arm["seeds"]] == ["two_stage"]
+    assert [(item["arm"], item["seed"]) for item in table["failed"]] == [("two_stage", 0)]
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    shutil.rmtree(broken)
+    assert "eval/two_stage/glue/score" in rr.reproduce(overrides=small).metrics
+
+
+@pytest.mark.parametrize("run", [reproduce, estimate])
+def test_missing_data_is_named_before_the_first_pretraining(run, small, world, tmp_path):
+    config = configure("reproduce", overrides=small | {"probe_on": ["sst2", "snli"]})
+    message = rf"no files of snli \(train\), snli \(dev\) below {world}"
+    with pytest.raises(DataError, match=message) as error:
+        run(config)
+    assert "probe_on=[...]" in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_comparison_gets_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'table5'"):
+        configure("reproduce", overrides=["comparison=tabel5"])
