@@ -192,6 +192,11 @@ def configure(
                 f"  fix: road {chosen.verb} --preset {name}"
             )
         base = chosen.values()
+    if verb == "reproduce":
+        from road_ray.experiment.config import comparison_named, published
+
+        comparison = comparison_named(path, overrides)
+        base |= published(comparison) | {"comparison": comparison}
     config = load(kind, base=base, path=path, overrides=overrides)
     if base.get("data", {}).get("tokenizer") is not None and to_dict(config).get("init"):
         base["data"]["tokenizer"] = None  # that of init replaces the preset's

@@ -188,11 +188,7 @@ def run_parallel(
 
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(in_thread)
 
-    def begin(number: int) -> Any:
-        name = task_name(number, configs[number])
-        return task.options(name=name).remote(number, configs[number])
-
-    tasks = _Tasks(begin, configs, after or [()] * len(configs))
+    tasks = _Tasks(task, configs, after or [()] * len(configs))
     try:
         results = supervise(lambda: tasks.results(timeout_seconds), channel, context)
     finally:
@@ -217,11 +213,11 @@ class _Tasks:
 
     def __init__(
         self,
-        begin: Callable[[int], object],
+        task: Any,
         configs: Sequence[object],
         after: Sequence[Sequence[int]],
     ) -> None:
-        self._begin, self._configs, self._after = begin, configs, after
+        self._task, self._configs, self._after = task, configs, after
         self.refs: dict[object, int] = {}  # of the tasks that have begun
 
     def results(self, timeout_seconds: float) -> list[Any]:
@@ -239,7 +235,9 @@ class _Tasks:
                 if error := _not_run(number, results, self._configs, self._after):
                     results[number] = error
                 else:
-                    self.refs[self._begin(number)] = number
+                    config = self._configs[number]
+                    named = self._task.options(name=task_name(number, config))
+                    self.refs[named.remote(number, config)] = number
             unfinished = [ref for ref, number in self.refs.items() if number not in results]
             for ref in ray.wait(unfinished, timeout=left)[0] if unfinished else ():
                 number = self.refs[ref]

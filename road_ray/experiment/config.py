@@ -5,7 +5,7 @@ writes his own. ``expand.py`` consumes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -32,6 +32,7 @@ from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig,
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 CATALOGUE = {path.stem: path for path in sorted(Path(__file__).parent.glob("catalogue/*.yaml"))}
+DEFAULT = "table5"
 OWN = "own"  # name of an experiment that is not of the catalogue
 
 
@@ -86,12 +87,12 @@ class ExperimentConfig(Config):
     """Arms that differ in one thing each, and what is special to them."""
 
     about: str = ""
-    """What is compared, for tables and pages."""
+    """Title of tables and pages: the things that are compared. Empty: the name of ``run_dir``."""
     source: str = "no published table"
     """Paper that the published figures are of."""
     equal: Literal["flops", "steps"] | None = None
-    """What arms of a pre-training have in common: ``flops`` or, with as many steps as those buy the
-    first arm, ``steps``. None: every arm starts from ``init``."""
+    """Cost that all arms of a pre-training have in common: ``flops`` or, with as many steps as
+    those buy the first arm, ``steps``. None: every arm starts from ``init``."""
     targets: dict[str, dict[str, Any]] = Field({})
     """Data sets that score the arms, each with the keys in which it differs, where neither
     ``targets`` nor ``data.dataset`` names others."""
@@ -180,7 +181,7 @@ class ReproduceConfig(RunConfig):
     extensible: ClassVar[frozenset[str]] = frozenset({"num_seeds", "arms"})
     """As in ``RunConfig``."""
 
-    comparison: str = Field("table5", json_schema_extra={"enum": [*CATALOGUE, OWN]})
+    comparison: str = Field(DEFAULT, json_schema_extra={"enum": [*CATALOGUE, OWN]})
     """Comparison to repeat. Of pre-training: ``table5``, ``generator_size``, ``tying``,
     ``algorithms``, ``fractions`` (Clark et al. 2020) and ``successors``. From any ``init``:
     ``road_distillation`` and ``road_multitask`` (ROaD's tables), ``compression``, ``low_resource``,
@@ -260,13 +261,13 @@ class ReproduceConfig(RunConfig):
     @model_validator(mode="before")
     @classmethod
     def _from_catalogue(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
+        """Fill in the published comparison of an object that is made without its arms."""
+        experiment = given.get("experiment") if isinstance(given, Mapping) else None
+        if isinstance(experiment, ExperimentConfig):
+            experiment = experiment.model_dump()
+        if not isinstance(given, Mapping) or (experiment or {}).get("arms"):
             return given
-        own = OWN if given.get("experiment") is not None else "table5"
-        name = given.get("comparison", own)
-        if name not in CATALOGUE:
-            return {**given, "comparison": name}
-        return _below(read_yaml(CATALOGUE[name]).values, {**given, "comparison": name})
+        return _below(published(given.get("comparison", DEFAULT)), given)
 
     def without_effect(self) -> dict[str, str]:
         used = {name for name in type(self).model_fields if name not in _unused(self)}
@@ -299,6 +300,29 @@ class ReproduceConfig(RunConfig):
                 f"\n    allowed: {', '.join(known)}"
             )
         return self
+
+
+def published(name: str) -> dict[str, Any]:
+    """Return the values of a comparison of the catalogue; none for an unknown name."""
+    return read_yaml(CATALOGUE[name]).values if name in CATALOGUE else {}
+
+
+def comparison_named(path: Path | None, overrides: Sequence[str] | Mapping[str, Any]) -> str:
+    """Return the name of the comparison that a file and overrides ask for: ``own`` if they have
+    arms only.
+    """
+    values = read_yaml(path).values if path else {}
+    texts = [overrides] if isinstance(overrides, str) else overrides
+    given = (
+        dict(texts)
+        if isinstance(texts, Mapping)
+        else dict(t.split("=", 1) for t in texts if "=" in t)
+    )
+    name = given.get("comparison", values.get("comparison"))
+    if name is not None:
+        return str(name)
+    has_arms = "experiment" in values or any(key.split(".")[0] == "experiment" for key in given)
+    return OWN if has_arms else DEFAULT
 
 
 def _below(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from road_ray.verbs import configure
         (["experiment.arms={a: {against: [c]}, b: {}}"], r"arms: a.against = c: there is none"),
         (["comparison=own"], "experiment.arms: an experiment of your own needs arms"),
         (["experiment.arms={a: {teachers: mine}}"], r"a.teachers = mine"),
-        (["experiment.arms={a: {abuot: x}}"], "did you mean 'experiment.arms.a.about'"),
+        (["experiment.arms={a: {abuot: x}}"], r"experiment\.arms\.a\.abuot"),
         (["comparison=lowresource"], "did you mean 'low_resource'"),
         (["comparison=low_resource", "flops=1e12"], "flops: comparison low_resource does not use"),
         (["comparison=table5", "init=runs/a"], "init: comparison table5 does not use it"),
