@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 
 from road_ray.config import Config
-from road_ray.config.yaml_files.reader import read_yaml
+from road_ray.config.read import read_yaml
 from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig
