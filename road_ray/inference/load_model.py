@@ -235,4 +235,5 @@ def _load_onnx(
         )
     positions = int(record[ONNX]["longest_row_tokens"])
     vocab_size = read_config(place).vocab_size
-    return _Runtime(OnnxModel(path), torch.device("cpu"), None, positions, vocab_size)
+    model = OnnxModel(path, singly=record[ONNX].get("quantization") is not None)
+    return _Runtime(model, torch.device("cpu"), None, positions, vocab_size)

@@ -1,10 +1,8 @@
-"""Export of a model to ONNX: translation, comparison with PyTorch, quantisation, latency."""
+"""Export of a model to ONNX: translation, comparison with PyTorch, quantisation."""
 
 from __future__ import annotations
 
 import logging
-import statistics
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,8 +24,6 @@ from road_ray.models.multitask import MultitaskModel
 
 _log = logging.getLogger(__name__)
 _LARGEST_DIFFERENCE = 1e-4  # of fp32 logits, in units of the largest logit if that is above 1
-_MEASURED = ((1, 32), (1, 128), (32, 64))  # rows and tokens whose latency is recorded
-_REPEATS = 11
 
 Forward: TypeAlias = Callable[[Batch], Tensor]
 
@@ -47,7 +43,7 @@ class _FunctionOfTensors(nn.Module):
 
 def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> dict[str, Any]:
     """Write the model of ``predictor`` into ``directory`` as ONNX with dynamic batch and length;
-    return its entry in `road_ray.json`: the file, sizes, differences, latencies.
+    return its entry in `road_ray.json`: the file, sizes, differences.
 
     ``quantize`` is ``int8`` or None. Raises ``CheckpointError`` for a head or an architecture that
     cannot be exported, and if logits differ from PyTorch's.
@@ -57,24 +53,20 @@ def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> 
     _log.info("exporting to ONNX: about half a minute")
     _translate(predictor, model, plain)
     fp32 = OnnxModel(plain)
-    forms: dict[str, Forward] = {"pytorch": model, "onnx_fp32": fp32}
     bytes_of = {"onnx_fp32": _size_of(plain)}
     difference = {"onnx_fp32": _compared(predictor, fp32)}
     file = plain
     if quantize is not None:
         file = directory / "model_int8.onnx"
         _quantize(plain, file)
-        int8 = OnnxModel(file)
-        forms["onnx_int8"] = int8
         bytes_of["onnx_int8"] = _size_of(file)
-        difference["onnx_int8"] = _difference(predictor, int8)[0]
+        difference["onnx_int8"] = _difference(predictor, OnnxModel(file))[0]
     facts = {
         "file": file.name,
         "quantization": quantize,
         "longest_row_tokens": predictor.longest_row_tokens,
         "largest_logit_difference": difference,
         "bytes": {"pytorch": _bytes_of(model)} | bytes_of,
-        "latency_ms": _latencies(predictor, forms),
     }
     if file != plain:
         for part in files_of(plain):
@@ -217,34 +209,6 @@ def _batch(predictor: Predictor, *, rows: int, tokens: int) -> Batch:
         "token_type_ids": segments,
         "task": predictor.task.name,
     }
-
-
-def _latencies(predictor: Predictor, forms: Mapping[str, Forward]) -> dict[str, dict[str, float]]:
-    """Return the median milliseconds of CPU time of each form on one thread, by batch shape."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        measured = {}
-        for rows, tokens in _MEASURED:
-            wide = min(tokens, predictor.longest_row_tokens)
-            batch = _batch(predictor, rows=rows, tokens=wide)
-            name = f"{rows} x {wide} tokens"
-            measured[name] = {
-                form: _milliseconds(forward, batch) for form, forward in forms.items()
-            }
-        return measured
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _milliseconds(forward: Forward, batch: Batch) -> float:
-    seconds = []
-    with torch.inference_mode():
-        for _ in range(_REPEATS + 1):
-            began = time.process_time()
-            forward(batch)
-            seconds.append(time.process_time() - began)
-    return round(1000 * statistics.median(seconds[1:]), 3)  # the first call allocates
 
 
 def _size_of(path: Path) -> int:

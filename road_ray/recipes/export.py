@@ -86,13 +86,12 @@ def _card(text: str, facts: Mapping[str, object]) -> str:
 
 
 def measured_rows(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return size, logit difference and latencies, a row for each form of the model."""
+    """Return size and logit difference, a row for each form of the model."""
     rows = []
     for form, size in facts["bytes"].items():
         difference = facts["largest_logit_difference"].get(form)
         row: dict[str, Any] = {"form": _FORMS[form], "MB": f"{size / 1e6:.1f}"}
         row["logit difference"] = "" if difference is None else f"{difference:.2g}"
-        row |= {f"{shape}, ms": f"{of[form]:.1f}" for shape, of in facts["latency_ms"].items()}
         rows.append(row)
     return rows
 
@@ -107,7 +106,6 @@ def _measured(facts: Mapping[str, Any]) -> str:
         "on your own data before you use it.\n"
     )
     return (
-        f"## ONNX\n\n{table}\n\nLargest difference of a logit from PyTorch's on random rows; "
-        "medians of the CPU time of a batch on one thread of the machine that exported.\n"
+        f"## ONNX\n\n{table}\n\nLargest difference of a logit from PyTorch's on random rows.\n"
         f"{inexact if facts['quantization'] else ''}"
     )

@@ -104,9 +104,6 @@ def test_the_int8_export_is_smaller_and_its_record_and_card_say_by_how_much(clas
     assert facts["quantization"] == "int8"
     assert facts["bytes"]["onnx_int8"] == (int8 / "model_int8.onnx").stat().st_size
     assert set(facts["largest_logit_difference"]) == {"onnx_fp32", "onnx_int8"}
-    for measured in facts["latency_ms"].values():
-        assert set(measured) == {"pytorch", "onnx_fp32", "onnx_int8"}
-        assert min(measured.values()) > 0
     card = (int8 / "README.md").read_text()
     assert "| ONNX int8 |" in card
     assert "road_ray.load" in card
@@ -114,6 +111,29 @@ def test_the_int8_export_is_smaller_and_its_record_and_card_say_by_how_much(clas
     for one, other in zip(ours(PAIRS), theirs(PAIRS), strict=True):
         for label, share in one["scores"].items():
             assert other["scores"][label] == pytest.approx(share, abs=0.25)
+
+
+@pytest.mark.slow
+def test_an_answer_in_int8_does_not_depend_on_its_neighbours(int8, classifier, tmp_path):
+    """Activations were scaled by the largest of the batch: 0.026 of a share. The right value is
+    that of ONNX Runtime for the row alone.
+    """
+    model = load(int8)
+    together, alone = model(PAIRS), [model([row])[0] for row in PAIRS]
+    assert together == alone
+    session = onnxruntime.InferenceSession(int8 / "model_int8.onnx")
+    for text, predicted in zip(TEXTS, together, strict=False):
+        given = {name: [ids] for name, ids in model.tokenizer(text).items()}
+        inputs = {tensor.name: np.array(given[tensor.name]) for tensor in session.get_inputs()}
+        logits = torch.from_numpy(session.run(["logits"], inputs)[0])
+        shares = logits.softmax(-1)[0].tolist()
+        assert list(predicted["scores"].values()) == pytest.approx(shares, abs=1e-6)
+    for head, rows in (("ForTokenClassification", TEXTS), ("ForQuestionAnswering", SPAN[:3])):
+        place = tmp_path / head
+        publish(place, "electra", head, labels=("O", "B-X") if "Token" in head else ())
+        quantised = load(export(str(place), quantize="int8")[0])
+        rows = [{"text": row} if isinstance(row, str) else row for row in rows]
+        assert quantised(rows) == [quantised([row])[0] for row in rows]
 
 
 @pytest.mark.slow
@@ -243,7 +263,6 @@ def test_the_card_keeps_what_it_said_and_tells_the_use_of_the_export():
         "quantization": None,
         "bytes": {"pytorch": 2_000_000, "onnx_fp32": 2_100_000},
         "largest_logit_difference": {"onnx_fp32": 1.5e-6},
-        "latency_ms": {"1 x 32 tokens": {"pytorch": 3.14, "onnx_fp32": 1.0}},
     }
     before = (
         "---\nlibrary_name: transformers\n---\n\n# Model\n\n## Use\n\n```python\nold\n```\n\n"
@@ -258,7 +277,7 @@ def test_the_card_keeps_what_it_said_and_tells_the_use_of_the_export():
         "## Limits",
     ]
     assert "old" not in card
-    assert "| ONNX fp32 | 2.1 | 1.5e-06 | 1.0 |" in card
+    assert "| ONNX fp32 | 2.1 | 1.5e-06 |" in card
     assert card.endswith("- One seed.\n")
     assert "## ONNX" in _card("# Bare\n", facts)
     assert "int8 is not exact" not in card

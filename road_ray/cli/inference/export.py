@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -28,8 +29,7 @@ def export(
 ) -> None:
     """Write a model with its head and tokenizer for ONNX Runtime.
 
-    Compares the logits with PyTorch's and measures size and latency. `road predict` and
-    `road_ray.load` take the directory.
+    Compares the logits with PyTorch's. `road predict` and `road_ray.load` take the directory.
     """
     if to != "onnx":
         raise ConfigError(f"--to {to}\n  allowed: onnx")
@@ -45,3 +45,4 @@ def export(
 
     typer.echo(aligned(recipe.measured_rows(facts)))
     typer.echo(f"exported: {directory}")
+    typer.echo(f"next: {shlex.join(['road', 'predict', str(directory)])} FILE")
