@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,6 @@ from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint.async_save import named_tensors
 from road_ray.training.checkpoint.serialization import tensors_from_file, tensors_to_file
 from road_ray.training.fsdp import assemble, assembled
-from road_ray.training.monitoring.metrics_journal import read_metrics
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
@@ -65,12 +65,17 @@ def _principal(names: Sequence[str]) -> str:
 
 
 class PeriodicEvaluation:
-    """Evaluations of one training. Their scores are read back from the journal, so that a resumed
-    run stops at the same step as one that was never interrupted.
+    """Evaluations of one training. Their scores are part of the ``state`` of checkpoints, so that a
+    resumed run stops at the same step as one that was never interrupted.
     """
 
     def __init__(
-        self, objective: Objective, trained: Objective, training: Training, worker: Worker
+        self,
+        objective: Objective,
+        trained: Objective,
+        training: Training,
+        worker: Worker,
+        state: Mapping[str, Any],
     ) -> None:
         self._objective, self._trained = objective, trained
         self._training, self._worker = training, worker
@@ -83,15 +88,8 @@ class PeriodicEvaluation:
                 "  fix: training.evaluate_every_steps=..., or leave early_stopping.patience out"
             )
         self._weights = BestWeights(training.checkpoints.root)
-        self._scores: dict[int, float] = {}
-        path = training.journal.run_dir / "metrics.jsonl"
-        if self._patience is not None and training.journal.enabled:
-            for row in read_metrics(path) if path.is_file() else ():
-                figures = {k: v for k, v in row.items() if k.startswith("eval/") and v is not None}
-                if figures:
-                    self._scores.setdefault(
-                        row["step"], score_of(figures, training.config.early_stopping.metric)
-                    )
+        self._scores = {int(step): score for step, score in state.get("scores", {}).items()}
+        if self._patience is not None and worker.leads:
             self._forget_lost()
         self.over = self._is_over()
 
@@ -110,6 +108,11 @@ class PeriodicEvaluation:
             text = "weights of the best evaluation, at step %d, are missing; the best left is %s"
             _log.warning(text, lost[0], remaining)
             self._training.journal.event("best_weights_lost", step=lost[0], best_step=best)
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """State to save with checkpoints."""
+        return {"scores": dict(self._scores)}
 
     def steps(self, start: int, total: int) -> Iterator[int]:
         """Yield the steps from ``start`` to ``total``, or until early stopping."""
@@ -145,7 +148,6 @@ class PeriodicEvaluation:
         finally:
             objective.train()
         if self._patience is not None:
-            # Before the row is written: a kill in between loses an evaluation, not the best one.
             self._scores[done] = score_of(figures, training.config.early_stopping.metric)
             if self._best == done:
                 self._save_best()
@@ -185,8 +187,8 @@ class PeriodicEvaluation:
         assemble(self._objective, self._trained, self._worker)
         if self._patience is None or not self._worker.leads:
             return
-        if not self._scores:  # restored from a mirror after the last evaluation
-            _log.warning("no evaluation is recorded: the last weights are used")
+        if not self._scores:  # restored from a mirror, which has no best weights
+            _log.warning("no weights of an evaluation are left: the last weights are used")
             return
         self._objective.load_state_dict(self._weights.load(self._best), strict=False)
         self._training.journal.event("best_checkpoint", step=self._best)

@@ -80,7 +80,7 @@ def train(
         backward, seed=training.seed, autocast=autocast, one_batch=config.passes > 1
     )
     report = _Report(trained, training, worker, autocast, state.get("row", {}))
-    evaluation = PeriodicEvaluation(objective, trained, training, worker)
+    evaluation = PeriodicEvaluation(objective, trained, training, worker, state)
     batches = one_ahead(islice(steps(start), total - start), trained, worker.device)
     with (
         StopRequest(context) as stop,
@@ -108,7 +108,7 @@ def train(
             stopped, save_now = stop.after_step(done, worker)
             wait = last or stopped or save_now
             if wait or _due(done, config.save_every_steps):
-                saver.save(done, guard.memory | {"row": report.row}, wait=wait)
+                saver.save(done, guard.memory | evaluation.memory | {"row": report.row}, wait=wait)
             if stopped and not last:
                 raise _interrupted(done, training)
     evaluation.finish()

@@ -64,21 +64,11 @@ class Worker:
 
     def union(self, names: Iterable[str]) -> list[str]:
         """Return the names that any worker has, sorted."""
-        encoded_names = "\n".join(names).encode()
-        lengths = torch.zeros(self.size, device=self.device)
-        lengths[self.rank] = len(encoded_names)
-        lengths = self.total(lengths)
-        if not lengths.any():
-            return []
-        encoded = torch.zeros(self.size, int(lengths.max()), device=self.device)
-        encoded[self.rank, : len(encoded_names)] = torch.tensor(
-            [*encoded_names], device=self.device
-        )
-        texts = (
-            bytes(row[: int(length)].int().tolist()).decode()
-            for row, length in zip(self.total(encoded), lengths, strict=True)
-        )
-        return sorted({name for text in texts for name in text.split("\n") if name})
+        if self.size == 1:
+            return sorted(names)
+        everywhere: list[list[str]] = [[]] * self.size
+        dist.all_gather_object(everywhere, sorted(names))
+        return sorted({name for of_worker in everywhere for name in of_worker})
 
     def synchronize(self) -> None:
         """Wait for this worker's device, so that a clock that is read next counts its work."""

@@ -128,14 +128,21 @@ def test_a_best_look_without_its_weights_is_forgotten(tiny, tmp_path, caplog):
     assert "the best evaluation, at step 4, are missing; the best left is of step 2" in caplog.text
 
 
-def test_a_run_that_came_back_without_its_journal_says_that_its_last_weights_are_judged(
-    tiny, tmp_path, caplog
-):
-    _, seen = run(tiny, tmp_path, patience=9, scores=SCORES | {12: 0.0})
+def test_a_run_that_came_back_without_its_journal_has_its_scores_in_the_checkpoint(tiny, tmp_path):
+    objective, seen = run(tiny, tmp_path, patience=2)
     (tmp_path / "metrics.jsonl").unlink()
+    again, _ = run(tiny, tmp_path, patience=2)
+    assert same(again.state_dict(), objective.state_dict())
+    assert same(again.state_dict(), seen[4])
+
+
+def test_a_run_that_came_back_without_its_best_weights_keeps_the_last(tiny, tmp_path, caplog):
+    _, seen = run(tiny, tmp_path, patience=9, scores=SCORES | {12: 0.0})
+    for path in (tmp_path / "checkpoints").glob("best-*"):
+        path.unlink()
     again, _ = run(tiny, tmp_path, patience=9)
     assert same(again.state_dict(), seen[12])
-    assert "no evaluation is recorded: the last weights are used" in caplog.text
+    assert "no weights of an evaluation are left: the last weights are used" in caplog.text
 
 
 def test_no_more_weights_are_kept_than_a_resumed_run_may_need(tiny, tmp_path):

@@ -237,7 +237,7 @@ def figures_of_their_own(worker, tiny):
         tally.add(result, [batch | {"stats": stats}], data_seconds=0, step_seconds=1)
         row = tally.collect(worker)
         assert {name: row[name] for name in row if name.startswith("teachers/")} == expected
-    assert worker.union(["é" * worker.rank]) == ["é"]
+    assert worker.union(["é"] * worker.rank) == ["é"]
 
 
 @pytest.mark.slow
