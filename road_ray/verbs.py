@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,12 @@ class Verb:
     def config(self) -> type[Config]:
         """The configuration class."""
         return cast("type[Config]", _imported(self.config_at))
+
+    def following(self, directory: Path, *, has_model: bool) -> str:
+        """Return the command that usually follows a run; several runs of one have no model."""
+        needs_model = "init={run}" in self.next or "predict {run}" in self.next
+        command = "road report {run}" if needs_model and not has_model else self.next
+        return command.format(run=shlex.quote(str(directory)))
 
     @property
     def run(self) -> Callable[..., Run]:

@@ -192,10 +192,8 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     places["report"] = run.directory / "report.html"
     parts = [f"{name}: {place}" for name, place in places.items() if place.exists()]
     typer.echo("   ".join([f"run: {run.directory}", *parts]))
-    quoted = shlex.quote(str(run.directory))
-    has_result = run.hf_dir.exists() or "{run}" not in VERBS[verb].next or verb == "teachers"
-    follow = VERBS[verb].next if has_result else "road report {run}"
-    typer.echo(f"next: {follow.format(run=quoted)}")
+    following = VERBS[verb].following(run.directory, has_model=run.hf_dir.exists())
+    typer.echo(f"next: {following}")
 
 
 class _Once(logging.Filter):

@@ -93,6 +93,7 @@ def _show_result(done: Sweep, config: SweepConfig) -> None:
     from road_ray.reporting.records.sweep_record import read_sweep
     from road_ray.reporting.sweep_noise import tie
     from road_ray.reporting.text_tables import aligned
+    from road_ray.verbs import VERBS
 
     typer.echo(aligned([row_of(trial, config) for trial in done.trials]))
     for trial in done.best:
@@ -104,6 +105,9 @@ def _show_result(done: Sweep, config: SweepConfig) -> None:
         typer.echo(tied)
     page, study = done.directory / "report.html", done.directory / "study.journal"
     typer.echo(f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}")
+    for trial in done.best[:1]:
+        place, verb = model_of(done.directory, trial, config), VERBS[config.stages[-1].verb]
+        typer.echo(f"next: {verb.following(place, has_model=(place / 'hf').exists())}")
 
 
 def _show_plan(config: SweepConfig, as_json: bool) -> None:

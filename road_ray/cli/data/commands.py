@@ -126,6 +126,7 @@ def data_tokenizer(
     trained = train_tokenizer(read_corpus(corpus), kind, vocab_size=vocab_size, lowercase=not cased)
     trained.save_pretrained(out)
     typer.echo(f"{len(trained)} entries: {out}")
+    typer.echo(f"next: road pretrain data.corpus={corpus} data.tokenizer={out}")
 
 
 @data_app.command("corpus")
@@ -155,7 +156,8 @@ def data_corpus(
         rows, tokens = built.manifest["rows"], built.manifest["tokens"]
         typer.echo(f"at most {length} tokens: {rows:,} rows, {tokens:,} tokens: {built.directory}")
     typer.echo(
-        f"read by: data.corpus={corpus} data.tokenizer={settings.tokenizer} data.shards={out}"
+        "next: road pretrain "
+        f"data.corpus={corpus} data.tokenizer={settings.tokenizer} data.shards={out}"
     )
 
 
