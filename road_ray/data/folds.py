@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from road_ray.data.features.examples_and_features import (
-    ChoiceExample,
-    Example,
-    Ints,
-    SpanExample,
-    TagExample,
-    TextExample,
-)
+from road_ray.data.features.examples_and_features import Example, Ints
 from road_ray.errors import DataError
 
 if TYPE_CHECKING:  # loading imports this module
@@ -65,17 +58,5 @@ def held_out(examples: Sequence[Example], fraction: float, name: str) -> list[bo
 
 def _number_of(example: Example) -> int:
     """Return a number of 64 bits that follows from the text, ignoring case and white space."""
-    text = " ".join(_text(example).casefold().split())
+    text = " ".join(example.fold_text().casefold().split())
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-
-
-def _text(example: Example) -> str:
-    match example:
-        case TextExample():
-            return "\n".join(sorted(example.texts, key=str.casefold))  # the same in either order
-        case SpanExample():
-            return example.context
-        case TagExample():
-            return " ".join(example.words)
-        case ChoiceExample():
-            return example.question

@@ -31,7 +31,6 @@ from road_ray.data.unlabelled import (
     read_unlabelled,
     unlabelled_file,
     with_own_ids,
-    without_labels,
 )
 from road_ray.errors import ConfigError, nearest
 from road_ray.system import paths as places
@@ -255,7 +254,7 @@ def _unlabelled(
                 f"data.unlabelled: {name} has rows of {max(widths)} texts, "
                 f"{entry.name} of {len(entry.columns.text)}"
             )
-        yield from with_own_ids(without_labels(rows), name)
+        yield from with_own_ids((row.unlabelled() for row in rows), name)
 
 
 def _with_turns(examples: Sequence[Example], name: str, turns: int) -> Sequence[Example]:

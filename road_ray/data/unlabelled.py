@@ -10,10 +10,9 @@ from road_ray.data.features.examples_and_features import (
     ChoiceExample,
     Example,
     SpanExample,
-    TagExample,
     TextExample,
 )
-from road_ray.data.readers.parts.table_rows import table_rows
+from road_ray.data.readers.parts.table_rows import suffix_of, table_rows
 from road_ray.data.readers.parts.text_files import check_text, missing_columns, numbered_lines
 from road_ray.data.readers.squad import read_squad
 from road_ray.data.task_and_dataset import Choose, Dataset, Span, Tag, Task
@@ -44,9 +43,9 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
             f"{_KEY} with data.dataset = {dataset.name}: rows of tags cannot be unlabelled\n"
             "  allowed: tasks of classes, numbers, answers and choices"
         )
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    suffix = suffix_of(path)
     if suffix == ".json" and isinstance(task.kind, Span):
-        examples: list[Example] = list(without_labels(read_squad(path)))
+        examples: list[Example] = [example.unlabelled() for example in read_squad(path)]
     elif suffix in _TEXT and not isinstance(task.kind, Span | Choose):
         lines = ((n, line.strip()) for n, line in numbered_lines(path))
         rows = ((f"{path}:{n}", {"text": line}) for n, line in lines if line)
@@ -62,20 +61,6 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
     if not examples:
         raise DataError(f"{path}: 0 rows\n  fix: leave it out of {_KEY}")
     return examples
-
-
-def without_labels(examples: Iterable[Example]) -> Iterator[Example]:
-    """Yield copies of the examples without their labels."""
-    for example in examples:
-        match example:
-            case TextExample():
-                yield replace(example, label=None)
-            case SpanExample():
-                yield replace(example, answers=(), labels=(), labelled=False)
-            case ChoiceExample():
-                yield replace(example, answer=None)
-            case TagExample():
-                yield replace(example, tags=None)
 
 
 def with_own_ids(examples: Iterable[Example], source: str) -> Iterator[Example]:

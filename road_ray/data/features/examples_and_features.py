@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,18 @@ class TextExample:
     texts: tuple[str, ...]
     label: str | None
     where: str
+
+    def fold_text(self) -> str:
+        """Return the text that decides the fold; it is the same for a pair in either order."""
+        return "\n".join(sorted(self.texts, key=str.casefold))
+
+    def unlabelled(self) -> TextExample:
+        """Return a copy without the label."""
+        return replace(self, label=None)
+
+    def shown(self) -> list[str]:
+        """Return texts and gold label as lines."""
+        return [*self.texts, f"  gold: {self.label or 'unknown'}"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,22 @@ class SpanExample:
     labelled: bool = True
     references: tuple[str, ...] = ()
 
+    def fold_text(self) -> str:
+        """Return the text that decides the fold: a model that has seen one question about a context
+        has seen the context.
+        """
+        return self.context
+
+    def unlabelled(self) -> SpanExample:
+        """Return a copy without answers and labels."""
+        return replace(self, answers=(), labels=(), references=(), labelled=False)
+
+    def shown(self) -> list[str]:
+        """Return question, context and answers as lines."""
+        answers = [f"{a.text} (character {a.start})" for a in self.answers]
+        gold = "; ".join(dict.fromkeys(answers)) or "no answer"
+        return [self.question, self.context, f"  gold: {gold}"]
+
 
 @dataclass(frozen=True)
 class TagExample:
@@ -70,6 +98,19 @@ class TagExample:
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
     where: str
+
+    def fold_text(self) -> str:
+        """Return the text that decides the fold."""
+        return " ".join(self.words)
+
+    def unlabelled(self) -> TagExample:
+        """Return a copy without the tags."""
+        return replace(self, tags=None)
+
+    def shown(self) -> list[str]:
+        """Return the words with their tags on one line."""
+        tags = self.tags or ("?",) * len(self.words)
+        return [" ".join(f"{word}/{tag}" for word, tag in zip(self.words, tags, strict=True))]
 
 
 @dataclass(frozen=True)
@@ -81,6 +122,19 @@ class ChoiceExample:
     choices: tuple[str, ...]
     answer: int | None
     where: str
+
+    def fold_text(self) -> str:
+        """Return the text that decides the fold."""
+        return self.question
+
+    def unlabelled(self) -> ChoiceExample:
+        """Return a copy without the answer."""
+        return replace(self, answer=None)
+
+    def shown(self) -> list[str]:
+        """Return question, choices and the right one as lines."""
+        gold = "unknown" if self.answer is None else f"choice {self.answer + 1}"
+        return [self.question, *self.choices, f"  gold: {gold}"]
 
 
 Example = TextExample | SpanExample | TagExample | ChoiceExample

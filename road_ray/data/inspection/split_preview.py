@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.custom_task import label_counts
-from road_ray.data.features.examples_and_features import (
-    UNKNOWN,
-    ChoiceExample,
-    Example,
-    SpanExample,
-    TagExample,
-    TextExample,
-)
+from road_ray.data.features.examples_and_features import UNKNOWN, SpanExample
 from road_ray.data.load_split import (
     Split,
     find_dataset,
@@ -37,28 +30,13 @@ def format_examples(dataset: str, split: str, source: SourceConfig, rows: int) -
     about = f"{bare:,} without answer" if spans else ", ".join(labels)
     lines = [f"{dataset} {split}: {len(examples):,} examples" + (f"; {about}" if about else "")]
     for example in examples[:rows]:
-        lines += ["", *_shown(example)]
+        lines += ["", *map(_cut, example.shown())]
     return "\n".join(lines)
 
 
-def _shown(example: Example) -> list[str]:
-    match example:
-        case TextExample():
-            return [*map(_cut, example.texts), f"  gold: {example.label or 'unknown'}"]
-        case SpanExample():
-            answers = [f"{a.text} (character {a.start})" for a in example.answers]
-            gold = "; ".join(dict.fromkeys(answers)) or "no answer"
-            return [_cut(example.question), _cut(example.context), f"  gold: {gold}"]
-        case TagExample():
-            tags = example.tags or ("?",) * len(example.words)
-            return [" ".join(f"{w}/{t}" for w, t in zip(example.words, tags, strict=True))]
-        case ChoiceExample():
-            gold = "unknown" if example.answer is None else f"choice {example.answer + 1}"
-            return [_cut(example.question), *map(_cut, example.choices), f"  gold: {gold}"]
-
-
 def _cut(text: str) -> str:
-    return shorten(" ".join(text.split()), _SHOWN)
+    indent = text[: len(text) - len(text.lstrip(" "))]
+    return indent + shorten(" ".join(text.split()), _SHOWN)
 
 
 def format_rows(dataset: str, split: str, source: SourceConfig, tokenizer: str, rows: int) -> str:
