@@ -6,12 +6,13 @@ writes his own. ``expand.py`` consumes it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
-from road_ray.config import Config
+from road_ray.config import Config, InvalidConfig, load
 from road_ray.config.read import read_yaml
 from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
@@ -186,9 +187,9 @@ class ReproduceConfig(RunConfig):
     ``algorithms``, ``fractions`` (Clark et al. 2020) and ``successors``. From any ``init``:
     ``road_distillation`` and ``road_multitask`` (ROaD's tables), ``compression``, ``low_resource``,
     ``noisy_labels``, ``domain``. ``own``: the arms of ``experiment`` alone."""
-    experiment: ExperimentConfig = ExperimentConfig()
-    """Arms of an experiment of one's own. They follow those of ``comparison`` where both are given.
-    """
+    experiment: dict[str, Any] = Field({})
+    """Arms of an experiment of one's own, as docs/guides/comparisons.md describes them. They follow
+    those of ``comparison`` where both are given."""
     num_seeds: int = Field(3, ge=1)
     """Number of runs of each arm, with seeds ``seed``, ``seed`` + 1 and so on, compared in pairs.
     Our choice; a small difference needs 5 to 10."""
@@ -256,16 +257,18 @@ class ReproduceConfig(RunConfig):
     @property
     def of_pretraining(self) -> bool:
         """True for a comparison of pre-trainings."""
-        return self.experiment.equal is not None
+        return self.compared.equal is not None
+
+    @cached_property
+    def compared(self) -> ExperimentConfig:
+        """Arms of the comparison and of ``experiment``."""
+        return load(ExperimentConfig, base=self.experiment)
 
     @model_validator(mode="before")
     @classmethod
     def _from_catalogue(cls, given: Any) -> Any:
         """Fill in the published comparison of an object that is made without its arms."""
-        experiment = given.get("experiment") if isinstance(given, Mapping) else None
-        if isinstance(experiment, ExperimentConfig):
-            experiment = experiment.model_dump()
-        if not isinstance(given, Mapping) or (experiment or {}).get("arms"):
+        if not isinstance(given, Mapping) or (given.get("experiment") or {}).get("arms"):
             return given
         return _below(published(given.get("comparison", DEFAULT)), given)
 
@@ -280,6 +283,16 @@ class ReproduceConfig(RunConfig):
         unused = dict.fromkeys(_unused(self), reason)
         return of_parallel_runs("reproduce", self.max_concurrent) | unused
 
+    @field_validator("experiment")
+    @classmethod
+    def _has_known_keys(cls, values: dict[str, Any]) -> dict[str, Any]:
+        try:
+            load(ExperimentConfig, base=values)
+        except InvalidConfig as error:
+            told = "\n    ".join(problem.message for problem in error.problems)
+            raise ValueError(f"experiment: {told}") from None
+        return values
+
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
         if self.comparison not in (*CATALOGUE, OWN):
@@ -288,7 +301,7 @@ class ReproduceConfig(RunConfig):
                 f"comparison = {self.comparison}: no such comparison{hint}; "
                 f"allowed: {', '.join((*CATALOGUE, OWN))}"
             )
-        if not (known := self.experiment.arms):
+        if not (known := self.compared.arms):
             raise ValueError(
                 "experiment.arms: an experiment of your own needs arms\n"
                 "    allowed: names, each with the keys that the arm changes: "
@@ -344,7 +357,7 @@ def _unused(config: ReproduceConfig) -> list[str]:
             *("init", "data", "targets", "optimizer", "training", "student", "distillation"),
             *("weighting", "multitask", "continued", "domain_text"),
         ]
-    verbs = {stage.verb for arm in config.experiment.arms.values() for stage in arm.stages}
+    verbs = {stage.verb for arm in config.compared.arms.values() for stage in arm.stages}
     unused = ["flops", "pretrain", "probe", "probe_on", "root"]
     unused += [] if "multitask" in verbs else ["multitask"]
     return unused + ([] if "pretrain" in verbs else ["continued", "domain_text"])

@@ -86,7 +86,7 @@ def expand(config: ReproduceConfig) -> Expanded:
 
 def chosen_arms(config: ReproduceConfig) -> dict[str, ArmConfig]:
     """Return the configured arms with those that they need or are tested against, in order."""
-    every, selected = config.experiment.arms, list(config.arms)
+    every, selected = config.compared.arms, list(config.arms)
     for name in selected:  # grows while it is read
         against = every[name].against or (next(iter(every)),)
         start_from = [every[name].start_from] if every[name].start_from else []
@@ -123,7 +123,7 @@ class _Expander:
             return dict(config.targets)
         if config.data.dataset:
             return {config.data.dataset: {}}
-        targets: dict[str, Keys] = dict(config.experiment.targets)
+        targets: dict[str, Keys] = dict(config.compared.targets)
         if config.data.evaluate_on is None:
             return targets
         return {
@@ -317,7 +317,7 @@ class _Expander:
             num_teachers=config.distillation.num_teachers or 3,
         )
         chosen = {k: v for k, v in keys.items() if k not in ("data.dataset", "init")}
-        ensemble = override(made, {**chosen, **config.experiment.ensembles[name]})
+        ensemble = override(made, {**chosen, **config.compared.ensembles[name]})
         after = tuple(self._add("finetune", single) for single in single_teachers(ensemble))
         return self._add("teachers", ensemble, after)
 
@@ -345,8 +345,8 @@ class _Expander:
         arm, buys.
         """
         config = self.config
-        if config.experiment.equal == "steps":
-            first = next(iter(config.experiment.arms.values()))
+        if config.compared.equal == "steps":
+            first = next(iter(config.compared.arms.values()))
             steps = self._affordable(first, 0)[1]
         else:
             steps = self._affordable(arm, number)[1]

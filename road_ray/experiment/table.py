@@ -48,8 +48,8 @@ def experiment_table(experiment: Expanded, outcomes: Sequence[Outcome]) -> dict[
     speeds = _speeds(job for o in done for job in experiment.of_arm(o.arm, o.seed))
     return {
         "comparison": config.comparison,
-        "about": config.experiment.about or config.run_dir.name,
-        "source": config.experiment.source,
+        "about": config.compared.about or config.run_dir.name,
+        "source": config.compared.source,
         "data_sets": metrics,
         "arms": [_arm(experiment, name, by_arm[name], metrics, speeds) for name in by_arm],
         "ensembles": [_ensemble(ensemble, metrics) for ensemble in experiment.ensembles],

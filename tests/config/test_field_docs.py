@@ -11,6 +11,7 @@ import pytest
 from road_ray.config import Config, json_schema
 from road_ray.config.schema import at
 from road_ray.distributed.jobs.cluster_profile import Profile
+from road_ray.experiment.config import ExperimentConfig
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.verbs import VERBS
 
@@ -20,6 +21,7 @@ BAD_OPENERS = ("Of ", "What ", "Who ", "Whose ", "Those ", "Whether ", "None", "
 ROOTS: tuple[type[Config], ...] = (
     *(verb.config for verb in VERBS.values()),
     SweepConfig,
+    ExperimentConfig,
     Profile,
 )
 

@@ -13,7 +13,7 @@ from road_ray.recipes.pretraining.pretraining_flops import cost
 
 
 def experiment(name):
-    return ReproduceConfig(comparison=name).experiment
+    return ReproduceConfig(comparison=name).compared
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

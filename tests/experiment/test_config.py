@@ -18,7 +18,7 @@ from road_ray.verbs import configure
         (["experiment.arms={a: {against: [c]}, b: {}}"], r"arms: a.against = c: there is none"),
         (["comparison=own"], "experiment.arms: an experiment of your own needs arms"),
         (["experiment.arms={a: {teachers: mine}}"], r"a.teachers = mine"),
-        (["experiment.arms={a: {abuot: x}}"], r"experiment\.arms\.a\.abuot"),
+        (["experiment.arms={a: {abuot: x}}"], r"experiment: arms\.a\.abuot"),
         (["comparison=lowresource"], "did you mean 'low_resource'"),
         (["comparison=low_resource", "flops=1e12"], "flops: comparison low_resource does not use"),
         (["comparison=table5", "init=runs/a"], "init: comparison table5 does not use it"),
@@ -80,7 +80,7 @@ def _run(place):
 def test_arms_of_ones_own_follow_those_of_a_comparison():
     given = ["comparison=low_resource", "experiment.arms.mine={keys: {optimizer.peak_lr: 1e-3}}"]
     config = configure("reproduce", overrides=given)
-    assert [*config.experiment.arms][:2] == ["none", "none_longer"]
-    assert [*config.experiment.arms][-1] == "mine"
+    assert [*config.compared.arms][:2] == ["none", "none_longer"]
+    assert [*config.compared.arms][-1] == "mine"
     assert config.data.max_rows == 1000
     assert configure("reproduce", overrides=[*given, "data.max_rows=null"]).data.max_rows is None
