@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import road_ray as rr
-from road_ray.distributed.teachers.shared_pool import Leases
 
 PACKAGE = Path(rr.__file__).parent
 HOUR = 3600.0
@@ -60,10 +59,3 @@ def test_a_run_on_a_jumping_clock_stops_goes_on_and_ends_in_the_same_figures(
     assert {n: jumped.metrics[n] for n in judged} == {n: calm.metrics[n] for n in judged}
     rows = [json.loads(line) for line in (tmp_path / "jumped" / "metrics.jsonl").open()]
     assert all(0 <= row.get("time/step_seconds", 0) < 600 for row in rows)
-
-
-def test_leases_do_not_lapse_when_the_clock_jumps(jumping):
-    leases = Leases(60.0)
-    leases.renew("a", 60.0)
-    assert not leases.expired()
-    assert not leases.expired()

@@ -1,7 +1,6 @@
 """Teachers in Ray actors.
 
 ``actor.py`` hosts a teacher, ``request_batcher.py`` joins requests of several students, ``pool.py``
-starts actors, ``client.py`` is the ensemble as a student sees it, ``shared_pool.py`` shares one
-pool among runs, ``public_ensemble.py`` is ``road_ray.Ensemble``. Weighting rules and losses are in
-``road_ray.distillation``.
+starts actors, ``client.py`` is the ensemble as a student sees it, ``public_ensemble.py`` is
+``road_ray.Ensemble``. Weighting rules and losses are in ``road_ray.distillation``.
 """

@@ -79,20 +79,18 @@ class Request:
 
 class ActorEnsemble(Ensemble):
     """Ensemble of teachers in actors. ``start_pool`` creates one that owns its actors,
-    ``attach_ensemble`` one that does not, and ``shared_ensemble`` one that holds a lease on them.
+    ``attach_ensemble`` one that does not.
 
     ``on_event(kind, **fields)``, such as a journal's ``event``, is called when a teacher is
     replaced.
     """
 
-    def __init__(
-        self, pool: Pool, *, owner: bool = False, release: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, pool: Pool, *, owner: bool = False) -> None:
         self.handles = pool
         self.replacements = 0
         self._stats: dict[str, float] = {}
         self.on_event: Callable[..., object] | None = None
-        self._owner, self._release = owner, release
+        self._owner = owner
         self._lost = False  # a teacher is, so that not all answers will come
         self._caller = uuid.uuid4().hex
         self._turns = [itertools.cycle(range(len(actors))) for actors in pool.actors]
@@ -170,7 +168,7 @@ class ActorEnsemble(Ensemble):
         return pids
 
     def close(self) -> None:
-        """Stop the teachers if this process started them, and release shared ones."""
+        """Stop the teachers if this process started them."""
         if self._owner and ray.is_initialized():
             # Batches that were sent ahead and are not read: Ray calls a killed answer a failure.
             if self._open and not self._lost:
@@ -178,9 +176,6 @@ class ActorEnsemble(Ensemble):
             for actor in itertools.chain(*self.handles.actors):
                 ray.kill(actor, no_restart=True)
         self._owner = False
-        if self._release is not None:
-            self._release()
-        self._release = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return attach_ensemble, (self.handles,)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
-from road_ray.distillation.teacher_identity import fingerprint_config, fingerprint_weights
 from road_ray.distributed.autoscaling import scale_up_seconds
 from road_ray.distributed.placement import check_placement, core_share, wait_for_room
 from road_ray.distributed.teachers.actor import Hosting, TeacherActor
@@ -70,23 +66,6 @@ class PoolSpecification:
             # A cluster that adds machines may be empty still: what is up says nothing.
             share = 1.0 if scale_up_seconds() else core_share(total, teachers, self.beside)
         return {"CPU": share, "GPU": self.num_gpus, **self.resources}
-
-    def digest(self) -> str:
-        """Return a digest of the teachers and their resources, without the time limits."""
-        left_out = {
-            "directories",
-            "task",
-            "beside",
-            "other_teachers",
-            "timeout_seconds",
-            "start_timeout_seconds",
-        }
-        facts = {k: v for k, v in asdict(self).items() if k not in left_out}
-        places = [locate_model(place) for place in self.directories]
-        facts["weights"] = [fingerprint_weights(place) for place in places]
-        facts["configs"] = [fingerprint_config(place) for place in places]  # with label names
-        facts["task"] = repr(self.task)
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def specify_pool(
@@ -155,20 +134,16 @@ def start_pool(specification: PoolSpecification) -> ActorEnsemble:
         tuple(actor.remote(directory, specification.task, hosting) for _ in range(replicas))
         for directory in specification.directories
     )
-    ensemble = ActorEnsemble(describe_pool(specification, actors), owner=True)
+    pool = Pool(
+        actors,
+        specification.directories,
+        timeout_seconds=specification.timeout_seconds,
+        start_timeout_seconds=specification.start_timeout_seconds,
+    )
+    ensemble = ActorEnsemble(pool, owner=True)
     try:
         ensemble.health()
     except BaseException:
         ensemble.close()
         raise
     return ensemble
-
-
-def describe_pool(specification: PoolSpecification, actors: tuple[tuple[Any, ...], ...]) -> Pool:
-    """Return the pool that clients need to reach these actors."""
-    return Pool(
-        actors,
-        specification.directories,
-        timeout_seconds=specification.timeout_seconds,
-        start_timeout_seconds=specification.start_timeout_seconds,
-    )

@@ -111,10 +111,6 @@ class TeachingConfig(Config):
     ``stop``: an error before anything starts. ``learn``: the student learns from the teacher's
     answer for the beginning of the row; of spans, characters behind it get its lowest probability.
     Rows that the student truncates as well do not count. Our choice."""
-    shared: bool = False
-    """Share one pool of actors among all runs of the cluster with the same teachers, such as the
-    trials of a sweep. The first run starts the pool and it ends after the last one. False: every
-    run has its own."""
     answers: Literal["auto", "live", "once"] = "auto"
     """Time of the teachers' answers. ``live``: beside the student's steps, in every epoch.
     ``once``: to all training rows, before the first step, into a table of each teacher; every

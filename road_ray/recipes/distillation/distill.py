@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,16 +178,30 @@ def fill_store(config: DistillConfig) -> None:
     """Have teachers in this process answer all training rows that have no answer in
     ``distillation.store``.
     """
-    local = override(config, {"distillation.host": "process", **IN_THIS_PROCESS})
-    directories = teacher_directories(local.distillation)
-    student = check(local, directories)
-    _label(local, teacher_source_of(local, directories, student))
+    label_training_rows(override(config, {"distillation.host": "process", **IN_THIS_PROCESS}))
+
+
+def label_training_rows(config: DistillConfig) -> None:
+    """Have the teachers answer all training rows that have no answer in their tables."""
+    directories = teacher_directories(config.distillation)
+    _label(config, teacher_source_of(config, directories, check(config, directories)))
+
+
+@contextmanager
+def started_teachers(config: DistillConfig) -> Iterator[ActorEnsemble]:
+    """Start the teachers in actors of the connected cluster and stop them on exit."""
+    directories = teacher_directories(config.distillation)
+    student = check(config, directories)
+    task = teacher_source_of(config, directories, student).task
+    with start_teacher_pool(
+        config.distillation, task, directories, beside=config.workers, student=student
+    ) as ensemble:
+        yield ensemble
 
 
 def _label(
     config: DistillConfig, source: TeacherSource, actors: ActorEnsemble | None = None
 ) -> None:
-    """Have the teachers answer all training rows that have no answer in their tables."""
     tokenizer = _tokenizer(config)
     split = training_split(config.data, tokenizer)
     check_truncation(source, split, tokenizer, config.data)

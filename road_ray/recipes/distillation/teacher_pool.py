@@ -1,4 +1,4 @@
-"""Start of a run's teachers in actors, or of a pool that runs share."""
+"""Start of a run's teachers in actors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ def start_teacher_pool(
     other_teachers: int = 0,
     student: str | None = None,
 ) -> ActorEnsemble:
-    """Start the teachers in actors of the connected cluster, or join a shared pool. Leaves room for
-    ``beside`` workers and ``other_teachers`` of this run. ``student`` is the fingerprint of the
-    student's tokenizer.
+    """Start the teachers in actors of the connected cluster. Leaves room for ``beside`` workers and
+    ``other_teachers`` of this run. ``student`` is the fingerprint of the student's tokenizer.
     """
     from road_ray.distributed.teachers.pool import specify_pool, start_pool
-    from road_ray.distributed.teachers.shared_pool import shared_ensemble
 
     same = ("replicas", "resources", "precision", "label_map")
     specification = specify_pool(
@@ -41,4 +39,4 @@ def start_teacher_pool(
         start_timeout_seconds=settings.start_timeout_seconds,
         **{name: getattr(settings, name) for name in same},
     )
-    return shared_ensemble(specification) if settings.shared else start_pool(specification)
+    return start_pool(specification)

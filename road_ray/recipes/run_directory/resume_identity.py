@@ -40,7 +40,6 @@ FREE_ON_RESUME = {
     "distillation.num_teachers",  # a check; the teachers themselves are compared
     *(f"distillation.{unit}_per_teacher" for unit in ("cpus", "gpus")),
     *(f"distillation.{key}" for key in ("start_timeout_seconds", "replicas", "resources")),
-    "distillation.shared",
 }
 
 # Identified by content in a checkpoint, because their paths may differ on a new machine.

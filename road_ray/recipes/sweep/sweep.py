@@ -33,6 +33,7 @@ from road_ray.recipes.sweep.retention import remove_models
 from road_ray.recipes.sweep.stages import base_config
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.recipes.sweep.sweep_progress import show_progress
+from road_ray.recipes.sweep.teachers_of_trials import taught_alike, teachers_of_trials
 from road_ray.recipes.sweep.trial_runs import Trial
 from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_text_atomic
@@ -75,12 +76,13 @@ def run(config: SweepConfig) -> Sweep:
     with sweep_lock(directory):
         _record(config, directory)
         with show_progress(config) as observer:
+            trial = Trial(config)
             trials = search(
                 config,
                 config.name,
                 directory,
-                Trial(config),
-                connected=partial(connected, config.address, dashboard=demand is not None),
+                trial,
+                connected=partial(_connected, config, trial, dashboard=demand is not None),
                 observer=_with_retention(observer, config),
                 demand=demand,
             )
@@ -90,6 +92,14 @@ def run(config: SweepConfig) -> Sweep:
         write_report(directory)
     done.check_usable()
     return done
+
+
+@contextmanager
+def _connected(config: SweepConfig, trial: Trial, *, dashboard: bool) -> Iterator[None]:
+    """Connect to the cluster and give the trial the teachers that all trials share."""
+    with connected(config.address, dashboard=dashboard), teachers_of_trials(config) as pool:
+        trial.teachers[:] = [] if pool is None else [pool]
+        yield
 
 
 def _with_retention(observer: SweepObserver, config: SweepConfig) -> SweepObserver:
@@ -128,7 +138,11 @@ def check_sources(config: SweepConfig) -> Demand | None:
                 require_init(base.init)
         if isinstance(base, DistillConfig):
             with _collected(missing):
-                stages.append(_demand(base, len(teacher_directories(base.distillation))))
+                teachers = len(teacher_directories(base.distillation))
+                alike = taught_alike(config) if place == 0 else None
+                if alike is not None and alike.distillation.answers != "live":
+                    teachers = 0  # they have answered before the first trial
+                stages.append(replace(_demand(base, teachers), shared=alike is not None))
         elif isinstance(base, MultitaskConfig):
             stages.append(_demand(base, sum(map(len, teachers_by_dataset(base).values()))))
         else:
@@ -178,7 +192,6 @@ def _demand(base: Any, teachers: int) -> StageDemand:
         teachers=teachers * settings.replicas,
         cpus_per_teacher=settings.cpus_per_teacher,
         gpus_per_teacher=settings.gpus_per_teacher,
-        shared=settings.shared,
     )
 
 

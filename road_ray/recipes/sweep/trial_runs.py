@@ -7,9 +7,9 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from road_ray.distributed.tune.search_config import decode_params
 from road_ray.distributed.tune.trial_record import OnReport, Outcome, Report
@@ -22,6 +22,9 @@ from road_ray.recipes.sweep.stages import runs_of
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import VERBS
 
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers.client import ActorEnsemble, Pool
+
 _FIRST_TRIAL = "0000"
 
 
@@ -30,6 +33,7 @@ class Trial:
     """Callable ``trial(directory, params, on_report)`` that runs all seeds of one set of values."""
 
     sweep: SweepConfig
+    teachers: list[Pool] = field(default_factory=list)  # that the driver has started, at most one
 
     def __call__(self, directory: Path, params: Mapping[str, Any], on_report: OnReport) -> Outcome:
         """Return the figures over seeds. Errors of a recipe are raised; they fail the trial."""
@@ -53,6 +57,14 @@ class Trial:
             teacher_seconds=teacher_seconds,
         )
 
+    def _attached(self) -> list[ActorEnsemble]:
+        """Return the ensemble that the driver has started, if it has."""
+        if not self.teachers:
+            return []
+        from road_ray.distributed.teachers.client import attach_ensemble
+
+        return [attach_ensemble(pool) for pool in self.teachers]
+
     def _seed(
         self, changes: Mapping[str, object], directory: Path, number: int, on_report: OnReport
     ) -> tuple[dict[str, float], float]:
@@ -64,7 +76,8 @@ class Trial:
             started = time.monotonic()
             reporter = _Reporter(self.sweep.metric[0], on_report) if judged else None
             with _warnings(shown=number == 0 and directory.name == _FIRST_TRIAL):
-                run = VERBS[verb].run(config, context=RunContext(on_row=reporter))
+                extra = self._attached() if place == 0 else []
+                run = VERBS[verb].run(config, *extra, context=RunContext(on_row=reporter))
             teachers: Any = getattr(config, "distillation", None)
             if teachers is not None:
                 teacher_seconds += (time.monotonic() - started) * teachers.total_teachers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 
@@ -57,29 +56,6 @@ def test_what_makes_no_pool_is_refused(options, message):
         specification(**options)
     with pytest.raises(ConfigError, match="is empty"):
         PoolSpecification(directories=(), task=NLI)
-
-
-def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tmp_path):
-    first, two = (make_teacher(tmp_path / name, 0) for name in "ab")
-    other = make_teacher(tmp_path / "c", 1)
-    renamed = make_teacher(tmp_path / "d", 0)  # the same weights mean something else
-    output = json.loads((renamed / "config.json").read_text())
-    output["id2label"] = dict(
-        zip(output["id2label"], reversed(output["id2label"].values()), strict=True)
-    )
-    (renamed / "config.json").write_text(json.dumps(output))
-    name = specify_pool([first], NLI).digest()
-    assert specify_pool([two], NLI, timeout_seconds=5).digest() == name
-    changed = [
-        specify_pool([other], NLI),
-        specify_pool([renamed], NLI),
-        specify_pool([first], NLI, precision="bf16"),
-        specify_pool([first], NLI, compiled=True),
-        specify_pool([first], NLI, replicas=2),
-        specify_pool([first], NLI, num_gpus=0.5),
-        specify_pool([first], NLI, label_map={"a": "b"}),
-    ]
-    assert len({name, *(spec.digest() for spec in changed)}) == 8
 
 
 @pytest.mark.ray

@@ -107,7 +107,12 @@ def test_a_sweep_knows_what_its_trials_start(file, teachers):
     first = teachers.directory / "teacher-0"
     overrides = [f"init={first}", f"overrides.distillation.teachers=[{listed}]"]
     assert check_sources(load_sweep("temperature", overrides)) is None  # in the trial's process
-    demand = check_sources(load_sweep("temperature", [*overrides, "distillation.host=actors"]))
+    actors = [*overrides, "overrides.distillation.host=actors"]
+    assert check_sources(load_sweep("temperature", actors)) is None  # they answer before the trials
+    demand = check_sources(load_sweep("temperature", [*actors, "distillation.answers=live"]))
+    assert demand == Demand((StageDemand(teachers=3, min_workers=1, shared=True),))
+    drawn = [*actors, "space={data.max_length_tokens: {int: [32, 64]}}", "points=[]"]
+    demand = check_sources(load_sweep("temperature", drawn))
     assert demand == Demand((StageDemand(teachers=3, min_workers=1),))
     assert check_sources(load_sweep(file)) is None
 
