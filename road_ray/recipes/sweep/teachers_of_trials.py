@@ -39,8 +39,8 @@ def taught_alike(config: SweepConfig) -> DistillConfig | None:
 
 @contextmanager
 def teachers_of_trials(config: SweepConfig) -> Iterator[Pool | None]:
-    """In the connected cluster: label the rows of all trials, or yield the actors that answer them
-    until this is left. None: each trial looks after its own teachers.
+    """Have the teachers answer the rows of all trials, or yield their actors in the connected
+    cluster until this is left. None: the trials need no actors of the driver.
     """
     base = taught_alike(config)
     if base is None:

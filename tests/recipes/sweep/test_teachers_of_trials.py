@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.config import load
+from road_ray.config import load, override
 from road_ray.recipes.distillation import distill, teacher_source
 from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.recipes.sweep.sweep import run
 from road_ray.recipes.sweep.teachers_of_trials import taught_alike, teachers_of_trials
 from road_ray.recipes.sweep.trial_runs import Trial
 
@@ -92,3 +93,24 @@ def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
         for number in range(2):
             place = tmp_path / f"sweep/s/trials/000{number}"
             assert trial(place, {"weighting.wrong": 0.3}, lambda report: None).figures
+
+
+@pytest.mark.long
+@pytest.mark.ray
+@pytest.mark.parametrize("answers", ["auto", "live"])
+def test_a_whole_sweep_with_teachers_in_actors(sweep, answers, tmp_path):
+    config = sweep(
+        **{
+            "distillation.answers": answers,
+            "distillation.host": "actors",
+            "distillation.cpus_per_teacher": 0.3,
+            "distillation.start_timeout_seconds": 280,
+        }
+    )
+    small = {"trials": 2, "max_concurrent": 1, "scheduler": "none", "console": "quiet"}
+    done = run(override(config, small))
+    assert [trial.state for trial in done.trials] == ["complete"] * 2
+    tables = list(Path(config.directory, "store").glob("*/table-*"))
+    assert len(tables) == (3 if answers == "auto" else 0)
+    own = list(Path(config.directory).rglob("teachers.json"))
+    assert len(own) == 2
