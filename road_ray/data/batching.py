@@ -120,12 +120,20 @@ class WorkerShare:
     size: int = 1
 
 
-def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
+def pad(
+    rows: Rows,
+    numbers: NDArray[np.int64],
+    *,
+    pad_id: int,
+    width: int | None = None,
+    segments_of_corpus: bool = True,
+) -> Batch:
     """Return the given rows, padded to the longest or to ``width``, but never beyond the limit that
     the rows were cut to.
 
-    ``input_ids``, ``attention_mask`` and the segments, if the rows have any: ``[B, L]`` each, or
-    ``[B, N, L]`` where every question has N choices.
+    ``input_ids``, ``attention_mask`` and the segments, if the tokenizer gives any: ``[B, L]`` each,
+    or ``[B, N, L]`` where every question has N choices. Of a corpus, whose rows are not the
+    tokenizer's, ``segments_of_corpus`` says so.
     """
     choices = rows.choices if isinstance(rows, Features) else 1
     shape: tuple[int, ...] = (len(numbers), -1)
@@ -141,7 +149,7 @@ def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | Non
     positions = np.arange(longest)[None, :]
     real = positions < lengths
     second = (positions >= rows.first_segment[numbers][:, None]) & real
-    segments: NDArray[Any] | None = second
+    segments: NDArray[Any] | None = second if segments_of_corpus else None
     batch: Batch = {
         "input_ids": torch.from_numpy(ids).view(shape),
         "attention_mask": torch.from_numpy(real.astype(np.int64)).view(shape),
@@ -181,9 +189,10 @@ class BatchStream:
         *,
         pad_id: int,
         noise_channels: int = 0,
+        segments_of_corpus: bool = True,
     ) -> None:
         self.rows, self.batching, self.share, self.pad_id = rows, batching, share, pad_id
-        self.noise_channels = noise_channels
+        self.noise_channels, self.segments_of_corpus = noise_channels, segments_of_corpus
         if len(rows) == 0:
             raise DataError(f"data set {self.name}: 0 usable rows")
         self._lengths = rows.lengths
@@ -279,7 +288,10 @@ class BatchStream:
         width = self._width(self._lengths[numbers])
         share = slice(self.share.rank, None, self.share.size)
         own_rows = numbers[share]
-        batch = pad(self.rows, own_rows, pad_id=self.pad_id, width=width)
+        of_corpus = self.segments_of_corpus
+        batch = pad(
+            self.rows, own_rows, pad_id=self.pad_id, width=width, segments_of_corpus=of_corpus
+        )
         batch |= {"task": self.rows.task, "dataset": self.name}
         batch["rows"] = torch.from_numpy(own_rows.copy())
         if self.noise_channels:

@@ -266,6 +266,11 @@ def pad_id_of(tokenizer: PreTrainedTokenizerFast) -> int:
     return int(tokenizer.pad_token_id or 0)
 
 
+def gives_segments(tokenizer: Any) -> bool:
+    """Return True if a tokenizer tells the second text from the first by token types."""
+    return any(tokenizer("a", "b").get("token_type_ids") or ())
+
+
 def put_space_before_words(tokenizer: PreTrainedTokenizerFast) -> None:
     """Let a byte-level tokenizer read a word alone as within a text, with a space before it; this
     is saved with the tokenizer. Others stay as they are.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.tokenizer import read_tokenizer
+from road_ray.data.tokenizer import gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.json_file import read_json
@@ -107,8 +107,3 @@ def reads_other_tokens(directory: str | Path, student: str) -> bool:
         segments = [0] * second + [1] * (len(texts) - second)
         return _fingerprint(tokenizer, encoded["input_ids"], segments) != student
     return True
-
-
-def gives_segments(tokenizer: Any) -> bool:
-    """Return True if a tokenizer tells the second text from the first by token types."""
-    return any(tokenizer("a", "b").get("token_type_ids") or ())

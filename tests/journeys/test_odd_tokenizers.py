@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from functools import wraps
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
+    BertModel,
 )
 
 import road_ray as rr
@@ -141,3 +143,24 @@ def test_pre_training_on_rows_as_long_as_an_odd_position_table(pretraining, tmp_
     odd = {"encoder.max_length_tokens": 61, "data.max_length_tokens": 61, "training.steps": 2}
     places = {"run_dir": str(tmp_path / "run"), "data.shards": str(tmp_path / "shards")}
     assert rr.pretrain(overrides=pretraining | odd | places).hf_dir.is_dir()
+
+
+@pytest.mark.parametrize(("kind", "gives"), [("minilm", True), ("xlm-r on BertModel", False)])
+def test_pre_training_has_the_segments_of_its_tokenizer(
+    pretraining, tmp_path, monkeypatch, kind, gives
+):
+    init = publish(tmp_path / "init", "bert", tokenizer=MAKERS[kind][1]())
+    model = BertModel.forward
+    seen = []
+
+    @wraps(model)  # its parameters say which inputs it takes
+    def forward(self, *inputs, **named):
+        seen.append(named.get("token_type_ids") is not None)
+        return model(self, *inputs, **named)
+
+    monkeypatch.setattr(BertModel, "forward", forward)
+    more = {"init": str(init), "encoder.family": "init", "objective.name": "mlm"}
+    places = {"run_dir": str(tmp_path / "run"), "data.shards": str(tmp_path / "shards")}
+    lengths = {"data.max_length_tokens": 40, "training.steps": 2}
+    rr.pretrain(overrides=pretraining | more | places | lengths)
+    assert set(seen) == {gives}

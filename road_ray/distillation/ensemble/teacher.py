@@ -15,9 +15,10 @@ from torch.nn.functional import pad
 from road_ray.data.batching import INPUTS
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Span, Tag, Task
+from road_ray.data.tokenizer import gives_segments
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
 from road_ray.distillation.teacher_checks import HEADS, check_teacher, refuse_random
-from road_ray.distillation.teacher_identity import gives_segments, teacher_tokenizer
+from road_ray.distillation.teacher_identity import teacher_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import input_names, longest_row
 from road_ray.models.config import TeacherPrecision
