@@ -9,13 +9,12 @@ import logging
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import Example, Features
 from road_ray.errors import ConfigError
@@ -30,10 +29,9 @@ LEAST_EXAMPLES = 2000  # fewer are encoded as fast as they are read
 OFF = "off"
 _GOLD = "gold:"
 _NOT_ENCODED = ("id", "where")
-_DIGEST_BYTES = 32
-_DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile)
 
-FORMAT = 4
+FORMAT = 5
 """Version of encoding and file layout: raise it when the same example gives another file."""
 
 
@@ -78,61 +76,41 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
     """
     path = directory / f"{key}.features"
     try:
-        return _read(path, key)
+        return _read(path)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except _DAMAGED as error:
         _log.warning("%s is damaged (%s): features are encoded again", path, error)
     features = make()
     try:
-        _write(path, key, features)
+        _write(path, features)
     except OSError as error:
         _log.warning("features are not kept: %s\n  fix: data.cache=a directory, or off", error)
     return features
 
 
-def _read(path: Path, key: str) -> Features:
-    with path.open("rb") as file:
-        if file.read(_DIGEST_BYTES) != _digest(file, key):
-            raise ValueError("its sha256 differs, or it is the file of another key")
-        file.seek(_DIGEST_BYTES)
-        with np.load(file, allow_pickle=False) as archive:
-            arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
-    gold = {n.removeprefix(_GOLD): arrays.pop(n) for n in list(arrays) if n.startswith(_GOLD)}
-    others: dict[str, Any] = {name: str(arrays.pop(name)) for name in ("dataset", "task")}
-    numbers = ("choices", "max_length_tokens", "num_truncated")
-    others |= {name: int(arrays.pop(name)) for name in numbers if name in arrays} | {"gold": gold}
-    return Features(**(others | arrays))
+def _read(path: Path) -> Features:
+    with np.load(path, allow_pickle=False) as archive:  # the zip format has checksums
+        stored: dict[str, Any] = {name: archive[name] for name in archive.files}
+    gold = {n.removeprefix(_GOLD): stored.pop(n) for n in list(stored) if n.startswith(_GOLD)}
+    parts = {name: value if value.ndim else value.item() for name, value in stored.items()}
+    return Features(gold=gold, **parts)
 
 
-def _digest(file: BinaryIO, key: str) -> bytes:
-    """Return the sha256 of the key and of the rest of ``file``."""
-    return hashlib.file_digest(cast(Any, file), lambda: hashlib.sha256(key.encode())).digest()
-
-
-def _write(path: Path, key: str, features: Features) -> None:
-    """Write ``_digest`` and NumPy's archive to a file beside ``path``, then rename it."""
+def _write(path: Path, features: Features) -> None:
+    """Write NumPy's archive to a file beside ``path``, then rename it."""
+    arrays: dict[str, Any] = {f"{_GOLD}{name}": values for name, values in features.gold.items()}
+    for part in fields(Features):
+        value = getattr(features, part.name)
+        if part.name != "gold" and value is not None:
+            arrays[part.name] = np.asarray(value)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".partial", delete=False) as file:
         try:
-            file.write(bytes(_DIGEST_BYTES))
-            np.savez(file, **_arrays(features))
-            file.seek(_DIGEST_BYTES)
-            digest = _digest(cast(BinaryIO, file), key)
-            file.seek(0)
-            file.write(digest)
+            np.savez(file, **arrays)
             file.flush()
             os.fsync(file.fileno())
             os.replace(file.name, path)
         except BaseException:
             Path(file.name).unlink(missing_ok=True)
             raise
-
-
-def _arrays(features: Features) -> Mapping[str, Any]:
-    arrays: dict[str, Any] = {f"{_GOLD}{name}": values for name, values in features.gold.items()}
-    for part in fields(Features):
-        value = getattr(features, part.name)
-        if part.name != "gold" and value is not None:
-            arrays[part.name] = value if isinstance(value, np.ndarray) else np.array(value)
-    return arrays

@@ -101,14 +101,3 @@ def test_where_features_are_kept(monkeypatch, tmp_path):
     assert cache_directory(str(tmp_path)) == tmp_path
     monkeypatch.setenv("ROAD_CACHE", "/c")
     assert str(cache_directory(None)) == "/c/features"
-
-
-def test_load_or_encode_makes_the_file_of_another_key_anew(world, tokenizer, tmp_path, caplog):
-    source = SourceConfig(root=str(world))
-    first, other = (
-        load_split("sst2", part, source, tokenizer).features for part in ("dev", "train")
-    )
-    load_or_encode(tmp_path, "one", lambda: first)
-    (tmp_path / "one.features").rename(tmp_path / "other.features")
-    assert same(load_or_encode(tmp_path, "other", lambda: other), other)
-    assert "other.features is damaged" in caplog.text
