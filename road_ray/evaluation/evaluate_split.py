@@ -36,7 +36,9 @@ from road_ray.evaluation.spans.no_answer_threshold import (
 from road_ray.evaluation.spans.prediction_files import write_json, write_predictions
 from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
 from road_ray.evaluation.tag_metrics import entity_scores, predicted_tags
+from road_ray.models.config import Precision
 from road_ray.models.multitask import MultitaskModel
+from road_ray.models.performance.device_and_precision import autocast_dtype
 
 _ROWS_AT_ONCE = 64
 DIAGNOSTICS = "diagnostics.json"
@@ -167,14 +169,19 @@ def evaluate_split(
     device: torch.device,
     threshold: float | None = None,
     tune: bool = False,
+    precision: Precision = "auto",
     on_rows: OnRows | None = None,
 ) -> Evaluation:
-    """Return the figures of a model on a split. ``threshold`` is the no-answer threshold; ``tune``
+    """Return the figures of a model on a split, of products in the ``precision`` in which it was
+    trained; the default is that of predictions. ``threshold`` is the no-answer threshold; ``tune``
     chooses it on this split if there is none, unless all questions have answers.
     """
-    logits = logits_of(model, split.features, pad_id=pad_id, device=device, on_rows=on_rows)
+    dtype = autocast_dtype(precision, device, int(model.encoder.config.hidden_size))
+    with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+        logits = logits_of(model, split.features, pad_id=pad_id, device=device, on_rows=on_rows)
+        further = _further(model, split, pad_id, device)
     evaluation = evaluate_logits(split, logits, threshold, tune=tune)
-    figures = evaluation.figures | _further(model, split, pad_id, device)
+    figures = evaluation.figures | further
     if split.features.num_truncated:
         figures["truncated_rows"] = float(split.features.num_truncated)
     return replace(evaluation, figures=figures)

@@ -95,6 +95,26 @@ def test_classes_are_scored_and_named(model, split, tmp_path):
     assert list(written) == [example.id for example in chosen.examples]
 
 
+def test_an_evaluation_has_the_precision_of_the_training(model, split, monkeypatch):
+    chosen, seen = split("mnli"), []
+    real = predict.evaluate_logits
+    monkeypatch.setattr(
+        predict,
+        "evaluate_logits",
+        lambda split, logits, *args, **options: (
+            seen.append(np.stack(logits)) or real(split, logits, *args, **options)
+        ),
+    )
+    for precision in ("fp32", "bf16", "auto"):
+        evaluate_split(model, chosen, pad_id=0, device=CPU, precision=precision)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        reduced = np.stack(logits_of(model, chosen.features, pad_id=0, device=CPU))
+    full = np.stack(logits_of(model, chosen.features, pad_id=0, device=CPU))
+    assert [np.array_equal(seen[0], full), np.array_equal(seen[1], reduced)] == [True, True]
+    assert not np.array_equal(full, reduced)
+    assert np.array_equal(seen[2], full)  # a narrow encoder on a CPU
+
+
 def test_rows_that_were_cut_are_counted_in_the_figures(model, split, tokenizer):
     short = split("mnli", max_length_tokens=8)
     evaluation = evaluate_split(model, short, pad_id=0, device=CPU)

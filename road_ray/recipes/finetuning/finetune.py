@@ -302,6 +302,7 @@ def _evaluate(
         device=worker.device,
         threshold=threshold,
         tune=name == config.data.dataset,
+        precision=config.training.precision,
         on_rows=partial(log.part, f"evaluating {name}"),
     )
     return evaluation, {

@@ -151,14 +151,14 @@ def main(
             journal=log,
             tokenizer=tokenizer,
             totals=lambda: [mixture_totals(config, splits, streams, total)],
-            evaluate=lambda: _judge(judged, splits, model, tokenizer, worker, log)[0],
+            evaluate=lambda: _judge(config, judged, splits, model, tokenizer, worker, log)[0],
             identity=identity,
             record=record,
             context=context,
         )
         train(_objective(config, model, distil=bool(sources)), steps, training, worker)
         if worker.leads and not context.plan_only:
-            figures, thresholds = _judge(judged, splits, model, tokenizer, worker, log)
+            figures, thresholds = _judge(config, judged, splits, model, tokenizer, worker, log)
             _export(config, model, tokenizer, figures, thresholds, record)
             log.write(total, figures)
             log.finish(figures)
@@ -207,6 +207,7 @@ def _objective(config: MultitaskConfig, model: MultitaskModel, *, distil: bool) 
 
 
 def _judge(
+    config: MultitaskConfig,
     judged: Mapping[str, Split],
     trained: Collection[str],
     model: MultitaskModel,
@@ -229,6 +230,7 @@ def _judge(
             device=worker.device,
             threshold=thresholds.get(task),
             tune=name in trained,
+            precision=config.training.precision,
             on_rows=partial(log.part, f"evaluating {name}"),
         )
         figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
