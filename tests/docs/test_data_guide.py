@@ -27,7 +27,7 @@ def test_a_block_is_a_configuration_of_data_sets_that_fit(name, tmp_path):
 
 
 @pytest.mark.guide
-def test_from_a_file_to_predictions_in_four_commands(road, tmp_path, monkeypatch):
+def test_from_a_file_to_predictions_and_a_score(road, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sizes = {"max_position_embeddings": 512}
     publish(tmp_path / "google/electra-small-discriminator", "electra", "ForPreTraining", **sizes)
@@ -36,6 +36,7 @@ def test_from_a_file_to_predictions_in_four_commands(road, tmp_path, monkeypatch
     ]
     (tmp_path / "reviews.csv").write_text("\n".join(["review,verdict", *rows]) + "\n")
     (tmp_path / "new.csv").write_text("review\na fine film\na dull film\n")
+    (tmp_path / "labelled.csv").write_text("review,verdict,page\na fine film,good,1\n")
     for words in commands(blocks(PAGE)["start"]):
         done = road(*words[1:])
         assert done.code == 0, (words, done.err)
