@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
-import sys
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 
 import ray
 
-from road_ray.distributed import orphan_cleanup
 from road_ray.errors import ClusterError
 
 _log = logging.getLogger(__name__)
@@ -21,7 +16,6 @@ _ATTEMPTS = 3  # to start; a machine full of other work makes the first one miss
 # Ray would show its metrics to other machines, without a token. Those of its dashboard and its
 # autoscaler have no switch; their servers do not start without a port.
 _NO_METRICS = {"DASHBOARD_METRIC_PORT": "-1", "AUTOSCALER_METRIC_PORT": "-1"}
-_MARK = "ROAD_CLUSTER"  # environment variable of every process of such a cluster
 
 
 def start(num_cpus: int | None, *, dashboard: bool) -> None:
@@ -30,10 +24,8 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
     """
     _log.info("starting Ray on this machine")
     for attempts_left in reversed(range(_ATTEMPTS)):
-        mark, process = _cleanup_process()
         try:
-            # SPT_NOENV keeps Ray's agents from writing their title over their environment.
-            with temporary_variables({_MARK: mark, "SPT_NOENV": "1"} | _NO_METRICS):
+            with temporary_variables(_NO_METRICS):
                 ray.init(
                     address="local",
                     num_cpus=num_cpus,
@@ -46,9 +38,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
         except Exception as error:
             if type(error) is not Exception:  # Ray raises a plain one for a failed start
                 raise
-            assert process.stdin
-            process.stdin.close()  # it ends what this attempt has started
-            _cleanup_process.cache_clear()
+            ray.shutdown()  # ends what this attempt has started
             if not attempts_left:
                 raise _failure(error) from error
             _log.warning("Ray was not up within its 30 s (%s); trying again", _load())
@@ -81,17 +71,3 @@ def _failure(error: Exception) -> ClusterError:
 def _load() -> str:
     load = f"{os.getloadavg()[0]:.0f} processes" if hasattr(os, "getloadavg") else "other processes"
     return f"{load} at work on {os.cpu_count()} cores"
-
-
-@cache
-def _cleanup_process() -> tuple[str, subprocess.Popen[bytes]]:
-    """Return the mark of this process's clusters and the process that cleans up, started once."""
-    mark = uuid.uuid4().hex
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", orphan_cleanup.__file__, f"{_MARK}={mark}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C does not reach it
-    )
-    return mark, process
