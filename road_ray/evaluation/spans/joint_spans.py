@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import Features, SpanExample
 from road_ray.evaluation.spans.span_decoding import SpanPrediction, nbest_candidates
-from road_ray.evaluation.spans.span_search import Flags, Span, check_covered, span_columns
+from road_ray.evaluation.spans.span_search import Flags, Span, span_columns
 
 Beams = Sequence[NDArray[np.float32]]
 _ENDS = 20
@@ -42,7 +42,6 @@ def best_joint_spans(
         null[index] = min(null[index], logits_of_row[1, 0])
         opening = context & max_context[tokens]
         spans[index] += _of_window(row, logits_of_row, opening, context, max_answer_tokens)
-    check_covered(null, examples)
     predictions = []
     for example, lowest, candidates in zip(examples, null.tolist(), spans, strict=True):
         best = sorted(candidates)[:n_best]

@@ -19,9 +19,6 @@ from road_ray.data.features.examples_and_features import Features, SpanExample
 from road_ray.evaluation.spans.span_search import (
     Logits,
     Span,
-    check_covered,
-    check_finite,
-    check_rows,
     span_columns,
     window_spans,
 )
@@ -71,8 +68,6 @@ def best_spans(
     best one is listed.
     """
     offsets, max_context = span_columns(features)
-    check_rows(features, "start_logits", start_logits)
-    check_rows(features, "end_logits", end_logits)
     spans: list[list[Span]] = [[] for _ in examples]
     null = np.full(len(examples), np.inf)
     bounds = features.bounds.tolist()
@@ -81,7 +76,6 @@ def best_spans(
         context = offsets[tokens, 0] >= 0
         start = np.asarray(start_logits[row], dtype=np.float64)
         end = np.asarray(end_logits[row], dtype=np.float64)
-        check_finite(start, end, context, row, examples[index])
         null[index] = min(null[index], start[0] + end[0])
         spans[index] += window_spans(
             row,
@@ -92,7 +86,6 @@ def best_spans(
             n_best=n_best,
             longest=max_answer_tokens,
         )
-    check_covered(null, examples)
     ranked = [sorted(candidates)[:n_best] for candidates in spans]
     return [
         _prediction(example, float(lowest), best, features, start_logits, end_logits)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from road_ray.data.features.examples_and_features import Features, Ints, SpanExample
+from road_ray.data.features.examples_and_features import Features, Ints
 from road_ray.errors import DataError
 
 Logits = Sequence[NDArray[np.float32]]
@@ -74,47 +74,3 @@ def span_columns(features: Features) -> tuple[Ints, Flags]:
             "  allowed: rows of a span task"
         )
     return features.offsets, features.max_context
-
-
-def check_rows(features: Features, name: str, logits: Logits) -> None:
-    """Raise ``DataError`` unless ``logits[r]`` is ``[lengths[r]]`` for every row."""
-    if len(logits) != len(features):
-        raise DataError(
-            f"{features.dataset}: {name} has {len(logits)} rows, the features {len(features)}\n"
-            "  allowed: one unpadded array a row, in the order of the features"
-        )
-    for row, (length, values) in enumerate(zip(features.lengths.tolist(), logits, strict=True)):
-        if values.shape != (length,):
-            raise DataError(
-                f"{features.dataset}: {name}[{row}] has shape {list(values.shape)}\n"
-                f"  allowed: [{length}], the unpadded row\n  fix: cut off the padding"
-            )
-
-
-def check_finite(
-    start: Floats, end: Floats, context: Flags, row: int, example: SpanExample
-) -> None:
-    """Raise ``DataError`` unless the logits of position 0 and of the context are finite.
-
-    Logits elsewhere are unused, so they may be masked (infinite).
-    """
-    used = context.copy()
-    used[0] = True
-    if not (np.isfinite(start[used]).all() and np.isfinite(end[used]).all()):
-        raise DataError(
-            f"{example.where}: question {example.id}, window {row}: a logit is not finite\n"
-            "  allowed: finite numbers at position 0 and in the context\n"
-            "  fix: check whether the model diverged"
-        )
-
-
-def check_covered(null: Floats, examples: Sequence[SpanExample]) -> None:
-    """Raise ``DataError`` if a question has no window, which shows as an infinite null score."""
-    bare = np.flatnonzero(np.isinf(null))
-    if len(bare):
-        example = examples[int(bare[0])]
-        raise DataError(
-            f"{example.where}: question {example.id} has no window ({len(bare)} such questions)\n"
-            "  allowed: at least one row of the features for every example\n"
-            "  fix: pass the examples that the features were made from"
-        )

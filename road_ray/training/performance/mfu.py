@@ -14,6 +14,17 @@ from road_ray.objectives.base import Objective
 from road_ray.training.worker import Worker
 
 _SIDE = {"cpu": 512, "cuda": 4096}  # of the square matrices that measure the peak
+# TFLOP/s in bf16 and in fp32 without TF32, dense, by a part of the device's name. Source: NVIDIA's
+# data sheets; the first part that fits counts.
+_DATA_SHEETS = {
+    "H100 PCIe": (756.0, 51.0),
+    "H100 NVL": (835.0, 60.0),
+    "H100": (989.0, 67.0),
+    "H200": (989.0, 67.0),
+    "A100": (312.0, 19.5),
+    "L40S": (362.0, 91.6),
+    "L4": (121.0, 30.3),
+}
 _PRODUCTS = 5  # the fastest counts
 _BACKWARD = 2  # FLOPs of a backward pass, as a multiple of the forward pass
 SHARE = "time/mfu"
@@ -38,7 +49,7 @@ class ModelFlopsUtilization:
             positions = sum(batch["attention_mask"].numel() for batch in passes)
             flops = sum(self._flops(batch) for batch in passes)
             self._flops_per_position = (1 + _BACKWARD) * flops / max(positions, 1)
-        rate = measured_peak_flops(self._worker.device.type, self._autocast or torch.float32)
+        rate = peak_flops(self._worker.device, self._autocast or torch.float32)
         positions_per_second = row["time/tokens_per_second"] / (1 - row["data/padding_fraction"])
         utilization = self._flops_per_position * positions_per_second / (rate * self._worker.size)
         return {**row, SHARE: utilization}
@@ -62,6 +73,17 @@ def forward_flops(
     ):
         objective(to_device(batch, worker.device))
     return int(counter.get_total_flops())
+
+
+def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
+    """Return the FLOP/s of dense products of ``dtype`` on a device: of its data sheet where it is
+    known, so that shares can be compared with published ones, else as measured.
+    """
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    for part, (reduced, full) in _DATA_SHEETS.items():
+        if part in name:
+            return 1e12 * (full if dtype == torch.float32 else reduced)
+    return measured_peak_flops(device.type, dtype)
 
 
 @cache

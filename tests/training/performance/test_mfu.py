@@ -69,6 +69,29 @@ def test_the_rate_of_this_device_is_measured_once():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "reduced", "full"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12, 67e12),
+        ("NVIDIA H100 PCIe", 756e12, 51e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12, 19.5e12),
+        ("NVIDIA L4", 121e12, 30.3e12),
+    ],
+)
+def test_a_known_device_is_rated_by_its_data_sheet(monkeypatch, name, reduced, full):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    device = torch.device("cuda")
+    assert mfu.peak_flops(device, torch.bfloat16) == pytest.approx(reduced)
+    assert mfu.peak_flops(device, torch.float32) == pytest.approx(full)
+
+
+def test_an_unknown_device_is_measured(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Some Future Card")
+    monkeypatch.setattr(mfu, "measured_peak_flops", lambda device, dtype: 7.0)
+    assert mfu.peak_flops(torch.device("cuda"), torch.bfloat16) == 7.0
+    assert mfu.peak_flops(torch.device("cpu"), torch.float32) == 7.0
+
+
 def test_products_are_counted_anew_where_rows_are_twice_as_long(tiny, monkeypatch):
     objective = tiny.supervised(tasks=(tiny.nli,))
     share, counted = ModelFlopsUtilization(objective, ALONE, None), []
