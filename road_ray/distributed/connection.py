@@ -84,8 +84,6 @@ def set_ray_defaults() -> None:
     """
     for name, value in _READ_AT_IMPORT.items():
         os.environ.setdefault(name, value)
-    if not (sys.stdout.isatty() and sys.stderr.isatty()):  # a file shows colours as odd characters
-        os.environ.setdefault("RAY_COLOR_PREFIX", "0")
 
 
 @contextmanager
