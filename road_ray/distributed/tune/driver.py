@@ -129,7 +129,7 @@ def _tune(
     )
     searcher.max_concurrent = _max_concurrent(config, demand)
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(_max_pending(config))
-    judge = scheduler(config, searcher.breed)
+    judge = scheduler(config)
     if config.scheduler != "none":
         replay_reports(judge, _reports_of_ended(directory), config.metric[0])
     scratch = directory.resolve() / ".tune"

@@ -16,13 +16,10 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 
-from road_ray.distributed.tune.population_based_training import (
-    PERCENT,
-    Breed,
-    PopulationBasedScheduler,
-)
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import Report
+
+PERCENT = "percent"  # time attribute: progress of a trial in percent of its steps
 
 
 @dataclass(frozen=True)
@@ -33,9 +30,7 @@ class _Earlier:
     config: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
-def scheduler(
-    config: SearchConfig, breed: Breed = lambda number, donor, step: None
-) -> TrialScheduler:
+def scheduler(config: SearchConfig) -> TrialScheduler:
     """Return the configured scheduler; its time is the percentage of a trial's steps."""
     judged: dict[str, Any] = {"metric": config.metric[0], "mode": config.mode[0]}
     if config.scheduler in ("asha", "hyperband"):
@@ -55,7 +50,7 @@ def scheduler(
             min_time_slice=math.inf,  # never paused in favour of others
             **judged,
         )
-    return PopulationBasedScheduler(config, breed) if config.scheduler == "pbt" else FIFOScheduler()
+    return FIFOScheduler()
 
 
 def _brackets(config: SearchConfig) -> int:

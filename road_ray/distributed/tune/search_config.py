@@ -21,7 +21,7 @@ from road_ray.training.monitoring.database_url import check_database
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
 
 
-Scheduler = Literal["asha", "hyperband", "median", "pbt", "none"]
+Scheduler = Literal["asha", "hyperband", "median", "none"]
 
 
 Mode = Literal["max", "min"]
@@ -111,8 +111,7 @@ class SearchConfig(Config):
     mode: tuple[Mode, ...] = ("max",)
     """Direction of the optimization of each ``metric``: ``max`` or ``min``."""
     trials: int = Field(16, ge=1)
-    """Number of trials, those of earlier starts included. With ``scheduler`` = ``pbt``, the size of
-    the population, to which children are added. Our choice."""
+    """Number of trials, those of earlier starts included. Our choice."""
     budget_hours: float | None = Field(None, gt=0)
     """Wall time after which no new trial starts, in hours; running trials finish. Trials of earlier
     starts count with their own time. None: no limit."""
@@ -126,12 +125,11 @@ class SearchConfig(Config):
     scheduler: Scheduler = "asha"
     """Algorithm that stops poor trials early. ``asha``: asynchronous successive halving.
     ``hyperband``: the same in several brackets. ``median``: stop trials below the median of the
-    others. ``pbt``: population-based training, which replaces poor trials by modified copies of
-    good ones; it needs ``sampler`` = ``random``. ``none``: no trial is stopped."""
+    others. ``none``: no trial is stopped."""
     grace_percent: float = Field(100 / 9, gt=0, lt=100)
     """Percentage of a trial's steps before it can be stopped. ``asha`` and ``hyperband`` compare
-    there and at each multiple by ``reduction``; ``median`` compares from there on; ``pbt`` at every
-    multiple. The default, 100 / 9, compares at 1/9 and 1/3 of the steps. Our choice."""
+    there and at each multiple by ``reduction``; ``median`` compares from there on. The
+    default, 100 / 9, compares at 1/9 and 1/3 of the steps. Our choice."""
     reduction: float = Field(3.0, gt=1)
     """Reduction factor of ``asha`` and ``hyperband``: about one trial in this many continues
     after each comparison. Li et al. 2018 (Hyperband) suggest 3 or 4."""
@@ -206,11 +204,6 @@ class SearchConfig(Config):
                     f"sampler = {self.sampler} cannot weigh several metrics; "
                     "allowed: nsga2, tpe, random"
                 )
-        if self.scheduler == "pbt" and self.sampler != "random":
-            raise ValueError(
-                "scheduler = pbt changes the values of trials itself, and sampler = "
-                f"{self.sampler} would not learn from those; allowed: sampler: random"
-            )
         if self.sampler == "grid" and any(r.kind in _ENDLESS for r in self.space.values()):
             raise ValueError("sampler = grid needs whole numbers or choices for every key")
         for point in self.points:

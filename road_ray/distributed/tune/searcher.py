@@ -11,7 +11,6 @@ the new trial again. The searcher suggests the new trial again in both cases.
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,7 +23,6 @@ from optuna.trial import TrialState
 from ray.tune.search import Searcher
 
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.population_based_training import perturb
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
     distributions,
@@ -80,10 +78,10 @@ class StudySearch(Searcher):  # type: ignore[misc]
             return None
         if self._unfinished:
             number = self._unfinished.pop(0)
-        elif self._has_children() or not self.spent():
+        elif not self.spent():
             number = self._study.ask(fixed_distributions=self._space).number
         else:
-            # A running trial may be lost, and one of a population be replaced by a child.
+            # A running trial may be lost.
             return None if self._running else Searcher.FINISHED
         record = trial_record.read(self._directory, number)
         record = record or record_of(self._trial(number))
@@ -94,28 +92,13 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._changed(record)
         return {"number": number, "params": dict(record.params)}
 
-    def breed(self, number: int, donor: int, step: int) -> None:
-        """Enqueue a child of ``donor`` from that step on, in the place of trial ``number``."""
-        params = self._trial(donor).params
-        generator = random.Random(f"{self._config.seed} {number} {step}")
-        attributes = {"parent": donor, "parent_step": step}
-        self._study.enqueue_trial(
-            perturb(self._config.space, params, generator), user_attrs=attributes
-        )
-
     def _trial(self, number: int) -> optuna.trial.FrozenTrial:
         trial = find_trial(self._study, number)
         assert trial is not None
         return trial
 
-    def _has_children(self) -> bool:
-        if self._config.scheduler != "pbt":
-            return False
-        waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-        return any(trial.user_attrs.get("parent") is not None for trial in waiting)
-
     def spent(self) -> bool:
-        """Return True if no new trial may start, except for children of a population."""
+        """Return True if no new trial may start."""
         # Tune asks ten times a second while the last trials run, and no budget comes back.
         self._spent = self._spent or self._reaches_budget()
         return self._spent
@@ -126,13 +109,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         if hours is None and teachers is None and len(every) < self._config.trials:
             return False
         again = retried(every)
-        trials = [
-            t
-            for t in every
-            if not t.user_attrs.get("origin")
-            and t.user_attrs.get("parent") is None
-            and t.number not in again
-        ]
+        trials = [t for t in every if not t.user_attrs.get("origin") and t.number not in again]
         started = [trial for trial in trials if trial.state != TrialState.WAITING]
         return (
             len(started) >= self._config.trials

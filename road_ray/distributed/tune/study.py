@@ -37,7 +37,7 @@ STATES = {
 }
 _ATTRIBUTES = (  # fields of a record for which Optuna has no field
     *("deviation", "figures", "reason", "seconds", "teacher_seconds"),
-    *("origin", "parent", "parent_step", "retry_of"),
+    *("origin", "retry_of"),
 )
 
 

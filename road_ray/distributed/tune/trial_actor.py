@@ -21,7 +21,6 @@ from ray import tune
 from road_ray.distributed.connection import driver_environment, variables_for_workers
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.one_driver_at_a_time import hold_trial_lock
-from road_ray.distributed.tune.population_based_training import copy_donor_checkpoint
 from road_ray.distributed.tune.schedulers import to_tune_result
 from road_ray.distributed.tune.trial_record import Record, Report, Run
 from road_ray.distributed.tune.trial_time_limit import HUNG, with_time_limit
@@ -81,9 +80,6 @@ def _run_trial(record: Record, work: Work) -> Record:
         tune.report(to_tune_result(report, work.metric))
 
     try:
-        if record.parent is not None:
-            donor = trial_record.trial_directory(work.directory, record.parent)
-            copy_donor_checkpoint(donor, place, record.parent_step)
         with with_time_limit(work.timeout_seconds, place / HUNG):
             outcome = work.run(place, record.params, on_report)
     except Exception as error:

@@ -36,8 +36,6 @@ class Record:
     seconds: float = 0.0
     teacher_seconds: float = 0.0
     origin: str = ""  # the earlier sweep of a copied trial, which no budget counts
-    parent: int | None = None  # the trial whose checkpoint it resumes, in a population
-    parent_step: int = 0
     retry_of: int | None = None  # the failed trial whose values it tries again
 
     @property

@@ -14,7 +14,6 @@ from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.training.config import TrainingConfig
 from road_ray.verbs import configure
 
-_ALL = 1_000_000
 SECOND = "then."  # prefix of the keys of the second run
 # The sweep sets these keys of a trial, so they cannot be searched.
 OWN = ("run_dir", "console", "seed", "address")
@@ -67,11 +66,6 @@ def runs_of(
         if teaching is not None and teaching.store is None and teaching.answers != "live":
             # The trials share tables of the sweep, and thus read the same answers.
             sweep_keys["distillation.store"] = sweep.directory / "store"
-        if sweep.scheduler == "pbt":  # a child may resume the checkpoint of any milestone
-            every: Any = base
-            sweep_keys["training.save_every_steps"] = every.training.evaluate_every_steps
-            sweep_keys["training.keep_checkpoints"] = _ALL
-            sweep_keys["training.keep_checkpoints_at_end"] = _ALL
         if sweep.tracking != type(sweep.tracking)():
             sweep_keys |= _tracking(sweep)
         runs.append((stage.verb, override(base, {**drawn, **sweep_keys})))

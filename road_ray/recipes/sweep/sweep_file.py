@@ -18,8 +18,6 @@ from road_ray.recipes.sweep.config import SweepConfig, locate
 from road_ray.recipes.sweep.stages import OWN, SECOND, base_config, split_by_stage
 from road_ray.verbs import VERBS
 
-_INHERITED = ("data", "encoder", "generator", "init", "mixing", "objective", "tokenizer")
-
 
 def load_sweep(name: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> SweepConfig:
     """Return the sweep of a file or a shipped name. Overrides are keys of the sweep (``trials=8``)
@@ -119,26 +117,6 @@ def _problems(config: SweepConfig, lines: Mapping[Key, str], name: str) -> Itera
         for stage, values in zip(bases, split_by_stage(point), strict=False):
             yield from _problems_of_values(stage, values, where("points", ""))
     yield from _unknown_metrics(config, bases, lambda key: where(key, ""))
-    if config.scheduler == "pbt":
-        yield from _problems_of_pbt(config, where)
-
-
-def _problems_of_pbt(config: SweepConfig, where: Callable[..., str]) -> Iterator[Problem]:
-    """Yield problems of ``scheduler: pbt``: a child resumes the checkpoint of another trial's only
-    run.
-    """
-    for key, wrong, allowed in (
-        ("then", config.then is not None, "no second run"),
-        ("seeds", config.seeds > 1, "seeds: 1"),
-        ("keep", config.keep != "all", "keep: all"),
-    ):
-        if wrong:
-            message = f"scheduler = pbt resumes checkpoints of other trials; allowed: {allowed}"
-            yield Problem(where(key, ""), f"{key}: {message}", "or scheduler: asha")
-    for key in config.space:
-        if key.partition(".")[0] in _INHERITED:
-            message = f"{key}: with scheduler = pbt a child inherits its donor's model and data"
-            yield Problem(where("space", key), message, "leave it out, or scheduler: asha")
 
 
 def _refused_values(

@@ -21,8 +21,7 @@ from torch.optim import Optimizer
 from road_ray.errors import CheckpointError
 from road_ray.training.fsdp import local_part
 
-# Entries of a parameter group that come from the configuration, not from the checkpoint: a child in
-# population-based training resumes a checkpoint that was trained with other values.
+# Entries of a parameter group that come from the configuration, not from the checkpoint.
 _CONFIGURED = {"peak_lr", "peak_weight_decay", "peak_eps", "betas"}
 
 

@@ -43,7 +43,7 @@ def test_a_range_that_cannot_be_drawn_from_is_refused(scope, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"scheduler": "pbt"}, "allowed: sampler: random"),
+        ({"scheduler": "pbt"}, "asha"),
         ({"scheduler": "abc"}, "asha"),
         ({"sampler": "grid"}, "whole numbers or choices"),
         ({"metric": ["m", "n"], "mode": ["max"]}, "a mode for each"),

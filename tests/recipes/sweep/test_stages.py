@@ -55,17 +55,6 @@ def test_a_single_run_lies_in_the_seeds_directory(tmp_path):
     assert run.run_dir == tmp_path / "seed-0"
 
 
-def test_a_population_keeps_the_checkpoints_that_a_child_may_resume(tmp_path):
-    space = {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}
-    base = {"overrides": {"training.evaluate_every_steps": 2}, "metric": "m", "space": space}
-    sweep = SweepConfig(verb="finetune", scheduler="pbt", sampler="random", **base)
-    [(_, run)] = runs_of(sweep, {"optimizer.peak_lr": 1e-3}, tmp_path, 0)
-    assert run.training.save_every_steps == 2
-    assert run.training.kept_at_end() > 1000
-    [(_, run)] = runs_of(SweepConfig(verb="finetune", **base), {}, tmp_path, 0)
-    assert run.training.kept_at_end() == 0
-
-
 def test_trackers_of_a_sweep_group_its_runs(tmp_path):
     config = {"verb": "finetune", "metric": "m", "space": {"data.batch_size": {"int": [8, 9]}}}
     tracking = {"wandb_project": "p", "tensorboard": True}

@@ -189,17 +189,3 @@ def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, cluster):
     assert done.best[0].values[0] == max(t.values[0] for t in done.trials if t.state == "complete")
     again = rr.sweep(file)  # without a cluster: nothing is left to do
     assert again.trials == done.trials
-
-
-@pytest.mark.ray
-@pytest.mark.long  # test_population_based_training.py has a population of toys
-def test_a_population_trains_on_from_the_models_of_its_best(file, cluster):
-    done = rr.sweep(file, ["trials=6", "scheduler=pbt", "sampler=random", "grace_percent=20"])
-    children = [trial for trial in done.trials if trial.parent is not None]
-    assert len(done.trials) - len(children) == 6
-    assert children, "nobody gave way"
-    assert {trial.state for trial in children} <= {"complete", "pruned"}
-    for child in children:
-        place = trial_record.trial_directory(done.directory, child.number) / "seed-0"
-        rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
-        assert min(row["step"] for row in rows if "step" in row) > child.parent_step >= 2

@@ -114,22 +114,6 @@ def test_a_given_point_must_be_allowed(file):
         load_sweep(file, ["points=[{optimizer.peak_lr: 7}]"])
 
 
-def test_a_population_needs_one_run_a_trial_that_any_child_can_go_on_from(file):
-    with pytest.raises(InvalidConfig) as caught:
-        load_sweep(file, ["scheduler=pbt", "sampler=random", "seeds=2", "keep=best"])
-    text = str(caught.value)
-    assert "allowed: seeds: 1" in text
-    assert "allowed: keep: all" in text
-    assert "data.batch_size: with scheduler = pbt a child inherits its donor's" in text
-    assert "mine.yaml:6" in text
-    assert "optimizer.peak_lr" not in text
-
-
-def test_a_population_beside_a_searcher_is_refused(file):
-    with pytest.raises(InvalidConfig, match="allowed: sampler: random"):
-        load_sweep(file, ["scheduler=pbt"])
-
-
 def test_overrides_of_a_sweep_take_lists_without_brackets_and_words_as_they_are():
     words = ["init=hub/x", "overrides.distillation.teachers=a,b", "overrides.student.layers=3"]
     config = load_sweep("temperature", [*words, "overrides.distillation.schedule=linear"])
