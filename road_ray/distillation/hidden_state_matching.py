@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.distillation.teacher_checks import refuse_random
+from road_ray.distillation.teacher_identity import teacher_input_names
 from road_ray.errors import ConfigError
-from road_ray.models.architectures import input_names
 from road_ray.models.load_weights import load_stored
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 
@@ -57,7 +57,7 @@ class HiddenStatesTeacher:
         if attentions:
             self._model.set_attn_implementation("eager")  # others return no maps
         self._outputs = {"output_hidden_states": True, "output_attentions": attentions}
-        self._names = input_names(self._model)
+        self._names = teacher_input_names(self.directory, self._model)
         self.num_layers = int(self._model.config.num_hidden_layers)
         self.width = int(self._model.config.hidden_size)
 

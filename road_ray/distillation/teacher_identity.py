@@ -8,12 +8,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from road_ray.data.tokenizer import gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.json_file import read_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
 # Entries of a teacher's manifest that decide its answers.
@@ -88,6 +91,18 @@ def teacher_tokenizer(directory: str | Path) -> Any | None:
     ):
         return None
     return read_tokenizer(directory)
+
+
+def teacher_input_names(directory: str | Path, model: PreTrainedModel) -> tuple[str, ...]:
+    """Return the names of the inputs that a teacher takes of a student's batch: no segments if its
+    own tokenizer gives none.
+    """
+    from road_ray.models.architectures import input_names
+
+    tokenizer, names = teacher_tokenizer(directory), input_names(model)
+    if tokenizer is None or gives_segments(tokenizer):
+        return names
+    return tuple(name for name in names if name != "token_type_ids")
 
 
 def reads_other_tokens(directory: str | Path, student: str) -> bool:

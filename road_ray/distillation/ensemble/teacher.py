@@ -15,12 +15,11 @@ from torch.nn.functional import pad
 from road_ray.data.batching import INPUTS
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Span, Tag, Task
-from road_ray.data.tokenizer import gives_segments
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
 from road_ray.distillation.teacher_checks import HEADS, check_teacher, refuse_random
-from road_ray.distillation.teacher_identity import teacher_tokenizer
+from road_ray.distillation.teacher_identity import teacher_input_names
 from road_ray.errors import CheckpointError, ConfigError, DataError
-from road_ray.models.architectures import input_names, longest_row
+from road_ray.models.architectures import longest_row
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 from road_ray.models.load_weights import load_stored
@@ -51,10 +50,8 @@ class Teacher:
         self._model = _load(self.directory, task).to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)
         self._autocast = self._reduce_precision(precision)
-        tokenizer = teacher_tokenizer(self.directory)
-        self._segments = "token_type_ids" in input_names(self._model) and (
-            tokenizer is None or gives_segments(tokenizer)
-        )
+        names = teacher_input_names(self.directory, self._model)
+        self._segments = "token_type_ids" in names
         self._positions = longest_row(self._model.base_model)
         if compiled:
             compile_for_all_shapes(self._model)

@@ -12,7 +12,7 @@ import transformers
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 from torch.testing import assert_close
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
 from road_ray.data.batching import encoder_inputs, pad
 from road_ray.data.config import SourceConfig
@@ -28,7 +28,9 @@ from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, S
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
+from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher
 from road_ray.distillation.teacher_checks import HEADS
+from road_ray.distillation.teacher_identity import fingerprint_tokenizer, reads_other_tokens
 from road_ray.inference.load_model import load
 from road_ray.models.architectures import input_names
 from road_ray.models.multitask import load_trained
@@ -289,3 +291,26 @@ def test_onnx_is_given_the_same_inputs(kind, published, tmp_path):
     for answer, row in zip(answers, expected.tolist(), strict=True):
         shares = [answer["scores"][label] for label in ("no", "yes")]
         assert shares == pytest.approx(row, abs=1e-4)
+
+
+def test_a_teacher_without_segments_reads_the_rows_of_a_student_with_them(published):
+    """And not the other way round: a student whose tokenizer gives none is read by its texts."""
+    directory, other = published("zero types", "pair"), published("minilm", "pair")
+    student, bare = (fingerprint_tokenizer(_made(kind)) for kind in ("minilm", "zero types"))
+    assert not reads_other_tokens(directory, student)
+    assert not reads_other_tokens(directory, bare)
+    assert reads_other_tokens(other, bare)
+    batch = own_batch("pair", _made("minilm"), WHOLE)
+    assert batch["token_type_ids"].any()
+    expected = plain_logits(
+        "pair", AutoTokenizer.from_pretrained(directory), plain_model("pair", directory), WHOLE
+    )
+    teacher = Teacher(directory, KINDS["pair"], precision="fp32")
+    assert_close(teacher.logits(**inputs_of(batch)), expected, rtol=1e-4, atol=1e-5)
+    plain = AutoModel.from_pretrained(directory).eval()
+    inputs = plain_batch("pair", AutoTokenizer.from_pretrained(directory), plain, WHOLE)
+    with torch.no_grad():
+        states = plain(**inputs).last_hidden_state
+    real = inputs["attention_mask"].bool()
+    mine = HiddenStatesTeacher(directory)(batch).hidden[2][:, : real.shape[1]]
+    assert_close(mine[real], states[real], rtol=1e-4, atol=1e-5)
