@@ -604,7 +604,6 @@ FAULTS = (
         *("F73", "the clock jumps by an hour", "the same figures; no wait ends early"),
         "chaos/test_clock.py::test_only_these_modules_read_the_wall_clock",
         "chaos/test_clock.py::test_a_run_on_a_jumping_clock_stops_goes_on_and_ends_in_the_same_figures",
-        "chaos/test_clock.py::test_leases_do_not_lapse_when_the_clock_jumps",
     ),
     _f(
         *(
