@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -74,6 +75,28 @@ def run_all(
             after=after,
             return_errors=return_errors,
         )
+
+
+@contextmanager
+def warnings_once(is_new: Callable[[str], bool]) -> Iterator[None]:
+    """Show a warning of road_ray only if ``is_new`` returns True for its text: the runs of one
+    command, each in a process of its own, have the same ones.
+    """
+
+    def shown(record: logging.LogRecord) -> bool:
+        ours = record.name.startswith("road_ray") and record.levelno == logging.WARNING
+        return not ours or is_new(record.getMessage())
+
+    loggers = (logging.getLogger(), logging.getLogger("road_ray"))
+    handlers = [handler for logger in loggers for handler in logger.handlers]
+    handlers += [logging.lastResort] if logging.lastResort else []
+    for handler in handlers:
+        handler.addFilter(shown)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(shown)
 
 
 def _in_order(after: Sequence[Sequence[int]]) -> Iterator[int]:
@@ -172,7 +195,7 @@ def run_parallel(
     def run(number: int, config: object) -> Any:
         torch.set_num_threads(max(1, int(num_cpus)))
         task_context = RunContext()
-        with connect_worker(channel, number, task_context):
+        with connect_worker(channel, number, task_context), warnings_once(channel.is_new):
             if task_context.stop.is_set():
                 return InterruptedRunError(f"run {number} was not started")
             try:

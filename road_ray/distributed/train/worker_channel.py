@@ -73,6 +73,13 @@ class WorkerChannelActor:
         self._deaths = Outbox[Death]()
         self._furthest = 0
         self._rows = Outbox[Row]()
+        self._texts: set[str] = set()
+
+    def is_new(self, text: str) -> bool:
+        """Return True the first time that a text is asked for."""
+        before = len(self._texts)
+        self._texts.add(text)
+        return len(self._texts) > before
 
     def row(self, step: int, total: int | None, row: dict[str, float]) -> None:
         """Store a row of the journal of the leading worker."""
@@ -147,6 +154,13 @@ class WorkerChannel:
         """Return the first stored error, of its own class."""
         failure = ray.get(self.actor.failure.remote(), timeout=_ANSWER_SECONDS)
         return None if failure is None else error_of(*failure)
+
+    def is_new(self, text: str) -> bool:
+        """Return True for the first worker that asks for a text."""
+        try:
+            return bool(ray.get(self.actor.is_new.remote(text), timeout=_POLL_TIMEOUT_SECONDS))
+        except RayError:
+            return True
 
     def row(self, step: int, total: int | None, row: Mapping[str, float]) -> None:
         """Store a row of the journal; does not wait."""

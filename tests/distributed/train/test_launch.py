@@ -412,6 +412,19 @@ class TestCluster:
         assert type(runs[0]) is RoadError
         assert str(runs[0]) == "TypeError: no such thing"
 
+    def test_a_warning_that_all_runs_have_is_shown_once(self):
+        def one(config, context):
+            shown = []
+            handlers = logging.getLogger().handlers or [logging.lastResort]
+            handlers[0].emit = lambda record: shown.append(record.getMessage())
+            for text in ("the same for all", f"of run {config}"):
+                logging.getLogger("road_ray.recipes.any").warning(text)
+            return shown
+
+        runs = run_parallel(one, [1, 2, 3], timeout_seconds=120)
+        texts = sorted(text for run in runs for text in run)
+        assert texts == ["of run 1", "of run 2", "of run 3", "the same for all"]
+
     def test_a_run_that_does_not_end_leaves_the_results_of_the_others(self):
         def one(config, context):
             time.sleep(config)
