@@ -11,5 +11,4 @@ for comparison in ${COMPARISONS:-table5}; do
   python -m road_ray reproduce comparison="$comparison" run_dir="$runs/$comparison" \
     root="${ROAD_DATA:?name the directory of the data sets}" max_concurrent="${MAX_CONCURRENT:-2}" \
     pretrain.data.shards="$runs/shards" "$@"
-  cat "$runs/$comparison/comparison.md"
 done

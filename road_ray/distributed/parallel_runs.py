@@ -250,9 +250,9 @@ class _Tasks:
         import ray
 
         results: dict[int, Any] = {}
-        waiting = [*_in_order(self._after)]
+        waiting, count = [*_in_order(self._after)], len(self._configs)
         end = time.monotonic() + timeout_seconds
-        while len(results) < len(self._configs) and (left := end - time.monotonic()) > 0:
+        while len(results) < count and (left := end - time.monotonic()) > 0:
             for number in [n for n in waiting if results.keys() >= {*self._after[n]}]:
                 waiting.remove(number)
                 if error := _not_run(number, results, self._configs, self._after):
@@ -267,7 +267,9 @@ class _Tasks:
                 results[number] = _result_of(ref)
                 if isinstance(results[number], RoadError) and not _is_stop(results[number]):
                     _told(results[number], self._configs[number], number)
-        count = len(self._configs)
+                elif count > 1:
+                    name = task_name(number, self._configs[number])
+                    _log.info("%s has ended, %d of %d", name, len(results), count)
         late = f"{count - len(results)} of {count} runs did not end within {timeout_seconds:g} s"
         return [results.get(number, ClusterError(late)) for number in range(count)]
 

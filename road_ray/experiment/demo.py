@@ -7,9 +7,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from road_ray.data.config import CorpusConfig
 from road_ray.distributed.connection import connected
@@ -36,20 +36,16 @@ from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, Mul
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
-from road_ray.recipes.run_directory.progress_of_runs import show_progress
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.pages.demo_page import FIGURES, STUDENTS, TASK
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.config import OptimizerConfig, TrainingConfig
-from road_ray.training.monitoring.console_progress import open_console
 from road_ray.training.run_context import RunContext
-
-if TYPE_CHECKING:
-    from road_ray.distributed.teachers.client import ActorEnsemble
 
 _log = logging.getLogger(__name__)
 
 _PLAIN = ("none", "all")  # kinds of students without teachers
+_MOST_SECONDS = 3600.0  # of the runs of one stage
 NUM_STAGES = 3 + len(STUDENTS)
 
 
@@ -88,7 +84,7 @@ def _stage(number: int, title: str) -> Iterator[None]:
 
 def _teachers(config: DemoConfig, context: RunContext | None) -> list[Run]:
     configs = [teacher_config(config, number) for number in range(config.num_teachers)]
-    runs = _run_parallel(config, "teachers", finetune, configs, context)
+    runs = run_parallel(finetune, configs, timeout_seconds=_MOST_SECONDS, context=context)
     place = config.run_dir / "teachers"
     write_json_atomic(place / "teachers.json", teachers_json(place, configs, runs))
     return runs
@@ -110,28 +106,16 @@ def _students(
             with _stage(number, f"{config.num_seeds} students: {title}"):
                 if kind in _PLAIN:
                     plain = [finetune_config(config, kind, seed) for seed in seeds]
-                    runs = _run_parallel(config, title, finetune, plain, context)
+                    runs = run_parallel(
+                        finetune, plain, timeout_seconds=_MOST_SECONDS, context=context
+                    )
                 else:
                     pupils = [distill_config(config, kind, seed, directories) for seed in seeds]
-                    runs = _run_parallel(config, title, distill, pupils, context, ensemble)
+                    runs = run_parallel(
+                        distill, pupils, ensemble, timeout_seconds=_MOST_SECONDS, context=context
+                    )
                 students[title] = runs
     return students
-
-
-def _run_parallel(
-    demo: DemoConfig,
-    title: str,
-    recipe: Any,
-    configs: Sequence[FinetuneConfig],
-    context: RunContext | None,
-    *ensemble: ActorEnsemble,
-) -> list[Run]:
-    steps = {config.run_dir: config.training.steps or 0 for config in configs}
-    with (
-        closing(open_console(demo.console, None, 10.0)) as console,
-        show_progress(title, steps, console),
-    ):
-        return run_parallel(recipe, configs, *ensemble, timeout_seconds=3600.0, context=context)
 
 
 def table(teachers: Sequence[Run], students: Mapping[str, Sequence[Run]]) -> list[dict[str, Any]]:

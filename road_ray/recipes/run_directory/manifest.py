@@ -14,7 +14,7 @@ from road_ray.system.json_file import read_json, write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, REMOVED, Checkpoints
 
 _FORMAT = 1
-_FILES = ("metrics.json", "teachers.json", "tasks.json", "table.json", "comparison.md")
+_FILES = ("metrics.json", "teachers.json", "tasks.json", "table.json")
 _FOLDERS = ("hf", "predictions")
 _REMOVED_BY = " (training.keep_checkpoints_at_end=1 keeps one of later runs)"
 _REMEDY = "delete it, and the files of the run are no longer verified"
