@@ -32,7 +32,7 @@ def test_the_blocks_run_in_their_order(road, place, monkeypatch, capfd):
     monkeypatch.chdir(place)
     for line in blocks(PAGE)["files"].splitlines():
         if line.startswith("road"):
-            done = road(*shlex.split(line)[1:])
+            done = road(*shlex.split(line, comments=True)[1:])
             assert done.code == 0, done.err
     assert (place / "predictions.csv").read_text().startswith("id,label,score,score_bad,score_good")
     rows = [json.loads(line) for line in (place / "predictions.jsonl").read_text().splitlines()]
