@@ -15,7 +15,7 @@ from road_ray.data.features.examples_and_features import Example, TextExample
 from road_ray.data.readers.conll import tagged_row, word_and_tag
 from road_ray.data.readers.layouts import file_names, without_hidden_labels
 from road_ray.data.readers.mrqa import from_hub as mrqa_row
-from road_ray.data.readers.multiple_choice import CHOICES, choice_example
+from road_ray.data.readers.multiple_choice import CHOICES, choice_examples
 from road_ray.data.readers.parts.labels import label_text
 from road_ray.data.readers.parts.text_files import check_text, missing_columns
 from road_ray.data.readers.squad import flat_examples
@@ -109,29 +109,25 @@ def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> 
 
     ``labelled`` drops rows without a label, with a warning; otherwise a hidden label is None.
     """
+    placed = ((f"{where}:{n + 1}", row) for n, row in enumerate(rows))
     if dataset.layout in CHOICES:
-        return [
-            choice_example(
-                dataset.layout, row, dataset.columns, str(n), f"{where}:{n + 1}", labelled=labelled
-            )
-            for n, row in enumerate(rows)
-        ]
+        layout, columns = dataset.layout, dataset.columns
+        return [*choice_examples(placed, where, layout, columns, labelled=labelled)]
     if dataset.layout == "squad_json":
-        return list(flat_examples(((f"{where}:{n + 1}", row) for n, row in enumerate(rows)), where))
+        return [*flat_examples(placed, where)]
     if dataset.layout in _ROWS:
         make = _ROWS[dataset.layout]
-        return [make(row, f"{where}:{n + 1}") for n, row in enumerate(rows)]
+        return [make(row, place) for place, row in placed]
     if dataset.layout == "conll":
         tags = _tag_names(rows, word_and_tag(dataset.columns)[1])
         return [
-            tagged_row(row, dataset.columns, str(n), f"{where}:{n + 1}", tags, labelled=labelled)
-            for n, row in enumerate(rows)
+            tagged_row(row, dataset.columns, str(n), place, tags, labelled=labelled)
+            for n, (place, row) in enumerate(placed)
         ]
     texts, label, name = _hub_columns(dataset, rows, where)
     names = getattr(rows.features.get(label), "names", None) if label else None
     examples: list[Example] = []
-    for index, row in enumerate(rows):
-        place = f"{where}:{index + 1}"
+    for index, (place, row) in enumerate(placed):
         value = _hub_label(dataset, row[label], names) if label else None
         if value is not None or not labelled:
             example_texts = tuple(check_text(row[text], place, text) for text in texts)

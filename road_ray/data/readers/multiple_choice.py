@@ -7,7 +7,8 @@ a function to ``CHOICES``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from road_ray.data.readers.parts.text_files import (
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 
+_log = logging.getLogger(__name__)
 Row = Mapping[str, Any]
+_LABELS = {"commonsenseqa": "answerKey"}
 _LONGEST_NUMBER = 9  # digits of a choice's number
 
 
@@ -87,15 +90,34 @@ def read_choices(
     Raises ``DataError`` with ``file:line`` for a missing column or choice, an answer that is not
     one of the choices, and repeated ids.
     """
-    examples = [
-        choice_example(layout, row, columns, str(number), where, labelled=labelled)
-        for number, (where, row) in enumerate(table_rows(path))
-    ]
+    examples = choice_examples(table_rows(path), str(path), layout, columns, labelled=labelled)
     require_unique(path, examples)
     return examples
 
 
-def choice_example(
+def choice_examples(
+    rows: Iterable[tuple[str, Row]], name: str, layout: str, columns: Columns, *, labelled: bool
+) -> list[ChoiceExample]:
+    """Return the questions of rows with their places; ``labelled`` drops those without an answer,
+    with a warning.
+    """
+    examples = [
+        _example(layout, row, columns, str(number), where, labelled=labelled)
+        for number, (where, row) in enumerate(rows)
+    ]
+    usable = [example for example in examples if not labelled or example.answer is not None]
+    if examples and not usable:
+        raise DataError(
+            f"{name}: 0 of {len(examples)} questions have an answer in column "
+            f"{columns.label or _LABELS.get(layout, 'label')!r}\n"
+            "  fix: name the column of the answer as label, or fill it"
+        )
+    if len(usable) < len(examples):
+        _log.warning("%s: dropped %d rows without a label", name, len(examples) - len(usable))
+    return usable
+
+
+def _example(
     layout: str, row: Row, columns: Columns, number: str, where: str, *, labelled: bool
 ) -> ChoiceExample:
     """Return the question of one row; ``number`` is its id if the row has none."""
@@ -113,8 +135,8 @@ def choice_example(
                 "  fix: correct the row, or remove the question"
             )
     label = _number(answer, len(choices))
-    hidden = answer in (None, "") or below_zero(str(answer))
-    if label is None and (labelled or not hidden):
+    hidden = answer in (None, "") or (not labelled and below_zero(str(answer)))
+    if label is None and not hidden:
         raise DataError(
             f"{where}: the answer is {answer!r}, there are {len(choices)} choices\n"
             f"  allowed: 0 to {len(choices) - 1}, or the letter or label of a choice"

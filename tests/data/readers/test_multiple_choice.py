@@ -8,7 +8,7 @@ import pytest
 
 from road_ray.data.catalog import dataset
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.readers.multiple_choice import choice_example, read_choices
+from road_ray.data.readers.multiple_choice import choice_examples, read_choices
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 
@@ -33,9 +33,8 @@ def test_commonsenseqa_from_the_file_and_from_the_hub(tmp_path):
     assert (read.answer, read.where) == (1, f"{path}:1")
     hub = {"id": "q1", "question": "Where?", "answerKey": "B"}
     hub |= {"choices": {"label": ["A", "B"], "text": ["bank", "mall"]}}
-    again = choice_example(
-        "commonsenseqa", hub, Columns((), id="id"), "0", f"{path}:1", labelled=True
-    )
+    rows, columns = [(f"{path}:1", hub)], Columns((), id="id")
+    (again,) = choice_examples(rows, "hub", "commonsenseqa", columns, labelled=True)
     assert again == read
 
 
@@ -73,7 +72,6 @@ def test_ones_own_table_names_question_and_choices(tmp_path):
     [
         (question_row(texts=("bank", "")), r"x.jsonl:2: choice 2 of 2 is missing; seen ''"),
         (question_row("D"), r"x.jsonl:2: the answer is 'D', there are 2 choices"),
-        (question_row(None), r"x.jsonl:2: the answer is None"),
         (question_row("9" * 5000), r"x.jsonl:2: the answer is '999"),
         ({"id": "7", "question": "x", "choices": "y"}, r"x.jsonl:2: not in the layout of common"),
         ({"id": "7", "question": []}, r"x.jsonl:2: not in the layout of commonsenseqa: list"),
@@ -111,3 +109,18 @@ def test_a_hidden_answer_is_none_in_a_test_set_alone(tmp_path):
     path.write_text("q,a,b,gold\nwho,me,you,2\n")
     with pytest.raises(DataError, match=r"own.csv:2: the answer is '2', there are 2 choices"):
         read_choices(path, "choices", columns)
+
+
+def test_questions_without_an_answer_are_dropped_and_counted_where_labels_are_needed(
+    tmp_path, caplog
+):
+    path = tmp_path / "x.csv"
+    path.write_text("q,a,b,label\nOne?,x,y,0\nTwo?,x,y,\nThree?,x,y,B\n")
+    columns = Columns(("q", "a", "b"), label="label")
+    read = read_choices(path, "choices", columns, labelled=True)
+    assert [(e.question, e.answer) for e in read] == [("One?", 0), ("Three?", 1)]
+    assert "dropped 1 rows without a label" in caplog.text
+    assert [e.answer for e in read_choices(path, "choices", columns)] == [0, None, 1]
+    path.write_text("q,a,b,lable\nOne?,x,y,0\n")
+    with pytest.raises(DataError, match=r"0 of 1 questions have an answer in column 'label'"):
+        read_choices(path, "choices", columns, labelled=True)
