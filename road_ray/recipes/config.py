@@ -153,8 +153,9 @@ class EvaluateConfig(RunConfig):
     """As in ``RunConfig``."""
 
     def without_effect(self) -> dict[str, str]:
-        reason = "`road evaluate` runs in this process and writes no rows\n    fix: leave it out"
-        return dict.fromkeys((*WORKER_KEYS, "address", "tracking"), reason)
+        reason = "`road evaluate` runs in this process, draws nothing and writes no rows"
+        reason += "\n    fix: leave it out"
+        return dict.fromkeys((*WORKER_KEYS, "address", "tracking", "seed"), reason)
 
     def inputs(self) -> Inputs:
         if self.init.endswith(".json"):

@@ -34,6 +34,7 @@ REFUSED = [
     *[
         ("evaluate", (), override, "leave")
         for override in (
+            "seed=1",
             "workers=2",
             "min_workers=2",
             "gpus_per_worker=1",

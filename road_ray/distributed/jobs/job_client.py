@@ -39,7 +39,9 @@ _RUN, _GIVEN, _LINE = "road_run", "road_run_given", "road_line"  # keys of a job
 _STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 180.0, 1.0
 _LOST_SECONDS = 300.0  # that a followed job's cluster may be out of reach
 _HEAD = "node:__internal_head__"  # the resource by which Ray marks the head
-_WITHOUT_WORKERS = ("sweep",)  # verbs whose trials have their own number of workers
+_WITH_WORKERS = ("pretrain", "multitask", "finetune", "distill")
+_SIDE_BY_SIDE = ("teachers", "finetune", "reproduce")
+_MANY_RUNS = ("num_seeds=", "pool=", "pool.", "max_concurrent=")  # each in one process
 _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
@@ -318,10 +320,14 @@ def _completed(words: Sequence[str], profile: Profile) -> list[str]:
     number, key = _run_directory_word(done)
     if profile.run_root:  # an absolute directory stays as it is
         done[number] = f"{key}{Path(profile.run_root) / done[number].removeprefix(key)}"
-    if done[0] in _WITHOUT_WORKERS:
-        return done
-    known = {"workers": profile.workers, "gpus-per-worker": profile.gpus_per_worker}
-    for flag, value in known.items():
+    many = [word for word in done if word.startswith(_MANY_RUNS)]
+    workers, gpus = ("workers", profile.workers), ("gpus-per-worker", profile.gpus_per_worker)
+    options = [workers, gpus] if done[0] in _WITH_WORKERS and not many else []
+    if "workers=0" in done or "--workers 0" in " ".join(done):
+        options = []
+    elif done[0] in _SIDE_BY_SIDE and any(word.startswith("max_concurrent=") for word in many):
+        options = [gpus]  # of each run
+    for flag, value in options:
         key = flag.replace("-", "_")
         if value is not None and not any(
             word.startswith((f"--{flag}", f"{key}=")) for word in done

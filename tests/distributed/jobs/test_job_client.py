@@ -83,6 +83,27 @@ def test_a_sweep_gets_no_workers_because_its_trials_have_their_own(jobs, tmp_pat
     assert job.line == "road sweep joint --run-dir /runs/s"
 
 
+@pytest.mark.parametrize(
+    ("line", "added"),
+    [
+        ("finetune a.yaml", " --workers 4 --gpus-per-worker 1"),
+        ("finetune a.yaml workers=0", ""),
+        ("finetune a.yaml --workers 0", ""),
+        ("finetune a.yaml num_seeds=3", ""),
+        ("finetune a.yaml num_seeds=3 max_concurrent=3", " --gpus-per-worker 1"),
+        ("teachers a.yaml", ""),
+        ("teachers a.yaml max_concurrent=3", " --gpus-per-worker 1"),
+        ("evaluate init=x", ""),
+        ("demo max_concurrent=2", ""),
+        ("sweep joint max_concurrent=2", ""),
+    ],
+)
+def test_a_line_gets_options_that_its_verb_reads(jobs, tmp_path, line, added):
+    jobs.profile = jobs.profile.model_copy(update={"gpus_per_worker": 1.0})
+    job, _ = jobs.send([*line.split(), "--run-dir", "s"], tmp_path)
+    assert job.line == f"road {line} --run-dir /runs/s{added}"
+
+
 @pytest.mark.parametrize("on_head", [True, False])
 def test_the_driver_asks_for_the_head_where_the_profile_says_so(jobs, tmp_path, on_head):
     jobs.profile = jobs.profile.model_copy(update={"driver_on_head": on_head})
