@@ -33,7 +33,9 @@ class Worker:
     def wrap(self, module: nn.Module, *, sparse: bool) -> nn.Module:
         """Return the module in ``DistributedDataParallel``, or itself for one worker or FSDP.
 
-        ``sparse``: a step may leave parameters without gradient (different heads per pass).
+        ``sparse``: the passes of a step have different heads, so that parameters may be left
+        without gradient. The module itself is returned, and ``average_gradients`` exchanges what a
+        step has computed: DDP would exchange all of it in every pass.
         """
         if self.size == 1:
             return module
@@ -42,18 +44,35 @@ class Worker:
 
         if isinstance(module, FSDPModule):
             return module
+        if sparse:
+            for parameter in module.parameters():
+                dist.broadcast(parameter.data, src=0)
+            return module
 
-        # Gradients are views of the buckets that are sent, not a second copy of them. static_graph
-        # saves only the search for unused parameters, which is made where the graph differs from
-        # pass to pass alone; elsewhere it gains no time, and with an output that is no pytree, such
-        # as ``Losses``, torch 2.13 exchanges no gradient at all, without an error.
+        # Gradients are views of the buckets that are sent, not a second copy of them. With
+        # static_graph and an output that is no pytree, such as ``Losses``, torch 2.13 exchanges no
+        # gradient at all, without an error.
         return DistributedDataParallel(
             module,
             device_ids=[self.device] if self.device.type == "cuda" else None,
-            find_unused_parameters=sparse,
             broadcast_buffers=False,  # constants: position ids, token types
             gradient_as_bucket_view=True,
         )
+
+    @torch.no_grad()
+    def average_gradients(self, module: nn.Module) -> None:
+        """Replace the gradients of a module that ``wrap`` left as it is by their means over all
+        workers, which have gradients for the same parameters: their passes are of the same data
+        sets. FSDP has done so in every pass.
+        """
+        if self.size == 1 or hasattr(module, "set_requires_gradient_sync"):
+            return
+        gradients = [p.grad for p in module.parameters() if p.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        parts = torch.split(flat / self.size, [gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
 
     def total(self, values: Tensor) -> Tensor:
         """Return ``values`` summed over all workers, as a new tensor without gradient."""
@@ -65,7 +84,7 @@ class Worker:
     def union(self, names: Iterable[str]) -> list[str]:
         """Return the names that any worker has, sorted."""
         if self.size == 1:
-            return sorted(names)
+            return sorted(set(names))
         everywhere: list[list[str]] = [[]] * self.size
         dist.all_gather_object(everywhere, sorted(names))
         return sorted({name for of_worker in everywhere for name in of_worker})

@@ -68,9 +68,9 @@ def backward(
     result.communication_seconds = time.perf_counter() - began
     for number, (batch, count) in enumerate(zip(passes, counts, strict=True)):
         torch.manual_seed(_pass_seed(seed, step, number, worker.rank))
-        # One all-reduce a step is enough, unless passes use different heads. FSDP has no no_sync:
-        # it reduces every pass, or each worker would hold the whole gradient.
-        skip_reduce = number + 1 < len(passes) and not objective.sparse
+        # One all-reduce a step is enough. FSDP has no no_sync: it reduces every pass, or each
+        # worker would hold the whole gradient.
+        skip_reduce = number + 1 < len(passes)
         with getattr(wrapped, "no_sync", nullcontext)() if skip_reduce else nullcontext():
             with torch.autocast(worker.device.type, dtype=autocast, enabled=autocast is not None):
                 losses: Losses = wrapped(batch)
@@ -92,6 +92,8 @@ def backward(
         if "rows" in batch:
             result.rows.append(batch["rows"])
     began = time.perf_counter()
+    if objective.sparse:
+        worker.average_gradients(objective)
     result.loss = worker.total(torch.as_tensor(result.loss))
     result.communication_seconds += time.perf_counter() - began + _exchange_seconds(wrapped)
     return result
