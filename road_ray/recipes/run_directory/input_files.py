@@ -7,7 +7,10 @@ compared.
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,10 @@ from road_ray.system.file_hashes import sha256_of
 from road_ray.system.json_file import read_json
 from road_ray.system.paths import path_of
 
+_log = logging.getLogger(__name__)
+
 INPUTS = "inputs.json"
+_TOLD_BYTES = 2 * 10**9  # from which reading takes seconds
 TEACHERS = "teachers"  # the kind of inputs that may be allowed to change
 _MODEL_SUFFIXES = {".json", ".safetensors", ".txt", ".model"}
 _KEYS = {"bytes", "modified_ns", "sha256"}
@@ -102,15 +108,23 @@ def current_inputs(
         unavailable = {} if kind in allow else {n: e for n, e in then.items() if not _comparable(n)}
         now = {str(path.resolve()): path for path in paths}
         try:
-            inputs_now[kind] = unavailable | {
-                name: _entry(path, then.get(name)) for name, path in now.items()
-            }
+            inputs_now[kind] = unavailable | _entries(now, then)
         except OSError as error:
             raise ResourceError(
                 f"{error.filename}: cannot be read: {error.strerror}\n"
                 "  fix: make it readable for this user; nothing was started"
             ) from error
     return inputs_now
+
+
+def _entries(now: Mapping[str, Path], then: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return the entries of files; several are read at once, since hashing leaves Python's lock."""
+    new = [path for name, path in now.items() if name not in then]
+    if (size := sum(path.stat().st_size for path in new)) >= _TOLD_BYTES:
+        _log.info("reading %d files, %.1f GB, for their sha256 in %s", len(new), size / 1e9, INPUTS)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+        entries = threads.map(_entry, now.values(), (then.get(name) for name in now))
+        return dict(zip(now, entries, strict=True))
 
 
 def changed_inputs(run_dir: Path, *, allow: Iterable[str] = ()) -> list[str]:
