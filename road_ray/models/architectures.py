@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import nn
 from transformers import (
     MODEL_FOR_MASKED_LM_MAPPING,
@@ -21,6 +22,7 @@ from transformers import (
     AlbertForMaskedLM,
     AlbertForTokenClassification,
     AlbertModel,
+    AutoModel,
     BertConfig,
     BertForMaskedLM,
     BertForTokenClassification,
@@ -137,6 +139,12 @@ def longest_row(encoder: PreTrainedModel) -> int:
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             return positions - (0 if module.padding_idx is None else module.padding_idx + 1)
     return positions
+
+
+def longest_row_of(config: PreTrainedConfig) -> int:
+    """Return ``longest_row`` of the encoder that a configuration describes, without its weights."""
+    with torch.device("meta"):
+        return longest_row(AutoModel.from_config(config))
 
 
 def detector_output(model: PreTrainedModel) -> nn.Linear:

@@ -18,6 +18,7 @@ from transformers import (
 
 import road_ray as rr
 from road_ray.distillation.ensemble.teacher import Teacher
+from road_ray.errors import ConfigError
 from road_ray.inference.load_model import load
 from tests.data.features.test_equals_transformers import KINDS, MAKERS, bert_with
 from tests.published import publish
@@ -164,3 +165,14 @@ def test_pre_training_has_the_segments_of_its_tokenizer(
     lengths = {"data.max_length_tokens": 40, "training.steps": 2}
     rr.pretrain(overrides=pretraining | more | places | lengths)
     assert set(seen) == {gives}
+
+
+def test_rows_longer_than_the_positions_that_roberta_has_for_text_are_refused(
+    pretraining, tmp_path
+):
+    """Two rows of its table of 162 are of no position."""
+    init = publish(tmp_path / "init", "roberta")
+    more = {"init": str(init), "encoder.family": "init", "objective.name": "mlm"}
+    places = {"run_dir": str(tmp_path / "run"), "data.max_length_tokens": 162}
+    with pytest.raises(ConfigError, match=r"fix: data\.max_length_tokens=160"):
+        rr.pretrain(overrides=pretraining | more | places)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import Longs
-from road_ray.data.features.ragged import starts_of
+from road_ray.data.features.text_rows import bounds_of
 from road_ray.distillation.answers.row_keys import Keys, Values
 from road_ray.errors import DataError, ResourceError
 from road_ray.system.json_file import read_json, write_json_atomic
@@ -121,7 +121,7 @@ def write_table(
             bounds = np.concatenate([[0], np.cumsum(sizes)])
             _create(staged / "bounds.npy", np.int64, bounds.shape)[:] = bounds
         begins = np.empty(len(keys), np.int64)  # of each row as given, among the sorted values
-        begins[order] = starts_of(sizes)
+        begins[order] = bounds_of(sizes)[:-1]
         _fill(_create(staged / "values.npy", dtype, (int(counts.sum()),)), begins, counts, parts)
         files = [staged / name for name in _FILES if (staged / name).is_file()]
         for path in files:
@@ -159,7 +159,7 @@ def _fill(values: Values, begins: Longs, counts: Longs, parts: Iterable[Values])
         written += len(part)
         beyond = int(np.searchsorted(ends, written, "left")) + 1
         sizes = counts[row:beyond]
-        shift = np.repeat(begins[row:beyond] - starts_of(sizes), sizes)
+        shift = np.repeat(begins[row:beyond] - bounds_of(sizes)[:-1], sizes)
         values[shift + np.arange(len(part))] = part
         row = beyond
 

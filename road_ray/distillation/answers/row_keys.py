@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.features.examples_and_features import Features, Longs
-from road_ray.data.features.ragged import starts_of
+from road_ray.data.features.text_rows import bounds_of
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
 from road_ray.errors import CheckpointError
@@ -84,7 +84,7 @@ def rows_of(inputs: Mapping[str, Any]) -> Rows:
     if _on_the_right(real, lengths):
         keys = _hashed(ids, np.arange(len(lengths)) * ids.shape[-1], lengths)
     else:
-        keys = _hashed(ids[real], starts_of(lengths), lengths)
+        keys = _hashed(ids[real], bounds_of(lengths)[:-1], lengths)
     if ids.ndim == 3:
         keys, real = _keys_of_choices(keys, ids.shape[1]), real.reshape(len(ids), -1)
     return Rows(keys, real)
@@ -173,7 +173,7 @@ def _spread(real: NDArray[np.bool_], kind: Kind) -> NDArray[np.bool_]:
 def _keys_of_choices(keys: Keys, choices: int) -> Keys:
     """Return one key per row, a hash of the keys of its choices."""
     numbers = np.full(len(keys) // choices, 2 * choices)
-    return _hashed(keys, starts_of(numbers), numbers)
+    return _hashed(keys, bounds_of(numbers)[:-1], numbers)
 
 
 def _on_the_right(real: NDArray[np.bool_], lengths: Longs) -> bool:

@@ -19,8 +19,8 @@ from road_ray.data.tokenizer import gives_segments, limit_length, pad_id_of
 from road_ray.distributed.corpus_encoding import encoding_at
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
-from road_ray.models.architectures import longest_row
-from road_ray.models.encoder import model_directory, size_of
+from road_ray.models.architectures import longest_row, longest_row_of
+from road_ray.models.encoder import model_directory
 from road_ray.objectives.base import Objective
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import require_init
@@ -73,7 +73,7 @@ def _check(config: PretrainConfig) -> None:
             model_directory(require_init(init, key), key)
     positions = config.encoder.max_length_tokens
     if (stored := stored_config(config.encoder, config.init)) is not None:
-        positions = size_of(stored, config.encoder).max_length_tokens
+        positions = longest_row_of(stored)
     if config.data.max_length_tokens > positions:
         raise ConfigError(
             f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "

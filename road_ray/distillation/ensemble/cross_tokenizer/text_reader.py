@@ -23,7 +23,7 @@ from road_ray.distillation.ensemble.cross_tokenizer.span_transfer import can_exp
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
 from road_ray.distillation.teacher_identity import teacher_tokenizer
 from road_ray.errors import DataError
-from road_ray.models.architectures import longest_row
+from road_ray.models.architectures import longest_row_of
 
 Texts = tuple[str, ...]
 """Texts of a row: one or two; question and context; words; a question with its choices."""
@@ -58,12 +58,8 @@ class TextReader:
     @classmethod
     def of(cls, directory: str | Path, task: Task) -> TextReader:
         """Return the reader of a teacher without loading its weights."""
-        from transformers import AutoModel
-
         directory = locate_model(directory)
-        with torch.device("meta"):
-            model = AutoModel.from_config(read_config(directory))
-        return cls(directory, task, longest_row(model))
+        return cls(directory, task, longest_row_of(read_config(directory)))
 
     def texts_of(self, batch: Mapping[str, Any]) -> Sequence[Texts]:
         """Return the texts of a batch. Raises ``DataError`` if it has none."""
