@@ -109,7 +109,7 @@ def test_values_that_no_model_can_have_are_refused_by_name(place, fields, named)
 @pytest.mark.parametrize(
     ("verb", "given"),
     [
-        ("evaluate", ["init={}"]),
+        ("evaluate", ["init={}", "data.datasets=[sst2]"]),
         ("finetune", ["init={}"]),
         ("multitask", ["init={}", "data.datasets=[sst2]"]),
         ("pretrain", ["init={}"]),
