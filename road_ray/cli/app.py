@@ -227,6 +227,8 @@ def _configure_logging() -> None:
     logging.basicConfig(level=logging.WARNING)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Redacting("%(levelname)s%(message)s"))
+        for old in [f for f in handler.filters if isinstance(f, _Once)]:  # of an earlier command
+            handler.removeFilter(old)
         handler.addFilter(_Once())
     logging.getLogger("road_ray").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
