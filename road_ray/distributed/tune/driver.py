@@ -142,7 +142,7 @@ def _tune(
             search_alg=searcher,
             scheduler=judge,
             num_samples=-1,
-            reuse_actors=demand is None,
+            reuse_actors=False,  # Tune loses trials whose actor another one does not leave in time
         ),
         run_config=tune.RunConfig(
             name=f"tune-{uuid.uuid4().hex[:8]}",
@@ -211,9 +211,6 @@ def _forwarding_callback(observer: SweepObserver, searcher: StudySearch) -> Call
         """
 
         last = 0.0
-
-        def on_step_begin(self, iteration: int, trials: list[Trial], **info: object) -> None:
-            searcher.recover_lost(trials)
 
         def on_trial_start(
             self, iteration: int, trials: list[Trial], trial: Trial, **info: object

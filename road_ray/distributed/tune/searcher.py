@@ -2,21 +2,16 @@
 
 ``OptunaSearch`` fails on a study that is ahead of its pickled state, marks stopped trials as
 complete, and resamples running trials. Here all state is in the study and the trials' directories.
-
-Tune hands a new trial to the actor of a trial that ended. If that actor does not become free in
-time, Tune ends the new trial without telling the searcher; if the actor dies, Tune does not start
-the new trial again. The searcher suggests the new trial again in both cases.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from optuna.trial import TrialState
@@ -35,11 +30,6 @@ from road_ray.distributed.tune.study import (
 from road_ray.distributed.tune.trial_actor import ENDED
 from road_ray.distributed.tune.trial_record import Record
 
-if TYPE_CHECKING:
-    from ray.tune.experiment import Trial
-
-_MAX_LOST_STARTS = 3  # of one trial, before it counts as failed
-_LOST = f"no process was free to start it, {_MAX_LOST_STARTS} times"
 _DIED = "its process died repeatedly (out of memory?)"
 
 
@@ -62,8 +52,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._numbers: dict[str, int] = {}  # by Tune's trial id
         self._started_at: dict[int, float] = {}
         self._running: set[str] = set()  # Tune's trial ids
-        self._in_actor: set[str] = set()  # those that an actor has taken up
-        self._lost_starts: Counter[int] = Counter()
+        self._waiting: set[str] = set()  # those that no process has taken up yet
         self._spent = False
         self._space = distributions(config.space)
         self._start = time.monotonic()
@@ -81,13 +70,13 @@ class StudySearch(Searcher):  # type: ignore[misc]
         elif not self.spent():
             number = self._study.ask(fixed_distributions=self._space).number
         else:
-            # A running trial may be lost.
-            return None if self._running else Searcher.FINISHED
+            return Searcher.FINISHED
         record = trial_record.read(self._directory, number)
         record = record or record_of(self._trial(number))
         trial_record.write(self._directory, record)
         self._numbers[trial_id] = number
         self._running.add(trial_id)
+        self._waiting.add(trial_id)
         self._started_at[number] = time.monotonic()
         self._changed(record)
         return {"number": number, "params": dict(record.params)}
@@ -139,39 +128,15 @@ class StudySearch(Searcher):  # type: ignore[misc]
         number = self._numbers.get(trial_id)
         if number is None:
             return
-        if error and trial_id not in self._in_actor:
-            self._start_again(trial_id)
-            return
         self._end(trial_id, failure=_DIED if error or ENDED in (result or {}) else "")
 
     def on_trial_start(self, trial_id: str) -> None:
-        """Record that an actor has taken up a trial, which may have waited for it."""
-        if trial_id not in self._in_actor:
-            self._started_at[self._numbers[trial_id]] = time.monotonic()
-        self._in_actor.add(trial_id)
-
-    def recover_lost(self, trials: Sequence[Trial]) -> None:
-        """Suggest those running trials again that Tune ended without ``on_trial_complete``.
-
-        ``trials`` are all trials of Tune, the latest last.
+        """Record that a process has taken up a trial, which may have waited for it; the first time,
+        not after its death.
         """
-        unseen = set(self._running)
-        for trial in reversed(trials):
-            if not unseen:
-                return
-            if trial.trial_id in unseen and trial.is_finished():
-                self._start_again(trial.trial_id)
-            unseen.discard(trial.trial_id)
-
-    def _start_again(self, trial_id: str) -> None:
-        """Suggest a trial again that no actor took up; the last time, record it as failed."""
-        number = self._numbers[trial_id]
-        self._lost_starts[number] += 1
-        if self._lost_starts[number] >= _MAX_LOST_STARTS:
-            self._end(trial_id, failure=_LOST)
-        else:
-            self._running.discard(trial_id)
-            self._unfinished.append(number)
+        if trial_id in self._waiting:
+            self._waiting.remove(trial_id)
+            self._started_at[self._numbers[trial_id]] = time.monotonic()
 
     def _end(self, trial_id: str, failure: str) -> None:
         """Record the end of a trial; ``failure`` is the reason if it failed, else empty."""

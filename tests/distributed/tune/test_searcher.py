@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import pytest
 from ray.tune.search import Searcher
@@ -40,7 +39,7 @@ def test_trials_are_asked_until_the_budget_is_spent(tmp_path):
     search = searcher(tmp_path, seen.append)
     configs = [search.suggest(name) for name in "abc"]
     assert [config["number"] for config in configs] == [0, 1, 2]
-    assert search.suggest("d") is None, "one that runs may still be lost"
+    assert search.suggest("d") == Searcher.FINISHED
     for name, config in zip("abc", configs, strict=True):
         finish(search, tmp_path, name, config)
     assert search.suggest("d") == Searcher.FINISHED
@@ -55,7 +54,7 @@ def test_what_was_running_goes_on_first_with_its_own_values(tmp_path):
     after = searcher(tmp_path)
     assert after.suggest("x") == configs[1]
     assert after.suggest("y")["number"] == 2
-    assert after.suggest("z") is None
+    assert after.suggest("z") == Searcher.FINISHED
 
 
 def test_a_trial_that_was_asked_but_has_no_record_yet_goes_on_too(tmp_path):
@@ -106,46 +105,6 @@ def test_no_more_trials_than_allowed_run_at_once(tmp_path):
     assert search.suggest("c") is None
     finish(search, tmp_path, "a", configs[0])
     assert search.suggest("c")["number"] == 2
-
-
-@dataclass
-class TuneTrial:
-    """What the searcher reads of a trial of Tune."""
-
-    trial_id: str
-    ended: bool
-
-    def is_finished(self):
-        return self.ended
-
-
-def test_a_trial_that_tune_ends_without_a_word_is_suggested_again(tmp_path):
-    search = searcher(tmp_path)
-    configs = [search.suggest(name) for name in "abc"]
-    finish(search, tmp_path, "a", configs[0])
-    search.recover_lost([TuneTrial("a", True), TuneTrial("b", True), TuneTrial("c", False)])
-    assert search.suggest("d") == configs[1]
-    assert search.suggest("e") is None, "one runs and one has ended"
-
-
-def test_a_trial_whose_actor_died_before_it_took_it_up_is_suggested_again(tmp_path):
-    search = searcher(tmp_path)
-    config = search.suggest("a")
-    search.on_trial_complete("a", error=True)
-    assert trials(search) == [(0, "RUNNING")]
-    assert search.suggest("b") == config
-
-
-def test_a_trial_that_is_lost_three_times_fails(tmp_path):
-    search = searcher(tmp_path, trials=1)
-    for name in "abc":
-        search.suggest(name)
-        search.recover_lost([TuneTrial(name, True)])
-    assert search.suggest("d") == Searcher.FINISHED
-    assert trials(search) == [(0, "FAIL")]
-    record = trial_record.read(tmp_path, 0)
-    assert record.state == "failed"
-    assert record.reason == "no process was free to start it, 3 times"
 
 
 def stopped(directory, params, on_report):
