@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 from zipfile import BadZipFile
 
 import numpy as np
@@ -109,19 +109,23 @@ class TeacherTables:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             lock = (self.directory / _LOCK).open("a+", encoding="utf-8")
+            self._wait_for(lock)
         except OSError as error:
             raise unwritable(self.directory, error) from error
         with lock:
-            waited = False
-            while holder := lock_exclusively(lock):
-                if not waited:
-                    _log.info("%s: waiting for %s, which labels rows", self.directory, holder)
-                waited = True
-                time.sleep(_POLL_SECONDS)
             if not (self.directory / MANIFEST).is_file():
                 write_json_atomic(self.directory / MANIFEST, self._record)
             self.refresh()
             yield TableBuilder(self)
+
+    def _wait_for(self, lock: TextIO) -> None:
+        """Lock the directory, once no other process has it."""
+        waited = False
+        while holder := lock_exclusively(lock):
+            if not waited:
+                _log.info("%s: waiting for %s, which labels rows", self.directory, holder)
+            waited = True
+            time.sleep(_POLL_SECONDS)
 
 
 class TableBuilder:

@@ -129,7 +129,7 @@ class TeachingConfig(Config):
         """Return the directory of the answers of a run; None if the teachers answer live."""
         if self.answers == "live" or (self.answers == "auto" and self.store is None):
             return None
-        return self.store or run_dir / "answers"
+        return (self.store or run_dir / "answers").expanduser().resolve()  # the same for workers
 
     @model_validator(mode="after")
     def _tables_are_read(self) -> Self:
