@@ -100,7 +100,8 @@ class ShardCache:
         """Evict shards until ``size`` bytes fit, and reserve them with a file of that size."""
         with _locked(self.directory / "lock"):
             for old in self.directory.glob("*.tmp-*"):
-                if is_abandoned(old):
+                is_ours = old.name.endswith(f".tmp-{mark()}")  # of another thread, which fetches
+                if not is_ours and is_abandoned(old):
                     old.unlink(missing_ok=True)
             cached = sorted(self.directory.glob("*.arrow"), key=_used_at)
             total = sum(map(_bytes_of, [*cached, *self.directory.glob("*.tmp-*")]))

@@ -169,3 +169,13 @@ def test_an_unusable_directory_is_told(shards, tmp_path):
     (tmp_path / "cache").write_text("")
     with pytest.raises(ResourceError, match="cannot be used"):
         ShardCache(Path(tmp_path / "cache"), 3_000).fetch(storage, made[0])
+
+
+def test_what_another_thread_fetches_stays(shards, tmp_path):
+    storage, made = shards
+    cache = ShardCache(tmp_path / "cache", 10_000)
+    cache.directory.mkdir()
+    fetched = cache.directory / f"{made[1].sha256}-1.tmp-{mark()}"
+    fetched.write_bytes(bytes(2500))
+    cache.fetch(storage, made[0])
+    assert fetched.exists()
