@@ -178,7 +178,9 @@ def _values_in_presets(key: Key, defaults: Mapping[str, object]) -> dict[str, An
 
     values = {}
     for preset in PRESETS.values():
-        value: Any = preset.values() if preset.verb in defaults else {}
+        text = preset.text if preset.verb in defaults else ""
+        mentions = "preset: " in text or str(key[-1]) in text  # before it is parsed
+        value: Any = preset.values() if mentions else {}
         for part in key:
             value = value.get(str(part)) if isinstance(value, dict) else None
         if value is not None and value != defaults.get(preset.verb):

@@ -129,6 +129,8 @@ def _choices(member: Node) -> list[Any]:
 
 def at(kind: type[BaseModel], key: Key) -> Node | None:
     """Return the node of a key, or None if the configuration has no such key."""
+    if key and key[0] not in kind.model_fields:
+        return None  # before a schema is made
     node: Node | None = schema_of(kind)
     for part in key:
         steps = (step(member, part) for member in members(node or {}))
