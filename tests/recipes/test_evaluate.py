@@ -167,6 +167,22 @@ def test_several_models_are_judged_as_one(attempt, teachers):
     assert figures == {k: v for k, v in teachers.metrics.items() if "ensemble_" in k}
 
 
+@pytest.mark.parametrize("what", ["teachers.json", "teacher-1", "teacher-1/hf"])
+def test_a_model_is_evaluated_on_its_own_data_set_where_none_is_named(
+    road, teachers, tmp_path, what
+):
+    """It was SST-2 for every model; no key of the data is given here."""
+    words = (teachers.directory / what, "--run-dir", tmp_path / "run", "--json")
+    result = road("evaluate", *words)
+    assert result.code == 0, result.err
+    figures = json.loads(result.out)["metrics"]
+    of_run = teachers.metrics
+    if what != "teachers.json":
+        of_run = json.loads((teachers.directory / "teacher-1" / "metrics.json").read_text())
+    assert any(name.startswith("eval/sst2/") for name in figures)
+    assert figures == {name: of_run[name] for name in figures}
+
+
 def test_a_list_that_is_not_there_is_told_by_its_key(attempt):
     result = attempt("nowhere.json", "sst2")
     assert result.code == 2

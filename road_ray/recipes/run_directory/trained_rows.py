@@ -81,8 +81,8 @@ def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfi
     Raises ``ConfigError`` if neither names a data set.
     """
     recorded, trained_on = _recorded(model)
-    known = set(SourceConfig.model_fields) - _OF_ONE_RUN - data.model_fields_set
-    given = data.model_dump(mode="json", exclude_unset=True)
+    given = data.model_dump(mode="json", exclude_defaults=True)
+    known = set(SourceConfig.model_fields) - _OF_ONE_RUN - given.keys()
     values = {name: value for name, value in recorded.items() if name in known} | given
     sets = {**(recorded.get("sets") or {}), **(given.get("sets") or {})}
     names = list(data.datasets) or trained_on
