@@ -123,12 +123,21 @@ def explain(
 
 def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
     """Return one explanation for each meaning that a key has in the verbs."""
-    from road_ray.config.schema import UNSET, format_key, key_info, properties, section_infos
+    from road_ray.config.schema import (
+        UNSET,
+        format_key,
+        key_info,
+        properties,
+        schemas_of,
+        section_infos,
+    )
     from road_ray.verbs import configuration_class
 
     groups: dict[tuple[str, ...], list[tuple[str, KeyInfo]]] = {}
-    for verb in verbs:
-        info = key_info(configuration_class(verb), key)
+    classes = {verb: configuration_class(verb) for verb in verbs}
+    schemas = schemas_of(tuple(dict.fromkeys(classes.values())))
+    for verb, kind in classes.items():
+        info = key_info(schemas[kind], key)
         if info is not None:
             same = (info.type, info.allowed, info.meaning, info.source)
             groups.setdefault(same, []).append((verb, info))
@@ -138,7 +147,7 @@ def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
         defaults = {verb: i.default for verb, i in group}
         fields = [
             {"key": format_key(below.key), "type": below.type, "meaning": below.meaning}
-            for below in section_infos(configuration_class(verb), key)
+            for below in section_infos(schemas[classes[verb]], key)
         ]
         found.append(
             {

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from road_ray.config.url_secrets import masked
 
@@ -53,6 +54,14 @@ def schema_of(kind: type[BaseModel]) -> Node:
     made = kind.model_json_schema()
     schema: Node = _resolved(made, made.get("$defs", {}))
     return schema
+
+
+@cache
+def schemas_of(kinds: tuple[type[BaseModel], ...]) -> Mapping[type[BaseModel], Node]:
+    """Return the resolved schemas of several classes; sections that they share are read once."""
+    roots, made = models_json_schema([(kind, "validation") for kind in kinds])
+    sections = made.get("$defs", {})
+    return {kind: _resolved(roots[kind, "validation"], sections) for kind in kinds}
 
 
 def _resolved(part: Any, sections: Mapping[str, Any], default: Any = UNSET) -> Any:
@@ -127,11 +136,9 @@ def _choices(member: Node) -> list[Any]:
     return [member["const"]] if "const" in member else member.get("enum", [])
 
 
-def at(kind: type[BaseModel], key: Key) -> Node | None:
-    """Return the node of a key, or None if the configuration has no such key."""
-    if key and key[0] not in kind.model_fields:
-        return None  # before a schema is made
-    node: Node | None = schema_of(kind)
+def at(kind: type[BaseModel] | Node, key: Key) -> Node | None:
+    """Return the node of a key of a class or of its schema, or None if it has no such key."""
+    node: Node | None = schema_of(kind) if isinstance(kind, type) else kind
     for part in key:
         steps = (step(member, part) for member in members(node or {}))
         node = next((step for step in steps if step is not None), None)
@@ -288,7 +295,7 @@ class KeyInfo:
     node: Node
 
 
-def key_info(kind: type[BaseModel], key: Key) -> KeyInfo | None:
+def key_info(kind: type[BaseModel] | Node, key: Key) -> KeyInfo | None:
     """Return the explanation of a key, or None if the configuration has no such key."""
     node = at(kind, key) if key else None
     if node is None:
@@ -301,7 +308,7 @@ def key_info(kind: type[BaseModel], key: Key) -> KeyInfo | None:
     return KeyInfo(key, type_name(node), values, default_of(node), meaning, source, node)
 
 
-def section_infos(kind: type[BaseModel], above: Key = ()) -> list[KeyInfo]:
+def section_infos(kind: type[BaseModel] | Node, above: Key = ()) -> list[KeyInfo]:
     """Return the explanations of the keys of one section, in their order."""
     infos = (key_info(kind, (*above, name)) for name in properties(at(kind, above) or {}))
     return [info for info in infos if info is not None]
