@@ -195,6 +195,9 @@ def test_one_question_is_checked_alike() -> None:
         ("\U0001f600\U0001f600 Ada and Ada met Ada.", "Ada", 13, 11),  # counted in UTF-16 units
         ("\U0001f600 party art", "art", 9, 8),  # by UTF-16 units it is 8, as a whole word
         ("caf\u00e9 caf\u00e9 Ada Ada", "Ada", 16, 14),  # counted in bytes of UTF-8
+        # The nearest mention, at 37, is another one than the offset means.
+        ("\U0001f600" * 20 + " Ada and Ada met Ada.", "Ada", 41, 21),
+        ("\u00e9" * 20 + " Ada and Ada met Ada.", "Ada", 41, 21),
         ("\u6211\u5728\u5317\u4eac\u5e02\u4f4f", "\u5317\u4eac", 1, 2),  # no spaces between words
         ("the cafes and the cafe\u0301", "cafe", 0, None),  # a mark belongs to the letter before it
     ],
