@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -52,12 +53,15 @@ class Worker:
         # Gradients are views of the buckets that are sent, not a second copy of them. With
         # static_graph and an output that is no pytree, such as ``Losses``, torch 2.13 exchanges no
         # gradient at all, without an error.
-        return DistributedDataParallel(
-            module,
-            device_ids=[self.device] if self.device.type == "cuda" else None,
-            broadcast_buffers=False,  # constants: position ids, token types
-            gradient_as_bucket_view=True,
-        )
+        with warnings.catch_warnings():
+            # Torch 2.13 names a successor that older ones lack.
+            warnings.filterwarnings("ignore", ".*broadcast_buffers", FutureWarning)
+            return DistributedDataParallel(
+                module,
+                device_ids=[self.device] if self.device.type == "cuda" else None,
+                broadcast_buffers=False,  # constants: position ids, token types
+                gradient_as_bucket_view=True,
+            )
 
     @torch.no_grad()
     def average_gradients(self, module: nn.Module) -> None:
