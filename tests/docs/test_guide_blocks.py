@@ -9,6 +9,7 @@ import torch
 
 from road_ray.data.load_split import find_dataset
 from road_ray.distillation.weighting.registry import WEIGHTINGS
+from road_ray.experiment.expand import expand
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.verbs import configure, verb_of_file
 from tests.docs.blocks import ROOT, all_blocks, blocks, pages
@@ -31,7 +32,7 @@ ALL = {  # run without their names
     ),
 }
 ELSEWHERE = {
-    # An unpinned torch of the package index is gigabytes; `make demo` is `recipes/test_demo.py`.
+    # An unpinned torch of the package index is gigabytes; `make demo` is `experiment/test_demo.py`.
     ("README.md", "install"): "docs/results/first_hour.sh",
     ("docs/reliability.md", "tests"): "tests/chaos/__main__.py",
     ("docs/guides/serving.md", "request"): "tests/distributed/serving/test_server.py",
@@ -72,6 +73,19 @@ def test_the_file_of_the_multi_task_guide_has_a_data_set_that_fits(file):
     config = configure(verb_of_file(file), path=file)
     dataset, task, *_ = find_dataset(config.data.dataset, config.data)
     assert (dataset.name, task.kind.labels) == ("tickets", ("sales", "help"))
+
+
+def test_the_experiment_of_the_comparison_guide_has_its_arms(file, world, pretrained, tmp_path):
+    file.write_text(blocks("docs/guides/comparisons.md", "yaml")["rates"])
+    assert verb_of_file(file) == "reproduce"
+    changes = {"init": str(pretrained.directory), "data.root": str(world)}
+    changes |= {"run_dir": str(tmp_path / "run"), "num_seeds": 1}
+    experiment = expand(configure("reproduce", path=file, overrides=changes))
+    scored = {job.arm: job for job in experiment.jobs if job.scored}
+    rates = {arm: job.config.optimizer.peak_lr for arm, job in scored.items()}
+    assert (rates["slow"], rates["fast"]) == (1e-5, 1e-4)
+    assert scored["taught"].verb == "distill"
+    assert [ensemble.data.epochs for ensemble in experiment.ensembles] == [5.0]
 
 
 def test_the_rule_of_the_distillation_guide_weights_by_the_largest_logit(monkeypatch):
