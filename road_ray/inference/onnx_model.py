@@ -45,7 +45,9 @@ class OnnxModel:
 
     def __call__(self, batch: Batch) -> Tensor:
         tensors: Mapping[str, Any] = batch
-        inputs = {name: tensors[name].numpy() for name in self._inputs}
+        # The exported model has an input for segments, also where the tokenizer gives none.
+        zeros = torch.zeros_like(batch["input_ids"])
+        inputs = {name: tensors.get(name, zeros).numpy() for name in self._inputs}
         if not self._singly:
             return torch.from_numpy(self._run(inputs))
         mask = batch["attention_mask"]  # [B, L], of choices [B, N, L]
