@@ -672,7 +672,6 @@ FAULTS = (
             "the next trial starts in another process",
         ),
         "distributed/tune/test_searcher.py::test_no_trial_is_lost_to_the_cleanup_of_a_stopped_one",
-        "distributed/tune/test_searcher.py::test_a_trial_that_is_lost_three_times_fails",
     ),
     _f(
         "F83",
