@@ -77,8 +77,15 @@ def _run(place):
     return Run(place, {})
 
 
-def test_arms_of_ones_own_follow_those_of_a_comparison():
-    given = ["comparison=low_resource", "experiment.arms.mine={keys: {optimizer.peak_lr: 1e-3}}"]
+@pytest.mark.parametrize(
+    "arm",
+    [
+        "experiment.arms.mine={keys: {optimizer.peak_lr: 1e-3}}",
+        "experiment={arms: {mine: {keys: {optimizer.peak_lr: 1e-3}}}}",
+    ],
+)
+def test_arms_of_ones_own_follow_those_of_a_comparison(arm):
+    given = ["comparison=low_resource", arm]
     config = configure("reproduce", overrides=given)
     assert [*config.compared.arms][:2] == ["none", "none_longer"]
     assert [*config.compared.arms][-1] == "mine"
