@@ -227,8 +227,6 @@ def _configure_logging() -> None:
     logging.basicConfig(level=logging.WARNING)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Redacting("%(levelname)s%(message)s"))
-        for old in [f for f in handler.filters if isinstance(f, _Once)]:  # of an earlier command
-            handler.removeFilter(old)
         handler.addFilter(_Once())
     logging.getLogger("road_ray").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
@@ -275,6 +273,10 @@ def main() -> None:
         if isinstance(error, InterruptedRunError):
             typer.echo(f"  command: {shlex.join(['road', *sys.argv[1:]])}", err=True)
         sys.exit(error.exit_code)
+    finally:  # what was shown is that of one command
+        for handler in logging.getLogger().handlers:
+            for shown in [one for one in handler.filters if isinstance(one, _Once)]:
+                handler.removeFilter(shown)
 
 
 if __name__ == "__main__":

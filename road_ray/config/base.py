@@ -41,7 +41,7 @@ class Config(BaseModel):
         """Refuse addresses with a secret, paths that no file can have and whole numbers that no
         counter can hold; expand ``~``.
         """
-        if any(abs(number) > _LARGEST for number in _whole_numbers(value)):
+        if any(not -_LARGEST - 1 <= number <= _LARGEST for number in _whole_numbers(value)):
             raise ValueError("is too large\n    allowed: whole numbers of at most 64 bits")
         for text in _texts(value):
             refuse_secret(str(text))

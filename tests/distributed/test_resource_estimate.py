@@ -9,7 +9,7 @@ from road_ray.errors import ClusterError, ConfigError, ResourceError
 
 
 def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_path):
-    monkeypatch.setattr(plan, "_available", lambda: {"CPU": 4.0, "GPU": 2.0})
+    monkeypatch.setattr(plan, "available_resources", lambda: {"CPU": 4.0, "GPU": 2.0})
     plan.check_room(2, 0.5, 3, 0.3)
     with pytest.raises(ClusterError, match=r"CPU +64 +4"):
         plan.check_room(64, 0.0, 0, 0.0)
@@ -27,6 +27,6 @@ def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_pat
 
 
 def test_a_machine_without_a_gpu_is_said_to_have_none(monkeypatch):
-    monkeypatch.setattr(plan, "_available", lambda: {"CPU": 4.0, "GPU": 0.0})
+    monkeypatch.setattr(plan, "available_resources", lambda: {"CPU": 4.0, "GPU": 0.0})
     with pytest.raises(ClusterError, match="fix: this machine has no GPU: "):
         plan.check_room(1, 1.0, 0, 0.0)

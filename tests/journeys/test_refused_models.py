@@ -110,7 +110,7 @@ def test_a_declared_choice_learns_from_a_teacher_that_truncates(
     assert result.code == 0, result.err
     assert f"teacher 1 ({models / 'short'}) reads at most 16 tokens" in caplog.text
     assert "teachers/cut_1" in caplog.text
-    assert "teacher 0" not in caplog.text
+    assert "warning: teacher 0" not in caplog.text
 
 
 def test_rows_that_the_student_truncates_as_well_are_no_error(

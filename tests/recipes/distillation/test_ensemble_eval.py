@@ -33,8 +33,10 @@ def test_it_is_the_mean_of_what_each_model_says(named, world):
     ]
     means = mean_logits(named, task, {"sst2": split}, pad_id)["sst2"]
     np.testing.assert_allclose(np.stack(means), np.mean(apart, axis=0), atol=1e-5)
-    expected = evaluate_logits(split, means).figures["accuracy"]
-    assert evaluate_ensemble(named, data, ["sst2"]) == {"eval/sst2/ensemble_accuracy": expected}
+    expected = evaluate_logits(split, means).figures
+    assert evaluate_ensemble(named, data, ["sst2"]) == {
+        f"eval/sst2/ensemble_{name}": value for name, value in expected.items()
+    }
 
 
 def test_the_teachers_own_ensemble_is_among_their_figures(named, teachers, world):

@@ -331,14 +331,15 @@ class TestMistakes:
             for question in paragraph["qas"]
             if question.get("answers")
         ]
-        requested[1]["answers"][0]["text"] = "nowhere to be found"
+        for question in requested:
+            question["answers"][0]["text"] = "nowhere to be found"
         (tmp_path / "squad").mkdir()
         (tmp_path / "squad" / "train-v2.0.json").write_text(json.dumps(content))
         overrides = questions | {"data.root": tmp_path}
         result = road("finetune", *flags(overrides), "--run-dir", tmp_path / "run")
         assert result.code == 3
         assert "train-v2.0.json" in result.err
-        assert requested[1]["id"] in result.err
+        assert requested[0]["id"] in result.err
 
     def test_in_a_vocabulary_that_does_not_fit(self, attempt, pretrained, tmp_path):
         import shutil
