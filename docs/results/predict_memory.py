@@ -11,11 +11,11 @@ import random
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from road_ray.inference.input_rows import RowSource
+from road_ray.inference.input_rows import InputRow
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_chunks, predict_file
 
@@ -43,9 +43,9 @@ def main() -> None:
     predictor = load(told.model)
     print(f"model loaded: {peak_mib():.0f} MiB")
 
-    def reported(source: RowSource, done: int) -> Iterator[list[Any]]:
-        began = time.process_time()
-        for chunk in predict_chunks(predictor, source.rows()):
+    def reported(chunks: Iterable[list[InputRow]]) -> Iterator[list[Any]]:
+        began, done = time.process_time(), 0
+        for chunk in predict_chunks(predictor, chunks):
             yield chunk
             if done // 100_000 < (done + len(chunk)) // 100_000:
                 seconds = time.process_time() - began

@@ -49,7 +49,9 @@ def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
 
 
 def test_sharded_workers_need_their_part_of_the_memory(sentiment, monkeypatch):
-    monkeypatch.setattr("road_ray.distributed.resource_estimate._available", lambda: {"CPU": 8.0})
+    monkeypatch.setattr(
+        "road_ray.distributed.resource_estimate.available_resources", lambda: {"CPU": 8.0}
+    )
     estimate = planned("finetune", sentiment | {"workers": 4, "training.fsdp": True})
     memory = estimate["memory_bytes"]
     assert memory["parameters"] == estimate["parameters"] == memory["gradients"]
@@ -137,7 +139,8 @@ def test_the_disk_holds_models_and_the_checkpoints_of_runs_in_progress(
 
 def test_gpus_of_teachers_are_counted_in_every_generation(sentiment, teachers, monkeypatch):
     monkeypatch.setattr(
-        "road_ray.distributed.resource_estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0}
+        "road_ray.distributed.resource_estimate.available_resources",
+        lambda: {"CPU": 8.0, "GPU": 8.0},
     )
     chosen = sentiment | {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
     chosen |= {"distillation.generations": 2, "distillation.gpus_per_teacher": 0.5}
@@ -149,7 +152,8 @@ def test_gpus_of_teachers_are_counted_in_every_generation(sentiment, teachers, m
 
 def test_the_gpu_of_this_process_is_counted(sentiment, monkeypatch):
     monkeypatch.setattr(
-        "road_ray.distributed.resource_estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0}
+        "road_ray.distributed.resource_estimate.available_resources",
+        lambda: {"CPU": 8.0, "GPU": 8.0},
     )
     estimate = planned("finetune", sentiment | {"workers": 1, "gpus_per_worker": 1})
     assert estimate["gpu_hours"] == estimate["hours"] > 0
