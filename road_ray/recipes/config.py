@@ -108,7 +108,7 @@ def of_parallel_runs(verb: str, max_concurrent: int) -> dict[str, str]:
     """Return the keys without effect where every run has a process of its own."""
     remedy = "max_concurrent=N trains N at the same time"
     reason = f"every run of `road {verb}` trains in one process\n    fix: {remedy}"
-    names = WORKER_KEYS[:2] if max_concurrent else WORKER_KEYS
+    names = WORKER_KEYS[:2] if max_concurrent else (*WORKER_KEYS, "address")
     return dict.fromkeys(names, reason)
 
 

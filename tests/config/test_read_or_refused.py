@@ -30,6 +30,9 @@ REFUSED = [
     ("reproduce", (), "workers=2", "max_concurrent"),
     ("reproduce", (), "min_workers=2", "max_concurrent"),
     ("reproduce", (), "gpus_per_worker=1", "max_concurrent"),
+    ("finetune", (), "address=host:6379", "workers"),
+    *[(verb, (), "address=host:6379", "max_concurrent") for verb in ("teachers", "reproduce")],
+    ("finetune", SPREAD, "address=host:6379", "max_concurrent"),
     *[("demo", (), f"{key}=2", "leave") for key in ("workers", "min_workers", "gpus_per_worker")],
     *[
         ("evaluate", (), override, "leave")
@@ -55,6 +58,9 @@ TAKEN = [
     ("finetune", ("num_seeds=2", "max_concurrent=2", "gpus_per_worker=1")),
     ("finetune", ("workers=2", "min_workers=1", "gpus_per_worker=1")),
     ("reproduce", ("max_concurrent=2", "gpus_per_worker=1")),
+    ("finetune", ("workers=2", "address=host:6379")),
+    ("distill", ("address=host:6379",)),  # of its teachers
+    ("pretrain", ("address=host:6379",)),  # of the corpus
     ("reproduce", ("tracking.tensorboard=true",)),
     ("demo", ("tracking.tensorboard=true",)),
 ]

@@ -260,6 +260,10 @@ class DistillConfig(FinetuneConfig):
     weighting: WeightingConfig = WeightingConfig()
     """Weights of the teachers in their mean."""
 
+    def without_effect(self) -> dict[str, str]:
+        refused = super().without_effect()
+        return {key: reason for key, reason in refused.items() if key != "address"}  # of teachers
+
     def inputs(self) -> Inputs:
         inputs = super().inputs()
         rows = unlabelled_files(self.data, self.data.unlabelled)

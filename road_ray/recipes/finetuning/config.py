@@ -147,6 +147,13 @@ class FinetuneConfig(RunConfig):
             "data": [*train, *split_files(self.data, judged_names(self), "dev")],
         }
 
+    def without_effect(self) -> dict[str, str]:
+        refused = super().without_effect()
+        if not self.workers:
+            reason = "a run without workers trains in this process, on no cluster"
+            refused["address"] = f"{reason}\n    fix: workers=N for N workers, or leave it out"
+        return refused
+
 
 def judged_names(config: FinetuneConfig) -> list[str]:
     """Return the data sets whose dev splits a fine-tuning reads, each once."""

@@ -96,6 +96,7 @@ def _single(config: FinetuningsConfig, name: str, number: int) -> FinetuneConfig
         "init": str(_place(config, before, number)) if before else config.init,
         "workers": 0,
         "gpus_per_worker": 0.0,  # those of the Ray task
+        "address": None,
     }
     changes: dict[str, Any] = {"data.dataset": name, **config.pool.get(name, {})}
     if "data.evaluate_on" in changes and config.only_at_hand:

@@ -92,5 +92,6 @@ def _single(config: TeachersConfig, number: int, fold: int) -> FinetuneConfig:
         "seed": config.seed + number,
         "workers": 0,
         "gpus_per_worker": 0.0,  # those of the Ray task
+        "address": None,
     }
     return FinetuneConfig(**shared)
