@@ -2,7 +2,8 @@
 # Runs comparisons of `road reproduce` from a published encoder. Finished arms and seeds are skipped
 # and stopped ones resume, so the script can be stopped and started again.
 # Usage: docs/results/campaign.sh MODEL DATA RUNS COMPARISON...
-# COMPARISON: low_resource noisy_labels compression road_distillation road_multitask domain.
+# COMPARISON: low_resource noisy_labels compression road_distillation road_multitask domain, and
+# squad_v1 (road_distillation on SQuAD 1.1; SQUAD_ARMS).
 # MODEL is a directory in Hugging Face format, such as all-MiniLM-L6-v2; DATA is data.root.
 # LABELS, UNLABELLED, EPOCHS, SEEDS and ARMS (low_resource), ROWS and MORE_ROWS (compression) set
 # the size. DRY_RUN=--dry-run estimates.
@@ -18,7 +19,7 @@ road=${ROAD:-road}
 reproduce() {
     local name=$1
     shift
-    $road reproduce "$name" --run-dir "$RUNS/$name" ${DRY_RUN:-} -q init="$MODEL" data.root="$DATA" \
+    $road reproduce "${PUBLISHED:-$name}" --run-dir "$RUNS/$name" ${DRY_RUN:-} -q init="$MODEL" data.root="$DATA" \
         num_seeds="$SEEDS" data.epochs="$EPOCHS" optimizer.peak_lr=1e-4 optimizer.layer_decay=1.0 \
         optimizer.schedule=warmup_then_decay optimizer.bias_correction=true "$@"
 }
@@ -41,6 +42,11 @@ compression() {
 
 road_distillation() {
     reproduce road_distillation data.max_length_tokens=256 data.max_rows=5000
+}
+
+squad_v1() {
+    PUBLISHED=road_distillation reproduce squad_v1 data.dataset=squad_v1 data.max_length_tokens=256 \
+        data.max_rows=5000 data.max_judged_rows=2500 arms="${SQUAD_ARMS:-[none, mean, weighted_0.75]}"
 }
 
 road_multitask() {
