@@ -173,7 +173,8 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return
-    from road_ray.reporting.text_tables import aligned, comparison_text, demo_table, figures
+    from road_ray.reporting.pages.reproduction_page import comparison_text
+    from road_ray.reporting.text_tables import aligned, demo_table, figures
 
     table = run.directory / "table.json"
     tasks = run.directory / "tasks.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 _PRINCIPAL = {
     "f1",
@@ -67,59 +66,6 @@ def demo_table(rows: Sequence[Mapping[str, object]]) -> str:
     return aligned(shown)
 
 
-def comparison_text(table: Mapping[str, Any]) -> str:
-    """Return the tables of a comparison: figures of each arm, teachers, and tests between arms."""
-    names = [
-        f"{name}/{metric}" for name, metrics in table["data_sets"].items() for metric in metrics
-    ]
-    rows = [
-        {"arm": arm["about"], "seeds": len(arm["seeds"])}
-        | {name: _figure(arm["figures"].get(name)) for name in names}
-        for arm in table["arms"]
-    ]
-    for ensemble in table["ensembles"]:
-        by_name = ensemble["figures"]
-        single = {n: _figure({**by_name[n], "mean": by_name[n]["teachers"]}) for n in by_name}
-        rows += [
-            {"arm": f"{ensemble['name']}: single", "seeds": ensemble["teachers"]}
-            | {name: single.get(name, "-") for name in names},
-            {"arm": f"{ensemble['name']}: ensemble", "seeds": 1}
-            | {name: _number(by_name.get(name, {}).get("ensemble")) for name in names},
-        ]
-    tests = [
-        {
-            "data set": test["data_set"],
-            "arm": test["arm"],
-            "against": test["against"],
-            "difference": f"{test['difference']:+.2f}",
-            "95% interval": f"{test['low']:+.2f} to {test['high']:+.2f}",
-            "p": probability(test["p_value"]),
-            "p (Holm)": probability(test["p_holm"]),
-            "effect size": _number(test["effect_size"]),
-            "seeds for 80% power": _number(test["needed_pairs"], "d"),
-        }
-        for test in table["tests"]
-    ]
-    printed = [aligned(rows), *([aligned(tests)] if tests else [])]
-    failed = [
-        f"failed: {run['arm']}, seed {run['seed']}: {run['error'].splitlines()[0]}"
-        for run in table["failed"]
-    ]
-    return "\n\n".join([*printed, *(["\n".join(failed)] if failed else [])])
-
-
-def _figure(figure: Mapping[str, Any] | None) -> str:
-    """Return ``58.31 ± 0.60 [57.9, 58.7] (91.38)``: mean, deviation, 95% interval, published."""
-    if figure is None:
-        return "-"
-    text = _number(figure["mean"])
-    if figure["deviation"] is not None:
-        text += f" ± {figure['deviation']:.2f}"
-    if figure.get("low") is not None:
-        text += f" [{figure['low']:.1f}, {figure['high']:.1f}]"
-    return text + (f" ({figure['published']:g})" if figure.get("published") else "")
-
-
 def probability(value: float | None) -> str:
     """Return a p value with four decimals: three would show 0.0495 as 0.050."""
     if value is None:
@@ -127,8 +73,10 @@ def probability(value: float | None) -> str:
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-def _number(value: float | None, form: str = ".2f") -> str:
-    return "-" if value is None else format(value, form)
+def with_deviation(mean: float, deviation: float | None, digits: int = 2) -> str:
+    """Return ``58.31 ± 0.60``, or the mean alone without a deviation."""
+    text = f"{mean:.{digits}f}"
+    return text if deviation is None else f"{text} ± {deviation:.{digits}f}"
 
 
 def mean_with_deviation(row: Mapping[str, object], name: str) -> str:
@@ -136,7 +84,7 @@ def mean_with_deviation(row: Mapping[str, object], name: str) -> str:
     value, deviation = row[name], row.get(f"{name} +-")
     if not isinstance(value, float):
         return str(value)
-    return f"{value:.1f}" + (f" ± {deviation:.1f}" if isinstance(deviation, float) else "")
+    return with_deviation(value, deviation if isinstance(deviation, float) else None, digits=1)
 
 
 def is_principal(name: str) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 from road_ray.errors import ConfigError, did_you_mean, shorten
 from road_ray.evaluation.seed_statistics import (
     PairedTest,
-    Summary,
     is_significant,
     paired_test,
     summary,
@@ -28,6 +27,7 @@ from road_ray.reporting.pages.page import (
     Table,
     Value,
     Verdict,
+    filled,
     link_to,
     setting,
 )
@@ -36,7 +36,7 @@ from road_ray.reporting.plots.chart import Axis, Chart, Intervals, Line, thinned
 from road_ray.reporting.published_results import published
 from road_ray.reporting.records.run_groups import Group, group_runs, is_decisive
 from road_ray.reporting.records.run_record import RunRecord
-from road_ray.reporting.text_tables import metric_title
+from road_ray.reporting.text_tables import metric_title, with_deviation
 
 _MOST_GROUPS = 40
 _MOST_VERDICTS = 8
@@ -73,15 +73,7 @@ def compare_page(
         about=f"{len(runs)} runs in {len(groups)} groups; runs that differ only in their seed "
         "form one group.",
         kicker="road report",
-        sections=[section for section in sections if _has_content(section)],
-    )
-
-
-def _has_content(section: Section) -> bool:
-    return any(
-        not (isinstance(block, Table) and not block.rows)
-        and not (isinstance(block, Figures) and not block.figures)
-        for block in section.blocks
+        sections=filled(sections),
     )
 
 
@@ -141,17 +133,13 @@ def intervals(groups: Sequence[Group], metric: str, title: str = "") -> Interval
     for group in groups[:_MOST_GROUPS]:
         if values := list(group.scores(metric).values()):
             spread = summary(values)
-            rows.append((group.name, spread.mean, _ends(spread), values))
+            mean, deviation = spread.mean, spread.deviation
+            ends = None if deviation is None else (mean - deviation, mean + deviation)
+            rows.append((group.name, mean, ends, values))
     _, dataset, name = metric.split("/", 2)
     note = "Mean with one standard deviation over seeds; circles are single runs."
     title = title or f"{dataset}: {metric_title(name)}"
     return Intervals(title, rows, note) if len(rows) > 1 else None
-
-
-def _ends(spread: Summary) -> tuple[float, float] | None:
-    if spread.deviation is None:
-        return None
-    return spread.mean - spread.deviation, spread.mean + spread.deviation
 
 
 def verdict(group: Group, base: Group, metric: str) -> tuple[str, State] | None:
@@ -182,8 +170,7 @@ def _row(group: Group, base: Group, metrics: Sequence[str]) -> list[Cell]:
             row.append(NOTHING)
             continue
         spread = summary(list(scores.values()))
-        text = f"{spread.mean:.2f}"
-        text += f" ± {spread.deviation:.2f}" if spread.deviation is not None else ""
+        text = with_deviation(spread.mean, spread.deviation)
         against, strong = _against(group, base, metric)
         row.append(Cell(text, spread.mean, strong, against))
     return row

@@ -27,6 +27,7 @@ from road_ray.reporting.pages.page import (
     Stage,
     Table,
     Verdict,
+    filled,
     link_to,
 )
 from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
@@ -95,7 +96,7 @@ def demo_page(directory: Path, place: Path | None = None) -> Page:
         Section(
             "What to try next", [Command(line.format(dir=where), about) for about, line in _NEXT]
         ),
-        Section("Runs", [runs_table([*runs.values()], place)] if runs else []),
+        Section("Runs", [runs_table([*runs.values()], place)]),
     ]
     return Page(
         title="Demo: from pre-training to distillation",
@@ -104,7 +105,7 @@ def demo_page(directory: Path, place: Path | None = None) -> Page:
         "mean ± standard deviation over seeds. Tiny models on a synthetic data set: not comparable "
         "with published results.",
         kicker="road demo",
-        sections=[section for section in sections if section.blocks],
+        sections=filled(sections),
     )
 
 
@@ -122,10 +123,11 @@ def _result(groups: Sequence[Group]) -> list[Block]:
     (title, metric), *_ = FIGURES.items()
     pairs = [(group, base) for n, base in enumerate(groups) for group in groups[n + 1 :]]
     verdicts = [verdict(group, base, metric) for group, base in pairs]
-    figures = [intervals(groups, metric, title)]
-    lines = [line for line in verdicts if line is not None]
-    drawn = [figure for figure in figures if figure is not None]
-    return [*([Verdict(lines)] if lines else []), *([Figures(drawn)] if drawn else [])]
+    figure = intervals(groups, metric, title)
+    return [
+        Verdict([line for line in verdicts if line is not None]),
+        Figures([] if figure is None else [figure]),
+    ]
 
 
 def _stages(runs: Mapping[str, RunRecord], place: Path | None) -> list[Stage]:

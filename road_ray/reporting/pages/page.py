@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -228,6 +228,29 @@ class Page:
         blocks = [block for section in self.sections for block in section.blocks]
         grids = [block for block in blocks if isinstance(block, Figures)]
         return [figure for grid in grids for figure in grid.figures]
+
+
+_CONTENT: Mapping[type[Block], str] = {
+    Table: "rows",
+    Figures: "figures",
+    Facts: "pairs",
+    Prose: "lines",
+    Gauges: "gauges",
+    Verdict: "lines",
+}
+
+
+def filled(sections: Sequence[Section]) -> list[Section]:
+    """Return the sections without empty blocks, and only those that have a block."""
+    full = [
+        replace(section, blocks=[b for b in section.blocks if _has_content(b)])
+        for section in sections
+    ]
+    return [section for section in full if section.blocks]
+
+
+def _has_content(block: Block) -> bool:
+    return bool(getattr(block, _CONTENT.get(type(block), "kind")))
 
 
 def render(page: Page) -> str:

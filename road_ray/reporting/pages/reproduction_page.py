@@ -10,7 +10,6 @@ from road_ray.errors import CheckpointError
 from road_ray.evaluation.seed_statistics import is_significant
 from road_ray.reporting.pages.page import (
     NOTHING,
-    Block,
     Cell,
     Figures,
     Page,
@@ -19,13 +18,15 @@ from road_ray.reporting.pages.page import (
     State,
     Table,
     Verdict,
+    filled,
 )
 from road_ray.reporting.plots.chart import Axis, Chart, Dot, Figure, Intervals
-from road_ray.reporting.text_tables import metric_title, probability
+from road_ray.reporting.text_tables import aligned, metric_title, probability, with_deviation
 from road_ray.system.json_file import read_json
 
 TABLE = "table.json"
 Entry = Mapping[str, Any]
+_NONE: Entry = dict.fromkeys(("mean", "deviation", "low", "high", "published"))
 
 _ABOUT_TESTS = (
     "Mean difference with its 95% interval, paired by seed; p of the paired t-test, and corrected "
@@ -56,9 +57,38 @@ def reproduction_page(directory: Path) -> Page:
         raise CheckpointError(f"{path}: damaged: {error!r}\n  fix: {remedy}") from error
 
 
+def comparison_text(table: Entry) -> str:
+    """Return the tables of a comparison for the terminal: figures of each arm and of teachers as
+    ``58.31 ± 0.60 [57.9, 58.7] (91.38)`` (mean, deviation, 95% interval, published), and tests.
+    """
+    names = [f"{name}/{m}" for name, metrics in table["data_sets"].items() for m in metrics]
+    rows = [
+        {"arm": arm["about"], "seeds": len(arm["seeds"])}
+        | {name: _figure_text(arm["figures"].get(name, _NONE)) for name in names}
+        for arm in [*table["arms"], *_teachers(table)]
+    ]
+    tests = _tests(table["tests"], {arm["name"]: arm["name"] for arm in table["arms"]})
+    texts = [["-" if cell is NOTHING else cell.text for cell in row] for row in tests.cells]
+    failed = [
+        f"failed: {run['arm']}, seed {run['seed']}: {run['error'].splitlines()[0]}"
+        for run in table["failed"]
+    ]
+    tables = [rows, [dict(zip(tests.names, row, strict=True)) for row in texts]]
+    return "\n\n".join([*(aligned(one) for one in tables if one), "\n".join(failed)]).rstrip("\n")
+
+
+def _figure_text(figure: Entry) -> str:
+    if figure["mean"] is None:
+        return "-"
+    text = with_deviation(figure["mean"], figure["deviation"])
+    if figure["low"] is not None:
+        text += f" [{figure['low']:.1f}, {figure['high']:.1f}]"
+    return text + (f" ({figure['published']:g})" if figure["published"] else "")
+
+
 def _page(table: Entry) -> Page:
     sections = [
-        Section(f"Results on {name}", list(_results(table, name, metrics)))
+        Section(f"Results on {name}", [_results(table, name, metrics)])
         for name, metrics in table["data_sets"].items()
         if metrics
     ]
@@ -74,79 +104,71 @@ def _page(table: Entry) -> Page:
             ),
             Section("Tests", [_tests(table["tests"], titles)], about),
         ]
-    if right := _right(table["arms"]):
-        about = "Share of labelled training rows on which so many teachers were right."
-        sections.append(Section("Right teachers", [right], about))
-    if table["failed"]:
-        lines = [f"{run['arm']}, seed {run['seed']}: {run['error']}" for run in table["failed"]]
-        sections.append(Section("Failed runs", [Prose(lines, items=True)]))
+    right = "Share of labelled training rows on which so many teachers were right."
+    lines = [f"{run['arm']}, seed {run['seed']}: {run['error']}" for run in table["failed"]]
+    sections += [
+        Section("Right teachers", [_right(table["arms"])], right),
+        Section("Failed runs", [Prose(lines, items=True)]),
+    ]
     about = f"{table['about'][0].upper()}{table['about'][1:]}. Published: {table['source']}."
     return Page(
         title=table["comparison"].replace("_", " "),
         about=about,
         kicker="road reproduce",
-        sections=sections,
+        sections=filled(sections),
     )
 
 
-def _results(table: Entry, name: str, metrics: Sequence[str]) -> Iterator[Block]:
-    arms = table["arms"]
-    printed = any(
-        (arm["figures"].get(f"{name}/{metric}") or {}).get("published")
-        for arm in arms
-        for metric in metrics
-    )
+def _results(table: Entry, name: str, metrics: Sequence[str]) -> Table:
+    keys = [f"{name}/{metric}" for metric in metrics]
+    judged = [arm for arm in _teachers(table) if any(key in arm["figures"] for key in keys)]
+    arms = [*table["arms"], *judged]
+    printed = any(arm["figures"].get(key, _NONE)["published"] for arm in arms for key in keys)
+    sized = len({arm["parameters"] for arm in table["arms"]}) > 1
     columns = ["", "seeds"]
-    for metric in metrics:
-        title = metric_title(metric)
+    for title in map(metric_title, metrics):
         columns += [title, "95% interval", *([f"published {title}"] if printed else [])]
-    rows = [_row(arm, name, metrics, printed=printed) for arm in arms]
-    rows += [
-        row
-        for ensemble in table["ensembles"]
-        for row in _teachers(ensemble, name, metrics, printed=printed)
-    ]
-    sized = len({arm["parameters"] for arm in arms}) > 1
-    if sized:
-        columns += ["parameters", "rows a second"]
-        for row, arm in zip(rows, arms, strict=False):
+    rows = []
+    for arm in arms:
+        row = [Cell(arm["about"]), _cell(len(arm["seeds"]), "d")]
+        for key in keys:
+            row += _figure(arm["figures"].get(key, _NONE), printed=printed)
+        if sized:
             row += [_cell(arm["parameters"], ",d"), _cell(arm["rows_per_second"], ".0f")]
-        for row in rows[len(arms) :]:
-            row += [NOTHING, NOTHING]
+        rows.append(row)
+    columns += ["parameters", "rows a second"] if sized else []
     note = "Mean ± standard deviation over seeds; published figures are of large models."
-    yield Table(columns, rows, note=note)
+    return Table(columns, rows, note=note)
 
 
-def _row(arm: Entry, name: str, metrics: Sequence[str], *, printed: bool) -> list[Cell]:
-    row = [Cell(arm["about"]), _cell(len(arm["seeds"]), "d")]
-    for metric in metrics:
-        figure = arm["figures"].get(f"{name}/{metric}")
-        if figure is None:
-            row += [NOTHING, NOTHING, *([NOTHING] if printed else [])]
-            continue
-        deviation = figure["deviation"]
-        around = "" if deviation is None else f" ± {deviation:.2f}"
-        row.append(Cell(f"{figure['mean']:.2f}{around}", figure["mean"]))
-        ends = figure["low"], figure["high"]
-        row.append(NOTHING if ends[0] is None else Cell(f"{ends[0]:.2f} to {ends[1]:.2f}"))
-        row += [_cell(figure.get("published"), ".2f")] if printed else []
-    return row
+def _figure(figure: Entry, *, printed: bool) -> list[Cell]:
+    if figure["mean"] is None:
+        return [NOTHING] * (3 if printed else 2)
+    mean, low = figure["mean"], figure["low"]
+    between = NOTHING if low is None else Cell(f"{low:.2f} to {figure['high']:.2f}")
+    published = [_cell(figure["published"], ".2f")] if printed else []
+    return [Cell(with_deviation(mean, figure["deviation"]), mean), between, *published]
 
 
-def _teachers(
-    ensemble: Entry, name: str, metrics: Sequence[str], *, printed: bool
-) -> Iterator[list[Cell]]:
-    """Yield the rows of single teachers and of their mean, where they were evaluated."""
-    figures = [ensemble["figures"].get(f"{name}/{metric}") for metric in metrics]
-    if not any(figures):
-        return
-    skipped = [NOTHING] * (2 if printed else 1)
-    for kind, about in (("teachers", "single teachers"), ("ensemble", "the ensemble")):
-        row = [Cell(f"{ensemble['name']}: {about}")]
-        row.append(_cell(ensemble["teachers"] if kind == "teachers" else 1, "d"))
-        for figure in figures:
-            row += [_cell((figure or {}).get(kind), ".2f"), *skipped]
-        yield row
+def _teachers(table: Entry) -> Iterator[Entry]:
+    """Yield the single teachers of each ensemble, and their mean, in the form of an arm."""
+    for ensemble in table["ensembles"]:
+        by_name = ensemble["figures"]
+        single = {
+            key: {**_NONE, **by_name[key], "mean": by_name[key]["teachers"]} for key in by_name
+        }
+        mean = {key: {**_NONE, "mean": by_name[key]["ensemble"]} for key in by_name}
+        for about, count, figures in (
+            ("single teachers", ensemble["teachers"], single),
+            ("the ensemble", 1, mean),
+        ):
+            yield {
+                "about": f"{ensemble['name']}: {about}",
+                "seeds": range(count),
+                "figures": figures,
+                "parameters": None,
+                "rows_per_second": None,
+            }
 
 
 def _verdict(tests: Sequence[Entry], titles: Mapping[str, str]) -> Verdict:
@@ -191,8 +213,6 @@ def _differences(table: Entry, titles: Mapping[str, str]) -> list[Intervals]:
     charts = []
     for name in table["data_sets"]:
         tests = [test for test in table["tests"] if test["data_set"] == name]
-        if not tests:
-            continue
         rows = [
             (
                 f"{titles[test['arm']]} against {titles[test['against']]}",
@@ -202,8 +222,9 @@ def _differences(table: Entry, titles: Mapping[str, str]) -> list[Intervals]:
             )
             for test in tests
         ]
-        title = f"{name}: difference in {metric_title(tests[0]['metric'])}, points"
-        charts.append(Intervals(title, rows, wide=True, zero=True))
+        if rows:
+            title = f"{name}: difference in {metric_title(tests[0]['metric'])}, points"
+            charts.append(Intervals(title, rows, wide=True, zero=True))
     return charts
 
 
@@ -213,25 +234,21 @@ def _sizes(table: Entry) -> list[Chart]:
     if len({arm["parameters"] for arm in arms}) < 2:
         return []
     charts = []
-    for name, metrics in table["data_sets"].items():
-        key = f"{name}/{metrics[0]}" if metrics else ""
-        shown = [arm for arm in arms if key in arm["figures"]]
+    for name, (metric, *_) in ((name, m) for name, m in table["data_sets"].items() if m):
         dots = [
-            Dot(arm["parameters"] / 1e6, arm["figures"][key]["mean"], name=arm["about"])
-            for arm in shown
+            Dot(arm["parameters"] / 1e6, figure["mean"], name=arm["about"])
+            for arm in arms
+            if (figure := arm["figures"].get(f"{name}/{metric}"))
         ]
-        title = f"{name}: {metric_title(metrics[0])} by size" if metrics else ""
         if dots:
-            across = Axis("million parameters")
+            title, across = f"{name}: {metric_title(metric)} by size", Axis("million parameters")
             charts.append(Chart(title, across, Axis("%"), dots=dots, wide=True))
     return charts
 
 
-def _right(arms: Sequence[Entry]) -> Table | None:
+def _right(arms: Sequence[Entry]) -> Table:
     counted = [arm for arm in arms if arm["teachers_right"]]
-    if not counted:
-        return None
-    most = max(len(arm["teachers_right"]) for arm in counted)
+    most = max((len(arm["teachers_right"]) for arm in counted), default=0)
     rows = [
         [
             Cell(arm["about"]),

@@ -23,6 +23,7 @@ from road_ray.reporting.pages.page import (
     Split,
     Table,
     Value,
+    filled,
     setting,
 )
 from road_ray.reporting.pages.prediction_figures import prediction_figures
@@ -73,13 +74,8 @@ def run_page(run: RunRecord, *, examples: bool = True) -> Page:
         about=_about(run),
         kicker=f"road {run.verb}",
         tiles=_tiles(run),
-        sections=[section for section in sections if _has_content(section)],
+        sections=filled(sections),
     )
-
-
-def _has_content(section: Section) -> bool:
-    empty = (Figures(()), Gauges(()), Table((), ()), Facts({}), Prose(()))
-    return any(block not in empty for block in section.blocks)
 
 
 def _about(run: RunRecord) -> str:

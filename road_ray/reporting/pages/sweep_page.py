@@ -18,6 +18,7 @@ from road_ray.reporting.pages.page import (
     Table,
     Value,
     Verdict,
+    filled,
 )
 from road_ray.reporting.pages.run_page import clock
 from road_ray.reporting.plots.scales import short
@@ -48,7 +49,7 @@ def sweep_page(sweep: Sweep) -> Page:
         about=_about(sweep),
         kicker="road sweep",
         tiles=_tiles(sweep),
-        sections=[section for section in sections if section.blocks],
+        sections=filled(sections),
     )
 
 

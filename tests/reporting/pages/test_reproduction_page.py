@@ -8,9 +8,12 @@ import pytest
 
 from road_ray.errors import CheckpointError
 from road_ray.reporting.pages.page import NOTHING, Figures, Prose, Table
-from road_ray.reporting.pages.reproduction_page import is_reproduction, reproduction_page
+from road_ray.reporting.pages.reproduction_page import (
+    comparison_text,
+    is_reproduction,
+    reproduction_page,
+)
 from road_ray.reporting.report import report
-from road_ray.reporting.text_tables import comparison_text
 
 
 def figure(mean, deviation=0.5, published=None):
@@ -78,7 +81,7 @@ def test_figures_stand_with_intervals_published_figures_and_sizes(directory):
         "500,000",
         NOTHING.text,
     ]
-    assert rows[2][:3] == ["teachers-sst2: single teachers", "3", "80.00"]
+    assert rows[2][:3] == ["teachers-sst2: single teachers", "3", "80.00 ± 1.00"]
     assert rows[3][:3] == ["teachers-sst2: the ensemble", "1", "82.50"]
     assert {len(row) for row in rows} == {len(results.names)}
 
@@ -120,7 +123,7 @@ def test_a_difference_equal_for_every_seed_supports_no_verdict(directory, table)
     ]  # fmt: skip
     assert not any(cell.strong for cell in row)
     (line,) = [line for line in comparison_text(table).splitlines() if "+2.00 to" in line]
-    assert line.split()[-4:] == ["-"] * 4  # p, p (Holm), effect size, seeds for 80% power
+    assert line.split()[-5:] == [*"---", "2", "-"]  # p, p (Holm), effect size, pairs, seeds
 
 
 def test_charts_show_differences_and_score_by_size(directory):
@@ -169,6 +172,6 @@ def test_a_damaged_table_is_named(directory, text):
 def test_the_terminal_has_both_tables(table):
     text = comparison_text(table)
     assert "72.00 ± 0.50 [71.0, 73.0] (91.38)" in text
-    assert "teachers-sst2: ensemble" in text
+    assert "teachers-sst2: the ensemble" in text
     assert "+1.00 to +3.00" in text
     assert "failed: mean, seed 2" in text
