@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from road_ray.config import Config
+from road_ray.config.identity import ByContent, Free
 from road_ray.config.paths import BesideFile
 from road_ray.data.readers.custom_dataset import CustomDataset, SetName
 
@@ -27,7 +28,7 @@ HUB = "hub"
 class SourceConfig(Config):
     """Location of the data sets, length of their rows, kind of the heads and number of examples."""
 
-    root: str | None = None
+    root: Annotated[str | None, ByContent()] = None
     """Directory of the data sets in their published layouts, ``miniature`` (the embedded data set)
     or ``hub`` (the Hugging Face hub). None: the environment variable ``ROAD_DATA``, or the hub
     where it is not set."""
@@ -59,7 +60,7 @@ class SourceConfig(Config):
     both_orders: tuple[str, ...] = ("mrpc", "stsb")
     """Data sets of unordered sentence pairs whose training rows are read in both orders. Empty:
     none. Source: google-research/electra, ``double_unordered``."""
-    cache: str | None = None
+    cache: Free[str | None] = None
     """Directory of encoded rows that later runs reuse. None: ``features`` below ``ROAD_CACHE`` or
     ``~/.cache/road_ray``. ``off``: no cache. Data sets of fewer than 2,000 examples are always
     encoded again."""
@@ -108,7 +109,7 @@ class CorpusConfig(Config):
     choice.
     """
 
-    root: str | None = None
+    root: Annotated[str | None, ByContent()] = None
     """Directory below which ``data.corpus`` and ``data.tokenizer`` are looked up, or ``miniature``
     (the embedded data set). None: the environment variable ``ROAD_DATA``."""
     corpus: Annotated[str, BesideFile()] = "wikipedia/train-00000-of-00001.parquet"
@@ -135,16 +136,16 @@ class CorpusConfig(Config):
     """Earlier phases on shorter rows, by row length in tokens; the shortest comes first. ``{128:
     {fraction: 0.9}}`` with ``data.max_length_tokens`` = 512 is BERT's schedule. Empty: all steps on
     rows of ``data.max_length_tokens``, as ELECTRA trains."""
-    shards: Annotated[str | None, BeforeValidator(_place)] = None
+    shards: Annotated[str | None, BeforeValidator(_place), ByContent()] = None
     """Directory of tokenised rows and trained tokenizers. They are built once for each text,
     tokenizer and row length; runs share them. Put it on a disk that all machines see, or give an
     address such as ``s3://bucket/folder``, which is read through ``data.shard_cache``. None:
     ``corpus`` below ``ROAD_CACHE`` or ``~/.cache/road_ray``."""
-    shard_cache: Path | None = None
+    shard_cache: Free[Path | None] = None
     """Directory of local copies of shards of an address; the processes of a machine share it. None:
     ``shards`` below ``ROAD_CACHE`` or ``~/.cache/road_ray``. Without effect for shards in a
     directory."""
-    shard_cache_gb: float = Field(20.0, gt=0)
+    shard_cache_gb: Free[float] = Field(20.0, gt=0)
     """Size of ``data.shard_cache`` at most, in GB (1e9 bytes). The least recently used shards are
     evicted. It must hold ``data.shuffled_shards`` and two more; twice as many let the next ones be
     fetched ahead. Our choice."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from road_ray.config import Config, InvalidConfig, load
+from road_ray.config.identity import Free
 from road_ray.config.read import read_yaml
 from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
@@ -195,10 +196,10 @@ class ReproduceConfig(RunConfig):
     Our choice; a small difference needs 5 to 10."""
     arms: tuple[str, ...] = ()
     """Arms to run, with those that they are tested against. Empty: all arms of the comparison."""
-    max_concurrent: int = Field(0, ge=0)
+    max_concurrent: Free[int] = Field(0, ge=0)
     """Number of arms that run at the same time, each a Ray task of one core and ``gpus_per_worker``
     GPUs. 0: one after another in this process."""
-    timeout_seconds: float = Field(7 * 86400.0, gt=0)
+    timeout_seconds: Free[float] = Field(7 * 86400.0, gt=0)
     """Time limit of all parallel arms together, in seconds; without effect where ``max_concurrent``
     is 0. 7 days by default. Our choice."""
 

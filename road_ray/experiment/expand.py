@@ -24,7 +24,7 @@ from road_ray.recipes.finetuning.train_teachers import single_teachers
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_init, require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretraining_flops import cost
-from road_ray.recipes.run_directory.resume_identity import mirrored_below
+from road_ray.recipes.run_directory.recorded_config import mirrored_below
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Config)

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from road_ray.config import Config
+from road_ray.config.identity import Free
 from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.recipes.distillation.teacher_list import teacher_files
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
@@ -46,29 +47,29 @@ class TrackingConfig(Config):
 class RunConfig(Config):
     """Run directory, seed, workers, cluster, console and trackers of one run."""
 
-    run_dir: Path = Path("runs/run")
+    run_dir: Free[Path] = Path("runs/run")
     """Directory of the run: configuration, metrics, checkpoints and final model. The same command
     on the same directory resumes the run. On several machines it must be on a shared disk."""
     seed: int = Field(0, ge=0)
     """Random seed of new weights, order of batches, masking, dropout and drawn data sets. Change it
     to repeat a run."""
-    workers: int = Field(0, ge=0)
+    workers: Free[int] = Field(0, ge=0)
     """Number of Ray Train workers that share each batch. 0: train in this process."""
-    min_workers: int | None = Field(None, ge=1)
+    min_workers: Free[int | None] = Field(None, ge=1)
     """Smallest number of workers to train with while machines are missing; the group grows back to
     ``workers``. None: wait until all workers have a place. Set it for preemptible machines."""
-    gpus_per_worker: float = Field(0.0, ge=0)
+    gpus_per_worker: Free[float] = Field(0.0, ge=0)
     """Number of GPUs of each worker or parallel task. 0: CPU only, except that a run without
     workers uses the GPU of this machine. A fraction lets parallel tasks share a device; workers of
     one run cannot, because NCCL takes one for each GPU."""
-    address: str | None = None
+    address: Free[str | None] = None
     """Address of a running Ray cluster, such as ``10.0.0.1:6379``. None: the cluster of the
     environment variable ``RAY_ADDRESS`` or of the surrounding Ray job, else a local one that ends
     with the run."""
-    console: Literal["rich", "plain", "quiet"] | None = None
+    console: Free[Literal["rich", "plain", "quiet"] | None] = None
     """Output on the terminal. ``rich``: progress bar. ``plain``: one line a row. ``quiet``:
     nothing. None: ``rich`` on a terminal and ``plain`` elsewhere."""
-    tracking: TrackingConfig = TrackingConfig()
+    tracking: Free[TrackingConfig] = TrackingConfig()
     """Experiment trackers besides ``metrics.jsonl``. By default there are none."""
 
     repeatable: ClassVar[bool] = False
@@ -189,7 +190,7 @@ class DemoConfig(RunConfig):
 
     extensible: ClassVar[frozenset[str]] = frozenset({"num_seeds"})
     """As in ``RunConfig``."""
-    max_concurrent: int = Field(2, ge=1)
+    max_concurrent: Free[int] = Field(2, ge=1)
     """Number of students that train at the same time beside their teachers, one core each. A local
     cluster gets twice as many cores."""
     pretraining_steps: int = Field(600, ge=1)

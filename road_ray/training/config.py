@@ -7,11 +7,12 @@ modules that it calls the second.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from road_ray.config import Config
+from road_ray.config.identity import Free, FreeOnResume
 from road_ray.models.config import Precision
 
 
@@ -100,38 +101,40 @@ class TrainingConfig(Config):
     """Number format of matrix products. ``fp32``: full precision, on a GPU too, where TF32 stays
     off as PyTorch has it. ``bf16``: autocast to bfloat16. ``auto``: bf16 where the device is faster
     with it. Weights and optimizer state stay in fp32."""
-    activation_checkpointing: bool = False
+    activation_checkpointing: Free[bool] = False
     """Recompute the activations of each layer in the backward pass instead of storing them: less
     memory, about a third more time, the same gradients (Chen et al. 2016). Set it where a batch
     does not fit."""
     torch_compile: bool = False
     """Compile the encoders with ``torch.compile``. Worth it on GPUs only: on a CPU, compilation
     took three minutes and steps became slower. Parts that cannot be compiled run uncompiled."""
-    fsdp: bool = False
+    fsdp: Free[bool] = False
     """Shard parameters, gradients and optimizer state over the workers (FSDP2), for models that one
     device cannot hold; it costs half as much communication again. False: every worker holds a full
     copy (DDP)."""
-    log_every_steps: int | None = Field(None, ge=1)
+    log_every_steps: Free[int | None] = Field(None, ge=1)
     """Number of steps between two rows of ``metrics.jsonl``. None: 50, or a twentieth of a training
     of less than 1,000 steps, so that its curves have points. Our choice."""
-    evaluate_every_steps: int | None = Field(None, ge=1)
+    evaluate_every_steps: Annotated[int | None, FreeOnResume(unless="early_stopping.patience")] = (
+        Field(None, ge=1)
+    )
     """Number of steps between two evaluations. None: at the end only. ``training.early_stopping``
     and the schedulers of sweeps need intermediate evaluations. ``road pretrain`` needs
     ``probe.datasets`` for them."""
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     """Condition that ends the training before its last step. By default there is none."""
-    save_every_steps: int = Field(1000, ge=1)
+    save_every_steps: Free[int] = Field(1000, ge=1)
     """Number of steps between two checkpoints: the work that a crash can lose. The last step is
     always saved. Our choice."""
-    keep_checkpoints: int = Field(2, ge=1)
+    keep_checkpoints: Free[int] = Field(2, ge=1)
     """Number of newest checkpoints to keep; older ones are deleted. With 2, a run survives damage
     to the newest one. Our choice."""
-    keep_checkpoints_at_end: int | None = Field(None, ge=0)
+    keep_checkpoints_at_end: Free[int | None] = Field(None, ge=0)
     """Number of newest checkpoints to keep once the run has finished and its model is in ``hf/``.
     They hold the optimizer too and take about four times the space of the model. None: 1 for ``road
     pretrain``, which ``road data peek`` reads and which took longest to compute, else 0. A run that
     was stopped or failed keeps all. With one, damaged files of a finished run are made again."""
-    mirror: str | None = None
+    mirror: Free[str | None] = None
     """Address of a second copy of the checkpoints: ``s3://bucket/run``, ``gs://bucket/run`` or a
     path. A run directory without checkpoints is restored from it. Nested runs use sub-directories.
     None: no copy. Credentials belong in the environment."""

@@ -9,6 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from road_ray.config import load
+from road_ray.config.identity import resume_identity
 from road_ray.data.config import SourceConfig
 from road_ray.data.custom_task import custom_task, with_labels_of
 from road_ray.data.features.encode_examples import check_labels
@@ -19,7 +20,6 @@ from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.input_files import split_files
-from road_ray.recipes.run_directory.resume_identity import resume_identity
 
 REVIEW = {"train": "r.csv", "text": ["t"], "label": "l"}
 

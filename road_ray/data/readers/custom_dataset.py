@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config
+from road_ray.config.identity import ByContent
 from road_ray.config.paths import BesideFile
 from road_ray.data.readers.parts.labels import below_zero
 from road_ray.data.readers.parts.text_files import repeated
@@ -70,7 +71,7 @@ _Columns = Annotated[
     tuple[str | int, ...],
     BeforeValidator(_one_or_more, json_schema_input_type=tuple[str | int, ...] | str | int),
 ]
-_File = Annotated[str | None, BesideFile(unless="hub")]
+_File = Annotated[str | None, BesideFile(unless="hub"), ByContent(unless="hub")]
 
 
 class CustomDataset(Config):

@@ -21,7 +21,7 @@ from road_ray.recipes.distillation.teacher_list import teacher_entry
 from road_ray.recipes.finetuning.train_teachers import ensemble_figures
 from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.run_directory.model_record import atomic_directory
-from road_ray.recipes.run_directory.resume_identity import mirrored_below
+from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run, open_run_directory
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.run_context import RunContext

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from road_ray.config import Config
+from road_ray.config.identity import ByContent, Free
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.config import TeacherPrecision
@@ -67,7 +68,7 @@ class TeachingConfig(Config):
     average_loss: bool = False
     """Average the losses to each teacher, weighted by ``weighting.rule``. False: one loss to the
     weighted mean of the teachers' logits, as in ROaD."""
-    host: Literal["actors", "process"] = "actors"
+    host: Free[Literal["actors", "process"]] = "actors"
     """Place of the teachers. ``actors``: Ray actors, which several workers and runs can use.
     ``process``: in every training process, which needs no Ray but the memory for all teachers."""
     precision: TeacherPrecision = "auto"
@@ -85,25 +86,25 @@ class TeachingConfig(Config):
     """Label names of the teachers' heads mapped to those of the task, such as
     ``{LABEL_0: negative}``. A teacher's directory mapped to such names is a map for it alone.
     Empty: the names are equal but for case, spaces and hyphens."""
-    lookahead: int = Field(2, ge=0)
+    lookahead: Free[int] = Field(2, ge=0)
     """Number of batches that are sent to the teachers ahead of the student's step. 0: student and
     teachers take turns. More hides more of the teachers' time and takes memory. Our choice."""
-    cpus_per_teacher: float | None = Field(None, gt=0)
+    cpus_per_teacher: Free[float | None] = Field(None, gt=0)
     """Number of cores of each teacher in an actor. None: 1, or less where the cluster is small, so
     that teachers take at most half of it and every worker finds a core."""
-    gpus_per_teacher: float = Field(0.0, ge=0)
+    gpus_per_teacher: Free[float] = Field(0.0, ge=0)
     """Number of GPUs of each teacher in an actor. 0: CPU only. A fraction shares one device."""
-    replicas: int = Field(1, ge=1)
+    replicas: Free[int] = Field(1, ge=1)
     """Number of actors with the same teachers. More of them answer more requests a second and
     survive the loss of a machine."""
-    resources: dict[str, float] = Field({})
+    resources: Free[dict[str, float]] = Field({})
     """Custom Ray resources that each actor requests, such as ``{teacher: 1}``. They place the
     actors on machines that offer them. Empty: none."""
-    timeout_seconds: float = Field(120.0, gt=0)
+    timeout_seconds: Free[float] = Field(120.0, gt=0)
     """Time limit of one answer, in seconds. After it the actor is restarted once, or another
     replica is asked; a teacher that does not answer then ends the run, which the same command
     resumes. Raise it for large teachers on slow machines. Our choice."""
-    start_timeout_seconds: float = Field(120.0, gt=0)
+    start_timeout_seconds: Free[float] = Field(120.0, gt=0)
     """Time limit for all teachers to load, in seconds. Raise it where weights come over a slow
     network. Our choice."""
     on_truncated: Literal["stop", "learn"] = "stop"
@@ -111,18 +112,18 @@ class TeachingConfig(Config):
     ``stop``: an error before anything starts. ``learn``: the student learns from the teacher's
     answer for the beginning of the row; of spans, characters behind it get its lowest probability.
     Rows that the student truncates as well do not count. Our choice."""
-    answers: Literal["auto", "live", "once"] = "auto"
+    answers: Free[Literal["auto", "live", "once"]] = "auto"
     """Time of the teachers' answers. ``live``: beside the student's steps, in every epoch.
     ``once``: to all training rows, before the first step, into a table of each teacher; every
     further epoch, student and seed reads it. ``auto``: once if ``distillation.store`` is given,
     else live."""
-    store: Path | None = None
+    store: Free[Path | None] = None
     """Directory of the tables of ``distillation.answers=once``; many runs may share it. None:
     ``answers`` in the run directory. Trials of a sweep share that of the sweep by default."""
-    check_parity: bool = True
+    check_parity: Free[bool] = True
     """Compare the logits of the source in use (actor, table) with the model's on a few rows before
     the first step; a difference is an error. False skips the seconds that it takes."""
-    allow_other_teachers: bool = False
+    allow_other_teachers: Free[bool] = False
     """Resume a run with other teachers than it began with. False: changed teachers are an error."""
 
     def tables(self, run_dir: Path) -> Path | None:
@@ -155,10 +156,10 @@ class DistillationConfig(TeachingConfig):
     sections 3.5 and 5.
     """
 
-    teachers: tuple[str, ...] = ()
+    teachers: Annotated[tuple[str, ...], ByContent()] = ()
     """Teachers: model or run directories, hub names, or one ``teachers.json`` of ``road teachers``.
     Required."""
-    num_teachers: int | None = Field(None, ge=1)
+    num_teachers: Free[int | None] = Field(None, ge=1)
     """Number of teachers that must be named, of each fold where there are folds, so that a
     forgotten one is an error. None: as many as ``distillation.teachers`` names. ROaD distils from
     three."""

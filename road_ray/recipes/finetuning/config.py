@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from road_ray.config import Config
+from road_ray.config.identity import Free
 from road_ray.data.config import SourceConfig
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import RunConfig, of_parallel_runs
@@ -180,10 +181,10 @@ class FinetuningsConfig(FinetuneConfig):
     only_at_hand: bool = False
     """Skip, with a warning, data sets of ``pool`` that the data root does not have. False: a
     missing one is an error."""
-    max_concurrent: int = Field(0, ge=0)
+    max_concurrent: Free[int] = Field(0, ge=0)
     """Number of runs at the same time, each a Ray task of one core and ``gpus_per_worker`` GPUs. 0:
     one after another in this process. On a cluster at ``address``, its size is the limit."""
-    timeout_seconds: float = Field(7 * 86400.0, gt=0)
+    timeout_seconds: Free[float] = Field(7 * 86400.0, gt=0)
     """Time limit of all parallel runs together, in seconds; without effect where ``max_concurrent``
     is 0. 7 days by default. Our choice."""
 
@@ -212,11 +213,11 @@ class TeachersConfig(FinetuneConfig):
     ``num_teachers`` are trained for each fold, without that fold, and a student learns every row
     from teachers that have not seen it. Use it where teachers are nearly always right on their own
     training data."""
-    max_concurrent: int = Field(0, ge=0)
+    max_concurrent: Free[int] = Field(0, ge=0)
     """Number of teachers that train at the same time, each a Ray task of one core and
     ``gpus_per_worker`` GPUs. 0: one after another in this process. On a cluster at ``address``, its
     size is the limit."""
-    timeout_seconds: float = Field(7 * 86400.0, gt=0)
+    timeout_seconds: Free[float] = Field(7 * 86400.0, gt=0)
     """Time limit of all parallel trainings together, in seconds; without effect where
     ``max_concurrent`` is 0. 7 days by default. Our choice."""
     judge_ensemble: bool = True

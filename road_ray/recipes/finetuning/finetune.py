@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from road_ray.config.identity import resume_identity
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
 from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of, training_tokenizer
@@ -53,7 +54,6 @@ from road_ray.recipes.run_directory.model_record import (
     other_task,
     write_model_record,
 )
-from road_ray.recipes.run_directory.resume_identity import resume_identity
 from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,

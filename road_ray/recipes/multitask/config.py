@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from road_ray.config import Config
+from road_ray.config.identity import ByContent, Free
 from road_ray.data.config import Sampler, SourceConfig
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import TeachingConfig, WeightingConfig
@@ -77,10 +78,10 @@ class MixTeachingConfig(TeachingConfig):
     section 3.5 (multi-task training with distillation).
     """
 
-    teachers: dict[str, str | tuple[str, ...]] = Field({})
+    teachers: Annotated[dict[str, str | tuple[str, ...]], ByContent()] = Field({})
     """Teachers by data set: a model or run directory, a hub name, a ``teachers.json``, or a list of
     directories. Data sets without an entry learn from labels only. Empty: no distillation."""
-    num_teachers: int | None = Field(None, ge=1)
+    num_teachers: Free[int | None] = Field(None, ge=1)
     """Number of teachers that every data set of the mixture must have; a data set without teachers
     then needs the entry ``[]``. None: any number. Set it so that a forgotten data set is an error.
     """

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedModel
 
+from road_ray.config.identity import resume_identity
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split, tasks_of, training_tokenizer
 from road_ray.data.model_files.locate_model import locate_model
@@ -48,7 +49,6 @@ from road_ray.recipes.multitask.mixture_teachers import (
 )
 from road_ray.recipes.preflight_checks import require_init, warn_of_rates
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
-from road_ray.recipes.run_directory.resume_identity import resume_identity
 from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,

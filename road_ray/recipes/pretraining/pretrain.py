@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from road_ray.config.identity import resume_identity
 from road_ray.data.batching import Batch, BatchStream, WorkerShare
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before
@@ -28,7 +29,6 @@ from road_ray.recipes.pretraining.build_objective import build_objective, stored
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.early_probe import early_probe, probe_of
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
-from road_ray.recipes.run_directory.resume_identity import resume_identity
 from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,

@@ -2,7 +2,6 @@
 
 Read ``run.py`` first. ``run_lock.py`` keeps a second process out. ``recorded_config.py`` and
 ``input_files.py`` compare a directory with the configuration and the files that it is opened with,
-``resume_identity.py`` identifies the run of a checkpoint, ``manifest.py`` records the files of a
-finished run, ``model_record.py`` writes the record of a model, ``remove_unused.py``
-removes the directory of a run that did not begin.
+``manifest.py`` records the files of a finished run, ``model_record.py`` writes the record of a
+model, ``remove_unused.py`` removes the directory of a run that did not begin.
 """

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
+from road_ray.config.identity import free_on_resume
 from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import TEACHERS
-from road_ray.recipes.run_directory.resume_identity import free_on_resume
+from road_ray.system.remote_files import address_below
+from road_ray.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from road_ray.recipes.config import RunConfig
@@ -43,13 +45,12 @@ def require_same(config: RunConfig, run_dir: Path) -> None:
     recorded = flatten(to_dict(load_recorded(type(config), run_dir / RECORD)))
     now = flatten(to_dict(config))
     free = free_on_resume(config) | config.extensible
-    by_dataset = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
     if now.get("distillation.allow_other_teachers"):
-        free |= {"distillation.teachers", "distillation.num_teachers", *by_dataset}
+        free.add("distillation.teachers")
     changed = [
         key
         for key in sorted({*recorded, *now})
-        if recorded.get(key) != now.get(key) and key not in free
+        if recorded.get(key) != now.get(key) and not _is_below(key, free)
     ]
     if changed:
         lines = "".join(
@@ -88,5 +89,20 @@ def allowed_inputs(config: Config) -> set[str]:
 def deciding_digest(config: Config) -> str:
     """Return a sha256 of all keys that must be equal on resuming."""
     free = free_on_resume(config)
-    fixed = {key: value for key, value in flatten(to_dict(config)).items() if key not in free}
+    values = flatten(to_dict(config))
+    fixed = {key: value for key, value in values.items() if not _is_below(key, free)}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
+
+
+def _is_below(key: str, keys: set[str]) -> bool:
+    """Return True for one of the dotted keys, and for a key of a section among them."""
+    return key in keys or any(key.startswith(f"{above}.") for above in keys)
+
+
+def mirrored_below(training: TrainingConfig, place: Path) -> TrainingConfig:
+    """Return the training settings of a run inside another, with its mirror below the other's.
+    ``place`` is its directory relative to the other's.
+    """
+    if training.mirror is None:
+        return training
+    return training.model_copy(update={"mirror": address_below(training.mirror, place)})

@@ -9,7 +9,7 @@ from typing import Any
 
 from road_ray.config import Config, override
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.run_directory.resume_identity import mirrored_below
+from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.training.config import TrainingConfig
 from road_ray.verbs import configure

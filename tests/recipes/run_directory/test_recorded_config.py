@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from road_ray.config import to_yaml
-from road_ray.config.schema import at
+from road_ray.config.identity import resume_identity
 from road_ray.errors import ConfigError
+from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.recorded_config import (
@@ -19,10 +20,8 @@ from road_ray.recipes.run_directory.recorded_config import (
     load_recorded,
     require_same,
 )
-from road_ray.recipes.run_directory.resume_identity import FREE_ON_RESUME, resume_identity
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.training.config import EarlyStoppingConfig, TrainingConfig
-from road_ray.verbs import VERBS
 
 
 def test_deciding_digest_changes_with_what_another_run_is_refused_for():
@@ -63,11 +62,13 @@ def test_the_interval_of_evaluations_decides_only_where_they_may_end_a_training(
     require_same(config(10), tmp_path)
 
 
-def test_every_key_that_is_free_on_resume_is_a_key_of_some_verb():
-    def known(key):
-        return any(at(verb.config, tuple(key.split("."))) for verb in VERBS.values())
+def test_resources_of_teachers_and_trackers_may_differ_when_a_run_is_resumed(tmp_path):
+    def config(**resources: float) -> DistillConfig:
+        return DistillConfig(distillation=DistillationConfig(resources=resources))
 
-    assert [key for key in sorted(FREE_ON_RESUME) if not known(key)] == []
+    (tmp_path / RECORD).write_text(to_yaml(config(teacher=1)))
+    moved = config(accelerator=2)
+    require_same(moved.model_copy(update={"tracking": TrackingConfig(wandb_group="b")}), tmp_path)
 
 
 def test_load_recorded_names_the_keys_of_another_version_and_advises_no_edit(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import road_ray as rr
+from road_ray.config.identity import resume_identity
 from road_ray.errors import CheckpointError
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import expand
@@ -18,7 +19,7 @@ from road_ray.recipes.finetuning.seeds_and_datasets import plan_runs
 from road_ray.recipes.finetuning.train_teachers import _single
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.run_directory.resume_identity import mirrored_below, resume_identity
+from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.stages import runs_of

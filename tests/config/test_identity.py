@@ -1,0 +1,69 @@
+"""Marks of fields decide which keys may differ when a run is resumed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from road_ray.config import Config
+from road_ray.config.identity import ByContent, Free, FreeOnResume, free_on_resume, resume_identity
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
+
+
+class _Inner(Config):
+    every: Annotated[int, FreeOnResume(unless="patience")] = 1
+    patience: int | None = None
+    place: Annotated[str, ByContent(unless="hub")] = "here"
+    hub: str | None = None
+
+
+class _Run(Config):
+    workers: Free[int] = 0
+    seed: int = 0
+    inner: _Inner = _Inner()
+    sets: dict[str, _Inner] = Field({})
+    weights: dict[str, float] = Field({})
+
+
+class _LargeRun(_Run):
+    workers: int = 8
+
+
+def test_a_field_without_a_mark_decides_and_a_mapping_is_one_value():
+    run = _Run(sets={"my.set": _Inner()}, weights={"a": 1.0})
+    assert free_on_resume(run) == {"workers", "inner.every", "sets.my.set.every"}
+    assert resume_identity(run) == {
+        "verb": "_run",
+        "seed": 0,
+        "inner.patience": None,
+        "inner.hub": None,
+        "sets": {"my.set": {"patience": None, "hub": None}},
+        "weights": {"a": 1.0},
+    }
+
+
+def test_a_mark_does_not_hold_where_the_key_that_it_names_is_set():
+    run = _Run(inner=_Inner(patience=2, hub="org/name"))
+    assert free_on_resume(run) == {"workers"}
+    identity = resume_identity(run)
+    assert (identity["inner.every"], identity["inner.place"]) == (1, "here")
+
+
+def test_a_subclass_with_another_default_keeps_the_mark():
+    assert "workers" in free_on_resume(_LargeRun())
+
+
+def test_what_may_differ_in_a_distillation_and_a_pretraining():
+    shared = {"run_dir", "workers", "min_workers", "gpus_per_worker", "address", "console"}
+    shared |= {"tracking", "training.log_every_steps", "training.evaluate_every_steps"}
+    shared |= {"training.save_every_steps", "training.keep_checkpoints", "training.mirror"}
+    shared |= {"training.keep_checkpoints_at_end", "training.activation_checkpointing"}
+    shared |= {"training.fsdp"}
+    teaching = """host lookahead cpus_per_teacher gpus_per_teacher replicas resources num_teachers
+        timeout_seconds start_timeout_seconds answers store check_parity allow_other_teachers"""
+    teachers = {f"distillation.{name}" for name in teaching.split()}
+    assert free_on_resume(DistillConfig()) == shared | teachers | {"data.cache"}
+    shards = {"data.shard_cache", "data.shard_cache_gb"}
+    assert free_on_resume(PretrainConfig()) == shared | shards
