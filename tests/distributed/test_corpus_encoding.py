@@ -130,7 +130,8 @@ def test_machines_read_and_write_their_own_parts(cluster, tokenizer, tmp_path, m
 def test_an_error_of_a_machine_is_raised_here(cluster, tokenizer, tmp_path, monkeypatch):
     (tmp_path / "text").mkdir()
     parts = in_parts(tmp_path / "text", monkeypatch)
-    (tmp_path / "text" / "1.txt").write_bytes(b"caf\xe9\n")
+    text = tmp_path / "text" / "1.txt"
+    text.write_bytes(b"caf\xe9\n" + text.read_bytes()[5:])  # as long as it was listed
     made = {"max_length_tokens": 12, "encoding": shards_on_cluster}
     with pytest.raises(DataError, match=r"1\.txt:1: not UTF-8"):
         build_corpus(parts, tmp_path / "c", tokenizer, **made)
