@@ -18,6 +18,7 @@ from tests.benchmarks.race import InThread
 @pytest.fixture(autouse=True)
 def _small_world(monkeypatch, world):
     monkeypatch.setenv("ROAD_DATA", str(world))
+
     # A compiler takes minutes on a CPU: the contestants that ask for it run as they are.
     def compile(module, *_, **__):
         module._compiled_call_impl = module._call_impl
