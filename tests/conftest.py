@@ -222,7 +222,7 @@ def road(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
         for name in ("", "road_ray"):  # -q and -v would reach later tests
             logging.getLogger(name).setLevel(logging.NOTSET if name else logging.WARNING)
         out, err = capfd.readouterr()
-        # Ray's lines of processes of earlier tests on the shared cluster may come now; what commands
+        # Lines of processes of earlier tests on the shared cluster may come now; what commands
         # show of theirs is tested in journeys/test_said_on_ray.py.
         own = re.sub(r"(?m)^(\x1b\[\d+m)?\([^()\n]* pid=\d+[^()\n]*\).*$", "", err)
         assert "Traceback" not in own or "-v" in arguments
