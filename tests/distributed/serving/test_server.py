@@ -214,7 +214,10 @@ def test_replicas_have_no_token_and_show_no_metrics(model, tmp_path):
     said = errors.read_text()
     # Ray Serve tells of the clients that have gone.
     own = [line for line in said.splitlines() if not line.startswith("(ServeReplica")]
-    assert own == ["starting Ray on this machine"]
+    assert own == [
+        "starting Ray on this machine",
+        "stopping; open requests are answered first",
+    ]
     assert "\x1b" not in said
 
 
