@@ -92,7 +92,13 @@ def test_models_of_one_size_are_shown_with_one_speed(tiny):
 def test_teachers_answer_once_and_the_same_command_trains_nothing_anew(tiny):
     given = tiny("low_resource", **(SIZES["low_resource"] | {"arms": ["mean", "correctness"]}))
     run = rr.reproduce(overrides=given)
-    for path in run.directory.glob("*/seed-*/student/events.jsonl"):
+    taught = [
+        path
+        for arm in ("mean", "correctness")
+        for path in run.directory.glob(f"{arm}/seed-*/student/events.jsonl")
+    ]
+    assert taught
+    for path in taught:
         assert "its table" in path.read_text(), path
     before = {path: path.stat().st_mtime_ns for path in run.directory.rglob("*.safetensors")}
     (run.directory / "metrics.json").unlink()
