@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from road_ray.reporting.records.run_record import RunRecord
 
 _MUCH = 0.10  # least share of a step for advice on a part of it
-_SLACK = 1.3  # least ratio of the slowest step to the median for advice on it
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def _mean(run: RunRecord, name: str) -> float:
 
 def advice(run: RunRecord, split: TimeSplit) -> list[str]:
     """Return sentences about the bottleneck with the key to change, the most important first."""
-    sentences = [*_teachers(run, split), *_data_and_communication(split), *_unsteady(run)]
+    sentences = [*_teachers(run, split), *_data_and_communication(split)]
     if not sentences:
         share = split.student / split.step
         sentences.append(
@@ -115,14 +114,4 @@ def _data_and_communication(split: TimeSplit) -> Iterable[str]:
         yield (
             f"{split.communication / split.step:.0%} of a step is communication between workers. "
             "A larger data.batch_size or more training.passes per step needs fewer exchanges."
-        )
-
-
-def _unsteady(run: RunRecord) -> Iterable[str]:
-    times = sorted(value for _, value in run.series("time/step_seconds")[1:])
-    if len(times) >= 4 and times[-1] > _SLACK * times[len(times) // 2]:
-        factor = times[-1] / times[len(times) // 2]
-        yield (
-            f"Steps are uneven: the slowest stretch took {factor:.1f} times the median. "
-            "Other processes may have used this machine."
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from statistics import median
 
 from road_ray.reporting.pages.page import Gauge, State
 from road_ray.reporting.records.run_record import RunRecord
@@ -46,18 +45,12 @@ def _learning(run: RunRecord) -> Iterable[Gauge]:
 def _gradients(run: RunRecord) -> Iterable[Gauge]:
     norms = [value for _, value in run.series("train/grad_norm")]
     limit = run.settings.get("optimizer.max_grad_norm")
-    if not norms:
-        return
-    if isinstance(limit, int | float) and limit > 0:
+    if norms and isinstance(limit, int | float) and limit > 0:
         share = sum(norm > limit for norm in norms) / len(norms)
         state: State = "good" if share < 0.9 else "fair"
         about = f"share of rows above optimizer.max_grad_norm = {limit:g}"
         about += "" if share < 0.9 else ": the limit determines the step size, not the gradient"
         yield Gauge("clipped", f"{share:.0%}", share, state, about)
-    jump = max(norms) / (median(norms) or 1.0)
-    state = "good" if jump < 5 else "fair" if jump < 20 else "bad"
-    about = f"largest {max(norms):.3g}, median {median(norms):.3g}"
-    yield Gauge("gradient spike", f"{jump:.1f}x", min(jump / 20, 1.0), state, about)
 
 
 def _detection(run: RunRecord) -> Iterable[Gauge]:

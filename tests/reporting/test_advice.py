@@ -50,8 +50,3 @@ def test_so_many_replicas_are_advised_as_the_student_is_faster():
     slow = RunRecord(Path("r"), config={"distillation": {"host": "actors"}}, rows=rows)
     sentence = advice(slow, TimeSplit(0.1, 0.2, 0.5, 0.0))[0]
     assert "distillation.replicas=3" in sentence  # 1.7 s of work in steps of 0.6 s
-
-
-def test_uneven_steps_are_told():
-    rows = [{"step": n, "time/step_seconds": 3.0 if n == 7 else 1.0} for n in range(1, 9)]
-    assert "3.0 times" in " ".join(advice(RunRecord(Path("r"), rows=rows), TimeSplit(0, 0, 1, 0)))

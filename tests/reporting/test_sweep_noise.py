@@ -88,14 +88,3 @@ def test_trials_that_differ_are_ranked(sweep_directory):
     sweep = read_sweep(sweep_directory)
     assert tie(sweep) == ""
     assert SweepFigures(sweep).surfaces()
-
-
-def test_the_curve_of_a_complete_trial_ends_with_its_value(write_sweep, tmp_path):
-    directory = write_sweep(tmp_path / "s", 3)
-    run = directory / "trials" / "0000" / "run"
-    run.mkdir(parents=True)
-    (run / "metrics.jsonl").write_text('{"step": 30}\n{"step": 40}\n')
-    first, second, _ = read_sweep(directory).trials
-    assert [step for step, _ in first.curve] == [10, 20, 30, 40]
-    assert first.curve[-1] == (40, first.values[0])
-    assert [step for step, _ in second.curve] == [10, 20, 30]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from road_ray.reporting.pages.page import Block, Cell, Table
-from road_ray.reporting.records.record_schema import ModelFacts, model_facts
-from road_ray.reporting.records.run_record import RunRecord
-from road_ray.training.monitoring.redaction import redact
+from road_ray.reporting.records.run_record import ModelFacts, RunRecord, model_facts
 
 _DEEPEST = 8
 
@@ -62,8 +59,7 @@ def read_model_record(directory: Path) -> ModelFacts:
     for path in (directory / "hf" / "road_ray.json", directory / "road_ray.json"):
         try:
             if path.is_file():
-                facts = json.loads(path.read_text(encoding="utf-8"))
-                return model_facts(redact(facts)) if isinstance(facts, dict) else {}
+                return model_facts(path)
         except (OSError, ValueError, RecursionError):
             return {}
     return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
 from road_ray.config import flatten
-from road_ray.config import read as yaml_lines
+from road_ray.config.read import read_yaml
 from road_ray.errors import RoadError
 from road_ray.reporting.plots.chart import Point
-from road_ray.reporting.records import record_schema as shapes
-from road_ray.system.json_file import read_json
 from road_ray.training.monitoring.metrics_journal import last_row, read_rows
 from road_ray.training.monitoring.redaction import redact
 
@@ -41,6 +42,66 @@ _ROUTINE = (
     "teachers_proven",
 )
 
+ModelFacts = dict[str, Any]  # the content of road_ray.json
+_Section = dict[str, Any] | None
+
+
+class _Configuration(BaseModel):
+    data: _Section = None
+    tracking: _Section = None
+    optimizer: _Section = None
+    training: _Section = None
+    encoder: _Section = None
+    generator: _Section = None
+    mixing: _Section = None
+    distillation: _Section = None
+    weighting: _Section = None
+
+
+class _Environment(BaseModel):
+    command: list[str] | None = None
+    packages: _Section = None
+    devices: list[str] | None = None
+
+
+class _Row(BaseModel):
+    step: int
+
+
+class _Event(BaseModel):
+    time: str | None = None
+    kind: str | None = None
+
+
+class _Corpus(BaseModel):
+    tokens: int = 0
+    source: str = ""
+
+
+class _Teacher(BaseModel):
+    directory: str = ""
+    weights_sha256: str | None = None
+
+
+class _Model(BaseModel):
+    task: str | None = None
+    init: str | None = None
+    objective: str | None = None
+    weights_sha256: str | None = None
+    teachers: list[_Teacher] | None = None
+    datasets: list[str] | None = None
+    metrics: _Section = None
+    corpus: _Corpus | None = None
+    files: _Section = None
+
+
+_CONFIGURATION = TypeAdapter[Any](_Configuration)
+_ENVIRONMENT = TypeAdapter[Any](_Environment)
+_ROWS = TypeAdapter[Any](list[_Row])
+_EVENTS = TypeAdapter[Any](list[_Event])
+_METRICS = TypeAdapter[Any](dict[str, int | float | None])
+_MODEL = TypeAdapter[Any](_Model)
+
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -52,7 +113,7 @@ class RunRecord:
     rows: list[dict[str, Any]] = field(default_factory=list)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-    model: shapes.ModelFacts = field(default_factory=dict)  # hf/road_ray.json
+    model: ModelFacts = field(default_factory=dict)  # hf/road_ray.json
     problems: tuple[str, ...] = ()
 
     @property
@@ -165,58 +226,43 @@ def read_run(directory: Path, *, summary: bool = False) -> RunRecord:
     """
     problems: list[str] = []
 
-    def of(name: str, read: Callable[[Path], Any], without: object) -> Any:
+    def of(name: str, read: Callable[[Path], Any], kind: TypeAdapter[Any], without: Any) -> Any:
         path = directory / name
         if not path.is_file():
             return without
         try:
             value = read(path)
-        except (OSError, ValueError, RecursionError, RoadError) as error:
-            problems.append(f"{name} is damaged and left out: {str(error).splitlines()[0]}")
-            return without
-        if isinstance(value, type(without)):
+            kind.validate_python(value)
             return value
-        problems.append(f"{name} holds no {'rows' if without == [] else 'object'} and is left out")
+        except ValidationError as error:
+            first = error.errors()[0]
+            why = f"{'.'.join(map(str, first['loc'])) or 'its content'}: {first['msg']}"
+        except (OSError, ValueError, RecursionError, RoadError) as error:
+            why = str(error).splitlines()[0]
+        problems.append(f"{name} is damaged and left out: {why}")
         return without
 
-    def shaped(name: str, read: Callable[[Path], Any], shape: shapes.Shape) -> dict[str, Any]:
-        value = of(name, read, {})
-        if excluded := shapes.misfits(value, shape):
-            problems.append(
-                f"{name}: of another type than expected and left out: {', '.join(excluded)}"
-            )
-        return redact(shapes.fitted(value, shape))
-
-    def rows(name: str) -> list[dict[str, Any]]:
-        lines = of(name, read_rows, [])
-        valid = [*shapes.rows_of(lines)]
-        if len(valid) < len(lines):
-            problems.append(f"{name}: {len(lines) - len(valid)} rows without a step are left out")
-        return valid
-
-    def row_at_end() -> list[dict[str, Any]]:
-        row = last_row(directory / "metrics.jsonl")
-        return [] if row is None else [row]
-
-    config = shaped(CONFIG, lambda path: yaml_lines.read_yaml(path).values, shapes.CONFIGURATION)
-    model = {} if summary else shaped("hf/road_ray.json", read_json, shapes.MODEL)
+    config = redact(of(CONFIG, lambda path: read_yaml(path).values, _CONFIGURATION, {}))
     named = summary and any(key in config for key in _VERB_OF_KEY)
-    events = [event for event in of("events.jsonl", read_rows, []) if isinstance(event, dict)]
+    last = last_row(directory / "metrics.jsonl") if summary else None
     return RunRecord(
         directory,
         config=config,
-        environment={} if named else shaped("environment.json", read_json, shapes.ENVIRONMENT),
-        rows=row_at_end() if summary else rows("metrics.jsonl"),
-        metrics=shapes.numbers(of("metrics.json", _figures, {})),
-        events=[redact(shapes.fitted(event, shapes.EVENT)) for event in events],
-        model=shapes.model_facts(model),
+        environment={} if named else redact(of("environment.json", _json, _ENVIRONMENT, {})),
+        rows=[last] if last else [] if summary else of("metrics.jsonl", read_rows, _ROWS, []),
+        metrics=of("metrics.json", _json, _METRICS, {}),
+        events=[redact(event) for event in of("events.jsonl", read_rows, _EVENTS, [])],
+        model={} if summary else redact(of("hf/road_ray.json", _json, _MODEL, {})),
         problems=tuple(problems),
     )
 
 
-def _figures(path: Path) -> dict[str, Any]:
-    figures = read_json(path)
-    for name, value in figures.items():
-        if type(value) not in (int, float, type(None)):
-            raise ValueError(f"{name} is not a number")
-    return figures
+def model_facts(path: Path) -> ModelFacts:
+    """Return the content of a ``road_ray.json``, with secrets masked. Raises ``ValueError``."""
+    facts = _json(path)
+    _MODEL.validate_python(facts)
+    return redact(facts)
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,14 +20,13 @@ from road_ray.training.monitoring.database_url import (
     sqlite_file,
     with_password,
 )
-from road_ray.training.monitoring.metrics_journal import read_metrics, read_rows
+from road_ray.training.monitoring.metrics_journal import read_metrics
 from road_ray.training.monitoring.redaction import redact
 
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-_log = logging.getLogger(__name__)
 JOURNAL = "study.journal"
 _MOST_POINTS = 48  # points in the curve of a trial
 
@@ -106,19 +103,9 @@ def is_sweep(directory: Path) -> bool:
 
 
 def read_sweep(directory: Path) -> Sweep:
-    """Return the sweep in ``directory``. If its study is damaged, read the records of its trials
-    instead.
-
-    Raises ``DataError`` if neither can be read.
-    """
+    """Return the sweep in ``directory``. Raises ``DataError`` if its study cannot be read."""
     settings = _settings(directory)
-    try:
-        study = _study(directory, settings)
-    except DataError as error:
-        if recorded := _sweep_from_records(directory, settings):
-            _log.warning("%s\n  read instead: the records of its trials", error)
-            return recorded
-        raise
+    study = _study(directory, settings)
     attributes = study.user_attrs
     names = study.metric_names or attributes.get("metric") or settings.get("metric") or ()
     names = [names] if isinstance(names, str) else list(names)
@@ -186,51 +173,13 @@ def _settings(directory: Path) -> dict[str, Any]:
     return {}
 
 
-def _sweep_from_records(directory: Path, settings: Mapping[str, object]) -> Sweep | None:
-    """Return the sweep from the ``trial.json`` of its trials, or None if there are none."""
-    trials = []
-    for path in sorted((directory / "trials").glob("[0-9]*/trial.json")):
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            trial = Trial(
-                record["number"],
-                record["state"],
-                record["params"],
-                tuple(record["values"]),
-                [
-                    (float(row["step"]), row["value"])
-                    for row in _rows(path.parent / "reports.jsonl")
-                ],
-                record.get("seconds"),
-                tuple(record.get("deviation") or ()),
-                redact({"reason": record.get("reason")}),
-            )
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        trials.append(trial)
-    metrics, modes = (_as_tuple(settings.get(name)) for name in ("metric", "mode"))
-    if not trials or not metrics:
-        return None
-    larger = tuple(mode != "min" for mode in modes or ("max",))
-    name = str(settings.get("name") or directory.name)
-    return Sweep(name, directory, metrics, larger, trials, settings=redact(settings))
-
-
-def _as_tuple(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value or ())
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return read_rows(path) if path.is_file() else []
-
-
 _STATES = {"FAIL": "failed", "COMPLETE": "complete", "PRUNED": "pruned", "RUNNING": "running"}
 
 
 def _trial(trial: FrozenTrial, directory: Path, metric: str) -> Trial:
     duration = trial.duration
     curve = sorted((float(s), v) for s, v in trial.intermediate_values.items() if v == v)
-    curve = _with_last(curve or _recorded_curve(trial, directory, metric), trial, directory)
+    curve = curve or _recorded_curve(trial, directory, metric)
     attributes = redact(trial.user_attrs)
     seconds = attributes.get("seconds") or (duration.total_seconds() if duration else None)
     deviation = attributes.get("deviation") or ()
@@ -244,23 +193,6 @@ def _trial(trial: FrozenTrial, directory: Path, metric: str) -> Trial:
         deviations=tuple(deviation) if isinstance(deviation, list | tuple) else (deviation,),
         attributes=attributes,
     )
-
-
-def _with_last(curve: list[Point], trial: FrozenTrial, directory: Path) -> list[Point]:
-    """Return the curve with the value of a complete trial at its last step. Schedulers get no
-    report of it.
-    """
-    if not curve or not trial.values:
-        return curve
-    last = 0.0
-    place = trial_directory(trial.number, trial.user_attrs, directory)
-    for run in [] if place is None else [place] if is_run(place) else runs_below(place):
-        try:
-            rows = read_metrics(run / "metrics.jsonl")
-        except (OSError, RoadError):
-            continue
-        last = max(last, *(float(row["step"]) for row in rows)) if rows else last
-    return [*curve, (last, trial.values[0])] if last > curve[-1][0] else curve
 
 
 def _recorded_curve(trial: FrozenTrial, directory: Path, metric: str) -> list[Point]:

@@ -59,28 +59,6 @@ def test_a_study_that_cannot_be_opened_is_told(tmp_path):
         read_sweep(tmp_path)
 
 
-def test_a_damaged_study_is_read_from_the_records_of_its_trials(tmp_path, caplog):
-    (tmp_path / "study.journal").write_text("no study\nat all\n")
-    settings = {"name": "s", "metric": ["m"], "mode": ["min"], "space": {}}
-    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(settings))
-    for number, state in enumerate(("complete", "complete", "failed")):
-        place = tmp_path / "trials" / f"{number:04d}"
-        place.mkdir(parents=True)
-        record = {"number": number, "state": state, "params": {"a": number}, "deviation": [0.5]}
-        record |= {"values": [9.0 - number] if state == "complete" else [], "reason": "NaN"}
-        (place / "trial.json").write_text(json.dumps(record))
-        rows = [{"step": step, "percent": 50.0, "value": 9.0 - step} for step in (1, 2)]
-        (place / "reports.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "trials" / "0003").mkdir()
-    (tmp_path / "trials" / "0003" / "trial.json").write_text("{")
-    sweep = read_sweep(tmp_path)
-    assert [trial.number for trial in sweep.best] == [1]
-    assert [trial.state for trial in sweep.trials] == ["complete", "complete", "failed"]
-    assert list(sweep.trials[0].curve) == [(1.0, 8.0), (2.0, 7.0)]
-    assert sweep.trials[0].deviations == (0.5,)
-    assert "read instead" in caplog.text
-
-
 def test_secrets_of_a_storage_stay_out(tmp_path):
     settings = {"storage": "nosuch://me:very-secret@host/db", "space": {}}
     (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(settings))
