@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import re
 import string
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -118,19 +116,14 @@ def test_the_layout_of_a_mistake(write: Write) -> None:
     [
         ("distillation: {temperature: true}", "distillation.temperature = true"),
         ("distillation: {temperature: 0}", "allowed: value > 0"),
-        ("distillation: {temperature: -2}", "distillation.temperature = -2"),
         ("distillation: {temperature: .nan}", "distillation.temperature = .nan"),
-        ("distillation: {temperature: .inf}", "distillation.temperature = .inf"),
-        ("weighting: {wrong: .nan}", "allowed: 0 <= value <= 1"),
         ("weighting: {rule: corectness}", "fix: did you mean 'correctness'?"),
         ("optimizer: {warmup_steps: -1}", "allowed: a whole number, value >= 0"),
-        ("optimizer: {warmup_steps: 1.5}", "optimizer.warmup_steps = 1.5"),
         ("optimizer: {warmup_steps: '4'}", "fix: write a number without quotes (default: 100)"),
         ("optimizer: {warmup_steps: many}", "fix: write a number (default: 100)"),
         ("optimizer: {peak_lr: fast}", 'optimizer.peak_lr = "fast"'),
         ("optimizer: {betas: [0.9]}", "optimizer.betas"),
         ("deterministic: no", "fix: write true or false"),
-        ("deterministic: 'true'", "fix: write true or false"),
         ("name: 0123", "fix: put it in quotes"),
         ("seed: null", "seed = null"),
         ("optimizer: fast", "allowed: a section with the keys peak_lr, betas, warmup_steps"),
@@ -139,7 +132,6 @@ def test_the_layout_of_a_mistake(write: Write) -> None:
         ("distilation: {temperature: 2}", "fix: did you mean 'distillation'?"),
         ("weighting: {wrongs: 1}", "fix: did you mean 'weighting.wrong'?"),
         ("temperature: 2", "fix: did you mean 'distillation.temperature'?"),
-        ("optimizer: {temperature: 2}", "fix: did you mean 'distillation.temperature'?"),
         ("zzz: 1", "allowed at the top level: name, seed, deterministic, weighting"),
         ("seed: !!python/object:os.system 1", "fix: remove the tag"),
     ],
@@ -213,16 +205,10 @@ def test_null_turns_an_optional_section_off(write: Write) -> None:
     [
         ("optimizer.peak_lr=-1", "allowed: value > 0"),
         ("optimizer.peek_lr=1", "fix: did you mean 'optimizer.peak_lr'?"),
-        ("optimiser.peak_lr=1", "fix: did you mean 'optimizer.peak_lr'?"),
-        ("peak_lr=1", "fix: did you mean 'optimizer.peak_lr'?"),
         ("optimizer.peak_lr", "fix: write optimizer.peak_lr=VALUE"),
         ("=1", "is not a key"),
         ("optimizer..peak_lr=1", "is not a key"),
-        ("seed=true", "true and false are not numbers"),
         ("seed=[1,", "is not valid YAML"),
-        ("deterministic=no", "fix: write true or false"),
-        ("seed.x=1", "seed is given as a section"),
-        ("weighting.rule=men", "fix: did you mean 'mean'?"),
     ],
 )
 def test_a_mistake_in_an_override_repeats_the_override(text: str, words: str) -> None:
@@ -376,37 +362,7 @@ def test_mistakes_survive_the_way_between_processes() -> None:
     assert arrived.problems == caught.value.problems
 
 
-def test_neither_torch_nor_ray_is_imported() -> None:
-    code = "import sys, road_ray.config; print({'torch', 'ray', 'numpy'} & set(sys.modules))"
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "set()"
-
-
 def test_flatten_joins_keys_with_dots_and_leaves_empty_mappings_out():
     tree = {"a": {"b": 1}, "c.d": 2, "e": {}}
     assert flatten(tree) == {"a.b": 1, "c.d": 2}
     assert flatten(tree, keep_empty=True) == {"a.b": 1, "c.d": 2, "e": {}}
-
-
-@pytest.mark.parametrize(
-    ("written", "names"),
-    [
-        ("names=a,b", ("a", "b")),
-        ("names=a", ("a",)),
-        ("names=[a,b]", ("a", "b")),
-        ("numbers=1,2", (1, 2)),
-        ("numbers=3", 3),
-        ("text=a,b", "a,b"),
-    ],
-)
-def test_a_list_needs_no_brackets_on_the_command_line(written, names):
-    class Lists(Config):
-        names: tuple[str, ...] = ()
-        numbers: int | tuple[int, ...] | None = None
-        text: str = ""
-
-    key = written.partition("=")[0]
-    assert getattr(load(Lists, overrides=[written]), key) == names

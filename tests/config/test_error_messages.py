@@ -62,9 +62,7 @@ def test_without_a_near_key_the_known_ones_are_listed() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"weighting.rule": "corectness"}, 'weighting.rule = "corectness"'),
         ({"weighting.rule": "corectness"}, "fix: did you mean 'correctness'?"),
-        ({"weighting": {"rule": "correctness", "wrong": 2}}, "weighting.wrong = 2\n"),
         ({"weighting": {"rule": "correctness", "wrong": 2}}, "allowed: 0 <= value <= 1"),
         ({"weighting": {"rule": "correctness", "wrnog": 2}}, "did you mean 'weighting.wrong'?"),
         ({"names": "a,b"}, "fix: write a list: [a,b]"),

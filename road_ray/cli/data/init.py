@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import shlex
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from road_ray.cli.configuration import schema_name, schema_text
 from road_ray.cli.options import JsonOption
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
     from road_ray.data.config import SourceConfig
@@ -86,48 +81,21 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
     """Write the file and its schema if the file loads and all of its rows are valid. Return the
     number of rows of its splits.
     """
+    from road_ray.system.json_file import write_text_atomic
     from road_ray.verbs import configure
 
+    beside = place.parent / f".{place.name}.partial"  # its paths are relative to this place
     try:
-        with (
-            _directories(place.parent),
-            tempfile.TemporaryDirectory(dir=place.parent, prefix=".road-init-") as staged,
-        ):
-            new = Path(staged) / place.name
-            new.write_text(content, encoding="utf-8")
-            beside = place.parent / f".{place.name}.partial"  # its paths are relative to this place
-            os.replace(new, beside)
-            try:
-                config = configure(verb, path=beside)
-                rows = "" if verb == "pretrain" else _checked_rows(config.data, task_guess)  # type: ignore[attr-defined]
-                schema = place.with_name(schema_name(verb))
-                if not schema.exists():
-                    new.write_text(schema_text(verb), encoding="utf-8")
-                    os.replace(new, schema)
-                _refuse_existing(place)
-                os.replace(beside, place)
-            finally:
-                beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise ResourceError(
-            f"{place}: cannot be written: {error.strerror}\n"
-            "  fix: free space there, or name another file by --output"
-        ) from None
+        write_text_atomic(beside, content)
+        config: Any = configure(verb, path=beside)
+        rows = "" if verb == "pretrain" else _checked_rows(config.data, task_guess)
+        schema = place.with_name(schema_name(verb))
+        if not schema.exists():
+            write_text_atomic(schema, schema_text(verb))
+        beside.replace(place)
+    finally:
+        beside.unlink(missing_ok=True)
     return rows
-
-
-@contextmanager
-def _directories(place: Path) -> Iterator[None]:
-    """Make a directory and its parents; remove those that are new and empty after an error."""
-    new = [parent for parent in (place, *place.parents) if not parent.exists()]
-    place.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):  # not empty: another program writes there
-            for directory in new:
-                directory.rmdir()
-        raise
 
 
 def _checked_rows(source: SourceConfig, task_guess: Guess) -> str:
@@ -140,15 +108,8 @@ def _checked_rows(source: SourceConfig, task_guess: Guess) -> str:
     (name,) = source.sets
     entry, task = find_dataset(name, source)
     counts = []
-    readers = logging.getLogger("road_ray.data.readers")
-    level = readers.level
-    if task_guess.source.layout == "squad_json":  # read whole for the guess, with the same warnings
-        readers.setLevel(logging.ERROR)
-    try:
-        for split in ("train", "dev"):
-            examples = read_examples(entry, split, root_of(name, source))
-            check_labels(examples, entry, task)
-            counts.append(f"{len(examples):,}")
-    finally:
-        readers.setLevel(level)
+    for split in ("train", "dev"):
+        examples = read_examples(entry, split, root_of(name, source))
+        check_labels(examples, entry, task)
+        counts.append(f"{len(examples):,}")
     return f"{counts[0]} to train on, {counts[1]} to evaluate on"
