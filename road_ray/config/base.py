@@ -29,6 +29,7 @@ class Config(BaseModel):
         validate_default=True,
         use_attribute_docstrings=True,
         protected_namespaces=(),
+        defer_build=True,
     )
 
     @classmethod
