@@ -96,18 +96,11 @@ def cluster(place: str) -> Iterator[None]:
     """The cluster at an address, or one of our own in a directory."""
     import ray
 
-    from road_ray.distributed.local_cluster import _MARK, _cleanup_process, temporary_variables
     from tests.cluster import own_cluster
 
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if Path(place).is_dir():
-        # Cleaned up as a cluster of `road`: a worker that starts while its driver is killed waits
-        # a minute for the GCS that is gone.
-        mark, _ = _cleanup_process()
-        with (
-            temporary_variables({_MARK: mark, "SPT_NOENV": "1"}),
-            own_cluster(2, place, **quiet),
-        ):
+        with own_cluster(2, place, **quiet):
             yield
     else:
         with ray.init(address=place, **quiet):
