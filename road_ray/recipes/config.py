@@ -32,14 +32,13 @@ class TrackingConfig(Config):
     wandb_mode: Literal["online", "offline"] = "offline"
     """Mode of Weights & Biases. ``online``: send metrics during the run. ``offline``: write
     them to ``wandb/`` in the run directory, for ``wandb sync``."""
-    wandb_group: str | None = None
-    """Weights & Biases group of the run. None: no group. A sweep sets its own name."""
     mlflow_uri: str | None = None
     """MLflow server or database to log to, such as ``http://host:5000`` or ``sqlite:///mlflow.db``;
     needs ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong in the environment.
     """
-    mlflow_experiment: str = "road_ray"
-    """MLflow experiment of the run; it is created where it does not exist."""
+    group: str | None = None
+    """Weights & Biases group and MLflow experiment of the run, which are created where they do not
+    exist. None: no group, and the experiment ``road_ray``; for a sweep, the name of the sweep."""
     tensorboard: bool = False
     """Write TensorBoard event files to ``tensorboard/`` in the run directory."""
 

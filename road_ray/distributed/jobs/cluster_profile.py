@@ -33,8 +33,6 @@ class Profile(Config):
     entry_cpus: float = Field(1.0, ge=0)
     """Number of cores that are reserved for the ``road`` process itself, beside those of its
     workers."""
-    entry_memory_gib: float = Field(0.0, ge=0)
-    """Memory that is reserved for the ``road`` process itself, in GiB. 0: no reservation."""
     driver_on_head: bool = False
     """Run the ``road`` process on the head, which outlives workers on spot machines. The head needs
     ``entry_cpus`` cores for jobs, or they wait forever. False: Ray chooses a machine."""

@@ -134,7 +134,6 @@ class Jobs:
             runtime_env=environment,
             metadata=metadata,
             entrypoint_num_cpus=self.profile.entry_cpus,
-            entrypoint_memory=int(self.profile.entry_memory_gib * 2**30) or None,
             # Ray keeps drivers on the head only if they ask for nothing.
             entrypoint_resources={_HEAD: 0.001} if self.profile.driver_on_head else None,
         )

@@ -248,14 +248,14 @@ def journal(
                 to_dict(config),
                 config.run_dir,
                 config.tracking.wandb_mode,
-                config.tracking.wandb_group,
+                config.tracking.group,
             )
         )
     if leads and config.tracking.mlflow_uri is not None:
         trackers.append(
             mlflow_tracker(
                 config.tracking.mlflow_uri,
-                config.tracking.mlflow_experiment,
+                config.tracking.group or "road_ray",
                 config.run_dir.name,
                 to_dict(config),
                 config.run_dir,

@@ -17,6 +17,7 @@ from road_ray.config import Config, flatten
 from road_ray.config.paths import locate_beside
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ConfigError, nearest
+from road_ray.recipes.config import TrackingConfig
 from road_ray.verbs import VERBS
 
 SHIPPED = Path(__file__).parents[2] / "search_spaces"
@@ -39,23 +40,6 @@ class StageConfig(Config):
     @classmethod
     def _dotted_overrides(cls, value: object) -> Any:
         return flatten(value, keep_empty=True) if isinstance(value, Mapping) else value
-
-
-class SweepTrackingConfig(Config):
-    """Experiment trackers that receive the metrics of all trials."""
-
-    wandb_project: str | None = None
-    """Weights & Biases project to log to, one group for the sweep; needs ``road-ray[wandb]``. None:
-    no logging to Weights & Biases."""
-    wandb_mode: Literal["online", "offline"] = "offline"
-    """Mode of Weights & Biases. ``online``: send metrics during the trials. ``offline``: write
-    them to the run directories, for ``wandb sync``."""
-    mlflow_uri: str | None = None
-    """MLflow server or database to log to, one experiment named after the sweep; needs
-    ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong in the environment."""
-    tensorboard: bool = False
-    """Write TensorBoard event files to the run directory of every trial; needs
-    ``road-ray[tensorboard]`` to view them."""
 
 
 class SweepConfig(SearchConfig, StageConfig):
@@ -86,7 +70,7 @@ class SweepConfig(SearchConfig, StageConfig):
     console: Literal["rich", "plain", "quiet"] | None = None
     """Output on the terminal. ``rich``: a live table. ``plain``: one line for each change.
     ``quiet``: nothing. None: ``rich`` on a terminal and ``plain`` elsewhere."""
-    tracking: SweepTrackingConfig = SweepTrackingConfig()
+    tracking: TrackingConfig = TrackingConfig()
     """Experiment trackers of all trials. By default there are none."""
 
     @classmethod

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override
+from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
@@ -66,19 +67,8 @@ def runs_of(
         if teaching is not None and teaching.store is None and teaching.answers != "live":
             # The trials share tables of the sweep, and thus read the same answers.
             sweep_keys["distillation.store"] = sweep.directory / "store"
-        if sweep.tracking != type(sweep.tracking)():
-            sweep_keys |= _tracking(sweep)
+        if sweep.tracking != TrackingConfig():
+            group = sweep.tracking.group or sweep.name
+            sweep_keys["tracking"] = sweep.tracking.model_copy(update={"group": group})
         runs.append((stage.verb, override(base, {**drawn, **sweep_keys})))
     return runs
-
-
-def _tracking(sweep: SweepConfig) -> dict[str, object]:
-    chosen = sweep.tracking
-    return {
-        "tracking.wandb_project": chosen.wandb_project,
-        "tracking.wandb_mode": chosen.wandb_mode,
-        "tracking.wandb_group": sweep.name,
-        "tracking.mlflow_uri": chosen.mlflow_uri,
-        "tracking.mlflow_experiment": sweep.name,
-        "tracking.tensorboard": chosen.tensorboard,
-    }

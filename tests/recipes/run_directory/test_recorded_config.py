@@ -68,7 +68,7 @@ def test_resources_of_teachers_and_trackers_may_differ_when_a_run_is_resumed(tmp
 
     (tmp_path / RECORD).write_text(to_yaml(config(teacher=1)))
     moved = config(accelerator=2)
-    require_same(moved.model_copy(update={"tracking": TrackingConfig(wandb_group="b")}), tmp_path)
+    require_same(moved.model_copy(update={"tracking": TrackingConfig(group="b")}), tmp_path)
 
 
 def test_load_recorded_names_the_keys_of_another_version_and_advises_no_edit(tmp_path):

@@ -60,7 +60,7 @@ def test_trackers_of_a_sweep_group_its_runs(tmp_path):
     tracking = {"wandb_project": "p", "tensorboard": True}
     sweep = SweepConfig(**config, name="mine", tracking=tracking)
     [(_, run)] = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)
-    assert (run.tracking.wandb_group, run.tracking.tensorboard) == ("mine", True)
+    assert (run.tracking.group, run.tracking.tensorboard) == ("mine", True)
 
 
 @pytest.mark.parametrize(
