@@ -106,8 +106,8 @@ class ObjectiveConfig(Config):
 
 
 class ProbeConfig(Config):
-    """Evaluation of the encoder by short fine-tunings of copies. Source of the optimizer's
-    defaults: Clark et al. 2020, table 7 (ELECTRA-Small); sizes are our choice.
+    """Evaluation of the encoder by short fine-tunings of copies, with the optimizer of
+    ELECTRA-Small (Clark et al. 2020, table 7).
     """
 
     datasets: tuple[str, ...] = ()
@@ -117,16 +117,6 @@ class ProbeConfig(Config):
     """Directory of the data sets. None: ``data.root``."""
     steps: int = Field(300, ge=1)
     """Number of updates of each fine-tuning. Our choice; it bounds what a probe costs."""
-    batch_size: int = Field(32, ge=1)
-    """Batch size of each fine-tuning, in examples. Source: Clark et al. 2020, table 7."""
-    peak_lr: float = Field(3e-4, gt=0)
-    """Peak learning rate of each fine-tuning. Source: ELECTRA-Small, Clark et al. 2020, table 7."""
-    max_length_tokens: int = Field(64, ge=8)
-    """Maximum length of a row, in tokens. Our choice."""
-    max_rows: int = Field(20_000, ge=1)
-    """Number of training examples to use at most. Our choice."""
-    max_judged_rows: int = Field(2000, ge=1)
-    """Number of evaluation examples to use at most. Our choice; fewer make noisier metrics."""
 
 
 class PretrainConfig(RunConfig):

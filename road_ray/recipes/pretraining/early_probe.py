@@ -71,7 +71,7 @@ def _finetuning(
         seed=seed,
         console="quiet",
         data=_data(probe, dataset),
-        optimizer=FinetuneConfig().optimizer.model_copy(update={"peak_lr": probe.peak_lr}),
+        optimizer=FinetuneConfig().optimizer.model_copy(update={"peak_lr": 3e-4}),
         training=TrainingConfig(
             steps=probe.steps, save_every_steps=probe.steps, log_every_steps=probe.steps
         ),
@@ -79,11 +79,12 @@ def _finetuning(
 
 
 def _data(probe: ProbeConfig, dataset: str) -> FinetuneDataConfig:
+    """Return the data of a short fine-tuning; its sizes are our choice, they bound its cost."""
     return FinetuneDataConfig(
         dataset=dataset,
         root=probe.root,
-        batch_size=probe.batch_size,
-        max_length_tokens=probe.max_length_tokens,
-        max_rows=probe.max_rows,
-        max_judged_rows=probe.max_judged_rows,
+        batch_size=32,
+        max_length_tokens=64,
+        max_rows=20_000,
+        max_judged_rows=2000,
     )

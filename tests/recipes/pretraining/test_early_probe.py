@@ -15,8 +15,6 @@ from road_ray.training.monitoring.metrics_journal import read_rows
 PROBE = {
     "probe.datasets": ["sst2"],
     "probe.steps": 3,
-    "probe.max_rows": 60,
-    "probe.max_judged_rows": 20,
     "training.evaluate_every_steps": 2,
 }
 ACCURACY = "eval/sst2/accuracy"
@@ -39,8 +37,6 @@ def test_the_figures_are_those_of_a_fine_tuning(probed, world, tmp_path):
         overrides={
             "data.root": world,
             "data.max_length_tokens": 64,
-            "data.max_rows": 60,
-            "data.max_judged_rows": 20,
             "training.steps": 3,
         },
     )
