@@ -173,18 +173,16 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return
-    from road_ray.reporting.pages.reproduction_page import comparison_text
-    from road_ray.reporting.text_tables import aligned, demo_table, figures
+    from road_ray.reporting.pages.comparison_page import comparison_text
+    from road_ray.reporting.records.comparison_table import TABLE, read_table
+    from road_ray.reporting.text_tables import aligned, figures
 
-    table = run.directory / "table.json"
+    table = run.directory / TABLE
     tasks = run.directory / "tasks.json"
     if tasks.is_file():
         typer.echo(aligned(json.loads(tasks.read_text(encoding="utf-8"))))
     elif table.is_file():
-        comparison = json.loads(table.read_text(encoding="utf-8"))
-        typer.echo(
-            comparison_text(comparison) if isinstance(comparison, dict) else demo_table(comparison)
-        )
+        typer.echo(comparison_text(read_table(run.directory)))
     else:
         typer.echo(figures(run.metrics))
     places = {"model": run.hf_dir, "predictions": run.directory / "predictions"}

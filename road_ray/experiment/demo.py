@@ -16,6 +16,7 @@ from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel_runs import run_parallel
 from road_ray.evaluation.seed_statistics import summary
 from road_ray.experiment.data_files import write_unlabelled
+from road_ray.experiment.table import experiment_metrics
 from road_ray.models.config import EncoderConfig
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.distillation.config import (
@@ -37,13 +38,25 @@ from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
-from road_ray.reporting.pages.demo_page import FIGURES, STUDENTS, TASK
+from road_ray.reporting.records.comparison_table import figure_over_seeds, paired_tests
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
 
+TASK, _METRIC = "sst2", "accuracy"
+# Kinds of students, each with the part of its directories' names: ``student-none-100``.
+STUDENTS = {
+    "no KD": "none",
+    "mean KD": "mean",
+    "Weighted KD": "correctness",
+    "no KD, all labels": "all",
+}
+_ABOUT = (
+    "what do teachers gain for a small student that has few labels and many rows without, and does "
+    "it matter how they are weighted? The teachers have all labels"
+)
 _PLAIN = ("none", "all")  # kinds of students without teachers
 _MOST_SECONDS = 3600.0  # of the runs of one stage
 NUM_STAGES = 3 + len(STUDENTS)
@@ -66,11 +79,11 @@ def _run(config: DemoConfig, context: RunContext | None) -> Run:
             with _stage(3, f"{config.num_teachers} teachers with all labels of {TASK}"):
                 teachers = _teachers(config, context)
             students = _students(config, teachers, context)
-        rows = table(teachers, students)
-        figures = _flat(rows)
-        write_json_atomic(directory / "table.json", rows)
-        write_json_atomic(directory / "metrics.json", figures)
-    return Run(directory, figures)
+        results = table(teachers, students)
+        metrics = experiment_metrics(results)
+        write_json_atomic(directory / "table.json", results)
+        write_json_atomic(directory / "metrics.json", metrics)
+    return Run(directory, metrics)
 
 
 @contextmanager
@@ -118,29 +131,37 @@ def _students(
     return students
 
 
-def table(teachers: Sequence[Run], students: Mapping[str, Sequence[Run]]) -> list[dict[str, Any]]:
-    """Return a row for each kind of student, with mean and deviation over seeds of each figure, and
-    a row for each teacher.
+def table(teachers: Sequence[Run], students: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
+    """Return the content of ``table.json``: each kind of student as an arm, tested against the
+    first, and the teachers.
     """
-    rows = [_row(name, runs) for name, runs in students.items()]
-    return rows + [_row(f"teacher {number}", [run]) for number, run in enumerate(teachers)]
-
-
-def _row(name: str, runs: Sequence[Run]) -> dict[str, Any]:
-    row: dict[str, Any] = {"model": name, "seeds": len(runs)}
-    for title, figure in FIGURES.items():
-        spread = summary([run.metrics[figure] for run in runs])
-        row[title] = spread.mean
-        row[f"{title} +-"] = spread.deviation
-    return row
-
-
-def _flat(rows: Sequence[Mapping[str, object]]) -> dict[str, float]:
+    name = f"{TASK}/{_METRIC}"
+    scores = {
+        STUDENTS[title]: {
+            seed: run.metrics[f"eval/{name}"] for seed, run in enumerate(runs, start=100)
+        }
+        for title, runs in students.items()
+    }
+    first, *others = scores
+    tests = paired_tests(scores, {other: [first] for other in others})
+    single = summary([run.metrics[f"eval/{name}"] for run in teachers])
+    figure = {"teachers": single.mean, "deviation": single.deviation}
     return {
-        f"{row['model']}/{title}": float(value)
-        for row in rows
-        for title, value in row.items()
-        if isinstance(value, float)
+        "comparison": "demo",
+        "about": _ABOUT,
+        "source": "nothing comparable with tiny models on a synthetic data set",
+        "data_sets": {TASK: [_METRIC]},
+        "arms": [
+            {
+                "name": STUDENTS[title],
+                "about": title,
+                "seeds": [*scores[STUDENTS[title]]],
+                "figures": {name: figure_over_seeds(scores[STUDENTS[title]])},
+            }
+            for title in students
+        ],
+        "ensembles": [{"name": "teachers", "teachers": len(teachers), "figures": {name: figure}}],
+        "tests": [{"data_set": TASK, "metric": _METRIC} | test for test in tests],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from road_ray.data.load_split import find_dataset
@@ -11,11 +11,11 @@ from road_ray.data.model_files.locate_model import MODEL_RECORD
 from road_ray.data.task_and_dataset import Span
 from road_ray.errors import RoadError
 from road_ray.evaluation.glue import electra_figure
-from road_ray.evaluation.seed_statistics import compare, holm, interval, summary
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Expanded, Job
 from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.reporting.health import right_counts
+from road_ray.reporting.records.comparison_table import figure_over_seeds, paired_tests
 from road_ray.reporting.records.run_record import read_run
 from road_ray.system.json_file import read_json
 
@@ -120,7 +120,7 @@ def _arm(
         for metric in names:
             values = _values(by_seed, dataset, metric)
             if values:
-                figure = _figure(values)
+                figure = figure_over_seeds(values)
                 figure["published"] = arm.published.get(f"{dataset}/{metric}")
                 figures[f"{dataset}/{metric}"] = figure
     jobs = [job for seed in sorted(by_seed) for job in experiment.of_arm(name, seed) if job.scored]
@@ -142,17 +142,6 @@ def _values(by_seed: Mapping[int, Outcome], dataset: str, metric: str) -> dict[i
         seed: float(by_seed[seed].metrics[name])
         for seed in sorted(by_seed)
         if name in by_seed[seed].metrics
-    }
-
-
-def _figure(values: Mapping[int, float]) -> dict[str, Any]:
-    statistics, bounds = summary([*values.values()]), interval([*values.values()])
-    return {
-        "mean": statistics.mean,
-        "deviation": statistics.deviation,
-        "low": bounds[0] if bounds else None,
-        "high": bounds[1] if bounds else None,
-        "values": {str(seed): value for seed, value in values.items()},
     }
 
 
@@ -182,20 +171,11 @@ def _tests(
     metrics: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the tests on one data set; ``p_holm`` corrects for the number of them."""
-    rows = []
+    scores = {name: _values(by_arm[name], dataset, metrics[0]) for name in experiment.arms}
     first, *others = experiment.arms
-    for name in others:
-        values = _values(by_arm[name], dataset, metrics[0])
-        for other in experiment.arms[name].against or (first,):
-            baseline = _values(by_arm[other], dataset, metrics[0])
-            seeds = sorted(values.keys() & baseline.keys())
-            if len(seeds) < 2:
-                continue
-            test = compare([values[seed] for seed in seeds], [baseline[seed] for seed in seeds])
-            row = {"data_set": dataset, "metric": metrics[0], "arm": name, "against": other}
-            rows.append(row | asdict(test))
-    corrected = holm([row["p_value"] for row in rows])
-    return [row | {"p_holm": value} for row, value in zip(rows, corrected, strict=True)]
+    against = {name: experiment.arms[name].against or (first,) for name in others}
+    both = {"data_set": dataset, "metric": metrics[0]}
+    return [both | test for test in paired_tests(scores, against)]
 
 
 def _records(jobs: Iterable[Job]) -> list[dict[str, Any]]:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from road_ray.errors import ConfigError, ResourceError, nearest
-from road_ray.reporting.pages.comparison_page import compare_page
-from road_ray.reporting.pages.demo_page import demo_page, is_demo
+from road_ray.reporting.pages.comparison_page import compare_page, experiment_page
 from road_ray.reporting.pages.page import Page, write
-from road_ray.reporting.pages.reproduction_page import is_reproduction, reproduction_page
 from road_ray.reporting.pages.run_page import run_page
 from road_ray.reporting.pages.sweep_page import sweep_page
 from road_ray.reporting.plots.files import save_figures
+from road_ray.reporting.records.comparison_table import TABLE
 from road_ray.reporting.records.run_record import is_run, read_run, runs_below
 from road_ray.reporting.records.sweep_record import is_sweep, read_sweep
 
@@ -24,7 +23,7 @@ Format = Literal["html", "svg", "png", "pdf"]
 
 
 def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | None = None) -> Page:
-    """Return the page of a run, sweep, comparison, demo or folder; several paths are compared.
+    """Return the page of a run, sweep, comparison or folder; several paths are compared.
     ``place`` is the directory of the page, the start of its links.
 
     Raises ``ConfigError`` if there is nothing to report.
@@ -38,10 +37,8 @@ def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | No
     (path,) = paths
     if is_sweep(path):
         return sweep_page(read_sweep(path))
-    if is_reproduction(path):
-        return reproduction_page(path)
-    if is_demo(path):
-        return demo_page(path, place)
+    if (path / TABLE).is_file():
+        return experiment_page(path, place)
     if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
         return run_page(read_run(path))
     runs = runs_below(path)

@@ -57,15 +57,6 @@ def aligned(rows: Sequence[Mapping[str, object]]) -> str:
     )
 
 
-def demo_table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return rows as a table; ``X`` and its deviation ``X +-`` share a column."""
-    shown = []
-    for row in rows:
-        names = [name for name in row if not name.endswith(" +-")]
-        shown.append({name: mean_with_deviation(row, name) for name in names})
-    return aligned(shown)
-
-
 def probability(value: float | None) -> str:
     """Return a p value with four decimals: three would show 0.0495 as 0.050."""
     if value is None:
@@ -73,18 +64,9 @@ def probability(value: float | None) -> str:
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-def with_deviation(mean: float, deviation: float | None, digits: int = 2) -> str:
+def with_deviation(mean: float, deviation: float | None) -> str:
     """Return ``58.31 ± 0.60``, or the mean alone without a deviation."""
-    text = f"{mean:.{digits}f}"
-    return text if deviation is None else f"{text} ± {deviation:.{digits}f}"
-
-
-def mean_with_deviation(row: Mapping[str, object], name: str) -> str:
-    """Return ``58.3 ± 0.6``, or the mean alone if there is one seed."""
-    value, deviation = row[name], row.get(f"{name} +-")
-    if not isinstance(value, float):
-        return str(value)
-    return with_deviation(value, deviation if isinstance(deviation, float) else None, digits=1)
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
 
 
 def is_principal(name: str) -> bool:

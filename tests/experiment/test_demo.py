@@ -19,25 +19,28 @@ from road_ray.experiment.demo import (
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.run_directory.run import Run
-from road_ray.reporting.pages.demo_page import FIGURES
+from road_ray.reporting.records.comparison_table import ComparisonTable
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(directory, figure):
-    return Run(directory, dict.fromkeys(FIGURES.values(), figure))
+    return Run(directory, {"eval/sst2/accuracy": figure})
 
 
-def test_the_table_has_means_and_deviations_over_seeds_and_each_teacher_alone(tmp_path):
-    students = {"no KD": [run(tmp_path, 10.0), run(tmp_path, 14.0)]}
-    rows = table([run(tmp_path, 20.0)], students)
-    assert [row["model"] for row in rows] == ["no KD", "teacher 0"]
-    assert [row["seeds"] for row in rows] == [2, 1]
-    for title in FIGURES:
-        assert rows[0][title] == 12.0
-        assert rows[0][f"{title} +-"] == pytest.approx(8**0.5)
-        assert rows[1][title] == 20.0
-        assert rows[1][f"{title} +-"] is None
+def test_the_table_has_means_and_tests_over_seeds_and_the_teachers(tmp_path):
+    students = {
+        "no KD": [run(tmp_path, 10.0), run(tmp_path, 14.0)],
+        "mean KD": [run(tmp_path, 11.0), run(tmp_path, 16.0)],
+    }
+    made = ComparisonTable.model_validate(table([run(tmp_path, 20.0)], students))
+    assert [arm.name for arm in made.arms] == ["none", "mean"]
+    figure = made.arms[0].figures["sst2/accuracy"]
+    assert (figure.mean, figure.deviation) == (12.0, pytest.approx(8**0.5))
+    assert figure.values == {"100": 10.0, "101": 14.0}
+    (test,) = made.tests
+    assert (test.arm, test.against, test.difference) == ("mean", "none", 1.5)
+    assert made.ensembles[0].figures["sst2/accuracy"].teachers == 20.0
 
 
 def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only(tmp_path):
@@ -82,10 +85,9 @@ def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_p
     for number in range(1, 8):
         assert f"stage {number} of 7: " in caplog.text
         assert f"stage {number} of 7 took " in caplog.text
-    for name in ("no KD", "mean KD", "Weighted KD", "no KD, all labels", "teacher 1"):
+    for name in ("no KD", "mean KD", "Weighted KD", "no KD, all labels", "single teachers"):
         assert name in outcome.out
-    rows = json.loads((tmp_path / "table.json").read_text())
-    assert len(rows) == 6
+    assert len(json.loads((tmp_path / "table.json").read_text())["arms"]) == 4
     result, num_folds = read_teacher_list(tmp_path / "teachers" / "teachers.json")
     assert num_folds == 1
     assert [Path(item).resolve() for item in result] == [

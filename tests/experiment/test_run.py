@@ -16,7 +16,7 @@ import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, RoadError
 from road_ray.experiment.config import CATALOGUE, ReproduceConfig
 from road_ray.experiment.expand import expand
-from road_ray.reporting.pages.reproduction_page import comparison_text
+from road_ray.reporting.pages.comparison_page import comparison_text
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure
 

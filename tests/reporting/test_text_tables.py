@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from road_ray.reporting.text_tables import aligned, demo_table, figures
+from road_ray.reporting.text_tables import aligned, figures
 
 
 def test_numbers_stand_to_the_right_and_text_to_the_left():
@@ -31,14 +31,6 @@ def test_evaluations_come_before_losses_and_counts_are_left_out():
 
 def test_a_figure_that_is_not_known_is_a_dash():
     assert figures({"eval/a/f1": None}).splitlines()[-1].split() == ["eval/a/f1", "-"]
-
-
-def test_a_story_has_deviations_beside_the_means():
-    rows = [
-        {"model": "a", "F1": 58.31, "F1 +-": 0.62},
-        {"model": "b", "F1": 60.0, "F1 +-": None},
-    ]
-    assert demo_table(rows).splitlines()[2:] == ["a      58.3 ± 0.6", "b      60.0"]
 
 
 def test_the_majority_stands_beside_the_accuracy_with_what_misleads():

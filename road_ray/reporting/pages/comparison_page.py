@@ -1,19 +1,18 @@
-"""Comparison page: groups of seeds with mean, deviation, a paired test and published results."""
+"""Page of a comparison: arms with intervals, tests, published figures, curves and runs.
+
+An experiment (``road reproduce``) has the table of its arms as ``table.json``; of other runs the
+groups that differ in their seed only are the arms.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from road_ray.errors import ConfigError, did_you_mean, shorten
-from road_ray.evaluation.seed_statistics import (
-    PairedTest,
-    is_significant,
-    paired_test,
-    summary,
-)
+from road_ray.evaluation.seed_statistics import is_significant
 from road_ray.reporting.health import loss_names
 from road_ray.reporting.pages.page import (
     NOTHING,
@@ -32,15 +31,33 @@ from road_ray.reporting.pages.page import (
     setting,
 )
 from road_ray.reporting.pages.run_page import clock, headline
-from road_ray.reporting.plots.chart import Axis, Chart, Intervals, Line, thinned
+from road_ray.reporting.plots.chart import Axis, Chart, Dot, Intervals, Line, thinned
 from road_ray.reporting.published_results import published
+from road_ray.reporting.records.comparison_table import (
+    Arm,
+    ComparisonTable,
+    Figure,
+    Test,
+    read_table,
+    table_of_groups,
+)
 from road_ray.reporting.records.run_groups import Group, group_runs, is_decisive
-from road_ray.reporting.records.run_record import RunRecord
-from road_ray.reporting.text_tables import metric_title, with_deviation
+from road_ray.reporting.records.run_record import RunRecord, read_run, runs_below
+from road_ray.reporting.text_tables import aligned, metric_title, probability, with_deviation
 
 _MOST_GROUPS = 40
-_MOST_VERDICTS = 8
 _MOST_COLUMNS = 5  # of figures in the table of runs: those that most runs have
+_ABOUT_TESTS = (
+    "Mean difference with its 95% interval, paired by seed; p of the paired t-test, and corrected "
+    "for all tests of a data set (Holm), undefined if the difference is equal for every seed; "
+    "effect size: mean difference over its standard deviation; seeds that a test needs for a power "
+    "of 80% if the effect is as large as measured. Bold: corrected p < 0.05. Two or three seeds "
+    "reveal only large differences."
+)
+_ABOUT_TEACHERS = (
+    "All students of a comparison share their teachers, so the intervals do not include the "
+    "variation between teachers."
+)
 
 
 def compare_page(
@@ -58,22 +75,49 @@ def compare_page(
     groups = group_runs(runs)
     base = _default_baseline(groups) if baseline is None else _named(groups, baseline)
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
-    datasets = dict.fromkeys(name.split("/")[1] for name in metrics)
-    sections = [
-        Section(f"Results on {dataset}", _results(groups, base, dataset, metrics))
-        for dataset in datasets
-    ]
-    sections += [
-        Section("Differences", [_settings(groups)], "Settings that differ between groups."),
-        Section("Curves", [Figures(_curves(groups))], "Mean over the seeds of each group."),
-        Section("Runs", [runs_table(runs, place)], "Click a heading to sort."),
-    ]
-    return Page(
-        title=title,
-        about=f"{len(runs)} runs in {len(groups)} groups; runs that differ only in their seed "
-        "form one group.",
-        kicker="road report",
-        sections=filled(sections),
+    about = f"{len(runs)} runs in {len(groups)} groups; runs that differ only in their seed form "
+    table = table_of_groups(title, f"{about}one group.", groups, base, metrics)
+    return Page(title, table.about, "road report", (), _sections(table, runs, groups, place))
+
+
+def experiment_page(directory: Path, place: Path | None = None) -> Page:
+    """Return the page of an experiment, from its table and the runs below it.
+
+    Raises ``CheckpointError`` for a damaged table.
+    """
+    table = read_table(directory)
+    runs = [read_run(path) for path in runs_below(directory)]
+    about = f"{table.about[0].upper()}{table.about[1:]}. Published: {table.source}."
+    sections = _sections(table, runs, [], place)
+    return Page(table.comparison.replace("_", " "), about, "comparison", (), sections)
+
+
+def _sections(
+    table: ComparisonTable, runs: Sequence[RunRecord], groups: Sequence[Group], place: Path | None
+) -> list[Section]:
+    """Return the sections of a table, and of the runs that it was made from."""
+    limits = list(dict.fromkeys(limit for run in runs for limit in run.limits))
+    about = f"{_ABOUT_TESTS} {_ABOUT_TEACHERS}" if table.ensembles else _ABOUT_TESTS
+    failed = [f"{run.arm}, seed {run.seed}: {run.error}" for run in table.failed]
+    return filled(
+        [
+            *(
+                Section(f"Results on {name}", results(table, name, limits))
+                for name, metrics in table.data_sets.items()
+                if metrics
+            ),
+            Section("Tests", [tests_table(table), Figures(_differences(table))], about),
+            Section("Size", [Figures(_sizes(table))]),
+            Section(
+                "Right teachers",
+                [_right(table.arms)],
+                "Share of labelled training rows on which so many teachers were right.",
+            ),
+            Section("Failed runs", [Prose(failed, items=True)]),
+            Section("Differences", [_settings(groups)], "Settings that differ between groups."),
+            Section("Curves", [Figures(_curves(groups))], "Mean over the seeds of each group."),
+            Section("Runs", [runs_table(runs, place)], "Click a heading to sort."),
+        ]
     )
 
 
@@ -99,119 +143,196 @@ def _named(groups: Sequence[Group], name: str) -> Group:
     )
 
 
-def _results(
-    groups: Sequence[Group], base: Group, dataset: str, metrics: Sequence[str]
-) -> list[Block]:
-    shown = [name for name in metrics if name.split("/")[1] == dataset]
-    titles = [metric_title(metric.rsplit("/", 1)[-1]) for metric in shown]
-    rows = [_row(group, base, shown) for group in groups]
-    rows = [row for row in rows if any(cell.value is not None for cell in row[2:])]
-    note = (
-        f"Mean ± standard deviation over seeds; below it the mean difference from {base.name} and "
-        "the p value of a paired t-test over shared seeds, not corrected for the number of "
-        "comparisons; bold where p < 0.05. Two or three seeds reveal only large differences."
-    )
-    verdicts = [verdict(group, base, shown[0]) for group in groups[:_MOST_VERDICTS]]
+def results(table: ComparisonTable, name: str, limits: Sequence[str]) -> list[Block]:
+    """Return the verdict on a data set, its metrics as intervals and as a table, and what papers
+    report; ``limits`` are the reasons why the two cannot be compared.
+    """
+    metrics = table.data_sets[name]
+    figures = [_intervals(table, name, metric) for metric in metrics]
     blocks: list[Block] = [
-        Verdict([line for line in verdicts if line is not None]),
-        Figures([figure for metric in shown if (figure := intervals(groups, metric)) is not None]),
-        Table(["", "seeds", *titles], rows, note=note if len(rows) > 1 else ""),
+        _verdict(table, name),
+        Figures([figure for figure in figures if len(figure.rows) > 1]),
+        _results_table(table, name),
     ]
-    limits = dict.fromkeys(limit for group in groups for run in group.runs for limit in run.limits)
-    printed = _printed(dataset, shown)
-    if printed and limits:
+    papers = _papers(name, metrics)
+    if papers and limits:
         blocks.append(Prose([f"Not comparable with published results: {', '.join(limits)}."]))
-    elif printed:
-        papers = f"published results: {len(printed)} models"
-        blocks.append(Table(["model", "source", *titles], printed, folded=papers))
+    elif papers and not table.source:
+        columns = ["model", "source", *map(metric_title, metrics)]
+        blocks.append(Table(columns, papers, folded=f"published results: {len(papers)} models"))
     return blocks
 
 
-def intervals(groups: Sequence[Group], metric: str, title: str = "") -> Intervals | None:
-    """Return the figure of each group's mean with its deviation over seeds; None for one group."""
-    rows = []
-    for group in groups[:_MOST_GROUPS]:
-        if values := list(group.scores(metric).values()):
-            spread = summary(values)
-            mean, deviation = spread.mean, spread.deviation
-            ends = None if deviation is None else (mean - deviation, mean + deviation)
-            rows.append((group.name, mean, ends, values))
-    _, dataset, name = metric.split("/", 2)
-    note = "Mean with one standard deviation over seeds; circles are single runs."
-    title = title or f"{dataset}: {metric_title(name)}"
-    return Intervals(title, rows, note) if len(rows) > 1 else None
+def _verdict(table: ComparisonTable, name: str) -> Verdict:
+    """Return a sentence for each difference that survives the correction, or one that none does."""
+    titles = {arm.name: arm.about for arm in table.arms}
+    tests = [test for test in table.tests if test.data_set == name]
+    lines: list[tuple[str, State]] = []
+    for test in tests:
+        if is_significant(test.p_holm):
+            better, p_value = test.difference > 0, probability(test.p_holm)
+            text = (
+                f"{titles[test.arm]} is {'better' if better else 'worse'} than "
+                f"{titles[test.against]} by {abs(test.difference):.2f} {metric_title(test.metric)} "
+                f"(corrected p {p_value if p_value.startswith('<') else f'= {p_value}'}, "
+                f"{test.pairs} seeds)."
+            )
+            lines.append((text, "good" if better else "bad"))
+    if tests and not lines:
+        text = f"No difference is significant after correction (tests: {len(tests)})."
+        lines = [(text, "plain")]
+    return Verdict(lines)
 
 
-def verdict(group: Group, base: Group, metric: str) -> tuple[str, State] | None:
-    """Return the result of a group against the baseline in a sentence; None for the baseline, or
-    without two seeds in common.
-    """
-    test = None if group is base else paired_against(group, base, metric)
-    if test is None:
-        return None
-    title = metric_title(metric.rsplit("/", 1)[-1])
-    gap = f"{test.difference:+.2f} {title}"
-    if test.p_value is None:
-        return f"{group.name}: {gap} against {base.name} for every seed alike.", "plain"
-    known = f"{gap}, {_p_value(test)}, paired t-test over {test.pairs} seeds"
-    if not is_significant(test.p_value):
-        text = f"{group.name}: no difference from {base.name} at {test.pairs} seeds ({known})."
-        return text, "plain"
-    better = test.difference > 0
-    word = "better" if better else "worse"
-    return f"{group.name}: {word} than {base.name} ({known}).", "good" if better else "bad"
-
-
-def _row(group: Group, base: Group, metrics: Sequence[str]) -> list[Cell]:
-    row = [Cell(group.name), Cell(f"{len({run.settings.get('seed') for run in group.runs})}")]
-    for metric in metrics:
-        scores = group.scores(metric)
-        if not scores:
-            row.append(NOTHING)
-            continue
-        spread = summary(list(scores.values()))
-        text = with_deviation(spread.mean, spread.deviation)
-        against, strong = _against(group, base, metric)
-        row.append(Cell(text, spread.mean, strong, against))
-    return row
-
-
-def _against(group: Group, base: Group, metric: str) -> tuple[str, bool]:
-    """Return the difference from the baseline in words, and True if it is significant."""
-    if group is base:
-        return "", False
-    test = paired_against(group, base, metric)
-    if test is None:
-        scores, base_scores = group.scores(metric), base.scores(metric)
-        if not scores or not base_scores:
-            return "", False
-        gap = summary(list(scores.values())).mean - summary(list(base_scores.values())).mean
-        return f"{gap:+.2f}, no two seeds in common", False
-    text = f"{test.difference:+.2f}, {_p_value(test)}, n = {test.pairs}"
-    return text, is_significant(test.p_value)
-
-
-def _p_value(test: PairedTest) -> str:
-    if test.p_value is None:
-        return "equal for every seed"
-    return f"p = {test.p_value:.3f}" if test.p_value >= 0.001 else "p < 0.001"
-
-
-def paired_against(group: Group, base: Group, metric: str) -> PairedTest | None:
-    """Return the paired test over the seeds that both groups share, or None with fewer than two."""
-    scores, base_scores = group.scores(metric), base.scores(metric)
-    shared = [seed for seed in scores if seed in base_scores]
-    if len(shared) < 2:
-        return None
-    return paired_test([scores[seed] for seed in shared], [base_scores[seed] for seed in shared])
-
-
-def _printed(dataset: str, metrics: Sequence[str]) -> list[list[Cell]]:
-    """Return rows of published results, one per model, in the columns of the metrics."""
-    columns = [
-        {(p.model, p.source): p.value for p in published(dataset, m.rsplit("/", 1)[-1])}
-        for m in metrics
+def _intervals(table: ComparisonTable, name: str, metric: str) -> Intervals:
+    """Return the mean of each arm with its 95% interval and its seeds."""
+    rows = [
+        (
+            arm.about,
+            figure.mean,
+            None if figure.low is None or figure.high is None else (figure.low, figure.high),
+            [*figure.values.values()],
+        )
+        for arm in table.arms[:_MOST_GROUPS]
+        if (figure := arm.figures.get(f"{name}/{metric}"))
     ]
+    note = "Mean with its 95% interval; circles are single runs."
+    return Intervals(f"{name}: {metric_title(metric)}", rows, note)
+
+
+def _results_table(table: ComparisonTable, name: str) -> Table:
+    metrics = table.data_sets[name]
+    keys = [f"{name}/{metric}" for metric in metrics]
+    arms = [arm for arm in [*table.arms, *_teachers(table)] if arm.figures.keys() & {*keys}]
+    printed = any(figure.published for arm in arms for figure in arm.figures.values())
+    sized = len({arm.parameters for arm in table.arms}) > 1
+    columns = ["", "seeds"]
+    for title in map(metric_title, metrics):
+        columns += [title, "95% interval", *([f"published {title}"] if printed else [])]
+    columns += ["parameters", "rows a second"] if sized else []
+    rows = []
+    for arm in arms:
+        row = [Cell(arm.about), _cell(len(arm.seeds), "d")]
+        for key in keys:
+            row += _figure_cells(arm.figures.get(key), printed=printed)
+        if sized:
+            row += [_cell(arm.parameters, ",d"), _cell(arm.rows_per_second, ".0f")]
+        rows.append(row)
+    note = "Mean ± standard deviation over seeds."
+    note += " Published figures are of large models." if printed else ""
+    return Table(columns, rows, note=note)
+
+
+def _figure_cells(figure: Figure | None, *, printed: bool) -> list[Cell]:
+    if figure is None:
+        return [NOTHING] * (3 if printed else 2)
+    between = NOTHING if figure.low is None else Cell(f"{figure.low:.2f} to {figure.high:.2f}")
+    paper = [_cell(figure.published, ".2f")] if printed else []
+    return [Cell(with_deviation(figure.mean, figure.deviation), figure.mean), between, *paper]
+
+
+def _teachers(table: ComparisonTable) -> Iterator[Arm]:
+    """Yield the single teachers of each ensemble, and their mean, in the form of an arm."""
+    for ensemble in table.ensembles:
+        single = {
+            key: Figure(mean=one.teachers, deviation=one.deviation)
+            for key, one in ensemble.figures.items()
+        }
+        mean = {
+            key: Figure(mean=one.ensemble)
+            for key, one in ensemble.figures.items()
+            if one.ensemble is not None
+        }
+        for about, count, figures in (
+            ("single teachers", ensemble.teachers, single),
+            ("the ensemble", 1, mean),
+        ):
+            about = f"{ensemble.name}: {about}"
+            if figures:
+                yield Arm(name=about, about=about, seeds=[*range(count)], figures=figures)
+
+
+def tests_table(table: ComparisonTable) -> Table:
+    """Return the table of all tests."""
+    titles = {arm.name: arm.about for arm in table.arms}
+    names = ["data set", "arm", "against", "difference", "95% interval", "p", "p (Holm)"]
+    names += ["effect size", "pairs", "seeds for 80% power"]
+    return Table(names, [_test_row(test, titles) for test in table.tests])
+
+
+def _test_row(test: Test, titles: Mapping[str, str]) -> list[Cell]:
+    sure = is_significant(test.p_holm)
+    p_values = [
+        NOTHING if value is None else Cell(probability(value), value)
+        for value in (test.p_value, test.p_holm)
+    ]
+    return [
+        Cell(test.data_set),
+        Cell(titles[test.arm], strong=sure),
+        Cell(titles[test.against]),
+        Cell(f"{test.difference:+.2f}", test.difference, strong=sure),
+        Cell(f"{test.low:+.2f} to {test.high:+.2f}"),
+        *p_values,
+        _cell(test.effect_size, "+.2f"),
+        _cell(test.pairs, "d"),
+        _cell(test.needed_pairs, ",d"),
+    ]
+
+
+def _differences(table: ComparisonTable) -> list[Intervals]:
+    titles = {arm.name: arm.about for arm in table.arms}
+    charts = []
+    for name in table.data_sets:
+        tests = [test for test in table.tests if test.data_set == name]
+        rows = [
+            (
+                f"{titles[test.arm]} against {titles[test.against]}",
+                test.difference,
+                (test.low, test.high),
+                (),
+            )
+            for test in tests
+        ]
+        if rows:
+            title = f"{name}: difference in {metric_title(tests[0].metric)}, points"
+            charts.append(Intervals(title, rows, wide=True, zero=True))
+    return charts
+
+
+def _sizes(table: ComparisonTable) -> list[Chart]:
+    """Return score against size, where arms differ in it."""
+    if len({arm.parameters for arm in table.arms if arm.parameters}) < 2:
+        return []
+    charts = []
+    for name, (metric, *_) in ((name, m) for name, m in table.data_sets.items() if m):
+        dots = [
+            Dot(arm.parameters / 1e6, figure.mean, name=arm.about)
+            for arm in table.arms
+            if arm.parameters and (figure := arm.figures.get(f"{name}/{metric}"))
+        ]
+        if dots:
+            title, across = f"{name}: {metric_title(metric)} by size", Axis("million parameters")
+            charts.append(Chart(title, across, Axis("%"), dots=dots, wide=True))
+    return charts
+
+
+def _right(arms: Sequence[Arm]) -> Table:
+    shares = {arm.about: arm.teachers_right for arm in arms if arm.teachers_right}
+    most = max(map(len, shares.values()), default=0)
+    rows = [
+        [Cell(about), *(_cell(100 * share, ".1f") for share in row)] + [NOTHING] * (most - len(row))
+        for about, row in shares.items()
+    ]
+    return Table(["", *(f"{number} right (%)" for number in range(most))], rows)
+
+
+def _cell(value: float | None, form: str) -> Cell:
+    return NOTHING if value is None else Cell(format(value, form), value)
+
+
+def _papers(dataset: str, metrics: Sequence[str]) -> list[list[Cell]]:
+    """Return rows of published results, one per model, in the columns of the metrics."""
+    columns = [{(p.model, p.source): p.value for p in published(dataset, m)} for m in metrics]
     models = list(dict.fromkeys(model for column in columns for model in column))
     rows = []
     for model in models:
@@ -282,3 +403,34 @@ def runs_table(runs: Sequence[RunRecord], place: Path | None = None) -> Table:
         for run in runs
     ]
     return Table(["run", "verb", "seed", "steps", "time", *shown], rows, live=True)
+
+
+def comparison_text(table: ComparisonTable) -> str:
+    """Return the tables of a comparison for the terminal: figures of each arm and of teachers as
+    ``58.31 ± 0.60 [57.9, 58.7] (91.38)`` (mean, deviation, 95% interval, published), and tests.
+    """
+    names = [f"{name}/{m}" for name, metrics in table.data_sets.items() for m in metrics]
+    rows = [
+        {"arm": arm.about, "seeds": len(arm.seeds)}
+        | {name: _figure_text(arm.figures.get(name)) for name in names}
+        for arm in [*table.arms, *_teachers(table)]
+    ]
+    tests = tests_table(table)
+    texts = [["-" if cell is NOTHING else cell.text for cell in row] for row in tests.cells]
+    failed = [
+        f"failed: {run.arm}, seed {run.seed}: {run.error.splitlines()[0]}" for run in table.failed
+    ]
+    tables: list[list[Mapping[str, object]]] = [
+        [*rows],
+        [dict(zip(tests.names, row, strict=True)) for row in texts],
+    ]
+    return "\n\n".join([*(aligned(one) for one in tables if one), "\n".join(failed)]).rstrip("\n")
+
+
+def _figure_text(figure: Figure | None) -> str:
+    if figure is None:
+        return "-"
+    text = with_deviation(figure.mean, figure.deviation)
+    if figure.low is not None:
+        text += f" [{figure.low:.1f}, {figure.high:.1f}]"
+    return text + (f" ({figure.published:g})" if figure.published else "")

@@ -167,25 +167,6 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One box of a diagram. ``links`` are lines of a name and links ``(text, file)``, the file
-    relative to the page.
-    """
-
-    title: str
-    text: str
-    links: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
-
-
-@dataclass(frozen=True)
-class Flow:
-    """Stages in order, joined by arrows."""
-
-    kind: ClassVar[str] = "flow"
-    stages: Sequence[Stage]
-
-
-@dataclass(frozen=True)
 class Command:
     """A command line with a button that copies it."""
 
@@ -194,9 +175,7 @@ class Command:
     about: str = ""
 
 
-Block = (
-    Table | Figures | Facts | Prose | Split | Gauges | Examples | Folded | Verdict | Flow | Command
-)
+Block = Table | Figures | Facts | Prose | Split | Gauges | Examples | Folded | Verdict | Command
 
 
 @dataclass(frozen=True)

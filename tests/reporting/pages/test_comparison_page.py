@@ -1,19 +1,23 @@
-"""Groups of seeds are compared with a paired test."""
+"""Pages of groups of runs and of experiments: metrics with intervals, tests, published metrics."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from road_ray.errors import ConfigError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.reporting.pages.comparison_page import (
     compare_page,
-    paired_against,
+    comparison_text,
+    experiment_page,
     runs_table,
 )
-from road_ray.reporting.pages.page import Figures, Table, Verdict, render
-from road_ray.reporting.plots.chart import Intervals
+from road_ray.reporting.pages.page import NOTHING, Figures, Prose, Table, Verdict, render
+from road_ray.reporting.records.comparison_table import read_table
 from road_ray.reporting.records.run_groups import group_runs
 from road_ray.reporting.records.run_record import read_run
+from road_ray.reporting.report import report
 
 
 @pytest.fixture
@@ -31,54 +35,61 @@ def runs(write_run, tmp_path):
     return [read_run(path) for path in made]
 
 
+def blocks(page, title):
+    (section,) = [one for one in page.sections if one.title == title]
+    return section.blocks
+
+
+def verdict(page, dataset="squad_v2"):
+    (block,) = [b for b in blocks(page, f"Results on {dataset}") if isinstance(b, Verdict)]
+    return block.lines
+
+
+def texts(table):
+    return [[cell.text for cell in row] for row in table.cells]
+
+
 def test_runs_that_differ_in_their_seed_are_one_group(runs):
     assert [(group.name, len(group.runs)) for group in group_runs(runs)] == [("none", 3), ("kd", 3)]
 
 
-def test_the_paired_test_is_over_shared_seeds(runs):
-    none, kd = group_runs(runs)
-    test = paired_against(kd, none, "eval/squad_v2/f1")
-    assert test.pairs == 3
-    assert test.difference == pytest.approx(2.0)
-    assert test.p_value < 0.001  # t = 2 / (0.1 / sqrt 3) = 34.6 with two degrees of freedom
-    assert paired_against(kd, group_runs(runs[:1])[0], "eval/squad_v2/f1") is None
-
-
-def result(page, number: int = 0):
-    """The blocks of a section by their type."""
-    return {type(block): block for block in page.sections[number].blocks}
-
-
-def test_real_rows_come_first_with_deviation_and_p_and_papers_are_folded(runs):
+def test_groups_stand_with_deviation_and_interval_and_papers_are_folded(runs):
     page = compare_page(runs, "folder")
-    table, papers = [b for b in page.sections[0].blocks if isinstance(b, Table)]
-    assert [[cell.text for cell in row] for row in table.cells] == [
-        ["none", "3", "62.00 ± 1.00"],
-        ["kd", "3", "64.00 ± 0.90"],
+    table, papers = [b for b in blocks(page, "Results on squad_v2") if isinstance(b, Table)]
+    assert texts(table) == [  # t of 95% and two degrees of freedom: 4.303
+        ["none", "3", "62.00 ± 1.00", "59.52 to 64.48"],
+        ["kd", "3", "64.00 ± 0.90", "61.76 to 66.24"],
     ]
-    assert table.rows[1][2].remark == "+2.00, p < 0.001, n = 3"
-    assert table.rows[1][2].strong
-    assert not table.folded
     assert papers.folded.startswith("published results")
-    texts = [[cell.text for cell in row] for row in papers.cells]
-    assert ["Weighted KD, W = 0.75", "ROaD-ELECTRA", "91.50"] in texts
+    assert ["Weighted KD, W = 0.75", "ROaD-ELECTRA", "91.50"] in texts(papers)
     html = render(page)
     assert html.index("64.00 ± 0.90") < html.index("<details") < html.index("91.50")
     assert "temperature" in html
 
 
+def test_the_paired_test_is_over_shared_seeds(runs):
+    tests, figures = blocks(compare_page(runs, "folder"), "Tests")
+    (row,) = texts(tests)
+    # t = 2 / (0.1 / sqrt 3) = 34.6 with two degrees of freedom: p = 0.0008
+    assert row[:7] == [
+        *("squad_v2", "kd", "none", "+2.00", "+1.75 to +2.25"),
+        *("0.0008", "0.0008"),
+    ]
+    (differences,) = figures.figures
+    assert differences.rows[0][:2] == ("kd against none", pytest.approx(2.0))
+    one = compare_page([*runs[:1], *runs[3:]], "folder")
+    assert [s.title for s in one.sections if s.title == "Tests"] == []
+
+
 def test_the_verdict_is_in_words(runs, write_run, tmp_path):
-    (verdict,) = result(compare_page(runs, "f"))[Verdict].lines
-    assert verdict == (
-        "kd: better than none (+2.00 F1, p < 0.001, paired t-test over 3 seeds).",
-        "good",
-    )
+    line, state = verdict(compare_page(runs, "f"))[0]
+    assert line == "kd is better than none by 2.00 F1 (corrected p = 0.0008, 3 seeds)."
+    assert state == "good"
     for seed, gain in ((1, 1.0), (2, -1.0), (3, 0.1)):
         write_run(tmp_path / f"tie-{seed}", seed=seed, f1=60.0 + seed + gain, init="elsewhere")
     more = [read_run(tmp_path / f"tie-{seed}") for seed in (1, 2, 3)]
-    (line, state) = result(compare_page([*runs[:3], *more], "f"))[Verdict].lines[0]
-    assert line.startswith("tie: no difference from none at 3 seeds (+0.03 F1, p = 0.9")
-    assert state == "plain"
+    tie = [("No difference is significant after correction (tests: 1).", "plain")]
+    assert verdict(compare_page([*runs[:3], *more], "f")) == tie
 
 
 def test_a_difference_equal_for_every_seed_is_no_verdict_and_not_bold(write_run, tmp_path):
@@ -86,18 +97,17 @@ def test_a_difference_equal_for_every_seed_is_no_verdict_and_not_bold(write_run,
         write_run(tmp_path / f"none-{seed}", seed=seed, f1=100 * right / 300)
         write_run(tmp_path / f"kd-{seed}", seed=seed, f1=100 * (right + 1) / 300, init="elsewhere")
     page = compare_page([read_run(path) for path in sorted(tmp_path.iterdir())], "f")
-    assert result(page)[Verdict].lines == [
-        ("kd: +0.33 F1 against none for every seed alike.", "plain")
-    ]
-    table = next(block for block in page.sections[0].blocks if isinstance(block, Table))
-    (kd,) = [row for row in table.rows if row[0].text == "kd"]
-    assert (kd[2].remark, kd[2].strong) == ("+0.33, equal for every seed, n = 2", False)
+    assert verdict(page)[0][1] == "plain"
+    tests, _ = blocks(page, "Tests")
+    (row,) = tests.cells
+    shown = ["+0.33", "+0.33 to +0.33", *[NOTHING.text] * 3, "2", NOTHING.text]
+    assert [abs_text(cell.text) for cell in row][3:] == [abs_text(text) for text in shown]
+    assert not any(cell.strong for cell in row)
 
 
-def test_dots_have_error_bars_and_every_seed(runs):
-    (figure,) = result(compare_page(runs, "f"))[Figures].figures
-    assert isinstance(figure, Intervals)
-    assert figure.rows[0] == ("none", 62.0, (61.0, 63.0), [61.0, 62.0, 63.0])
+def abs_text(text):
+    """The text without signs: whichever group is the baseline."""
+    return text.replace("+", "").replace("-", "")
 
 
 def test_cut_runs_do_not_stand_beside_papers(write_run, tmp_path):
@@ -108,18 +118,11 @@ def test_cut_runs_do_not_stand_beside_papers(write_run, tmp_path):
     assert "Not comparable with published results: judged on at most 400 rows." in html
 
 
-def test_another_baseline_may_be_named(runs):
-    table = result(compare_page(runs, "folder", baseline="kd"))[Table]
-    page = compare_page(runs, "folder", baseline="kd")
-    tables = [block for block in page.sections[0].blocks if isinstance(block, Table)]
-    assert table.folded
-    assert "difference from kd" in tables[0].note
-    assert tables[0].rows[0][2].remark == "-2.00, p < 0.001, n = 3"
-
-
-def test_the_baseline_may_be_a_run_of_a_group(runs):
-    (line, _) = result(compare_page(runs, "folder", baseline="kd-2"))[Verdict].lines[0]
-    assert line.startswith("none: worse than kd (-2.00 F1")
+@pytest.mark.parametrize("baseline", ["kd", "kd-2"])
+def test_the_baseline_is_a_group_or_a_run_of_one(runs, baseline):
+    line, state = verdict(compare_page(runs, "folder", baseline=baseline))[0]
+    assert line.startswith("none is worse than kd by 2.00 F1")
+    assert state == "bad"
 
 
 @pytest.mark.parametrize(("name", "near"), [("nnoe", "none"), ("kd-2O", "kd-2")])
@@ -139,22 +142,24 @@ def test_a_run_of_the_name_in_two_groups_is_no_baseline(write_run, tmp_path):
     assert compare_page(runs, "folder", baseline=str(paths[1]))
 
 
+def test_the_students_without_teachers_are_the_baseline(write_run, tmp_path):
+    runs = [
+        read_run(write_run(tmp_path / f"student-{rule}-{seed}", seed=seed, init=rule))
+        for rule in ("mean", "none")
+        for seed in (1, 2)
+    ]
+    tests, _ = blocks(compare_page(runs, "f"), "Tests")
+    assert texts(tests)[0][1:3] == ["student-mean", "student-none"]
+
+
 def test_a_setting_in_which_all_agree_is_not_told(runs):
-    (differences,) = [s for s in compare_page(runs, "f").sections if s.title == "Differences"]
-    assert differences.blocks[0].names == ["", "none", "kd"]
-    assert [row[0] for row in differences.blocks[0].rows] == [
+    (differences,) = blocks(compare_page(runs, "f"), "Differences")
+    assert differences.names == ["", "none", "kd"]
+    assert [row[0] for row in differences.rows] == [
         "distillation.temperature",
         "distillation.host",
         "distillation.lookahead",
     ]
-
-
-def test_seeds_that_differ_are_not_paired(write_run, tmp_path):
-    first = write_run(tmp_path / "a", seed=1, f1=60.0)
-    other = write_run(tmp_path / "b", seed=2, f1=61.0, init="elsewhere")
-    page = compare_page([read_run(first), read_run(other)], "f")
-    table = next(block for block in page.sections[0].blocks if isinstance(block, Table))
-    assert table.rows[1][2].remark == "+1.00, no two seeds in common"
 
 
 def test_runs_link_to_their_pages(runs, tmp_path):
@@ -164,12 +169,127 @@ def test_runs_link_to_their_pages(runs, tmp_path):
     assert rows[1][0].link == ""
 
 
-def test_the_students_without_teachers_are_the_baseline(write_run, tmp_path):
-    runs = [
-        read_run(write_run(tmp_path / f"student-{rule}-{seed}", seed=seed, init=rule))
-        for rule in ("mean", "none")
-        for seed in (1, 2)
+def figure(mean, deviation=0.5, published=None):
+    low, high = (None, None) if deviation is None else (mean - 1.0, mean + 1.0)
+    values = {"0": mean - 0.5, "1": mean + 0.5}
+    return {"mean": mean, "deviation": deviation, "low": low, "high": high, "values": values} | {
+        "published": published
+    }
+
+
+def arm(name, mean, parameters=1_000_000, right=None, published=None):
+    return {
+        "name": name,
+        "about": f"arm {name}",
+        "seeds": [0, 1],
+        "figures": {"sst2/accuracy": figure(mean, published=published)},
+        "parameters": parameters,
+        "rows_per_second": None,
+        "teachers_right": right,
+    }
+
+
+@pytest.fixture
+def table():
+    test = {"data_set": "sst2", "metric": "accuracy", "arm": "mean", "against": "none"}
+    test |= {"difference": 2.0, "low": 1.0, "high": 3.0, "p_value": 0.01, "effect_size": 4.0}
+    test |= {"pairs": 2, "needed_pairs": 3, "p_holm": 0.02}
+    teachers = {"teachers": 80.0, "deviation": 1.0, "ensemble": 82.5}
+    return {
+        "comparison": "low_resource",
+        "about": "few labels",
+        "source": "no published table",
+        "data_sets": {"sst2": ["accuracy"]},
+        "arms": [arm("none", 70.0), arm("mean", 72.0, 500_000, [0.1, 0.2, 0.7], 91.38)],
+        "ensembles": [
+            {"name": "teachers-sst2", "teachers": 3, "figures": {"sst2/accuracy": teachers}}
+        ],
+        "tests": [test],
+        "failed": [{"arm": "mean", "seed": 2, "error": "out of memory"}],
+    }
+
+
+@pytest.fixture
+def directory(table, tmp_path):
+    (tmp_path / "table.json").write_text(json.dumps(table, indent=2))
+    return tmp_path
+
+
+def test_figures_stand_with_intervals_published_figures_and_sizes(directory):
+    _, figures, results = blocks(experiment_page(directory), "Results on sst2")
+    rows = texts(results)
+    assert rows[1] == [
+        *("arm mean", "2", "72.00 ± 0.50", "71.00 to 73.00", "91.38", "500,000"),
+        NOTHING.text,
     ]
-    (line, _) = result(compare_page(runs, "f"))[Verdict].lines[0]
-    assert line.startswith("student-mean: ")
-    assert "student-none" in line
+    assert rows[2][:3] == ["teachers-sst2: single teachers", "3", "80.00 ± 1.00"]
+    assert rows[3][:3] == ["teachers-sst2: the ensemble", "1", "82.50"]
+    assert {len(row) for row in rows} == {len(results.names)}
+    assert figures.figures[0].rows[0] == ("arm none", 70.0, (69.0, 71.0), [69.5, 70.5])
+
+
+def test_a_difference_that_survives_the_correction_is_bold_and_a_verdict(directory, table):
+    page = experiment_page(directory)
+    (row,) = blocks(page, "Tests")[0].cells
+    assert [cell.text for cell in row][1:] == [
+        *("arm mean", "arm none", "+2.00", "+1.00 to +3.00", "0.0100", "0.0200", "+4.00", "2", "3")
+    ]
+    assert (row[1].strong, row[3].strong) == (True, True)
+    assert verdict(page, "sst2") == [
+        (
+            "arm mean is better than arm none by 2.00 accuracy (corrected p = 0.0200, 2 seeds).",
+            "good",
+        )
+    ]
+    table["tests"][0]["p_holm"] = 0.05
+    (directory / "table.json").write_text(json.dumps(table))
+    assert verdict(experiment_page(directory), "sst2") == [
+        ("No difference is significant after correction (tests: 1).", "plain")
+    ]
+
+
+def test_charts_show_differences_and_score_by_size(directory):
+    page = experiment_page(directory)
+    _, figures = blocks(page, "Tests")
+    assert isinstance(figures, Figures)
+    assert figures.figures[0].rows == [("arm mean against arm none", 2.0, (1.0, 3.0), ())]
+    ((sizes,),) = [block.figures for block in blocks(page, "Size")]
+    dots = [(dot.x, dot.y, dot.name) for dot in sizes.dots]
+    assert dots == [(1.0, 70.0, "arm none"), (0.5, 72.0, "arm mean")]
+
+
+def test_shared_teachers_are_told_only_where_there_are_any(directory, table):
+    (section,) = [s for s in experiment_page(directory).sections if s.title == "Tests"]
+    assert "share their teachers" in section.about
+    (directory / "table.json").write_text(json.dumps(table | {"ensembles": []}))
+    (section,) = [s for s in experiment_page(directory).sections if s.title == "Tests"]
+    assert "teachers" not in section.about
+
+
+def test_right_teachers_and_failed_runs_are_told(directory):
+    page = experiment_page(directory)
+    (right,) = blocks(page, "Right teachers")
+    assert texts(right)[0] == ["arm mean", "10.0", "20.0", "70.0"]
+    (failed,) = blocks(page, "Failed runs")
+    assert isinstance(failed, Prose)
+    assert failed.lines == ["mean, seed 2: out of memory"]
+
+
+def test_the_report_of_the_directory_is_that_page(directory):
+    (page,) = report([directory])
+    assert "low resource" in page.read_text()
+
+
+@pytest.mark.parametrize("text", ["{", '{"comparison": "x"}', '{"arms": 3}', "[]"])
+def test_a_damaged_table_is_named(directory, text):
+    (directory / "table.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"table\.json"):
+        experiment_page(directory)
+
+
+def test_the_terminal_has_both_tables(directory):
+    text = comparison_text(read_table(directory))
+    assert "72.00 ± 0.50 [71.0, 73.0] (91.38)" in text
+    assert "teachers-sst2: the ensemble" in text
+    assert "+1.00 to +3.00" in text
+    assert "failed: mean, seed 2" in text

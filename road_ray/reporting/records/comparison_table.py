@@ -1,0 +1,171 @@
+"""Table of a comparison: metrics of each arm over seeds and tests between arms. An experiment
+writes one as ``table.json``; for other runs it is made from their groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from road_ray.errors import CheckpointError
+from road_ray.evaluation.seed_statistics import compare, holm, interval, summary
+from road_ray.reporting.records.run_groups import Group
+from road_ray.system.json_file import read_json
+
+TABLE = "table.json"
+
+
+class Figure(BaseModel):
+    """A metric of an arm: mean, deviation and 95% interval over seeds; ``values`` by seed."""
+
+    mean: float
+    deviation: float | None = None
+    low: float | None = None
+    high: float | None = None
+    values: dict[str, float] = {}
+    published: float | None = None
+
+
+class Arm(BaseModel):
+    """One arm; ``figures`` by ``<data set>/<metric>``."""
+
+    name: str
+    about: str
+    seeds: list[int | str]
+    figures: dict[str, Figure]
+    parameters: int | None = None
+    rows_per_second: float | None = None
+    teachers_right: list[float] | None = None
+
+
+class EnsembleFigure(BaseModel):
+    """A metric of the single teachers, on average, and of their ensemble."""
+
+    teachers: float
+    deviation: float | None = None
+    ensemble: float | None = None
+
+
+class Ensemble(BaseModel):
+    """The teachers of a comparison."""
+
+    name: str
+    teachers: int
+    figures: dict[str, EnsembleFigure]
+
+
+class Test(BaseModel):
+    """A paired test of two arms over their common seeds; see ``seed_statistics.Difference``."""
+
+    data_set: str
+    metric: str
+    arm: str
+    against: str
+    difference: float
+    low: float
+    high: float
+    p_value: float | None
+    p_holm: float | None
+    effect_size: float | None
+    pairs: int
+    needed_pairs: int | None
+
+
+class Failed(BaseModel):
+    """A run that ended with an error."""
+
+    arm: str
+    seed: int
+    error: str
+
+
+class ComparisonTable(BaseModel):
+    """The content of ``table.json``; ``data_sets`` has the metrics of each, first the tested."""
+
+    comparison: str
+    about: str
+    source: str = ""
+    data_sets: dict[str, list[str]]
+    arms: list[Arm]
+    ensembles: list[Ensemble] = []
+    tests: list[Test]
+    failed: list[Failed] = []
+
+
+def read_table(directory: Path) -> ComparisonTable:
+    """Return the table of an experiment. Raises ``CheckpointError`` for a damaged one."""
+    path = directory / TABLE
+    remedy = "delete it and run the same command again"
+    try:
+        return ComparisonTable.model_validate(read_json(path, fix=remedy))
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise CheckpointError(f"{path}: damaged: {why}\n  fix: {remedy}") from error
+
+
+def figure_over_seeds(values: Mapping[Any, float]) -> dict[str, Any]:
+    """Return mean, deviation, interval and values of a metric by seed."""
+    spread, bounds = summary([*values.values()]), interval([*values.values()])
+    return {
+        "mean": spread.mean,
+        "deviation": spread.deviation,
+        "low": bounds[0] if bounds else None,
+        "high": bounds[1] if bounds else None,
+        "values": {str(seed): value for seed, value in values.items()},
+    }
+
+
+def paired_tests(
+    scores: Mapping[str, Mapping[Any, float]], against: Mapping[str, Sequence[str]]
+) -> list[dict[str, Any]]:
+    """Return the tests of one metric, between each arm and those it is compared ``against``, over
+    the seeds that both have; ``p_holm`` corrects for the number of them. ``scores`` are by arm and
+    seed.
+    """
+    rows = []
+    for name, others in against.items():
+        for other in others:
+            shared = [seed for seed in scores[name] if seed in scores[other]]
+            if len(shared) > 1:
+                left, right = ([scores[arm][seed] for seed in shared] for arm in (name, other))
+                rows.append({"arm": name, "against": other} | asdict(compare(left, right)))
+    corrected = holm([row["p_value"] for row in rows])
+    return [row | {"p_holm": value} for row, value in zip(rows, corrected, strict=True)]
+
+
+def table_of_groups(
+    title: str, about: str, groups: Sequence[Group], base: Group, metrics: Sequence[str]
+) -> ComparisonTable:
+    """Return the table of groups of runs, each tested against ``base``. ``metrics`` are names such
+    as ``eval/sst2/accuracy``.
+    """
+    data_sets: dict[str, list[str]] = {}
+    tests = []
+    for metric in metrics:
+        _, dataset, name = metric.split("/", 2)
+        data_sets.setdefault(dataset, []).append(name)
+        if data_sets[dataset] == [name]:
+            by_group = {group.name: group.scores(metric) for group in groups}
+            against = {group.name: [base.name] for group in groups if group is not base}
+            both = {"data_set": dataset, "metric": name}
+            tests += [both | test for test in paired_tests(by_group, against)]
+    arms = [
+        {
+            "name": group.name,
+            "about": group.name,
+            "seeds": sorted({str(run.settings.get("seed")) for run in group.runs}),
+            "figures": {
+                metric.removeprefix("eval/"): figure_over_seeds(scores)
+                for metric in metrics
+                if (scores := group.scores(metric))
+            },
+        }
+        for group in groups
+    ]
+    known = {"comparison": title, "about": about, "data_sets": data_sets}
+    return ComparisonTable.model_validate(known | {"arms": arms, "tests": tests})
