@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
@@ -16,7 +17,6 @@ import numpy as np
 
 from road_ray.data.corpus.segments import TokenIds, two_segments
 from road_ray.data.features.examples_and_features import Ints
-from road_ray.data.features.wordpiece_cache import WordPieceCache
 
 # A row takes whole sentences and truncates the last, so paragraphs are split first (our choice).
 _SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+")
@@ -48,11 +48,6 @@ class Encoder:
     max_length_tokens: int
     seed: int
 
-    @cached_property
-    def words(self) -> WordPieceCache:
-        """Cache of word pieces that earlier blocks filled; it affects speed only."""
-        return WordPieceCache(self.tokenizer)
-
     @classmethod
     def of(cls, tokenizer: Any, *, max_length_tokens: int, seed: int) -> Encoder:
         """Return an encoder with an untruncating copy of a tokenizer of ``transformers``."""
@@ -68,7 +63,8 @@ class Encoder:
         """Return the rows of block ``number`` of a part; no row holds text of two documents."""
         split = [[part for part in _SENTENCE_END.split(text) if part.strip()] for text in documents]
         flat = list(chain.from_iterable(split))
-        encoded = iter(self.words.encode(flat))
+        encodings = self.tokenizer.encode_batch_fast(flat, add_special_tokens=False)
+        encoded: Iterator[TokenIds] = (array("i", encoding.ids) for encoding in encodings)
         rng = np.random.default_rng((self.seed, number, part))
         rows: list[TokenIds] = []
         firsts: list[int] = []
