@@ -13,13 +13,13 @@ import os
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
-from time import perf_counter, sleep, thread_time
+from time import perf_counter, sleep
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -43,7 +43,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn
-from tests.benchmarks.race import Over
+from tests.benchmarks.race import gated
 from tests.benchmarks.shapes import Shape
 
 TEACHERS, LOOKAHEAD = 3, 2
@@ -63,23 +63,6 @@ class Lesson:
     student_cores: tuple[int, ...] = ()  # none: wherever the system puts it
     teacher_cores: tuple[int, ...] = ()
     precision: Precision = "fp32"  # of student and teachers
-
-
-def rounds(connection: Connection, lesson: Lesson) -> Iterator[None]:
-    """One token a step, while the referee says go; tells him the seconds of a step."""
-    now = {"wall": perf_counter, "cpu": thread_time}[lesson.clock]
-    connection.send_bytes(b"ready")
-    while True:
-        if connection.recv_bytes() != b"go":
-            raise Over
-        for _ in range(lesson.warm_steps):
-            yield
-        began = now()
-        for _ in range(lesson.steps):
-            yield
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        connection.send_bytes(repr((now() - began) / lesson.steps).encode())
 
 
 def no_teachers(lesson: Lesson, connection: Connection) -> None:
@@ -196,7 +179,7 @@ def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
         textbrewer(
             directories,
             Path(place),
-            _Stepping(connection, lesson, gold),
+            _steps(connection, lesson, gold),
             span=isinstance(catalog.task(lesson.task).kind, Span),
             bf16=lesson.precision == "bf16",
         )
@@ -249,17 +232,6 @@ def textbrewer(
         distiller.train(optimizer, loader, num_steps=1_000_000, max_grad_norm=_MAX_NORM)
 
 
-class _Stepping:
-    """What TextBrewer takes for a data loader."""
-
-    def __init__(self, connection: Connection, lesson: Lesson, given: Sequence[Any]) -> None:
-        self._steps = ((connection, lesson), given)
-
-    def __iter__(self) -> Iterator[Any]:
-        values, given = self._steps
-        return (batch for _, batch in zip(rounds(*values), cycle(given), strict=False))
-
-
 def _for_hugging_face(batch: Mapping[str, Any]) -> dict[str, Any]:
     names = ("input_ids", "attention_mask", "token_type_ids")
     golds = ("labels", "start_positions", "end_positions")
@@ -288,10 +260,14 @@ def _train(
     _pin_student(lesson)
     learn(
         objective,
-        lambda _: ([dict(next(given))] for _ in rounds(connection, lesson)),
+        lambda _: ([dict(batch)] for batch in _steps(connection, lesson, given)),
         TrainingConfig(precision=lesson.precision),
         peak_lr=_RATE,
     )
+
+
+def _steps(connection: Connection, lesson: Lesson, given: Iterable[Any]) -> Iterator[Any]:
+    return gated(connection, given, lesson.clock, lesson.steps, lesson.warm_steps)
 
 
 def batches(lesson: Lesson) -> list[dict[str, Any]]:

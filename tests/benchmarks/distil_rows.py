@@ -7,10 +7,10 @@ A round is one epoch over the same rows with the same models; the batches are ea
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,10 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import distil
 from tests.benchmarks.distil import KD_WEIGHT, LOOKAHEAD, TEACHERS, TEMPERATURE
-from tests.benchmarks.finetune import epoch_row
-from tests.benchmarks.finetuning import Study, epochs, model_of, rows_of
+from tests.benchmarks.finetuning import Study, model_of, rows_of
 from tests.benchmarks.learning import learn
-from tests.benchmarks.plan import Plan, Row
-from tests.benchmarks.race import Contestant, Main
+from tests.benchmarks.plan import Plan, Row, race_row
+from tests.benchmarks.race import Contestant, Main, gated
 
 _RATE, _SEED = 3e-4, 0
 
@@ -67,9 +66,18 @@ def compare(
         timings = plan.race(lanes, repeats=plan.few_repeats, warmup=1)
         alone = timings["no teachers"].median
         for mine, peer in pairs:
-            named = f"{peer}; ours {mine}, {study.dataset}"
-            ours, theirs = timings[mine], timings[peer]
-            rows.append(epoch_row(name, study, named, ours, theirs, alone))
+            rows.append(
+                race_row(
+                    name,
+                    f"{peer}; ours {mine}, {study.dataset}",
+                    "examples/s",
+                    study.examples,
+                    timings[mine],
+                    timings[peer],
+                    limit_seconds=alone,
+                    precision=study.precision,
+                )
+            )
     return rows
 
 
@@ -140,12 +148,9 @@ def _learn(
     study: Study, connection: Connection, objective: Any, stream: BatchStream, given: Iterator[Any]
 ) -> None:
     def steps(_: int) -> Iterator[list[Any]]:
-        begin, end = epochs(connection, study)
-        while True:
-            begin()
+        for _ in gated(connection, count(), study.clock):  # an epoch
             for _ in range(stream.batches_per_epoch):
                 yield [next(given)]
-            end()
 
     learn(objective, steps, TrainingConfig(precision=study.precision), peak_lr=_RATE)
 
@@ -172,20 +177,6 @@ def in_textbrewer(study: Study, connection: Connection) -> None:
         distil.textbrewer(
             [*directories, models / "student"],
             Path(place),
-            _Epochs(partial(epochs, connection, study), loader),
+            (batch for each in gated(connection, [loader], study.clock) for batch in each),
             span=isinstance(split.task.kind, Span),
         )
-
-
-class _Epochs:
-    """What TextBrewer takes for a data loader; lets the referee in between two epochs."""
-
-    def __init__(self, gates: Callable[[], Any], loader: Iterable[Any]) -> None:
-        self._gates, self._loader = gates, loader
-
-    def __iter__(self) -> Iterator[Any]:
-        begin, end = self._gates()
-        while True:
-            begin()
-            yield from self._loader
-            end()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
@@ -39,7 +40,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn
-from tests.benchmarks.race import Over
+from tests.benchmarks.race import gated
 
 _RATE, _MAX_NORM, _SEED = 3e-4, 1.0, 0
 _MAX_LENGTH, _OVERLAP = 384, 128
@@ -85,25 +86,6 @@ def _learnt(place: Path, dataset: str) -> Any:
     return train_wordpiece(texts, vocab_size=1000)
 
 
-def epochs(connection: Connection, study: Study) -> tuple[Callable[[], None], Callable[[], None]]:
-    """What begins an epoch when the referee says go, and what ends it and tells its seconds."""
-    now = {"wall": time.perf_counter, "cpu": time.thread_time}[study.clock]
-    began = [0.0]
-
-    def begin() -> None:
-        if connection.recv_bytes() != b"go":
-            raise Over
-        began[0] = now()
-
-    def end() -> None:
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        connection.send_bytes(repr(now() - began[0]).encode())
-
-    connection.send_bytes(b"ready")
-    return begin, end
-
-
 def ours(study: Study, connection: Connection) -> None:
     """The batches and the loop of `finetune`, with its journal."""
     tokenizer = study.tokenizer()
@@ -115,13 +97,10 @@ def ours(study: Study, connection: Connection) -> None:
     )
 
     def steps(start: int) -> Iterator[list[Any]]:
-        begin, end = epochs(connection, study)
         batches = stream.since(start)
-        while True:
-            begin()
+        for _ in gated(connection, count(), study.clock):  # an epoch
             for _ in range(stream.batches_per_epoch):
                 yield [next(batches)]
-            end()
 
     objective = Supervised(model_of(study, split, tokenizer))
     learn(objective, steps, TrainingConfig(precision=study.precision), peak_lr=_RATE)
@@ -152,13 +131,10 @@ def hugging_face(study: Study, connection: Connection) -> None:
         """Lets the referee into the loop."""
 
         def __init__(self) -> None:
-            self.begin, self.end = epochs(connection, study)
+            self.epochs = gated(connection, count(), study.clock)
 
         def on_epoch_begin(self, *_: Any, **__: Any) -> None:
-            self.begin()
-
-        def on_epoch_end(self, *_: Any, **__: Any) -> None:
-            self.end()
+            next(self.epochs)
 
     tokenizer = study.tokenizer()
     split = study.split(tokenizer)

@@ -83,7 +83,7 @@ class _Lane:
     name: str
     main: Main
     setting: Any
-    of_round: Callable[[float], Row]  # seconds of a round to figures
+    of_step: Callable[[float], Row]  # seconds of a step to figures
     rounds: int
 
 
@@ -116,7 +116,7 @@ def _row(lane: _Lane, timing: Timing) -> Row:
         "name": lane.name,
         "rounds": len(timing.seconds),
         "peak_memory_mb": timing.peak_memory_mb,
-        **lane.of_round(timing.median),
+        **lane.of_step(timing.median),
     }
 
 
@@ -153,14 +153,17 @@ def _pretraining(plan: GpuPlan, size: str, *, compiled: bool) -> list[_Lane]:
     if find_spec("electra_pytorch") is not None:
         peers["electra-pytorch"] = (contestants.electra_pytorch, setting)
 
-    def of_round(seconds: float) -> Row:
-        step = seconds / plan.steps
+    def of_step(seconds: float) -> Row:
         peak = measured_peak_flops(device().type, _DTYPES[plan.precision])
-        return {"value": shape.tokens / step, "unit": "tokens/s", "mfu": flops(shape) / step / peak}
+        return {
+            "value": shape.tokens / seconds,
+            "unit": "tokens/s",
+            "mfu": flops(shape) / seconds / peak,
+        }
 
     how = ", compiled" if compiled else ""
     return [
-        _Lane(f"pretrain {size}", f"{name}{how}", main, peer, of_round, plan.rounds)
+        _Lane(f"pretrain {size}", f"{name}{how}", main, peer, of_step, plan.rounds)
         for name, (main, peer) in peers.items()
     ]
 
@@ -176,11 +179,11 @@ def _finetuning(plan: GpuPlan, study: Study) -> list[_Lane]:
     variant = replace(study, precision=plan.precision)
     mains = {"ours": finetuning.ours, "Trainer": finetuning.hugging_face}
 
-    def of_round(seconds: float) -> Row:
+    def of_step(seconds: float) -> Row:
         return {"value": study.examples / seconds, "unit": "examples/s"}
 
     table = f"finetune {study.dataset}"
-    return [_Lane(table, name, main, variant, of_round, 2) for name, main in mains.items()]
+    return [_Lane(table, name, main, variant, of_step, 2) for name, main in mains.items()]
 
 
 def _distilling(plan: GpuPlan, task: str) -> list[_Lane]:
@@ -189,11 +192,11 @@ def _distilling(plan: GpuPlan, task: str) -> list[_Lane]:
     if find_spec("textbrewer") is not None:
         mains["TextBrewer, 3 teachers"] = distil.in_textbrewer
 
-    def of_round(seconds: float) -> Row:  # a lesson tells the seconds of a step
+    def of_step(seconds: float) -> Row:
         return {"value": lesson.shape.batch_size / seconds, "unit": "examples/s"}
 
     table = f"distil {task}"
-    return [_Lane(table, name, main, lesson, of_round, plan.rounds) for name, main in mains.items()]
+    return [_Lane(table, name, main, lesson, of_step, plan.rounds) for name, main in mains.items()]
 
 
 class _Profiling:

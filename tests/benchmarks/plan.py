@@ -27,6 +27,52 @@ def native_precisions() -> tuple[str, ...]:
     return ("fp32", "bf16") if native else ("fp32",)
 
 
+def row(
+    name: str,
+    peer: str,
+    unit: str,
+    ours: float,
+    theirs: float,
+    *,
+    repeats: int,
+    limit_share: float,
+    precision: str = "fp32",
+) -> Row:
+    """A row of bench.json: ``ours`` and ``theirs`` in ``unit``, of which more is better."""
+    return {
+        "name": name,
+        "precision": precision,
+        "peer": peer,
+        "unit": unit,
+        "ours": ours,
+        "theirs": theirs,
+        "ratio": ours / theirs,
+        "repeats": repeats,
+        "peak_memory_mb": race.peak_memory_mb(),
+        "their_peak_memory_mb": 0.0,
+        "limit_share": limit_share,
+    }
+
+
+def race_row(
+    name: str,
+    peer: str,
+    unit: str,
+    amount: float,
+    ours: Timing,
+    theirs: Timing,
+    *,
+    limit_seconds: float,
+    precision: str = "fp32",
+) -> Row:
+    """A row of two contestants whose steps are ``amount`` units of work each."""
+    rates = amount / ours.median, amount / theirs.median
+    share, repeats = limit_seconds / ours.median, len(ours.seconds)
+    made = row(name, peer, unit, *rates, repeats=repeats, limit_share=share, precision=precision)
+    made["peak_memory_mb"] = ours.peak_memory_mb
+    return made | {"their_peak_memory_mb": theirs.peak_memory_mb}
+
+
 @dataclass(frozen=True)
 class Plan:
     """How the benchmarks are run; the defaults are what ``make bench`` does."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import tempfile
 from dataclasses import dataclass, replace
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -20,11 +21,10 @@ from road_ray.inference.predict_file import predict_file
 from road_ray.models.encoder import build_encoder, hugging_face_config
 from road_ray.models.multitask import MultitaskModel
 from tests.benchmarks.finetuning import Study
-from tests.benchmarks.plan import Plan, Row
+from tests.benchmarks.plan import Plan, Row, race_row
 from tests.benchmarks.race import Contestant, gated, race
 
 _TASK, _PLAIN_BATCH, _MAX_LENGTH = "sentiment", 32, 128
-_NUMBERS = range(1 << 30)  # of output files, each a new one
 
 
 @dataclass(frozen=True)
@@ -48,26 +48,21 @@ def predict(plan: Plan) -> list[Row]:
             "plain": Contestant(plain, work, plan.start),
         }
         timings = race(lanes, repeats=plan.few_repeats, warmup=1)
-    theirs = timings["plain"]
-    rows = []
-    for precision in ("fp32", "bf16"):
-        mine = timings[precision]
-        rows.append(
-            {
-                "name": "predict",
-                "precision": precision,
-                "peer": f"plain (fp32), {study.examples:,} rows of {study.dataset}",
-                "unit": "rows/s",
-                "ours": study.examples / mine.median,
-                "theirs": study.examples / theirs.median,
-                "ratio": theirs.median / mine.median,
-                "repeats": len(mine.seconds),
-                "peak_memory_mb": mine.peak_memory_mb,
-                "their_peak_memory_mb": theirs.peak_memory_mb,
-                "limit_share": 1.0,
-            }
+    peer = f"plain (fp32), {study.examples:,} rows of {study.dataset}"
+    amount, theirs = study.examples, timings["plain"]
+    return [
+        race_row(
+            "predict",
+            peer,
+            "rows/s",
+            amount,
+            timings[name],
+            theirs,
+            limit_seconds=timings[name].median,
+            precision=name,
         )
-    return rows
+        for name in ("fp32", "bf16")
+    ]
 
 
 def _prepared(study: Study, place: Path) -> tuple[Path, Path]:
@@ -90,7 +85,7 @@ def _prepared(study: Study, place: Path) -> tuple[Path, Path]:
 def ours(work: Work, connection: Connection) -> None:
     predictor = load(work.model, device="cpu", precision=work.precision)
     with tempfile.TemporaryDirectory() as place:
-        for number in gated(connection, _NUMBERS, work.clock):
+        for number in gated(connection, count(), work.clock):  # a new file each time
             predict_file(
                 predictor,
                 str(work.rows),

@@ -12,7 +12,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from multiprocessing.connection import Client, Connection, Listener
@@ -33,7 +33,7 @@ class Over(Exception):
 class Timing:
     """What one contestant did."""
 
-    seconds: list[float] = field(default_factory=list)  # a round each
+    seconds: list[float] = field(default_factory=list)  # of a step of each round
     peak_memory_mb: float = 0.0
 
     @property
@@ -42,23 +42,30 @@ class Timing:
 
 
 def gated(
-    connection: Connection, batches: Sequence[Any], clock: str = "wall", steps: int = 1
+    connection: Connection,
+    batches: Iterable[Any],
+    clock: str = "wall",
+    steps: int = 1,
+    warm_steps: int = 0,
 ) -> Iterator[Any]:
-    """A batch whenever the referee says go, or so many; reports how long the steps with them took.
+    """``steps`` batches whenever the referee says go; reports the seconds of one.
 
-    ``clock``: ``wall``, or ``cpu`` for the time of this thread alone where others use the machine.
+    A sequence of them repeats. ``clock``: ``wall``, or ``cpu`` for the time of this thread alone
+    where others use the machine. ``warm_steps`` of each round come before the clock starts: they
+    use up what was asked ahead while others had their turn.
     """
     now = {"wall": time.perf_counter, "cpu": time.thread_time}[clock]
     connection.send_bytes(b"ready")
-    endless = cycle(batches)
+    endless = batches if isinstance(batches, Iterator) else cycle(batches)
     while True:
         if connection.recv_bytes() != b"go":
             raise Over
+        yield from islice(endless, warm_steps)
         began = now()
         yield from islice(endless, steps)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        connection.send_bytes(repr(now() - began).encode())
+        connection.send_bytes(repr((now() - began) / steps).encode())
 
 
 def run(main: Main, setting: Any, address: str) -> None:

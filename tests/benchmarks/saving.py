@@ -19,8 +19,8 @@ from road_ray.training.optimization.optimizer import build_optimizer
 from road_ray.training.worker import Worker
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn, training_in
-from tests.benchmarks.plan import Plan, Row
-from tests.benchmarks.race import Over, peak_memory_mb
+from tests.benchmarks.plan import Plan, Row, row
+from tests.benchmarks.race import Over
 
 AIM_SHARE = 0.02
 _CONFIG, _RATE = TrainingConfig(precision="fp32"), 5e-4
@@ -35,21 +35,9 @@ def saving(plan: Plan) -> list[Row]:
     step = statistics.median(_steps(plan, objective))
     waited = statistics.median(_waits(objective, plan.few_repeats))
     interval = _CONFIG.save_every_steps * step
-    return [
-        {
-            "name": "saving",
-            "precision": "fp32",
-            "peer": f"the aim, every {_CONFIG.save_every_steps} steps of {step:.2f} s",
-            "unit": "1/s waited",
-            "ours": 1 / waited,
-            "theirs": 1 / (AIM_SHARE * interval),
-            "ratio": AIM_SHARE * interval / waited,
-            "repeats": plan.few_repeats,
-            "peak_memory_mb": peak_memory_mb(),
-            "their_peak_memory_mb": 0.0,
-            "limit_share": waited / interval,
-        }
-    ]
+    peer = f"the aim, every {_CONFIG.save_every_steps} steps of {step:.2f} s"
+    rates, share = (1 / waited, 1 / (AIM_SHARE * interval)), waited / interval
+    return [row("saving", peer, "1/s waited", *rates, repeats=plan.few_repeats, limit_share=share)]
 
 
 def _steps(plan: Plan, objective: Objective) -> list[float]:

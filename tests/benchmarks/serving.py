@@ -23,7 +23,7 @@ import torch
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
 from road_ray.models.config import EncoderConfig
-from tests.benchmarks.plan import Plan, Row
+from tests.benchmarks.plan import Plan, Row, row
 from tests.ports import free_port
 from tests.published import TEXTS, tokenizer_of
 
@@ -54,7 +54,6 @@ def serve(plan: Plan) -> list[Row]:
                 for each in loads:  # in turns, so that other work on the machine meets both
                     loads[each].append(asyncio.run(load(each, clients, plan.load_seconds, number)))
             memory = {
-                "repeats": plan.few_repeats,
                 "peak_memory_mb": _memory_mb(ours),
                 "their_peak_memory_mb": _memory_mb(plain),
             }
@@ -87,19 +86,10 @@ def _rows(clients: int, ours: list[Load], theirs: list[Load], memory: Row) -> li
         mine, other = (
             statistics.median(getattr(load, name) for load in loads) for loads in (ours, theirs)
         )
-        rows.append(
-            {
-                "name": "serve",
-                "precision": "fp32",
-                "peer": f"plain FastAPI, {clients} clients",
-                "unit": unit,
-                "ours": mine,
-                "theirs": other,
-                "ratio": mine / other,
-                "limit_share": mine / other / AIM if name == "requests" else mine / other,
-            }
-            | memory
-        )
+        share = mine / other / (AIM if name == "requests" else 1.0)
+        peer, repeats = f"plain FastAPI, {clients} clients", len(ours)
+        made = row("serve", peer, unit, mine, other, repeats=repeats, limit_share=share)
+        rows.append(made | memory)
     return rows
 
 

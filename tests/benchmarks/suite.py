@@ -28,13 +28,12 @@ from tests.benchmarks.distil_rows import distil_rows
 from tests.benchmarks.distil_texts import distil_texts
 from tests.benchmarks.finetune import finetune
 from tests.benchmarks.objectives import Learning
-from tests.benchmarks.plan import Plan, Row
+from tests.benchmarks.plan import Plan, Row, race_row, row
 from tests.benchmarks.predict import predict
 from tests.benchmarks.race import (
     Contestant,
     Main,
     Timing,
-    peak_memory_mb,
     run,
 )
 from tests.benchmarks.saving import saving
@@ -223,20 +222,17 @@ def transport(plan: Plan) -> list[Row]:
     seconds = distilling.transport_seconds(lesson, 4 * plan.quick_repeats)
     ours, bare, ahead = (max(statistics.median(second), 1e-6) for second in seconds)
     size = f"{plan.letter.batch_size} x {plan.letter.length}"
+    repeats = 4 * plan.quick_repeats
     return [
-        {
-            "name": "transport",
-            "precision": "fp32",
-            "peer": f"{peer}, {size}",
-            "unit": "batches/s",
-            "ours": 1 / mine,
-            "theirs": 1 / theirs,
-            "ratio": theirs / mine,
-            "repeats": 4 * plan.quick_repeats,
-            "peak_memory_mb": peak_memory_mb(),
-            "their_peak_memory_mb": 0.0,
-            "limit_share": TRANSPORT_SECONDS / mine,
-        }
+        row(
+            "transport",
+            f"{peer}, {size}",
+            "batches/s",
+            1 / mine,
+            1 / theirs,
+            repeats=repeats,
+            limit_share=TRANSPORT_SECONDS / mine,
+        )
         for peer, mine, theirs in (
             ("the aim", ours, TRANSPORT_SECONDS),
             ("a plain Ray actor", ours, bare),
@@ -260,19 +256,16 @@ def store(plan: Plan) -> list[Row]:
         figures += [("written", "rows/s", medians["written"], stored.AIM_ROWS_A_SECOND)]
         figures += [(f"{_WINDOWS:,} rows of three teachers", "MB", windows_mb, _WINDOWS_MB)]
         rows += [
-            {
-                "name": "store",
-                "precision": "",
-                "peer": f"the aim, {what}, {task}",
-                "unit": unit,
-                "ours": ours,
-                "theirs": aim,
-                "ratio": ours / aim,
-                "repeats": plan.few_repeats,
-                "peak_memory_mb": peak_memory_mb(),
-                "their_peak_memory_mb": 0.0,
-                "limit_share": ours / aim,
-            }
+            row(
+                "store",
+                f"the aim, {what}, {task}",
+                unit,
+                ours,
+                aim,
+                repeats=plan.few_repeats,
+                limit_share=ours / aim,
+                precision="",
+            )
             for what, unit, ours, aim in figures
         ]
     return rows
@@ -301,21 +294,12 @@ def matrix_rate(plan: Plan) -> list[Row]:
         for precision in plan.precisions
     }
     timings = plan.race(lanes, repeats=plan.quick_repeats)
-    ours, theirs = (PRODUCT_FLOPS / timings[name].median / 1e9 for name in ("bf16", "fp32"))
+    fast, slow = timings["bf16"], timings["fp32"]
+    unit, amount, limit = "GFLOP/s", PRODUCT_FLOPS / 1e9, fast.median
     return [
-        {
-            "name": "matrix_rate",
-            "precision": "bf16",
-            "peer": "fp32",
-            "unit": "GFLOP/s",
-            "ours": ours,
-            "theirs": theirs,
-            "ratio": ours / theirs,
-            "repeats": plan.quick_repeats,
-            "peak_memory_mb": timings["bf16"].peak_memory_mb,
-            "their_peak_memory_mb": timings["fp32"].peak_memory_mb,
-            "limit_share": 1.0,
-        }
+        race_row(
+            "matrix_rate", "fp32", unit, amount, fast, slow, limit_seconds=limit, precision="bf16"
+        )
     ]
 
 
@@ -328,37 +312,31 @@ def corpus(plan: Plan) -> list[Row]:
     mains = {"ours": corpora.ours, **peers}
     lanes = {name: Contestant(main, plan.text, plan.start) for name, main in mains.items()}
     timings = plan.race(lanes, repeats=plan.repeats, warmup=1)
-    ours = timings["ours"]
-    figures = {
-        "name": "corpus",
-        "precision": "",
-        "repeats": len(ours.seconds),
-        "peak_memory_mb": ours.peak_memory_mb,
-        "limit_share": timings["tokenizers alone"].median / ours.median,
-    }
+    ours, limit = timings["ours"], timings["tokenizers alone"].median
     rows = [
-        figures
-        | {
-            "peer": peer,
-            "unit": "MB/s",
-            "ours": plan.text.megabytes / ours.median,
-            "theirs": plan.text.megabytes / timings[peer].median,
-            "ratio": timings[peer].median / ours.median,
-            "their_peak_memory_mb": timings[peer].peak_memory_mb,
-        }
+        race_row(
+            "corpus",
+            peer,
+            "MB/s",
+            plan.text.megabytes,
+            ours,
+            timings[peer],
+            limit_seconds=limit,
+            precision="",
+        )
         for peer in peers
     ]
-    return [*rows, figures | _memory(plan, ours.peak_memory_mb)]
+    return [*rows, _memory(plan, rows[0])]
 
 
-def _memory(plan: Plan, small: float) -> Row:
+def _memory(plan: Plan, known: Row) -> Row:
     """What four times the text takes, beside the text of the other rows."""
-    text = replace(plan.text, megabytes=4 * plan.text.megabytes)
+    text, small = replace(plan.text, megabytes=4 * plan.text.megabytes), known["peak_memory_mb"]
     lane = {"large": Contestant(corpora.ours, text, plan.start)}
     large = plan.race(lane, repeats=1, warmup=0)["large"].peak_memory_mb
     grown = (large - small) / (text.megabytes - plan.text.megabytes)
     plan.say(f"corpus: {grown:.3f} MB of memory for each further MB of text; the aim is below 1")
-    return {
+    return known | {
         "peer": f"memory of {text.megabytes:g} against {plan.text.megabytes:g} MB of text",
         "unit": "MB",
         "ours": large,
@@ -396,19 +374,17 @@ def _row(
     limit: float,
     precision: str,
 ) -> Row:
-    return {
-        "name": name,
-        "precision": precision,
-        "peer": peer,
-        "unit": "tokens/s",
-        "ours": shape.tokens / ours.median,
-        "theirs": shape.tokens / theirs.median,
-        "ratio": theirs.median / ours.median,
-        "repeats": len(ours.seconds),
-        "peak_memory_mb": ours.peak_memory_mb,
-        "their_peak_memory_mb": theirs.peak_memory_mb,
-        "limit_share": flops(shape) / ours.median / limit,
-    }
+    seconds = flops(shape) / limit
+    return race_row(
+        name,
+        peer,
+        "tokens/s",
+        shape.tokens,
+        ours,
+        theirs,
+        limit_seconds=seconds,
+        precision=precision,
+    )
 
 
 SUITE: dict[str, Callable[[Plan], list[Row]]] = {

@@ -28,7 +28,7 @@ from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.recipes.sweep.trial_runs import Trial
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import VERBS
-from tests.benchmarks.race import peak_memory_mb
+from tests.benchmarks.plan import Row, row
 from tools.miniature import write
 
 AIM_SECONDS = 3.0  # beside the recipe, a trial, once the cluster is up
@@ -218,26 +218,15 @@ def rows(
             )
             peer = f"the aim of {AIM_SECONDS:g} s, {max_concurrent} at a time"
             share = seconds["recipe"] / (seconds["recipe"] + cost)
-            table.append(_row(peer, cost, AIM_SECONDS, share, repeats))
+            table.append(_rate(peer, cost, AIM_SECONDS, share, repeats))
         for max_concurrent in (1, 2):
             ours, tunes = trivials(max_concurrent, trials=trivial_trials, repeats=repeats)
             peer = f"Tune alone, {trivial_trials} trivial trials, {max_concurrent} at a time"
-            table.append(_row(peer, ours, tunes, tunes / ours, repeats))
+            table.append(_rate(peer, ours, tunes, tunes / ours, repeats))
     return table
 
 
-def _row(peer: str, ours: float, theirs: float, share: float, repeats: int) -> dict[str, Any]:
+def _rate(peer: str, ours: float, theirs: float, share: float, repeats: int) -> Row:
     """Seconds a trial, as a rate: more is better in every row."""
-    return {
-        "name": "sweep",
-        "precision": "fp32",
-        "peer": peer,
-        "unit": "trials/s",
-        "ours": 1 / ours,
-        "theirs": 1 / theirs,
-        "ratio": theirs / ours,
-        "repeats": repeats,
-        "peak_memory_mb": peak_memory_mb(),
-        "their_peak_memory_mb": 0.0,
-        "limit_share": share,
-    }
+    rates = 1 / ours, 1 / theirs
+    return row("sweep", peer, "trials/s", *rates, repeats=repeats, limit_share=share)
