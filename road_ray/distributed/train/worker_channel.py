@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -121,10 +121,6 @@ class WorkerChannelActor:
         """Return the last step that any worker has finished."""
         return self._furthest
 
-    def environment(self, names: Sequence[str]) -> dict[str, str]:
-        """Return those of the variables that a process of the cluster has on this node."""
-        return {name: os.environ[name] for name in names if name in os.environ}
-
 
 class WorkerChannel:
     """Handle of a ``WorkerChannelActor``; can be sent to Ray workers."""
@@ -187,12 +183,6 @@ class WorkerChannel:
     def furthest(self) -> int:
         """Return the last step that any worker has finished."""
         return int(ray.get(self.actor.furthest.remote(), timeout=_ANSWER_SECONDS))
-
-    def environment(self, names: Iterable[str]) -> dict[str, str]:
-        """Return those of the variables that a process of the cluster has on this node."""
-        ref = self.actor.environment.remote(list(names))
-        variables: dict[str, str] = ray.get(ref, timeout=_ANSWER_SECONDS)
-        return variables
 
     def close(self) -> None:
         """End the actor."""

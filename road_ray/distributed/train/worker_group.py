@@ -25,16 +25,15 @@ from ray.train import (
     UserCallback,
     WorkerGroupError,
 )
-from ray.train.torch import get_device
+from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
 from road_ray.distributed.connection import driver_environment, variables_for_workers
+from road_ray.distributed.local_cluster import temporary_variables
 from road_ray.distributed.placement import check_placement, wait_for_room
-from road_ray.distributed.ray_private import propagated_environment
-from road_ray.distributed.train.elastic import ElasticTrainer
+from road_ray.distributed.ray_private import propagate_environment_variable
 from road_ray.distributed.train.gpu_check import check_gpus
 from road_ray.distributed.train.supervisor import supervise
 from road_ray.distributed.train.worker_channel import WorkerChannel, connect_worker
-from road_ray.distributed.train.worker_network import ByNodeAddress, named_cluster
 from road_ray.errors import ClusterError, RoadError
 from road_ray.training.monitoring.out_of_memory import REMEDY, oom_as_error
 from road_ray.training.run_context import RunContext
@@ -43,6 +42,10 @@ from road_ray.training.worker import Worker
 _log = logging.getLogger(__name__)
 _MAX_FAILURES = 3  # restarts of the worker group; Ray's own default is none
 _GROWS_AFTER_SECONDS = 60.0  # between two checks for room for more workers
+# Ray's 30 minutes would end groups whose rank 0 evaluates or uploads for longer while the others
+# wait. Ray ends a group with a worker that dies or does not answer, and one that hangs in a
+# collective of NCCL (connection.py).
+_COLLECTIVE_SECONDS = 7 * 86400
 
 
 def fit_worker_group(
@@ -76,11 +79,12 @@ def fit_worker_group(
         "channel": channel,
         "report_rows": context.on_row is not None,
     }
-    trainer = ElasticTrainer(
+    trainer = TorchTrainer(
         _on_worker,
         train_loop_config={"settings": ray.put(settings)},  # the controller need not load them
-        inherited=channel.environment(propagated_environment()),
-        torch_config=ByNodeAddress(backend="nccl" if gpus_per_worker else "gloo"),
+        torch_config=TorchConfig(
+            backend="nccl" if gpus_per_worker else "gloo", timeout_s=_COLLECTIVE_SECONDS
+        ),
         scaling_config=ScalingConfig(
             num_workers=workers if minimum == workers else (minimum, workers),
             use_gpu=gpus_per_worker > 0,
@@ -89,8 +93,11 @@ def fit_worker_group(
         ),
         run_config=_run_config(name, storage, channel),
     )
+    # Ray Train's clean-up of placement groups looks for the only cluster on the machine, and fails
+    # where there are several, unless it is told.
+    propagate_environment_variable("RAY_ADDRESS")
     try:
-        with named_cluster():
+        with temporary_variables({"RAY_ADDRESS": ray.get_runtime_context().gcs_address}):
             result = supervise(
                 lambda: _persistent(lambda: trainer.fit().return_value, channel.furthest),
                 channel,
