@@ -79,20 +79,7 @@ def fit_worker_group(
         "channel": channel,
         "report_rows": context.on_row is not None,
     }
-    trainer = TorchTrainer(
-        _on_worker,
-        train_loop_config={"settings": ray.put(settings)},  # the controller need not load them
-        torch_config=TorchConfig(
-            backend="nccl" if gpus_per_worker else "gloo", timeout_s=_COLLECTIVE_SECONDS
-        ),
-        scaling_config=ScalingConfig(
-            num_workers=workers if minimum == workers else (minimum, workers),
-            use_gpu=gpus_per_worker > 0,
-            resources_per_worker=resources,
-            elastic_resize_monitor_interval_s=_GROWS_AFTER_SECONDS,
-        ),
-        run_config=_run_config(name, storage, channel),
-    )
+    trainer = _trainer(settings, minimum, workers, resources, name, storage)
     # Ray Train's clean-up of placement groups looks for the only cluster on the machine, and fails
     # where there are several, unless it is told.
     propagate_environment_variable("RAY_ADDRESS")
@@ -122,17 +109,37 @@ def _require_room(workers: int, resources: Mapping[str, float]) -> None:
     wait_for_room(workers, resources)
 
 
-def _run_config(name: str, storage: Path, channel: WorkerChannel) -> RunConfig:
-    """Return Ray Train's settings of a run. ``name`` is new for each: with an old one Ray would
-    resume its own bookkeeping, and the checkpoints are ours.
+def _trainer(
+    settings: Mapping[str, Any],
+    minimum: int,
+    workers: int,
+    resources: Mapping[str, float],
+    name: str,
+    storage: Path,
+) -> TorchTrainer:
+    """Return Ray's trainer. ``name`` is new for each: with an old one Ray would resume its own
+    bookkeeping, and the checkpoints are ours.
     """
-    return RunConfig(
-        name=name,
-        storage_path=str(storage),
-        failure_config=FailureConfig(max_failures=_MAX_FAILURES),
-        callbacks=[_Deaths(channel)],
-        # Ray would print the traceback of every error; the last one is raised.
-        logging_config=LoggingConfig(log_level="CRITICAL"),
+    return TorchTrainer(
+        _on_worker,
+        train_loop_config={"settings": ray.put(settings)},  # the controller need not load them
+        torch_config=TorchConfig(
+            backend="nccl" if "GPU" in resources else "gloo", timeout_s=_COLLECTIVE_SECONDS
+        ),
+        scaling_config=ScalingConfig(
+            num_workers=workers if minimum == workers else (minimum, workers),
+            use_gpu="GPU" in resources,
+            resources_per_worker=dict(resources),
+            elastic_resize_monitor_interval_s=_GROWS_AFTER_SECONDS,
+        ),
+        run_config=RunConfig(
+            name=name,
+            storage_path=str(storage),
+            failure_config=FailureConfig(max_failures=_MAX_FAILURES),
+            callbacks=[_Deaths(settings["channel"])],
+            # Ray would print the traceback of every error; the last one is raised.
+            logging_config=LoggingConfig(log_level="CRITICAL"),
+        ),
     )
 
 
