@@ -29,7 +29,7 @@ import torch
 from road_ray.data import catalog
 from road_ray.data.task_and_dataset import Span, Task
 from road_ray.distillation.ensemble.annotate import annotate
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
 from road_ray.distillation.ensemble.protocol import Ensemble
 from road_ray.distillation.weighting import resolve
 from road_ray.distributed.teachers.public_ensemble import Ensemble as PublicEnsemble
@@ -77,7 +77,7 @@ def in_process(lesson: Lesson, connection: Connection) -> None:
         ensemble = LocalEnsemble.load(
             teachers(lesson, Path(place)),
             catalog.task(lesson.task),
-            precision=lesson.precision,
+            TeacherOptions(precision=lesson.precision),
         )
         _distil(ensemble, lesson, connection, lookahead=0)
 
@@ -109,7 +109,7 @@ def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
                 directories,
                 catalog.task(lesson.task),
                 num_cpus=1,
-                precision=lesson.precision,
+                teacher=TeacherOptions(precision=lesson.precision),
                 **given,
             )
         )

@@ -18,14 +18,14 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import Split, row_features
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, WithTexts
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
 from road_ray.distillation.ensemble.protocol import Ensemble
 from tests.benchmarks.distil import LOOKAHEAD, TEACHERS
 from tests.benchmarks.distil_rows import compare, in_process, learn_from_teachers, no_teachers
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan, Row
 
-_OTHER = "another tokenizer"  # no tokenizer has this fingerprint
+_OTHER = TeacherOptions(student="another tokenizer")  # no tokenizer has this fingerprint
 
 
 def distil_texts(plan: Plan) -> list[Row]:
@@ -41,9 +41,7 @@ def in_process_by_text(study: Study, connection: Connection) -> None:
     """The same teachers, which read the texts as those with another tokenizer do."""
 
     def local(directories: list[Path], split: Split, _: Any) -> Ensemble:
-        return _with_texts(
-            LocalEnsemble.load(directories, split.task, student=_OTHER), study, split
-        )
+        return _with_texts(LocalEnsemble.load(directories, split.task, _OTHER), study, split)
 
     learn_from_teachers(study, connection, local, lookahead=0)
 
@@ -63,7 +61,7 @@ def in_actors_by_text(study: Study, connection: Connection) -> None:
     with _cluster() as start:
 
         def pool(directories: list[Path], split: Split, _: Any) -> Ensemble:
-            return _with_texts(start(directories, split.task, student=_OTHER), study, split)
+            return _with_texts(start(directories, split.task, teacher=_OTHER), study, split)
 
         learn_from_teachers(study, connection, pool, lookahead=LOOKAHEAD)
 

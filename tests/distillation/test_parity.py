@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
 from road_ray.distillation.ensemble.teacher import inputs_of
 from road_ray.distillation.parity import check_parity
 from road_ray.errors import CheckpointError
 from road_ray.models.performance import int8_linear
 
 NLI = task("nli")
+BATCH = {
+    "input_ids": torch.randint(5, 24, (4, 8), generator=torch.Generator().manual_seed(0)),
+    "attention_mask": torch.ones(4, 8, dtype=torch.long),
+}
 
 
 @pytest.fixture
@@ -21,88 +27,61 @@ def directories(tmp_path, teacher):
 
 
 @pytest.fixture
-def answered(directories):
-    ids = torch.randint(5, 24, (4, 8), generator=torch.Generator().manual_seed(0))
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    ensemble = LocalEnsemble.load(directories, NLI)
-    return batch, ensemble.gather(ensemble.submit(inputs_of(batch)))
+def check(directories):
+    return partial(check_parity, BATCH, directories, NLI)
 
 
-def test_rounding_is_not_drift(answered, directories):
-    batch, answers = answered
-    paths = {"the store": answers.half().float(), "its actor": answers}
-    drifts = check_parity(batch, directories, NLI, paths)
-    assert [(drift.teacher, drift.path) for drift in drifts] == [
-        (0, "the store"),
-        (0, "its actor"),
-        (1, "the store"),
-        (1, "its actor"),
-    ]
-    assert drifts[1].difference == 0
-    assert 0 < drifts[0].difference <= drifts[0].allowed
+def answers_of(directories, precision="auto"):
+    options = TeacherOptions(precision=precision)
+    return LocalEnsemble.load(directories, NLI, options).gather(inputs_of(BATCH))
 
 
-@pytest.mark.parametrize("drift", [0.5, float("nan")])
-def test_drift_names_teacher_way_and_sizes(answered, directories, drift):
-    batch, answers = answered
-    wrong = answers.clone()
-    wrong[1, 2, 0] += drift
-    with pytest.raises(
-        CheckpointError, match=r"(?s)teacher 1 \(.*1\).*the store.*by up to.*allowed"
-    ):
-        check_parity(batch, directories, NLI, {"the store": wrong})
+def test_rounding_is_not_drift(check, directories):
+    answers = answers_of(directories)
+    assert check("its actor", answers) == [0.0, 0.0]
+    assert all(0 < difference < 2**-8 for difference in check("its table", answers.half().float()))
 
 
-def test_bf16_is_rounding_only_where_teachers_may_take_it(answered, directories):
-    batch, _ = answered
-    ensemble = LocalEnsemble.load(directories, NLI, precision="bf16")
-    halved = {"its actor": ensemble.gather(inputs_of(batch))}
-    check_parity(batch, directories, NLI, halved)  # auto: this machine may differ from the actor's
+def moved(by):
+    def move(answers):
+        answers[1, 2, 0] += by
+        return answers
+
+    return move
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (moved(0.5), r"teacher 1 \(.*1\).*its table.*by up to 0\.5.*allowed"),
+        (moved(float("nan")), "teacher 1 .*by up to nan"),
+        (lambda answers: answers.flip(0), "teacher 0"),
+        (lambda answers: answers[..., [1, 0, 2]], "teacher 0"),
+        (lambda answers: answers[..., :1], "by up to inf"),
+    ],
+    ids=["one number", "NaN", "order of teachers", "order of classes", "shape"],
+)
+def test_drift_names_teacher_path_and_sizes(check, directories, change, message):
+    with pytest.raises(CheckpointError, match=f"(?s){message}"):
+        check("its table", change(answers_of(directories)))
+
+
+def test_bf16_is_rounding_only_where_teachers_may_take_it(check, directories):
+    halved = answers_of(directories, "bf16")
+    check("its actor", halved)  # auto: this machine may differ from the actor's
     with pytest.raises(CheckpointError, match="rounding"):
-        check_parity(batch, directories, NLI, halved, precision="fp32")
+        check("its actor", halved, TeacherOptions(precision="fp32"))
 
 
-@pytest.fixture
-def every_layer_in_int8(monkeypatch):
-    """The layers of the tiny teachers are smaller than those that are rounded."""
+def test_the_drift_of_int8_is_its_difference_from_fp32(check, directories, monkeypatch):
+    # The layers of the tiny teachers are smaller than those that are rounded.
     monkeypatch.setattr(int8_linear, "_LEAST_WIDTH", 16)
-
-
-@pytest.mark.usefixtures("every_layer_in_int8")
-def test_the_drift_of_int8_is_its_difference_from_fp32(answered, directories):
-    batch, _ = answered
-    exact, rounded = (
-        LocalEnsemble.load(directories, NLI, precision=how).gather(inputs_of(batch))
-        for how in ("fp32", "int8")
-    )
-    drifts = check_parity(batch, directories, NLI, {"int8": rounded}, precision="int8")
+    exact, rounded = (answers_of(directories, how) for how in ("fp32", "int8"))
+    options = TeacherOptions(precision="int8")
     gaps = (rounded - exact).abs().amax((1, 2)).tolist()
-    assert [drift.difference for drift in drifts] == pytest.approx(gaps)
+    assert check("int8", rounded, options) == pytest.approx(gaps)
     assert min(gaps) > 0
-
-
-@pytest.mark.usefixtures("every_layer_in_int8")
-def test_a_teacher_that_int8_is_too_coarse_for_is_refused(answered, directories):
-    batch, answers = answered
-    coarse = answers + 0.2 * answers.abs().max().clamp(min=1)
+    coarse = exact + 0.2 * exact.abs().max().clamp(min=1)
     message = r"(?s)teacher 0.*through int8.*allowed.*fix: distillation\.precision=fp32"
     with pytest.raises(CheckpointError, match=message):
-        check_parity(batch, directories, NLI, {"int8": coarse}, precision="int8")
-
-
-def test_teachers_in_another_order_are_drift(answered, directories):
-    batch, answers = answered
-    with pytest.raises(CheckpointError, match="teacher 0"):
-        check_parity(batch, directories, NLI, {"its actor": answers.flip(0)})
-
-
-def test_columns_in_another_order_are_drift(answered, directories):
-    batch, answers = answered
-    with pytest.raises(CheckpointError, match="teacher 0"):
-        check_parity(batch, directories, NLI, {"its actor": answers[..., [1, 0, 2]]})
-
-
-def test_another_shape_is_drift(answered, directories):
-    batch, answers = answered
-    with pytest.raises(CheckpointError, match="by up to inf"):
-        check_parity(batch, directories, NLI, {"its actor": answers[..., :1]})
+        check("int8", coarse, options)

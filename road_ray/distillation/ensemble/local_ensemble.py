@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,37 @@ from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap
 
 
-def load_teacher(
-    directory: str | Path, task: Task, *, student: str | None = None, **options: Any
-) -> Teacher:
-    """Load a teacher: one that reads texts if its tokenizer is not the one with the fingerprint
-    ``student``. ``options`` are those of ``Teacher``.
+@dataclass(frozen=True, kw_only=True)
+class TeacherOptions:
+    """Options with which teachers are loaded, the same in actors, in this process and for the check
+    of their parity.
+
+    ``student`` is the fingerprint of the student's tokenizer: teachers with another one read texts.
+    None: all have the student's.
     """
-    other = student is not None and reads_other_tokens(locate_model(directory), student)
-    return (TextTeacher if other else Teacher)(directory, task, **options)
+
+    student: str | None = None
+    label_map: LabelMap | None = None
+    precision: TeacherPrecision = "auto"
+    compiled: bool = False
+
+    def load(
+        self, directory: str | Path, task: Task, device: str | torch.device = "cpu"
+    ) -> Teacher:
+        """Load a teacher, or one that reads texts."""
+        student = self.student
+        other = student is not None and reads_other_tokens(locate_model(directory), student)
+        return (TextTeacher if other else Teacher)(
+            directory,
+            task,
+            label_map=self.label_map,
+            device=device,
+            precision=self.precision,
+            compiled=self.compiled,
+        )
+
+
+PLAIN = TeacherOptions()  # of teachers with the student's tokenizer and the task's labels
 
 
 class LocalEnsemble(Ensemble):
@@ -49,26 +73,11 @@ class LocalEnsemble(Ensemble):
         cls,
         directories: Sequence[str | Path],
         task: Task,
-        *,
-        student: str | None = None,
-        label_map: LabelMap | None = None,
+        options: TeacherOptions = PLAIN,
         device: str | torch.device = "cpu",
-        precision: TeacherPrecision = "auto",
-        compiled: bool = False,
     ) -> LocalEnsemble:
-        """Load one teacher per directory. ``student`` is the fingerprint of the student's
-        tokenizer: teachers with another one read texts. None: all have the student's.
-        """
-        load = partial(
-            load_teacher,
-            task=task,
-            student=student,
-            label_map=label_map,
-            device=device,
-            precision=precision,
-            compiled=compiled,
-        )
-        return cls([load(place) for place in directories])
+        """Load one teacher per directory."""
+        return cls([options.load(directory, task, device) for directory in directories])
 
     @property
     def size(self) -> int:

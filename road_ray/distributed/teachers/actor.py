@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 
 from road_ray.data.batching import INPUTS
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag, Task
-from road_ray.distillation.ensemble.local_ensemble import load_teacher
+from road_ray.distillation.ensemble.local_ensemble import PLAIN, TeacherOptions
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
 from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs, Stats
 from road_ray.errors import CheckpointError
-from road_ray.models.config import TeacherPrecision
-from road_ray.models.heads.label_order import LabelMap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +32,7 @@ class Hosting:
 
     num_threads: int = 1
     device: str = "cpu"
-    label_map: LabelMap | None = None
-    student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
-    precision: TeacherPrecision = "auto"
-    compiled: bool = False
+    teacher: TeacherOptions = PLAIN
     max_rows: int = 256  # of a merged batch
     wait_seconds: float = 0.002  # that a request waits for other students
 
@@ -46,15 +41,7 @@ class TeacherActor:
     """Actor that serves teacher logits. Ray can rebuild it from its constructor's arguments."""
 
     def __init__(self, directory: str, task: Task, hosting: Hosting = Hosting()) -> None:
-        self._teacher = load_teacher(
-            directory,
-            task,
-            student=hosting.student,
-            label_map=hosting.label_map,
-            device=hosting.device,
-            precision=hosting.precision,
-            compiled=hosting.compiled,
-        )
+        self._teacher = hosting.teacher.load(directory, task, hosting.device)
         self._batcher = Batcher(
             self._forward,
             max_rows=hosting.max_rows,

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import ray
 
 from road_ray.data.task_and_dataset import Task
+from road_ray.distillation.ensemble.local_ensemble import PLAIN, TeacherOptions
 from road_ray.distributed.autoscaling import scale_up_seconds
 from road_ray.distributed.placement import check_placement, core_share, wait_for_room
 from road_ray.distributed.teachers.actor import Hosting, TeacherActor
 from road_ray.distributed.teachers.client import ActorEnsemble, Pool
 from road_ray.errors import ConfigError
-from road_ray.models.config import TeacherPrecision
-from road_ray.models.heads.label_order import LabelMap
 
 _THREADS = 16  # concurrent requests of one actor, to batch them; more wait in its queue
 
@@ -37,10 +36,7 @@ class PoolSpecification:
     )  # custom resources of each actor, for its placement
     beside: int = 0
     other_teachers: int = 0  # teachers in other pools of the same run, of equal size
-    label_map: LabelMap | None = None
-    student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
-    precision: TeacherPrecision = "auto"
-    compiled: bool = False
+    teacher: TeacherOptions = PLAIN
     max_rows: int = 256  # of a batch merged from requests of several students
     wait_seconds: float = 0.002  # that a request waits for other students
     timeout_seconds: float = 120.0  # per answer
@@ -71,15 +67,20 @@ class PoolSpecification:
 def specify_pool(
     directories: Sequence[str | Path],
     task: Task,
+    teacher: TeacherOptions = PLAIN,
     **options: Any,
 ) -> PoolSpecification:
-    """Return the specification with absolute directories, also in ``label_map``."""
-    if label_map := options.get("label_map"):
-        options["label_map"] = {
-            key if isinstance(names, str) else _absolute(key): names
-            for key, names in label_map.items()
-        }
-    return PoolSpecification(directories=tuple(map(_absolute, directories)), task=task, **options)
+    """Return the specification with absolute directories, also in the map of labels."""
+    label_map = {
+        key if isinstance(names, str) else _absolute(key): names
+        for key, names in (teacher.label_map or {}).items()
+    }
+    return PoolSpecification(
+        directories=tuple(map(_absolute, directories)),
+        task=task,
+        teacher=replace(teacher, label_map=label_map),
+        **options,
+    )
 
 
 def _absolute(place: str | Path) -> str:
@@ -123,10 +124,7 @@ def start_pool(specification: PoolSpecification) -> ActorEnsemble:
     hosting = Hosting(
         num_threads=max(1, int(resources["CPU"])),
         device="cuda" if resources["GPU"] else "cpu",
-        label_map=None if specification.label_map is None else dict(specification.label_map),
-        student=specification.student,
-        precision=specification.precision,
-        compiled=specification.compiled,
+        teacher=specification.teacher,
         max_rows=specification.max_rows,
         wait_seconds=specification.wait_seconds,
     )

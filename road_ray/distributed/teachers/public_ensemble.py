@@ -22,7 +22,7 @@ from road_ray.distillation import weighting as rules
 from road_ray.distillation.answers.row_keys import RowKeys, keys_of_texts, rows_of
 from road_ray.distillation.ensemble import protocol
 from road_ray.distillation.ensemble.annotate import allowed_of, annotate, targets_of
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
 from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
 from road_ray.distillation.teacher_checks import check_teachers
@@ -61,6 +61,7 @@ class Ensemble(protocol.WrappedEnsemble):
         student_tokenizer: Any = None,
         label_map: LabelMap | None = None,
         precision: TeacherPrecision = "auto",
+        compiled: bool = False,
         **options: Any,
     ) -> None:
         if host not in ("actors", "process"):
@@ -73,19 +74,18 @@ class Ensemble(protocol.WrappedEnsemble):
             task = task_of(directories[0])
         self.task = task if isinstance(task, Task) else catalog.task(task)
         check_teachers(directories, self.task, student_tokenizer, label_map)
-        if student_tokenizer is not None:
-            options["student"] = fingerprint_tokenizer(student_tokenizer)
-        options["precision"] = precision
+        student = None if student_tokenizer is None else fingerprint_tokenizer(student_tokenizer)
+        self._teacher = TeacherOptions(
+            student=student, label_map=label_map, precision=precision, compiled=compiled
+        )
         self._cluster = ExitStack()
         self.directories, self.store, self.host = list(directories), store, host
-        self._label_map, self._options = label_map, options
+        self._options = options
         if store is None:
             super().__init__(self._start(directories))
         else:
             places = [locate_model(directory) for directory in directories]
-            manifest = teacher_manifest(
-                places, self.task, label_map, precision, options.get("student")
-            )
+            manifest = teacher_manifest(places, self.task, label_map, precision, student)
             super().__init__(StoredEnsemble.open(store, manifest, self.task))
 
     def label(self, batches: Iterable[Mapping[str, Any]]) -> int:
@@ -152,13 +152,14 @@ class Ensemble(protocol.WrappedEnsemble):
 
     def _start(self, directories: Sequence[str | Path]) -> protocol.Ensemble:
         """Load teachers in this process or in actors, and return their ensemble."""
-        label_map, options = self._label_map, self._options
         if self.host == "process":
-            return LocalEnsemble.load(directories, self.task, label_map=label_map, **options)
+            return LocalEnsemble.load(directories, self.task, self._teacher, **self._options)
         with ExitStack() as stack:
             stack.enter_context(connected())
             from road_ray.distributed.teachers import pool
 
-            started = pool.start_teachers(directories, self.task, label_map=label_map, **options)
+            started = pool.start_teachers(
+                directories, self.task, teacher=self._teacher, **self._options
+            )
             self._cluster.enter_context(stack.pop_all())
         return started

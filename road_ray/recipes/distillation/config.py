@@ -2,7 +2,7 @@
 
 ``TeachingConfig`` holds what distillation on one data set and on a mixture share: loss, schedule,
 hosts and time limits of the teachers. ``recipes/distillation/distill.py`` and ``teacher_source.py``
-consume it, ``teacher_pool.py`` also reads ``WeightingConfig``.
+consume it.
 """
 
 from __future__ import annotations

@@ -47,7 +47,6 @@ from road_ray.recipes.distillation.out_of_fold_teachers import (
     warn_of_seen_rows,
 )
 from road_ray.recipes.distillation.teacher_list import num_folds
-from road_ray.recipes.distillation.teacher_pool import start_teacher_pool
 from road_ray.recipes.distillation.teacher_record import record_teachers, recorded_teachers
 from road_ray.recipes.distillation.teacher_source import TeacherSource
 from road_ray.recipes.distillation.text_truncation import check_truncation
@@ -137,15 +136,7 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
             ensemble = None
         if ensemble is None and teacher_source.needs_pool:
             stack.enter_context(connected(config.address))
-            ensemble = stack.enter_context(
-                start_teacher_pool(
-                    config.distillation,
-                    teacher_source.task,
-                    directories,
-                    beside=config.workers,
-                    student=student,
-                )
-            )
+            ensemble = stack.enter_context(teacher_source.start_pool(config.workers))
         metrics = launch_run(
             main, config, teacher_source, ensemble, context=context, directory=run_dir
         )
@@ -191,11 +182,8 @@ def label_training_rows(config: DistillConfig) -> None:
 def started_teachers(config: DistillConfig) -> Iterator[ActorEnsemble]:
     """Start the teachers in actors of the connected cluster and stop them on exit."""
     directories = teacher_directories(config.distillation)
-    student = check(config, directories)
-    task = teacher_source_of(config, directories, student).task
-    with start_teacher_pool(
-        config.distillation, task, directories, beside=config.workers, student=student
-    ) as ensemble:
+    source = teacher_source_of(config, directories, check(config, directories))
+    with source.start_pool(config.workers) as ensemble:
         yield ensemble
 
 

@@ -4,7 +4,7 @@ before the training. Their parity is checked before the first step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,14 +19,13 @@ from road_ray.data.features.examples_and_features import Features, Longs
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.answers.row_keys import RowKeys, keys_of, keys_of_texts
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
 from road_ray.distillation.ensemble.protocol import Ensemble
 from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.parity import check_parity
 from road_ray.distillation.teacher_identity import ANSWERS_FOR
 from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.config import TeachingConfig
-from road_ray.recipes.distillation.teacher_pool import start_teacher_pool
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
@@ -63,6 +62,37 @@ class TeacherSource:
         """Return True if the teachers answer from actors during the training."""
         return self.store is None and self.settings.host == "actors"
 
+    @property
+    def options(self) -> TeacherOptions:
+        """Return the options with which the teachers are loaded."""
+        return TeacherOptions(
+            student=self.student,
+            label_map=self.settings.label_map,
+            precision=self.settings.precision,
+            compiled=self.settings.torch_compile,
+        )
+
+    def start_pool(self, beside: int) -> ActorEnsemble:
+        """Start the teachers in actors of the connected cluster. Leaves room for ``beside`` workers
+        and for the teachers of other data sets.
+        """
+        from road_ray.distributed.teachers.pool import start_teachers
+
+        settings = self.settings
+        return start_teachers(
+            self.directories,
+            self.task,
+            teacher=self.options,
+            replicas=settings.replicas,
+            num_cpus=settings.cpus_per_teacher,
+            num_gpus=settings.gpus_per_teacher,
+            resources=settings.resources,
+            beside=beside,
+            other_teachers=self.other_teachers,
+            timeout_seconds=settings.timeout_seconds,
+            start_timeout_seconds=settings.start_timeout_seconds,
+        )
+
     @contextmanager
     def ensemble(
         self,
@@ -85,7 +115,9 @@ class TeacherSource:
             ensemble: Ensemble = StoredEnsemble.open(self.store, self.manifest, self.task)
         else:
             path = "its actor" if actors else self._change_of_local_teachers()
-            ensemble = actors or self._local(self.directories, device)
+            ensemble = actors or LocalEnsemble.load(
+                self.directories, self.task, self.options, device
+            )
             if actors is not None:
                 actors.on_event = on_event
         if leads and self.settings.check_parity and path is not None:
@@ -114,6 +146,7 @@ class TeacherSource:
         def live(members: Members) -> Iterator[Ensemble]:
             chosen = replace(
                 self,
+                other_teachers=0,
                 directories=[self.directories[member] for member in members],
                 manifest={
                     **self.manifest,
@@ -126,15 +159,7 @@ class TeacherSource:
                     started = type(actors)(actors.handles.of(members))
                 elif self.settings.host == "actors":
                     stack.enter_context(connected(self.address))
-                    started = stack.enter_context(
-                        start_teacher_pool(
-                            self.settings,
-                            self.task,
-                            chosen.directories,
-                            beside=0,
-                            student=self.student,
-                        )
-                    )
+                    started = stack.enter_context(chosen.start_pool(beside=0))
                 labelling = replace(chosen, store=None).ensemble(
                     features, pad_id=pad_id, actors=started, device=device,
                     on_event=lambda *_, **__: None, rows=rows, texts=texts,
@@ -168,17 +193,6 @@ class TeacherSource:
             return "int8"
         return "torch.compile" if self.settings.torch_compile else None
 
-    def _local(self, directories: Sequence[str], device: torch.device) -> LocalEnsemble:
-        return LocalEnsemble.load(
-            directories,
-            self.task,
-            student=self.student,
-            label_map=self.settings.label_map,
-            device=device,
-            precision=self.settings.precision,
-            compiled=self.settings.torch_compile,
-        )
-
     def _check_parity(
         self,
         batch: Mapping[str, Any],
@@ -187,21 +201,20 @@ class TeacherSource:
         device: torch.device,
         on_event: OnEvent,
     ) -> None:
-        drifts = check_parity(
+        differences = check_parity(
             batch,
             self.directories,
             self.task,
-            {path: ensemble.gather(ensemble.submit(batch))},
-            student=self.student,
-            label_map=self.settings.label_map,
-            device=device,
-            precision=self.settings.precision,
+            path,
+            ensemble.gather(ensemble.submit(batch)),
+            self.options,
+            device,
         )
         on_event(
             "teachers_proven",
             rows=len(batch["input_ids"]),
             precision=self.settings.precision,
-            difference={path: max((drift.difference for drift in drifts), default=0.0)},
+            difference={path: max(differences)},
         )
 
 

@@ -26,7 +26,6 @@ from road_ray.recipes.distillation.config import TeachingConfig
 from road_ray.recipes.distillation.locate_teachers import locate_teachers
 from road_ray.recipes.distillation.out_of_fold_teachers import label_rows, open_ensemble
 from road_ray.recipes.distillation.teacher_list import num_folds
-from road_ray.recipes.distillation.teacher_pool import start_teacher_pool
 from road_ray.recipes.distillation.teacher_record import recorded_teachers
 from road_ray.recipes.distillation.teacher_source import OnEvent, TeacherSource
 from road_ray.recipes.distillation.text_truncation import check_truncation
@@ -156,26 +155,14 @@ def start_teacher_pools(
     config: MultitaskConfig, sources: Mapping[str, TeacherSource]
 ) -> Iterator[dict[str, ActorEnsemble]]:
     """Start a pool for each data set whose teachers the driver must start; stop them on exit."""
-
-    settings = config.distillation
     needed = {name: source for name, source in sources.items() if source.needs_pool}
-    total = sum(len(teacher_source.directories) for teacher_source in needed.values())
     with ExitStack() as stack:
         if needed:
             stack.enter_context(connected(config.address))
-        started = {}
-        for name, teacher_source in needed.items():
-            other_teachers = settings.replicas * (total - len(teacher_source.directories))
-            pool = start_teacher_pool(
-                settings,
-                teacher_source.task,
-                teacher_source.directories,
-                beside=config.workers,
-                other_teachers=other_teachers,
-                student=teacher_source.student,
-            )
-            started[name] = stack.enter_context(pool)
-        yield started
+        yield {
+            name: stack.enter_context(source.start_pool(config.workers))
+            for name, source in needed.items()
+        }
 
 
 @dataclass(frozen=True)

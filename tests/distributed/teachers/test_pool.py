@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from torch.testing import assert_close
 
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
 from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.teachers.pool import PoolSpecification, specify_pool
 from road_ray.errors import ClusterError, ConfigError
@@ -133,7 +134,6 @@ def test_a_teacher_that_does_not_load_is_named_at_the_start(cluster, directories
 def test_the_public_ensemble_is_the_same_in_actors_and_in_this_process(cluster, directories):
     import torch
 
-    from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
     from road_ray.distributed.teachers.public_ensemble import Ensemble
 
     (first,) = batches(1)
@@ -158,7 +158,7 @@ def test_the_map_of_labels_names_directories_that_an_actor_finds(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     label_map = {"model": {"a": "b"}, "org/name": {"c": "d"}, "docs": "e"}
-    pool = specify_pool(["model"], NLI, label_map=label_map)
+    pool = specify_pool(["model"], NLI, TeacherOptions(label_map=label_map))
     place = str(tmp_path / "model")
     assert pool.directories == (place,)
-    assert pool.label_map == {place: {"a": "b"}, "org/name": {"c": "d"}, "docs": "e"}
+    assert pool.teacher.label_map == {place: {"a": "b"}, "org/name": {"c": "d"}, "docs": "e"}

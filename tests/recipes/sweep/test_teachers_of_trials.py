@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.config import load, override
-from road_ray.recipes.distillation import distill, teacher_source
+from road_ray.recipes.distillation import teacher_source
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import run
 from road_ray.recipes.sweep.teachers_of_trials import taught_alike, teachers_of_trials
@@ -88,7 +88,7 @@ def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
         def refused(*_, **__):
             raise AssertionError("the trial starts teachers of its own")
 
-        monkeypatch.setattr(distill, "start_teacher_pool", refused)
+        monkeypatch.setattr(teacher_source.TeacherSource, "start_pool", refused)
         trial = Trial(config, [pool])
         for number in range(2):
             place = tmp_path / f"sweep/s/trials/000{number}"

@@ -26,7 +26,7 @@ from road_ray.distillation.answers.row_keys import RowKeys, keys_of_texts, rows_
 from road_ray.distillation.ensemble.annotate import allowed_of
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, _question_and_slice
 from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, load_teacher
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
 from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of, some_rows
@@ -129,9 +129,8 @@ def test_classes_are_those_of_the_model_on_its_own_tokens(family, teacher):
     directory, task = teacher(family, "mnli"), task_of("mnli")
     student = tokenizer_of("electra", TEXTS[:1], 120)
     batch = batch_of("mnli", student)
-    logits = load_teacher(directory, task, student=fingerprint_tokenizer(student)).logits(
-        **inputs_of(batch)
-    )
+    options = TeacherOptions(student=fingerprint_tokenizer(student))
+    logits = options.load(directory, task).logits(**inputs_of(batch))
     model, own = AutoModelForSequenceClassification.from_pretrained(directory), tokenizer_of(family)
     first, second = zip(*(e.texts for e in EXAMPLES["mnli"]), strict=True)
     encoded = own(list(first), list(second), padding=True, return_tensors="pt")
@@ -146,7 +145,7 @@ def test_a_mixed_ensemble_answers_in_the_students_shapes(name, teacher):
     ensemble = LocalEnsemble.load(
         [teacher(family, name) for family in families],
         task_of(name),
-        student=fingerprint_tokenizer(student),
+        TeacherOptions(student=fingerprint_tokenizer(student)),
     )
     assert [type(one) for one in ensemble.teachers] == [TextTeacher] * 3
     batch = batch_of(name, student, max_length_tokens=40)
@@ -202,7 +201,8 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
     answered = []
     for student in (tokenizer_of("electra", TEXTS[:2], 150), tokenizer_of("mpnet", TEXTS[:1], 120)):
         fingerprint = fingerprint_tokenizer(student)
-        plain = LocalEnsemble.load(places, task, student=fingerprint, precision="fp32")
+        options = TeacherOptions(student=fingerprint, precision="fp32")
+        plain = LocalEnsemble.load(places, task, options)
         manifest = teacher_manifest(places, task, student=fingerprint)
         batch = batch_of(name, student, max_length_tokens=320)
 
