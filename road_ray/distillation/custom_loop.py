@@ -12,12 +12,7 @@ from torch import Tensor
 
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.distillation.ensemble.annotate import allowed_of, targets_of
-from road_ray.distillation.losses import (
-    average_loss_sum,
-    average_regression_loss_sum,
-    kd_loss_sum,
-    regression_loss_sum,
-)
+from road_ray.distillation.losses import soft_loss_sum
 from road_ray.errors import ConfigError, DataError
 
 # Keys for teachers and keys that `annotate` adds to a batch; no model accepts them.
@@ -75,24 +70,11 @@ def soft_loss(outputs: Any, batch: Mapping[str, Any], temperature: float) -> Ten
     """
     spans = getattr(outputs, "start_logits", None) is not None
     heads = (outputs.start_logits, outputs.end_logits) if spans else ()
-    student: Tensor = torch.stack(heads, 1) if spans else outputs.logits
-    soft, keep = (batch[name].to(student.device) for name in ("soft_logits", "kd_keep"))
-    targets = targets_of(batch).to(student.device)
-    each, weights = batch.get("teacher_logits"), batch.get("teacher_weights")
-    if each is not None and weights is not None:
-        each, weights = each.to(student.device), weights.to(student.device)
-    if targets.is_floating_point():
-        if each is not None and weights is not None:
-            return average_regression_loss_sum(student, each, weights) / max(len(student), 1)
-        return regression_loss_sum(student, soft, keep=keep) / max(len(student), 1)
-    if student.ndim == 3 and not spans:  # tagging: only labelled words count
-        known = targets != UNKNOWN
-        student, soft, keep = student[known], soft[known], keep[known]
-        if each is not None and weights is not None:
-            each, weights = each[:, known], weights[:, known]
-    mask = allowed_of(batch) if spans else None
-    if each is not None and weights is not None:
-        total = average_loss_sum(student, each, weights, temperature=temperature, mask=mask)
-        return total / max(len(student), 1)
-    total = kd_loss_sum(student, soft, temperature=temperature, mask=mask, keep=keep)
-    return total / max(len(student), 1)
+    total, count = soft_loss_sum(
+        torch.stack(heads, 1) if spans else outputs.logits,
+        batch,
+        temperature=temperature,
+        mask=allowed_of(batch) if spans else None,
+        regression=targets_of(batch).is_floating_point(),
+    )
+    return total / count.clamp(min=1)

@@ -7,9 +7,13 @@ per example. Computed in fp32.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.errors import ConfigError, DataError
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 1000.0  # outside, fp32 leaves no signal
@@ -21,6 +25,42 @@ def kd_loss(
     """Return ``T^2 * KL(teacher || student)``, mean over examples. ``[B, ..., C] twice -> []``."""
     total = kd_loss_sum(student_logits, soft_logits, temperature=temperature, mask=mask)
     return total / max(len(student_logits), 1)
+
+
+def soft_loss_sum(
+    student: Tensor,
+    batch: Mapping[str, Any],
+    *,
+    temperature: float,
+    mask: Tensor | None = None,
+    regression: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the loss to the soft targets that ``annotate`` added to a batch, summed over examples,
+    and the number of examples: both ``[]``.
+
+    ``student`` are logits ``[B, C]``, of spans ``[B, 2, L]`` with a ``mask`` of the positions that
+    may be an answer, or of tags ``[B, L, C]``, where each token with a label is an example. Where
+    the batch has ``teacher_logits``, the loss is the weighted mean of the teachers' losses.
+    """
+    device = student.device
+    soft, keep = (batch[name].to(device) for name in ("soft_logits", "kd_keep"))
+    each, weights = batch.get("teacher_logits"), batch.get("teacher_weights")
+    count = torch.full((), len(student), device=device)
+    if each is not None and weights is not None:
+        each, weights = each.to(device), weights.to(device)
+    if student.ndim > 2 and mask is None:
+        known = (torch.as_tensor(batch["labels"]) != UNKNOWN).flatten().to(device)
+        student, soft, count = student.flatten(0, 1), soft.flatten(0, 1), known.sum()
+        keep = keep.flatten() & known
+        if each is not None and weights is not None:
+            each, weights = each.flatten(1, 2), torch.where(known, weights.flatten(1, 2), 0.0)
+    if each is not None and weights is not None:
+        if regression:
+            return average_regression_loss_sum(student, each, weights), count
+        return average_loss_sum(student, each, weights, temperature=temperature, mask=mask), count
+    if regression:
+        return regression_loss_sum(student, soft, keep=keep), count
+    return kd_loss_sum(student, soft, temperature=temperature, mask=mask, keep=keep), count
 
 
 def kd_loss_sum(

@@ -8,15 +8,8 @@ import torch
 from torch import Tensor
 
 from road_ray.data.batching import Batch, allowed_positions
-from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.data.task_and_dataset import Regress, Span, Tag, Task
-from road_ray.distillation.losses import (
-    average_loss_sum,
-    average_regression_loss_sum,
-    check_temperature,
-    kd_loss_sum,
-    regression_loss_sum,
-)
+from road_ray.distillation.losses import check_temperature, soft_loss_sum
 from road_ray.distillation.schedule import Schedule
 from road_ray.errors import ConfigError, DataError
 from road_ray.models.multitask import MultitaskModel
@@ -103,23 +96,8 @@ def soft_label_loss(
     task: Task, logits: Tensor, batch: Batch, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """Return the summed soft loss and the number of examples (words of a tagging): both ``[]``."""
-    soft, keep = batch["soft_logits"], batch["kd_keep"]
-    each, weights = batch.get("teacher_logits"), batch.get("teacher_weights")
-    count = torch.full((), len(logits), device=logits.device)
-    mask = None
-    if isinstance(task.kind, Span):
-        mask = allowed_positions(batch)[:, None, :]
-    elif logits.ndim > 2:  # each token that has a label is an example
-        known = (batch["labels"] != UNKNOWN).flatten()
-        logits, soft, count = logits.flatten(0, 1), soft.flatten(0, 1), known.sum()
-        keep = keep.flatten() & known.to(keep.device)
-        if each is not None and weights is not None:
-            each, weights = each.flatten(1, 2), weights.flatten(1, 2)
-            weights = torch.where(known.to(weights.device), weights, 0.0)
-    if each is not None and weights is not None:
-        if isinstance(task.kind, Regress):
-            return average_regression_loss_sum(logits, each, weights) / task.kind.range**2, count
-        return average_loss_sum(logits, each, weights, temperature=temperature, mask=mask), count
-    if isinstance(task.kind, Regress):
-        return regression_loss_sum(logits, soft, keep=keep) / task.kind.range**2, count
-    return kd_loss_sum(logits, soft, temperature=temperature, mask=mask, keep=keep), count
+    mask = allowed_positions(batch)[:, None, :] if isinstance(task.kind, Span) else None
+    total, count = soft_loss_sum(
+        logits, batch, temperature=temperature, mask=mask, regression=isinstance(task.kind, Regress)
+    )
+    return (total / task.kind.range**2 if isinstance(task.kind, Regress) else total), count
