@@ -1,7 +1,6 @@
 """Inference over many items by a pool of actors: in the order of the items, with bounded memory.
 
-``road predict --workers`` sends chunks of rows, ``road evaluate --workers`` batches of rows, and
-teachers label the rows of a training set in this way.
+``road predict --workers`` sends chunks of rows.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -243,7 +242,13 @@ def _use_of(
     # Of one or two texts, and of a text or its words, one is enough.
     needs_all = "question" in fields or (bool(trained.columns) and "words" not in fields)
     if lacking and (needs_all or lacking == list(fields)):
-        raise DataError(_without_fields(where, row, lacking, trained, needs_all=needs_all))
+        options = " ".join(f"--column {name}=NAME" for name in lacking)
+        problem = f"{where}: none of the fields {', '.join(lacking)}; found: {', '.join(row)}"
+        if needs_all:
+            of_training = [*trained.columns.values()] or lacking
+            absent = [name for c in of_training for name in _listed(c) if name not in row]
+            problem = missing_columns(where, absent or lacking, [*row]).split("\n")[0]
+        raise DataError(f"{problem}\n  fix: name the column by {options}")
     if columns.keep:
         return _Use(read, columns.keep)
     used = {name for column in read.values() for name in _listed(column)} | {*columns.ignore}
@@ -260,26 +265,6 @@ def _use_of(
 
 def _listed(column: str | list[str]) -> list[str]:
     return [column] if isinstance(column, str) else column
-
-
-def _without_fields(
-    where: str, row: Row, lacking: Sequence[str], trained: TrainedInput, *, needs_all: bool
-) -> str:
-    """Return the message for fields that no column is read for."""
-    if not needs_all:
-        return (
-            f"{where}: none of the fields {', '.join(lacking)}; found: {', '.join(row)}\n"
-            f"  fix: name the column by --column {lacking[0]}=NAME"
-        )
-    known = trained.columns or {name: name for name in lacking}
-    missing = [name for c in known.values() for name in _listed(c) if name not in row]
-    first_line = missing_columns(where, missing or lacking, [*row]).split("\n")[0]
-    options = " ".join(
-        f"--column {name}={shlex.quote(column) if column in row else 'NAME'}"
-        for name, column in known.items()
-        if isinstance(column, str)
-    )
-    return f"{first_line}\n  fix: name the column by {options}"
 
 
 def _rows(source: str, trained: TrainedInput) -> Iterator[tuple[str, Row]]:

@@ -77,7 +77,7 @@ def predict_file(
             on_rows = progress.report_part if report_progress else None
             progress.report(done)
             waiting = chunks_of(islice(chain([first], read), done, None), CHUNK_ROWS)
-            predict = predict or partial(predict_chunks, predictor, on_rows=on_rows)
+            predict = predict or partial(map, partial(predict_chunk, predictor, on_rows=on_rows))
             for predictions in predict(waiting):
                 file.append(predictions)
                 progress.report(file.rows)
@@ -92,16 +92,6 @@ def predict_file(
     finally:
         file.close()
     return file.rows
-
-
-def predict_chunks(
-    predictor: Predictor, chunks: Iterable[list[InputRow]], on_rows: OnRows | None = None
-) -> Iterator[list[Prediction]]:
-    """Yield the predictions of each chunk of rows, in order. ``on_rows`` is called with the number
-    of rows of a chunk that are predicted.
-    """
-    for chunk in chunks:
-        yield predict_chunk(predictor, chunk, on_rows)
 
 
 def chunk_predictor(
@@ -122,7 +112,9 @@ def chunks_of(rows: Iterator[InputRow], size: int) -> Iterator[list[InputRow]]:
 def predict_chunk(
     predictor: Predictor, chunk: Sequence[InputRow], on_rows: OnRows | None = None
 ) -> list[Prediction]:
-    """Return the predictions of the rows, with the cells that are copied."""
+    """Return the predictions of the rows, with the cells that are copied. ``on_rows`` is called
+    with the number of rows that are predicted.
+    """
     predictions = predictor.predict_rows([(row.where, row.fields) for row in chunk], on_rows)
     pairs = zip(predictions, chunk, strict=True)
     return [prediction | dict(row.copied) for prediction, row in pairs]

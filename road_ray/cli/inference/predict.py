@@ -170,13 +170,13 @@ def _print(
         raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import chunks_of, json_line, predict_chunks
+    from road_ray.inference.predict_file import chunks_of, json_line, predict_chunk
     from road_ray.inference.predictor import CHUNK_ROWS
 
     predictor = load(model, **options)
     rows = input_rows(source, columns, predictor.fields, predictor.trained)
-    for predictions in predict_chunks(predictor, chunks_of(rows, CHUNK_ROWS)):
-        for prediction in predictions:
+    for chunk in chunks_of(rows, CHUNK_ROWS):
+        for prediction in predict_chunk(predictor, chunk):
             typer.echo(json_line(prediction))
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import torch
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi_offline import FastAPIOffline
@@ -46,13 +48,19 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 
 def build_api(
-    predictor: Predictor, queue: RowQueue, config: ServingConfig, digest: str | None, host: str
+    predictor: Predictor, config: ServingConfig, digest: str | None, host: str
 ) -> FastAPI:
     """Return the application; ``digest`` is that of the token that requests must show. Without one,
     requests must name this machine or ``host`` as their host and their origin.
     """
     row_type, prediction = body_types(predictor.task.kind, predictor.trained.fields)
     reader = RowReader(predictor, config, row_type)
+    queue = RowQueue(
+        predictor.predict_rows,
+        max_rows=config.max_batch_rows,
+        wait_seconds=config.max_wait_ms / 1000,
+        begin=partial(torch.set_num_threads, config.cpus_per_replica),
+    )
     app: FastAPI = FastAPIOffline(
         title=f"road_ray: {predictor.task.name}",
         description="Predictions of a model. Times, rows and limits: docs/guides/serving.md.",

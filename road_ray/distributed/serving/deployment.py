@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from fastapi import FastAPI
 from ray import serve
 from ray.serve import Application
@@ -12,7 +11,6 @@ from ray.serve import Application
 from road_ray.config import load as load_config
 from road_ray.distributed.serving.api import build_api
 from road_ray.distributed.serving.config import ServingConfig, token_digest
-from road_ray.distributed.serving.row_queue import RowQueue
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import load
 
@@ -23,24 +21,15 @@ _WAITING_REQUESTS = 4096  # in the proxy; more are refused with status 503
 
 @serve.ingress()
 class PredictorReplica:
-    """Process with the model, its queue and its HTTP interface."""
+    """Process with the model and its HTTP interface."""
 
     def __init__(self, config: ServingConfig, digest: str | None, host: str) -> None:
-        def begin() -> None:
-            torch.set_num_threads(config.cpus_per_replica)
-
         self._config, self._digest, self._host = config, digest, host
         self._predictor = load(config.model, **config.loading)
-        self._queue = RowQueue(
-            self._predictor.predict_rows,
-            max_rows=config.max_batch_rows,
-            wait_seconds=config.max_wait_ms / 1000,
-            begin=begin,
-        )
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Return the HTTP interface; Serve calls it once the model is loaded."""
-        return build_api(self._predictor, self._queue, self._config, self._digest, self._host)
+        return build_api(self._predictor, self._config, self._digest, self._host)
 
 
 def build_application(config: ServingConfig, digest: str | None, host: str = "") -> Application:

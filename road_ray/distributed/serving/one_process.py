@@ -7,12 +7,10 @@ import math
 import socket
 from collections.abc import Callable
 
-import torch
 import uvicorn
 
 from road_ray.distributed.serving.api import build_api
 from road_ray.distributed.serving.config import ServingConfig
-from road_ray.distributed.serving.row_queue import RowQueue
 from road_ray.inference.predictor import Predictor
 
 _MOST_CONNECTIONS = 4096  # more are refused with status 503
@@ -28,16 +26,10 @@ def serve_here(
     """Answer requests on ``listener`` until SIGTERM or SIGINT; those that are open then are
     answered. ``ready`` is called once requests are taken. The signal is raised again at the end.
     """
-    queue = RowQueue(
-        predictor.predict_rows,
-        max_rows=config.max_batch_rows,
-        wait_seconds=config.max_wait_ms / 1000,
-        begin=lambda: torch.set_num_threads(config.cpus_per_replica),
-    )
     host, *_ = listener.getsockname()
     server = uvicorn.Server(
         uvicorn.Config(
-            build_api(predictor, queue, config, digest, host),
+            build_api(predictor, config, digest, host),
             log_level="warning",
             access_log=False,
             limit_concurrency=_MOST_CONNECTIONS,

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import Headers
 
 from road_ray.distributed.serving.config import ServingConfig, digest_of, is_loopback
-from road_ray.distributed.serving.row_queue import characters
+from road_ray.distributed.serving.row_queue import characters, texts_of
 from road_ray.distributed.serving.schemas import Problem, RowType
 from road_ray.inference.input_rows import Row
 from road_ray.inference.predictor import Predictor
@@ -86,7 +86,7 @@ class RowReader:
         if size > most:
             raise Refusal(413, "characters of a row", where, size, f"at most {most} characters")
         most = self._config.max_row_tokens
-        texts = list(_texts(row))
+        texts = texts_of(row)
         if sum(len(text.encode()) for text in texts) <= most:  # a token has a byte at least
             return
         token_ids = self._tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
@@ -116,27 +116,15 @@ def _refuse_repeated(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return row
 
 
-def _texts(row: Row) -> list[str]:
-    values = [value for name, value in row.items() if name != "id"]
-    return [
-        text
-        for value in values
-        for text in (value if isinstance(value, list) else [value])
-        if isinstance(text, str)
-    ]
-
-
 def _check_utf8(body: bytes) -> None:
+    place = body.find(b"\0")  # never in JSON; every other byte of UTF-16
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
-        seen = f"0x{body[error.start]:02x}"
-        where = f"byte {error.start} of the body"
-        raise Refusal(400, "body is not UTF-8", where, seen, "JSON in UTF-8") from error
-    if (place := body.find(b"\0")) >= 0:  # never in JSON; every other byte of UTF-16
-        raise Refusal(
-            400, "body is not UTF-8", f"byte {place} of the body", "0x00", "JSON in UTF-8"
-        )
+        place = error.start
+    if place >= 0:
+        where, seen = f"byte {place} of the body", f"0x{body[place]:02x}"
+        raise Refusal(400, "body is not UTF-8", where, seen, "JSON in UTF-8")
 
 
 def check_site(headers: Headers, host: str) -> None:

@@ -104,14 +104,16 @@ class RowQueue:
             begin = end
 
 
+def texts_of(row: Row) -> list[str]:
+    """Return all texts of a row, without its id."""
+    values = [value for name, value in row.items() if name != "id"]
+    lists = [value if isinstance(value, list) else [value] for value in values]
+    return [text for texts in lists for text in texts if isinstance(text, str)]
+
+
 def characters(row: Row) -> int:
     """Return the characters of all texts of a row."""
-    texts = [value for name, value in row.items() if name != "id"]
-    return sum(
-        sum(map(len, value)) if isinstance(value, list) else len(value)
-        for value in texts
-        if isinstance(value, str | list)
-    )
+    return sum(map(len, texts_of(row)))
 
 
 def _similar(length: int, other: int) -> bool:

@@ -14,7 +14,6 @@ from road_ray.data.task_and_dataset import Classify
 from road_ray.distributed.serving import request_checks
 from road_ray.distributed.serving.api import build_api
 from road_ray.distributed.serving.config import ServingConfig, digest_of
-from road_ray.distributed.serving.row_queue import RowQueue
 from road_ray.distributed.serving.schemas import body_types
 from road_ray.inference.load_model import load
 from road_ray.inference.onnx_model import OnnxModel
@@ -54,9 +53,8 @@ def client(predictor_of):
 
     def start(name="classify", token=None, **settings):
         predictor, config = predictor_of(name), ServingConfig(model="m", **settings)
-        queue = RowQueue(predictor.predict_rows, max_rows=config.max_batch_rows)
         digest = digest_of(token) if token else None
-        api = build_api(predictor, queue, config, digest, "127.0.0.5")
+        api = build_api(predictor, config, digest, "127.0.0.5")
         started.append(TestClient(api, base_url="http://localhost"))
         return started[-1].__enter__()
 
