@@ -33,15 +33,17 @@ class ByContent(Mark):
     """Paths of files whose content is compared instead: on another machine they lie elsewhere."""
 
 
+class Extends(Mark):
+    """A value that may differ in a finished run, which then runs what is missing."""
+
+
 Free = Annotated[T, FreeOnResume()]
 """Type of a field that may always differ when a run is resumed."""
 
 
-def free_on_resume(config: Config) -> set[str]:
-    """Return the dotted keys of values and sections that may differ when a run of this
-    configuration is resumed.
-    """
-    return set(_marked(config, FreeOnResume))
+def marked(config: Config, kind: type[Mark]) -> set[str]:
+    """Return the dotted keys of the values and sections with a mark of this kind."""
+    return set(_marked(config, kind))
 
 
 def resume_identity(config: Config) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from road_ray.config import Config, InvalidConfig, load
-from road_ray.config.identity import Free
+from road_ray.config.identity import Extends, Free
 from road_ray.config.read import read_yaml
 from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
@@ -180,8 +180,6 @@ class ReproduceConfig(RunConfig):
 
     run_dir: Path = Path("runs/reproduce")
     """Directory of all arms, of ``table.json``, of the report and of the metrics."""
-    extensible: ClassVar[frozenset[str]] = frozenset({"num_seeds", "arms"})
-    """As in ``RunConfig``."""
 
     comparison: str = Field(DEFAULT, json_schema_extra={"enum": [*CATALOGUE, OWN]})
     """Comparison to repeat. Of pre-training: ``table5``, ``generator_size``, ``tying``,
@@ -191,10 +189,10 @@ class ReproduceConfig(RunConfig):
     experiment: dict[str, Any] = Field({})
     """Arms of an experiment of one's own, as docs/guides/comparisons.md describes them. They follow
     those of ``comparison`` where both are given."""
-    num_seeds: int = Field(3, ge=1)
+    num_seeds: Annotated[int, Extends()] = Field(3, ge=1)
     """Number of runs of each arm, with seeds ``seed``, ``seed`` + 1 and so on, compared in pairs.
     Our choice; a small difference needs 5 to 10."""
-    arms: tuple[str, ...] = ()
+    arms: Annotated[tuple[str, ...], Extends()] = ()
     """Arms to run, with those that they are tested against. Empty: all arms of the comparison."""
     max_concurrent: Free[int] = Field(0, ge=0)
     """Number of arms that run at the same time, each a Ray task of one core and ``gpus_per_worker``

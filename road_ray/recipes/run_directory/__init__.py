@@ -3,5 +3,5 @@
 Read ``run.py`` first. ``run_lock.py`` keeps a second process out. ``recorded_config.py`` and
 ``input_files.py`` compare a directory with the configuration and the files that it is opened with,
 ``manifest.py`` records the files of a finished run, ``model_record.py`` writes the record of a
-model, ``remove_unused.py`` removes the directory of a run that did not begin.
+model.
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
-from road_ray.config.identity import free_on_resume
+from road_ray.config.identity import Extends, FreeOnResume, marked
 from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import TEACHERS
 from road_ray.system.remote_files import address_below
@@ -38,20 +38,19 @@ def load_recorded(kind: type[C], path: Path) -> C:
         ) from None
 
 
-def require_same(config: RunConfig, run_dir: Path) -> None:
-    """Raise ``ConfigError`` with every key that differs if ``run_dir`` holds a run of another
-    configuration; keys that are ``extensible`` may differ.
+def require_same(config: RunConfig, run_dir: Path) -> bool:
+    """Return True if the run in ``run_dir`` has another value of a key with the mark ``Extends``,
+    such as fewer seeds. Raises ``ConfigError`` with every other key that differs and that is not
+    free on resuming.
     """
     recorded = flatten(to_dict(load_recorded(type(config), run_dir / RECORD)))
     now = flatten(to_dict(config))
-    free = free_on_resume(config) | config.extensible
+    extends = marked(config, Extends)
+    free = marked(config, FreeOnResume) | extends
     if now.get("distillation.allow_other_teachers"):
         free.add("distillation.teachers")
-    changed = [
-        key
-        for key in sorted({*recorded, *now})
-        if recorded.get(key) != now.get(key) and not _is_below(key, free)
-    ]
+    differing = [key for key in sorted({*recorded, *now}) if recorded.get(key) != now.get(key)]
+    changed = [key for key in differing if not _is_below(key, free)]
     if changed:
         lines = "".join(
             f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
@@ -67,17 +66,7 @@ def require_same(config: RunConfig, run_dir: Path) -> None:
             f"  fix: {fix}\n"
             "  kept: that run, as it is"
         )
-
-
-def is_extended(config: RunConfig, run_dir: Path) -> bool:
-    """Return True if the run in ``run_dir`` has another value of an ``extensible`` key, such as
-    fewer seeds.
-    """
-    if not config.extensible:
-        return False
-    recorded = to_dict(load_recorded(type(config), run_dir / RECORD))
-    now = to_dict(config)
-    return any(recorded[key] != now[key] for key in config.extensible)
+    return any(_is_below(key, extends) for key in differing)
 
 
 def allowed_inputs(config: Config) -> set[str]:
@@ -88,7 +77,7 @@ def allowed_inputs(config: Config) -> set[str]:
 
 def deciding_digest(config: Config) -> str:
     """Return a sha256 of all keys that must be equal on resuming."""
-    free = free_on_resume(config)
+    free = marked(config, FreeOnResume)
     values = flatten(to_dict(config))
     fixed = {key: value for key, value in values.items() if not _is_below(key, free)}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()

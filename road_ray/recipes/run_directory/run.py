@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from road_ray.config import to_dict, to_yaml
 from road_ray.data.load_split import Split
@@ -19,22 +19,19 @@ from road_ray.errors import CheckpointError, DivergedError, RoadError
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory.input_files import (
     INPUTS,
-    TEACHERS,
     changed_inputs,
     current_inputs,
 )
-from road_ray.recipes.run_directory.manifest import damage, require_source, seal
+from road_ray.recipes.run_directory.manifest import damage, seal
 from road_ray.recipes.run_directory.recorded_config import (
     RECORD,
     allowed_inputs,
-    is_extended,
     require_same,
 )
-from road_ray.recipes.run_directory.remove_unused import missing_above, removed_if_unused
 from road_ray.recipes.run_directory.run_lock import lock_run_directory, write_error
 from road_ray.reporting.provenance import environment, revision, version_of
-from road_ray.reporting.report import REPORT, write_report
-from road_ray.system.json_file import read_json, write_json_atomic
+from road_ray.reporting.report import write_report
+from road_ray.system.json_file import read_json, write_json_atomic, write_text_atomic
 from road_ray.training.checkpoint.atomic_commit import (
     MANIFEST,
     Checkpoints,
@@ -69,99 +66,90 @@ class Run:
         return self.directory / "hf"
 
 
+Status = Literal["new", "resumable", "finished"]
+
+
 def load_finished_run(config: RunConfig) -> Run | None:
     """Return the run of this directory if it is finished, undamaged, and has this configuration and
     these inputs; None when it is to be run or resumed.
 
-    Raises ``ConfigError`` for another configuration, ``CheckpointError`` when a training read other
-    files, or when its model is damaged and cannot be exported again.
+    Raises ``ConfigError`` for another configuration, ``CheckpointError`` for other inputs and with
+    the list of its damaged files.
     """
     directory = config.run_dir
-    if not (directory / "metrics.json").is_file():
+    if _status(config) != "finished":
         return None
+    metrics = read_json(directory / "metrics.json")
+    if problems := damage(directory):
+        raise CheckpointError(
+            f"{directory} is finished, and its files differ from its {MANIFEST}:"
+            f"{_LINE.join(['', *problems])}\n"
+            "  fix: restore them, or name another run_dir to run it again\n"
+            "  kept: that run, as it is"
+        )
+    if not (directory / MANIFEST).is_file():  # it was killed after its last step
+        _complete(directory)
+    _log.info("%s is finished; nothing is left to do", directory)
+    return Run(directory, metrics)
+
+
+def _status(config: RunConfig) -> Status:
+    """Return what the run directory holds. Raises ``ConfigError`` for a run of another
+    configuration and ``CheckpointError`` for one that read other files.
+
+    A start that failed before its first checkpoint binds to nothing: it is ``new``, as is a run of
+    several runs that is to have more of them.
+    """
+    directory = config.run_dir
+    finished = (directory / "metrics.json").is_file()
     if not (directory / RECORD).is_file():
-        if not (directory / MANIFEST).is_file():
-            return None
+        if not finished:
+            return "new"
         raise CheckpointError(
             f"{directory / RECORD} is missing, so the configuration of these metrics is unknown\n"
             "  fix: restore it, or name another run_dir\n  kept: the run, as it is"
         )
-    require_same(config, directory)
-    if is_extended(config, directory) or _outdated(config):
-        return None
-    try:
-        figures = read_json(directory / "metrics.json")
-    except CheckpointError as error:
-        _log.warning("%s", error)
-        return None
-    _complete(directory, rewrite=False)
-    _log.info("%s is finished; nothing is left to do", directory)
-    return Run(directory, figures)
-
-
-def _outdated(config: RunConfig) -> bool:
-    """Return True if a finished run must be run again, and log why."""
-    directory = config.run_dir
-    if changed := changed_inputs(directory, allow=allowed_inputs(config)):
-        if not config.repeatable:
-            raise _other_inputs(directory, changed)
-        _log.warning(
-            "%s: run again, because it read other files:%s", directory, _LINE.join(["", *changed])
+    if not finished and not has_checkpoints(directory / "checkpoints"):
+        return "new"
+    extended = require_same(config, directory)
+    changed = changed_inputs(directory, allow=allowed_inputs(config))
+    lines = _LINE.join(["", *changed])
+    if changed and config.repeatable:
+        _log.warning("%s: run again, because it read other files:%s", directory, lines)
+    elif changed:
+        raise CheckpointError(
+            f"{directory}: was trained with other inputs; {directory / INPUTS} names them:{lines}\n"
+            "  fix: restore them, or name another run_dir to train with the present files\n"
+            "  kept: that run, as it is"
         )
-        return True
-    if problems := damage(directory):
-        require_source(directory, problems)
-        _log.warning("%s: exported again, it is damaged:%s", directory, _LINE.join(["", *problems]))
-    return bool(problems)
+    if extended:
+        return "new"
+    return "finished" if finished and not changed else "resumable"
 
 
-def _other_inputs(directory: Path, changed: list[str]) -> CheckpointError:
-    return CheckpointError(
-        f"{directory}: was trained with other inputs; {directory / INPUTS} names them:"
-        f"{_LINE.join(['', *changed])}\n"
-        "  fix: restore them, or name another run_dir to train with the present files\n"
-        "  kept: that run, as it is"
-    )
-
-
-def _complete(directory: Path, *, rewrite: bool, keep: int | None = None) -> None:
-    """Write manifest and report of a finished run, or those of them that are missing, and remove
-    its checkpoints but the newest ``keep``. A failure is logged and does not fail the run.
+def _complete(directory: Path, *, keep: int | None = None) -> None:
+    """Write manifest and report of a finished run, and remove its checkpoints but the newest
+    ``keep``. A failure is logged and does not fail the run.
     """
     if not (directory / "metrics.json").is_file():
         return  # a plan
-    if rewrite or not (directory / MANIFEST).is_file():
-        try:
-            seal(directory, RECORD)
-        except (OSError, RoadError) as error:
-            _log.warning("no %s, so damage cannot be detected: %s", directory / MANIFEST, error)
-        else:
-            if keep is not None:
-                _retire_checkpoints(directory, keep)
-    if rewrite or not (directory / REPORT).is_file():
-        write_report(directory)
-
-
-def _retire_checkpoints(directory: Path, keep: int) -> None:
-    """Remove checkpoints that nothing needs after the end of a run, and record it."""
     try:
-        freed = Checkpoints(directory / "checkpoints").retire(keep)
-        if not freed:
-            return
-        with Journal(directory, console="quiet") as log:
-            log.event("checkpoints_removed", bytes=freed, kept=keep)
+        seal(directory)
+        freed = 0 if keep is None else Checkpoints(directory / "checkpoints").retire(keep)
+        if freed:
+            with Journal(directory, console="quiet") as log:
+                log.event("checkpoints_removed", bytes=freed, kept=keep)
+            text = "%s is finished: removed %.1f MB of its checkpoints"
+            _log.info(f"{text} (training.keep_checkpoints_at_end)", directory, freed / 1e6)
     except (OSError, RoadError) as error:
-        _log.warning("%s: the checkpoints are kept: %s", directory, error)
-        return
-    text = "%s is finished: removed %.1f MB of its checkpoints (training.keep_checkpoints_at_end)"
-    _log.info(text, directory, freed / 1e6)
+        _log.warning("%s: no %s, or not all checkpoints removed: %s", directory, MANIFEST, error)
+    write_report(directory)
 
 
 @contextmanager
 def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None) -> Iterator[Path]:
     """Lock the run directory for this process and record configuration and environment; on exit,
-    write the inputs and, once the run has finished or diverged, ``report.html``. A directory that
-    it created is removed again if the block fails before anything else is written there.
+    write the inputs and, once the run has finished or diverged, ``report.html``.
     ``keep_checkpoints`` is the number of checkpoints to keep once the run has finished. None: all.
 
     Raises ``ConfigError`` when it holds a run of another configuration, ``ResourceError`` when
@@ -169,11 +157,10 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
     """
     check_machine(config.workers, config.address)
     directory = config.run_dir
-    created = missing_above(directory)
-    with lock_run_directory(directory), removed_if_unused(directory, created):
-        _check_recorded(config)
+    with lock_run_directory(directory):
+        status = _status(config)
         try:
-            inputs = _record(config)
+            inputs = _record(config, status)
         except OSError as error:
             raise write_error(directory, error) from error
         try:
@@ -185,44 +172,21 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
             if isinstance(error, RoadError) or disk_error(error) is None:
                 raise
             raise write_error(directory, error) from error
-        _complete(directory, rewrite=True, keep=keep_checkpoints)
+        _complete(directory, keep=keep_checkpoints)
 
 
-def _check_recorded(config: RunConfig) -> None:
-    """Raise when the directory holds a run that this one must not resume."""
+def _record(config: RunConfig, status: Status) -> Mapping[str, Any]:
+    """Record configuration and environment of a run that starts; return its inputs."""
     directory = config.run_dir
-    if not _has_progress(directory):
-        return
-    require_same(config, directory)
-    if is_extended(config, directory):
-        _log.info("%s: runs what is missing of %s", directory, ", ".join(sorted(config.extensible)))
-        (directory / "metrics.json").unlink(missing_ok=True)  # no longer finished
-    changed = changed_inputs(directory, allow={TEACHERS})  # teachers.json is checked instead
-    if changed and not config.repeatable:
-        raise _other_inputs(directory, changed)
-
-
-def _has_progress(directory: Path) -> bool:
-    """Return True if there is a run that another configuration must not resume."""
-    done = (directory / "metrics.json").is_file() or has_checkpoints(directory / "checkpoints")
-    return done and (directory / RECORD).is_file()
-
-
-def _record(config: RunConfig) -> Mapping[str, Any]:
-    """Record configuration and environment; return the inputs. A run that failed before
-    its first checkpoint is recorded again.
-    """
-    record = config.run_dir / RECORD
-    if not _has_progress(config.run_dir):
+    if status == "new":
         header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"
-        staged = record.with_suffix(".partial")
-        staged.write_text(header + to_yaml(config), encoding="utf-8")
-        staged.replace(record)
-        (config.run_dir / INPUTS).unlink(missing_ok=True)
-    inputs = current_inputs(config.run_dir, config.inputs(), allow=allowed_inputs(config))
-    if not (config.run_dir / "metrics.json").is_file():  # else it describes the metrics there
-        write_json_atomic(config.run_dir / INPUTS, inputs)
-    write_json_atomic(config.run_dir / "environment.json", environment() | {"seed": config.seed})
+        write_text_atomic(directory / RECORD, header + to_yaml(config))
+        for name in (INPUTS, "metrics.json"):
+            (directory / name).unlink(missing_ok=True)
+    inputs = current_inputs(directory, config.inputs(), allow=allowed_inputs(config))
+    if not (directory / "metrics.json").is_file():  # else it describes the metrics there
+        write_json_atomic(directory / INPUTS, inputs)
+    write_json_atomic(directory / "environment.json", environment() | {"seed": config.seed})
     return inputs
 
 

@@ -24,8 +24,6 @@ def lock_run_directory(directory: Path) -> TextIO:
         holder = lock_exclusively(lock)
     except OSError as error:
         raise write_error(directory, error) from error
-    if not holder and not os.fstat(lock.fileno()).st_nlink:
-        holder = "a process that removed it, because it failed before it began"
     if holder:
         lock.close()
         raise ResourceError(

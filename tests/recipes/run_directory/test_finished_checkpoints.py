@@ -68,12 +68,7 @@ def test_the_key_keeps_the_newest(sentiment, tmp_path):
     kept = sentiment | EARLY | keys | {"training.keep_checkpoints_at_end": 2}
     run = rr.finetune(overrides=kept, run_dir=tmp_path / "run")
     assert steps(run.directory) == ["step-00000004", "step-00000006"]
-    assert [*(run.directory / "checkpoints").glob("best-*")]  # a new export reads it
     assert "checkpoints_removed" in events(run.directory)
-    before = (run.hf_dir / "model.safetensors").read_bytes()
-    (run.hf_dir / "model.safetensors").write_bytes(b"")
-    rr.finetune(overrides=kept, run_dir=tmp_path / "run")
-    assert (run.hf_dir / "model.safetensors").read_bytes() == before
 
 
 def test_a_pre_training_keeps_its_newest_checkpoint_which_previews_read(pretraining, tmp_path):
@@ -105,16 +100,6 @@ def test_a_finished_run_whose_figures_are_gone_never_starts_again(sentiment, tmp
     assert (run.directory / "metrics.jsonl").read_bytes() == rows
     with pytest.raises(ConfigError, match="seed: there 0, asked 1"):
         rr.finetune(overrides=sentiment, run_dir=tmp_path / "run", seed=1)
-
-
-def test_damage_without_a_checkpoint_names_the_key(sentiment, tmp_path):
-    run = rr.finetune(overrides=sentiment, run_dir=tmp_path / "run")
-    (run.hf_dir / "model.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"fix: restore them.*keep_checkpoints_at_end=1"):
-        rr.finetune(overrides=sentiment, run_dir=tmp_path / "run")
-    from_it = sentiment | {"init": str(run.directory)}
-    with pytest.raises(CheckpointError, match=r"model\.safetensors.*\n.*in another run_dir"):
-        rr.finetune(overrides=from_it, run_dir=tmp_path / "next")
 
 
 def test_a_longer_run_is_refused_with_the_way_to_continue(sentiment, tuned):

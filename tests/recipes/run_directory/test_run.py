@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 
 import pytest
 
-from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.run import (
     Run,
@@ -55,10 +54,11 @@ def test_a_finished_run_is_given_back_and_an_unfinished_one_is_not(tmp_path):
     assert result.hf_dir == tmp_path / "hf"
 
 
-def test_figures_that_are_damaged_are_made_again(tmp_path):
+def test_damaged_metrics_are_named(tmp_path):
     finish(tmp_path)
     (tmp_path / "metrics.json").write_text("{")
-    assert load_finished_run(config(tmp_path)) is None
+    with pytest.raises(CheckpointError, match=r"metrics\.json: not JSON"):
+        load_finished_run(config(tmp_path))
 
 
 def test_another_configuration_is_refused_by_its_keys(tmp_path):
@@ -87,34 +87,6 @@ def test_a_start_that_failed_may_be_corrected(tmp_path):
     assert "seed: 2" in (tmp_path / "config.resolved.yaml").read_text()
 
 
-def test_a_directory_in_which_nothing_began_is_removed_with_the_parents_it_made(tmp_path):
-    with pytest.raises(DataError), open_run_directory(config(tmp_path / "runs" / "mine")):
-        raise DataError("data.root = nowhere")
-    assert [*tmp_path.iterdir()] == []
-    (tmp_path / "runs" / "other").mkdir(parents=True)
-    with pytest.raises(DataError), open_run_directory(config(tmp_path / "runs" / "mine")):
-        raise DataError("data.root = nowhere")
-    assert [*tmp_path.rglob("*")] == [tmp_path / "runs", tmp_path / "runs" / "other"]
-
-
-@pytest.mark.parametrize("name", ["events.jsonl", "checkpoints/step-00000001/x", "wandb/x"])
-def test_a_directory_in_which_a_run_began_stays_with_its_record(tmp_path, name):
-    opened = open_run_directory(config(tmp_path / "run"))
-    opened.__enter__()
-    (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "run" / name).write_text("{}")
-    assert not opened.__exit__(RuntimeError, RuntimeError(), None)
-    assert (tmp_path / "run" / name).is_file()
-    assert (tmp_path / "run" / "config.resolved.yaml").is_file()
-
-
-def test_a_directory_that_was_there_stays(tmp_path):
-    (tmp_path / "mine").mkdir()
-    with pytest.raises(DataError), open_run_directory(config(tmp_path / "mine")):
-        raise DataError("data.root = nowhere")
-    assert (tmp_path / "mine").is_dir()
-
-
 def test_a_committed_checkpoint_binds_to_its_configuration(tmp_path):
     with open_run_directory(config(tmp_path, seed=1)):
         (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
@@ -123,18 +95,6 @@ def test_a_committed_checkpoint_binds_to_its_configuration(tmp_path):
         open_run_directory(config(tmp_path, seed=2)),
     ):
         pass
-
-
-@pytest.mark.parametrize("blocked", ["run", "run/config.resolved.partial"])
-def test_a_directory_that_cannot_be_written_is_named(tmp_path, blocked):
-    place = tmp_path / blocked
-    place.parent.mkdir(exist_ok=True)
-    if blocked == "run":
-        place.write_text("a file")
-    else:
-        place.mkdir()
-    with pytest.raises(ResourceError, match=r"run_dir = .*cannot be written"):
-        open_run_directory(config(tmp_path / "run")).__enter__()
 
 
 def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
@@ -165,18 +125,8 @@ def test_finished_names_a_configuration_that_is_missing(tmp_path):
         load_finished_run(config(tmp_path))
 
 
-def test_a_run_on_a_disk_that_is_full_at_its_report_makes_it_later(small_disk, caplog):
-    place = small_disk(256)
-    with open_run_directory(config(place / "run")) as directory:
-        (directory / "metrics.json").write_text('{"eval/a": 1.0}')
-        with contextlib.suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
-            while True:
-                filler.write(bytes(4096))
-        with (place / "filler").open("r+b") as filler:  # room for all but the report
-            filler.truncate(filler.seek(0, 2) - 16_384)
-    assert "no report.html" in caplog.text
-    assert (directory / "MANIFEST.json").is_file()
-    assert not list(directory.glob(".*"))
-    (place / "filler").unlink()
-    assert load_finished_run(config(directory)) == Run(directory, {"eval/a": 1.0})
-    assert (directory / "report.html").is_file()
+def test_a_run_that_was_killed_after_its_last_step_is_sealed_by_the_next_command(tmp_path):
+    finish(tmp_path)
+    (tmp_path / "MANIFEST.json").unlink()
+    assert load_finished_run(config(tmp_path)) == Run(tmp_path, {"eval/a": 1.0})
+    assert (tmp_path / "MANIFEST.json").is_file()

@@ -7,7 +7,6 @@ import os
 import pytest
 
 from road_ray.errors import ResourceError
-from road_ray.recipes.run_directory import run_lock
 from road_ray.recipes.run_directory.run_lock import lock_run_directory
 
 
@@ -18,18 +17,6 @@ def test_a_second_process_is_refused_until_the_lock_is_closed(tmp_path):
         assert refused.value.exit_code == 4
         assert f"in use by process {os.getpid()} on " in str(refused.value)
     lock_run_directory(tmp_path / "run").close()
-
-
-def test_a_lock_whose_directory_was_removed_is_not_held(tmp_path, monkeypatch):
-    lock = run_lock.lock_exclusively
-
-    def removed(file):
-        os.unlink(file.name)
-        return lock(file)
-
-    monkeypatch.setattr(run_lock, "lock_exclusively", removed)
-    with pytest.raises(ResourceError, match="a process that removed it"):
-        lock_run_directory(tmp_path / "run")
 
 
 def test_a_file_in_its_place_is_named(tmp_path):
