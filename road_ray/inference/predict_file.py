@@ -32,7 +32,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.system.file_lock import try_lock
 from road_ray.system.json_file import read_json
 from road_ray.system.paths import STDIN, check_new
-from road_ray.training.monitoring.console_progress import Console, Kind, open_console
+from road_ray.training.monitoring.console_progress import Console, Kind
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 10.0
@@ -69,7 +69,7 @@ def predict_file(
         _log.info("%s: resuming after %d rows", output, done)
     kind: Kind | None = None if report_progress else "quiet"
     try:
-        with closing(open_console(kind, None, _SECONDS_BETWEEN_REPORTS)) as console:
+        with closing(Console(kind, None, _SECONDS_BETWEEN_REPORTS)) as console:
             read = input_rows(source, columns, predictor.fields, predictor.trained)
             first = next(read)  # checked before all are counted
             total = count_rows(source, predictor.trained) if report_progress else 0

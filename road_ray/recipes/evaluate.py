@@ -34,7 +34,7 @@ from road_ray.recipes.run_directory.recorded_config import deciding_digest
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.run_directory.trained_rows import with_trained_data
 from road_ray.system.json_file import write_json_atomic
-from road_ray.training.monitoring.console_progress import Console, open_console
+from road_ray.training.monitoring.console_progress import Console
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
@@ -104,7 +104,7 @@ def _run_ensemble(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
     with (
         open_run_directory(config) as run_dir,
         _predictions(run_dir) as staged,
-        closing(open_console(config.console, None, 10.0)) as console,
+        closing(Console(config.console)) as console,
     ):
         figures = evaluate_ensemble(
             directories,
@@ -128,7 +128,7 @@ def _run(config: EvaluateConfig) -> Run:
     with (
         open_run_directory(config) as run_dir,
         _predictions(run_dir) as staged,
-        closing(open_console(config.console, None, 10.0)) as console,
+        closing(Console(config.console)) as console,
     ):
         tokenizer = load_tokenizer(named)  # of the hub also one without tokenizer.json
         places = _heads(directory, task, config.data.datasets)

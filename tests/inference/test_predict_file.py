@@ -333,8 +333,8 @@ def test_progress_counts_the_rows_that_are_left(directory, rows_file, tmp_path, 
         patch.setattr(predicting, "_SECONDS_BETWEEN_REPORTS", 0.0)
         predict_file(load(directory), rows, tmp_path / "o.csv", model=str(directory))
     lines = capfd.readouterr().err.splitlines()
-    assert lines[0] == "predictions  0/100"
-    assert re.fullmatch(r"predictions  36/100  eta 0:00:\d\d", lines[1])
+    assert lines[0] == "predictions 0/100"
+    assert re.fullmatch(r"predictions 36/100  eta 0:00:\d\d", lines[1])
     predict_file(load(directory), rows, tmp_path / "q.csv", model=str(directory))
     assert capfd.readouterr().err == ""  # done before a line was due
 
@@ -369,7 +369,7 @@ def test_a_killed_run_resumes_behind_its_last_chunk(
     monkeypatch.setattr(predicting, "predict_chunk", counting)
     capfd.readouterr()
     assert predict_file(model, source, cut, **call) == 18
-    assert "predictions  4/10  eta" in capfd.readouterr().err  # of the rest
+    assert "predictions 4/10  eta" in capfd.readouterr().err  # of the rest
     assert counted == [str(number) for number in range(8, 18)]
     assert cut.read_bytes() == whole.read_bytes()
 

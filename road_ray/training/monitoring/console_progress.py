@@ -9,16 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 from rich.console import Console as RichConsole
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 # Figures whose names contain these parts are not shown; the journal has them.
@@ -29,29 +23,99 @@ Work = Callable[[int], float]
 """Amount of work done before a step: its number, unless some steps take longer than others."""
 
 
-class Console(Protocol):
-    """Protocol of consoles, which show rows and progress."""
+class Console:
+    """Bars (``rich``), lines (``plain``: the first, the last, evaluations, and one every
+    ``every_seconds``) or nothing (``quiet``). None: ``rich`` on a terminal and ``plain`` elsewhere.
+    """
+
+    def __init__(
+        self,
+        kind: Kind | None = None,
+        total_steps: int | None = None,
+        every_seconds: float = 10.0,
+        work: Work = float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kind = kind or ("rich" if sys.stderr.isatty() else "plain")
+        self._total, self._every, self._work, self._clock = total_steps, every_seconds, work, clock
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[steps]}"),
+            BarColumn(bar_width=24),
+            TimeRemainingColumn(),
+            # Only this column is cut if the terminal is too narrow.
+            TextColumn(
+                "{task.fields[text]}",
+                markup=False,
+                table_column=Column(ratio=1, no_wrap=True),
+            ),
+            console=RichConsole(stderr=True),
+            expand=True,
+        )
+        self._bars: dict[str, TaskID] = {}
+        self._started: dict[str, tuple[float, float]] = {}  # time and work done, by title
+        self._last_line: dict[str, float] = {}
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Show a row: the latest losses and speed, or figures of an evaluation."""
+        text: str | None = summary(metrics)
+        of = f"/{self._total}" if self._total else ""
+        evaluation = any(name.startswith("eval/") for name in metrics)
+        now = evaluation or step == self._total or "step" not in self._started
+        if evaluation and self._kind == "rich":
+            line = f"step {step}  {text}"
+            self._progress.console.print(line, markup=False, highlight=False)
+            text = None
+        total = self._work(self._total) if self._total else None
+        self._move("step", self._work(step), total, f"{step}{of}", text, now=now)
 
     def part(self, title: str, done: int, total: int) -> None:
-        """Show the progress of work without steps, such as an evaluation."""
+        """Show the progress of work without steps, such as an evaluation; a line only if long."""
+        self._move(title, done, total, f"{done:,}/{total:,}", "", now=False)
+        if done >= total:
+            del self._started[title]
+            self._last_line.pop(title, None)
+            if title in self._bars:
+                self._progress.remove_task(self._bars.pop(title))
 
     def close(self) -> None:
-        """End the output; the last row stays visible."""
+        """Stop the bars; they stay visible."""
+        if self._kind == "rich":
+            self._progress.stop()
 
-
-def open_console(
-    kind: Kind | None, total_steps: int | None, every_seconds: float, work: Work = float
-) -> Console:
-    """Return the console of a kind; None means rich on a terminal and plain elsewhere."""
-    kind = kind or ("rich" if sys.stderr.isatty() else "plain")
-    if kind == "rich":
-        return Bar(total_steps, RichConsole(stderr=True), work)
-    if kind == "plain":
-        return Lines(total_steps, every_seconds, work=work)
-    return Quiet()
+    def _move(
+        self,
+        title: str,
+        done: float,
+        total: float | None,
+        steps: str,
+        text: str | None,
+        *,
+        now: bool,
+    ) -> None:
+        """Move the bar of ``title``, or write a line if it is due or wanted ``now``. Without
+        ``text``, a bar keeps its own.
+        """
+        at = self._clock()
+        began, first = self._started.setdefault(title, (at, done))
+        if self._kind == "rich":
+            if title not in self._bars:  # starts at the first step of a resumed run
+                self._bars[title] = self._progress.add_task(
+                    title, completed=done, total=total, steps="", text=""
+                )
+                self._progress.start()
+            fields = {"steps": steps} | ({} if text is None else {"text": text})
+            self._progress.update(self._bars[title], completed=done, **fields)
+        elif self._kind == "plain" and (
+            now or at - self._last_line.setdefault(title, at) >= self._every
+        ):
+            self._last_line[title] = at
+            parts = [f"{title} {steps}", text]
+            if total is not None and done > first:
+                seconds = (at - began) / (done - first) * (total - done)
+                parts.append(f"eta {timedelta(seconds=round(seconds))}")
+            sys.stderr.write("  ".join(filter(None, parts)) + "\n")
+            sys.stderr.flush()
 
 
 def summary(metrics: Mapping[str, float]) -> str:
@@ -69,129 +133,3 @@ def summary(metrics: Mapping[str, float]) -> str:
             evaluations.append(f"{name} {value:.4g}")
     parts = [*training[:1], *speed[:1], *training[1 : 1 + _FURTHER], *evaluations]
     return "  ".join(parts)
-
-
-class Quiet:
-    """Console that shows nothing."""
-
-    def show(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Do nothing."""
-
-    def part(self, title: str, done: int, total: int) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class Lines:
-    """Console that writes at most one line every ``every_seconds``, and always the first row, the
-    last row and evaluations.
-    """
-
-    def __init__(
-        self,
-        total_steps: int | None,
-        every_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-        work: Work = float,
-    ) -> None:
-        self._total, self._every, self._clock = total_steps, every_seconds, clock
-        self._work = work
-        self._first: tuple[float, int] | None = None
-        self._last = 0.0
-        self._held: str | None = None
-        self._part: tuple[str, float, float] | None = None  # title, begun, last line
-
-    def show(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write a line, or hold it back until it is due or the last."""
-        now = self._clock()
-        line = self._line(step, metrics, now)
-        opening = self._first is None
-        self._first = self._first or (now, step)
-        evaluation = any(name.startswith("eval/") for name in metrics)
-        if opening or evaluation or step == self._total or now - self._last >= self._every:
-            self._last, self._held = now, None
-            _write(line)
-        else:
-            self._held = line
-
-    def part(self, title: str, done: int, total: int) -> None:
-        """Write a line at most every ``every_seconds``; none for shorter work."""
-        now = self._clock()
-        if self._part is None or self._part[0] != title:
-            self._part = (title, now, now)
-        _, began, last = self._part
-        if done < total and now - last >= self._every:
-            seconds = (now - began) / done * (total - done) if done else None
-            eta = "" if seconds is None else f"  eta {timedelta(seconds=round(seconds))}"
-            _write(f"{title}  {done:,}/{total:,}{eta}")
-            self._part = (title, began, now)
-        elif done >= total:
-            if last > began:
-                _write(f"{title}  {total:,}/{total:,}  in {timedelta(seconds=round(now - began))}")
-            self._part = None
-
-    def close(self) -> None:
-        """Write the line that was held back, if any."""
-        if self._held:
-            _write(self._held)
-        self._held = None
-
-    def _line(self, step: int, metrics: Mapping[str, float], now: float) -> str:
-        of = f"/{self._total}" if self._total else ""
-        line = f"step {step}{of}  {summary(metrics)}"
-        if self._total and self._first and step > self._first[1]:
-            done = self._work(step) - self._work(self._first[1])
-            work_left = self._work(self._total) - self._work(step)
-            line += f"  eta {timedelta(seconds=round((now - self._first[0]) / done * work_left))}"
-        return line
-
-
-class Bar:
-    """Console with a progress bar and the time left; evaluations are printed above it."""
-
-    def __init__(self, total_steps: int | None, console: RichConsole, work: Work = float) -> None:
-        description = TextColumn("{task.description}", markup=False)
-        steps = TextColumn("{task.fields[steps]}")
-        # Only this column is cut if the terminal is too narrow.
-        cut = Column(ratio=1, no_wrap=True)
-        latest = TextColumn("{task.fields[latest]}", markup=False, table_column=cut)
-        columns = (description, steps, BarColumn(bar_width=24), TimeRemainingColumn(), latest)
-        self._progress = Progress(*columns, console=console, expand=True)
-        self._total, self._work = total_steps, work
-        self._task: TaskID | None = None
-        self._parts: dict[str, TaskID] = {}
-
-    def show(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Show the bar at ``step``."""
-        text = summary(metrics)
-        of = str(self._total or "?")
-        place: dict[str, Any] = {"completed": self._work(step), "steps": f"{step:{len(of)}}/{of}"}
-        if self._task is None:  # starts at the first step of a resumed run, for the time left
-            total = self._work(self._total) if self._total else None
-            self._task = self._progress.add_task("step", total=total, latest=text, **place)
-            self._progress.start()
-        if any(name.startswith("eval/") for name in metrics):
-            self._progress.console.print(f"step {step}  {text}", markup=False, highlight=False)
-            self._progress.update(self._task, **place)
-        else:
-            self._progress.update(self._task, latest=text, **place)
-
-    def part(self, title: str, done: int, total: int) -> None:
-        """Show a second bar, which is removed when the part is done."""
-        if title not in self._parts:
-            self._parts[title] = self._progress.add_task(title, total=total, steps="", latest="")
-            self._progress.start()
-        self._progress.update(self._parts[title], completed=done, steps=f"{done:,}/{total:,}")
-        if done >= total:
-            self._progress.remove_task(self._parts.pop(title))
-
-    def close(self) -> None:
-        """Stop the bar."""
-        self._progress.stop()
-
-
-def _write(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()

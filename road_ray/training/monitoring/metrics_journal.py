@@ -16,7 +16,7 @@ from typing import Any, Self, TextIO
 
 from road_ray.errors import ResourceError
 from road_ray.system.json_file import finite, write_json_atomic, write_text_atomic
-from road_ray.training.monitoring.console_progress import Kind, Work, open_console
+from road_ray.training.monitoring.console_progress import Console, Kind, Work
 from road_ray.training.monitoring.redaction import redact
 from road_ray.training.monitoring.trackers import Tracker
 
@@ -44,7 +44,7 @@ class Journal:
     ) -> None:
         self.run_dir, self.enabled = Path(run_dir), enabled
         kind: Kind | None = console if enabled else "quiet"
-        self._console = open_console(kind, total_steps, every_seconds, work)
+        self._console = Console(kind, total_steps, every_seconds, work)
         self._trackers = list(trackers) if enabled else []
         self._files: dict[str, TextIO] = {}
 
