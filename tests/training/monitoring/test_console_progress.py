@@ -68,9 +68,11 @@ def test_lines_come_first_last_at_evaluations_and_every_so_often(capsys):
 def test_a_long_evaluation_is_told_with_the_time_left_and_a_short_one_not(capsys):
     at = 0.0
     console = Console("plain", every_seconds=10, clock=lambda: at)
-    for at, done in zip((0.0, 5.0, 10.0, 12.0, 20.0), (0, 64, 128, 192, 256), strict=True):
+    for second, done in zip((0.0, 5.0, 10.0, 12.0, 20.0), (0, 64, 128, 192, 256), strict=True):
+        at = second
         console.part("evaluating squad_v2", done, 512)
-    for at, done in ((30.0, 64), (31.0, 128)):
+    for second, done in ((30.0, 64), (31.0, 128)):
+        at = second
         console.part("evaluating sst2", done, 128)
     assert capsys.readouterr().err.splitlines() == [
         "evaluating squad_v2 128/512  eta 0:00:30",
