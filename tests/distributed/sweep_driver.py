@@ -64,11 +64,11 @@ def run_nested(directory, params, on_report):
 def work_in_sight(task, worker, context):
     """What the worker of a nested trial does whose rows are seen."""
     from road_ray.training.monitoring.metrics_journal import Journal
-    from road_ray.training.monitoring.trackers import CallbackTracker
+    from road_ray.training.monitoring.trackers import Tracker
 
     directory, value = task
-    trackers = [CallbackTracker(context.on_row, STEPS)]
-    with Journal(directory, console="quiet", trackers=trackers) as journal:
+    report = Tracker(lambda step, row: context.on_row(step, STEPS, row))
+    with Journal(directory, console="quiet", trackers={"callback": lambda: report}) as journal:
         for step in steps(directory, pace=1.5):
             journal.write(step, {"m": value})
     return {"m": value}

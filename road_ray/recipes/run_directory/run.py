@@ -6,9 +6,10 @@ Every recipe uses these functions to open its directory, its journal and its che
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,7 +42,6 @@ from road_ray.training.checkpoint.atomic_commit import (
 from road_ray.training.monitoring.console_progress import Work
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import (
-    CallbackTracker,
     Tracker,
     mlflow_tracker,
     tensorboard_tracker,
@@ -201,32 +201,21 @@ def journal(
     """Return the journal of a run with the configured trackers; disabled on workers that do not
     lead. ``work`` weighs steps in the estimate of the time left.
     """
-    trackers: list[Tracker] = []
-    if context.on_row is not None:
-        trackers.append(CallbackTracker(context.on_row, total_steps))
-    if leads and config.tracking.wandb_project is not None:
-        trackers.append(
-            wandb_tracker(
-                config.tracking.wandb_project,
-                config.run_dir.name,
-                to_dict(config),
-                config.run_dir,
-                config.tracking.wandb_mode,
-                config.tracking.group,
-            )
+    tracking, directory, name = config.tracking, config.run_dir, config.run_dir.name
+    trackers: dict[str, Callable[[], Tracker]] = {}
+    if (on_row := context.on_row) is not None:
+        trackers["callback"] = lambda: Tracker(lambda step, row: on_row(step, total_steps, row))
+    if (project := tracking.wandb_project) is not None:
+        options = (tracking.wandb_mode, tracking.group)
+        trackers["wandb"] = lambda: wandb_tracker(
+            project, name, to_dict(config), directory, *options
         )
-    if leads and config.tracking.mlflow_uri is not None:
-        trackers.append(
-            mlflow_tracker(
-                config.tracking.mlflow_uri,
-                config.tracking.group or "road_ray",
-                config.run_dir.name,
-                to_dict(config),
-                config.run_dir,
-            )
+    if (uri := tracking.mlflow_uri) is not None:
+        trackers["mlflow"] = lambda: mlflow_tracker(
+            uri, tracking.group or "road_ray", name, to_dict(config), directory
         )
-    if leads and config.tracking.tensorboard:
-        trackers.append(tensorboard_tracker(config.run_dir))
+    if tracking.tensorboard:
+        trackers["tensorboard"] = partial(tensorboard_tracker, directory)
     return Journal(
         config.run_dir,
         console=config.console,

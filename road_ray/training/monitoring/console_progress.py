@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -99,12 +99,10 @@ class Console:
         at = self._clock()
         began, first = self._started.setdefault(title, (at, done))
         if self._kind == "rich":
-            if title not in self._bars:  # starts at the first step of a resumed run
-                self._bars[title] = self._progress.add_task(
-                    title, completed=done, total=total, steps="", text=""
-                )
+            if title not in self._bars:
+                self._bars[title] = self._progress.add_task(title, total=total, steps="", text="")
                 self._progress.start()
-            fields = {"steps": steps} | ({} if text is None else {"text": text})
+            fields: dict[str, Any] = {"steps": steps} | ({} if text is None else {"text": text})
             self._progress.update(self._bars[title], completed=done, **fields)
         elif self._kind == "plain" and (
             now or at - self._last_line.setdefault(title, at) >= self._every

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from road_ray.errors import ResourceError
+from road_ray.errors import ConfigError, ResourceError
 from road_ray.system.json_file import finite, write_json_atomic, write_text_atomic
 from road_ray.training.monitoring.console_progress import Console, Kind, Work
 from road_ray.training.monitoring.redaction import redact
@@ -27,8 +27,9 @@ _TAIL_BYTES = 1 << 13  # of a journal; a row has about 500
 class Journal:
     """Rows, events and final figures of one run directory; a context manager.
 
-    ``enabled=False``, for workers that do not lead, writes and shows nothing. A tracker that fails
-    is dropped, with a warning and an event.
+    ``enabled=False``, for workers that do not lead, writes and shows nothing. ``trackers`` are
+    functions that start one, by name; what fails, now or later, is dropped with a warning and an
+    event.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Journal:
         run_dir: Path,
         *,
         console: Kind | None = None,
-        trackers: Sequence[Tracker] = (),
+        trackers: Mapping[str, Callable[[], Tracker]] | None = None,
         enabled: bool = True,
         total_steps: int | None = None,
         every_seconds: float = 10.0,
@@ -45,8 +46,15 @@ class Journal:
         self.run_dir, self.enabled = Path(run_dir), enabled
         kind: Kind | None = console if enabled else "quiet"
         self._console = Console(kind, total_steps, every_seconds, work)
-        self._trackers = list(trackers) if enabled else []
         self._files: dict[str, TextIO] = {}
+        self._trackers: dict[str, Tracker] = {}
+        for name, start in (trackers or {}).items() if enabled else ():
+            try:
+                self._trackers[name] = start()
+            except ConfigError:  # not installed
+                raise
+            except Exception as error:
+                self._drop(name, error)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write a row of numbers; a number that is not finite is written as null."""
@@ -55,11 +63,11 @@ class Journal:
         row = {name: _number(value) for name, value in metrics.items()}
         self._append("metrics.jsonl", {"step": step, **row})
         self._console.show(step, row)
-        for tracker in list(self._trackers):
+        for name, tracker in list(self._trackers.items()):
             try:
                 tracker.log(step, row)
             except Exception as error:
-                self._drop(tracker, error)
+                self._drop(name, error)
 
     def part(self, title: str, done: int, total: int) -> None:
         """Show the progress of work without steps, such as an evaluation; nothing is written."""
@@ -94,12 +102,12 @@ class Journal:
     def close(self, *, failed: bool = False) -> None:
         """Close files, console and trackers; ``failed`` is passed on to trackers."""
         self._console.close()
-        for tracker in list(self._trackers):
+        for name, tracker in list(self._trackers.items()):
             try:
-                tracker.close(failed=failed)
+                tracker.close(failed)
             except Exception as error:
-                self._drop(tracker, error)
-        self._trackers = []
+                self._drop(name, error)
+        self._trackers = {}
         self._close_files()
 
     def __enter__(self) -> Self:
@@ -113,10 +121,10 @@ class Journal:
     ) -> None:
         self.close(failed=error is not None)
 
-    def _drop(self, tracker: Tracker, error: Exception) -> None:
-        self._trackers.remove(tracker)
-        _log.warning("tracker failed and is left out from here on: %s", error)
-        self.event("tracker_failed", tracker=type(tracker).__name__, error=str(error))
+    def _drop(self, name: str, error: Exception) -> None:
+        self._trackers.pop(name, None)
+        _log.warning("tracker %s failed and is left out from here on: %s", name, error)
+        self.event("tracker_failed", tracker=name, error=str(error))
 
     def _append(self, name: str, row: Mapping[str, object]) -> None:
         path = self.run_dir / name

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from road_ray.config import flatten
 from road_ray.errors import ConfigError
@@ -17,57 +17,19 @@ from road_ray.training.monitoring.redaction import redact
 
 START_TIMEOUT_SECONDS = 30.0  # for a server to answer before the run starts without it
 _LONGEST_VALUE = 500  # of a parameter, which MLflow limits
-_log = logging.getLogger(__name__)
-
-
-class Tracker(Protocol):
-    """Protocol of destinations of rows besides the journal, which catches their errors."""
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Send one row."""
-
-    def close(self, *, failed: bool) -> None:
-        """Send what is pending and end the run; ``failed`` when it ended with an error."""
-
 
 RowCallback = Callable[[int, int | None, Mapping[str, float]], None]
 """``on_row(step, total_steps, row)``: called with every row of a journal as it is written."""
 
 
-class CallbackTracker:
-    """Tracker that passes rows to a function."""
+@dataclass(frozen=True)
+class Tracker:
+    """Destination of rows besides the journal, which catches errors of it and of its start."""
 
-    def __init__(self, on_row: RowCallback, total_steps: int | None) -> None:
-        self._on_row, self._total = on_row, total_steps
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._on_row(step, self._total, metrics)
-
-    def close(self, *, failed: bool) -> None:
-        pass
-
-
-class _Wandb:
-    def __init__(self, run: Any) -> None:
-        self._run = run
-        run.define_metric("*", step_metric="step")  # a resumed run may go back a few steps
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._run.log({**metrics, "step": step})
-
-    def close(self, *, failed: bool) -> None:
-        self._run.finish(exit_code=int(failed))
-
-
-class _Unreachable:
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        raise self._error
-
-    def close(self, *, failed: bool) -> None:
-        pass
+    log: Callable[[int, Mapping[str, float]], object]
+    """``log(step, metrics)`` sends one row."""
+    close: Callable[[bool], object] = lambda failed: None
+    """``close(failed)`` sends what is pending and ends the run."""
 
 
 def wandb_tracker(
@@ -80,52 +42,36 @@ def wandb_tracker(
 ) -> Tracker:
     """Return a tracker for Weights & Biases. A run directory keeps its id; secrets are masked.
 
-    If it cannot be reached, the tracker fails at its first row, and the journal drops it. Raises
-    ``ConfigError`` if wandb is not installed.
+    Raises ``ConfigError`` if wandb is not installed, and wandb's errors if it cannot be reached.
     """
     try:
         import wandb
     except ImportError as error:
-        raise ConfigError(
-            "tracker wandb: the package is not installed\n    fix: pip install road-ray[wandb]"
-        ) from error
-    # Without these settings, wandb records sys.argv, the git remote and all output (measured).
-    settings = wandb.Settings(
-        x_disable_meta=True,
-        disable_git=True,
-        init_timeout=START_TIMEOUT_SECONDS,
-        save_code=False,
-        console="off",
-        silent=True,
+        raise _not_installed("wandb") from error
+    run = wandb.init(
+        project=project,
+        name=run_name,
+        group=group,
+        id=_stored_id(run_dir / "wandb", lambda: uuid.uuid4().hex),
+        resume="allow",
+        dir=str(run_dir),
+        config=redact(config),
+        mode=mode,
+        # Without these settings, wandb records sys.argv, the git remote and all output (measured).
+        settings=wandb.Settings(
+            x_disable_meta=True,
+            disable_git=True,
+            init_timeout=START_TIMEOUT_SECONDS,
+            save_code=False,
+            console="off",
+            silent=True,
+        ),
     )
-    try:
-        run = wandb.init(
-            project=project,
-            name=run_name,
-            group=group,
-            id=_run_id(run_dir),
-            resume="allow",
-            dir=str(run_dir),
-            config=redact(config),
-            mode=mode,
-            settings=settings,
-        )
-        return _Wandb(run)
-    except Exception as error:
-        _log.warning("wandb cannot be reached, training continues without it: %s", error)
-        return _Unreachable(error)
-
-
-class _TensorBoard:
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self, *, failed: bool) -> None:
-        self._writer.close()
+    run.define_metric("*", step_metric="step")  # a resumed run may go back a few steps
+    return Tracker(
+        log=lambda step, metrics: run.log({**metrics, "step": step}),
+        close=lambda failed: run.finish(exit_code=int(failed)),
+    )
 
 
 def tensorboard_tracker(run_dir: Path) -> Tracker:
@@ -136,23 +82,13 @@ def tensorboard_tracker(run_dir: Path) -> Tracker:
 
     # File names have seconds only: two starts within one second would write the same file.
     suffix = f".{time.time_ns()}"
-    return _TensorBoard(SummaryWriter(str(run_dir / "tensorboard"), filename_suffix=suffix))
+    writer = SummaryWriter(str(run_dir / "tensorboard"), filename_suffix=suffix)
 
+    def log(step: int, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            writer.add_scalar(name, value, step)
 
-class _MLflow:
-    def __init__(self, client: Any, run_id: str) -> None:
-        self._client, self._run_id = client, run_id
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        from mlflow.entities import Metric
-
-        now = int(time.time() * 1000)
-        finite = {n: v for n, v in metrics.items() if v is not None and math.isfinite(v)}
-        rows = [Metric(name, value, now, step) for name, value in finite.items()]
-        self._client.log_batch(self._run_id, metrics=rows)
-
-    def close(self, *, failed: bool) -> None:
-        self._client.set_terminated(self._run_id, "FAILED" if failed else "FINISHED")
+    return Tracker(log, lambda failed: writer.close())
 
 
 def mlflow_tracker(
@@ -161,45 +97,52 @@ def mlflow_tracker(
     """Return a tracker for MLflow at a server or database (``http://...``,
     ``sqlite:///mlflow.db``). A run directory keeps its run id; secrets are masked.
 
-    If it cannot be reached, the tracker fails at its first row, and the journal drops it. Raises
-    ``ConfigError`` if mlflow is not installed.
+    Raises ``ConfigError`` if mlflow is not installed, and its errors if it cannot be reached.
     """
     try:
-        from mlflow.entities import Param
+        from mlflow.entities import Metric, Param
         from mlflow.tracking import MlflowClient
     except ImportError as error:
-        raise ConfigError(
-            "tracker mlflow: the package is not installed\n    fix: pip install road-ray[mlflow]"
-        ) from error
+        raise _not_installed("mlflow") from error
     for name, most in {"TIMEOUT": START_TIMEOUT_SECONDS, "MAX_RETRIES": 1}.items():
         os.environ.setdefault(f"MLFLOW_HTTP_REQUEST_{name}", f"{most:.0f}")
-    id_file = run_dir / "mlflow" / "run_id.txt"
-    try:
-        client = MlflowClient(tracking_uri=uri)
-        if id_file.is_file():
-            run_id = id_file.read_text(encoding="ascii").strip()
-            client.update_run(run_id, status="RUNNING")
-            return _MLflow(client, run_id)
+    client = MlflowClient(tracking_uri=uri)
+
+    def create() -> str:
         existing = client.get_experiment_by_name(experiment)
         number = existing.experiment_id if existing else client.create_experiment(experiment)
-        run_id = client.create_run(number, run_name=run_name).info.run_id
-        params = [
-            Param(name, str(value)[:_LONGEST_VALUE])
-            for name, value in flatten(redact(config)).items()
-        ]
+        run_id: str = client.create_run(number, run_name=run_name).info.run_id
+        values = {name: str(value) for name, value in flatten(redact(config)).items()}
+        params = [Param(name, value[:_LONGEST_VALUE]) for name, value in values.items()]
         client.log_batch(run_id, params=params)
-        id_file.parent.mkdir(parents=True, exist_ok=True)
-        id_file.write_text(f"{run_id}\n", encoding="ascii")
-        return _MLflow(client, run_id)
-    except Exception as error:
-        _log.warning("mlflow cannot be reached, training continues without it: %s", error)
-        return _Unreachable(error)
+        return run_id
+
+    run_id = _stored_id(run_dir / "mlflow", create)
+    client.update_run(run_id, status="RUNNING")
+
+    def log(step: int, metrics: Mapping[str, float]) -> None:
+        now = int(time.time() * 1000)
+        finite = {n: v for n, v in metrics.items() if v is not None and math.isfinite(v)}
+        rows = [Metric(name, value, now, step) for name, value in finite.items()]
+        client.log_batch(run_id, metrics=rows)
+
+    return Tracker(
+        log,
+        close=lambda failed: client.set_terminated(run_id, "FAILED" if failed else "FINISHED"),
+    )
 
 
-def _run_id(run_dir: Path) -> str:
+def _stored_id(directory: Path, create: Callable[[], str]) -> str:
     """Return the id of this run directory, which is created at its first start."""
-    path = run_dir / "wandb" / "run_id.txt"
+    path = directory / "run_id.txt"
     if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(uuid.uuid4().hex + "\n", encoding="ascii")
+        created = create()
+        directory.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{created}\n", encoding="ascii")
     return path.read_text(encoding="ascii").strip()
+
+
+def _not_installed(package: str) -> ConfigError:
+    return ConfigError(
+        f"tracker {package}: the package is not installed\n    fix: pip install road-ray[{package}]"
+    )

@@ -31,7 +31,7 @@ from road_ray.errors import (
     RoadError,
 )
 from road_ray.training.monitoring.metrics_journal import Journal
-from road_ray.training.monitoring.trackers import CallbackTracker
+from road_ray.training.monitoring.trackers import Tracker
 from road_ray.training.run_context import RunContext
 from road_ray.training.stop_request import StopRequest
 from road_ray.training.worker import Worker
@@ -51,7 +51,7 @@ def journalled(config, worker, context):
         Path(config) / str(worker.rank),
         console="quiet",
         enabled=worker.rank == 0,
-        trackers=[CallbackTracker(context.on_row, 3)],
+        trackers={"rows": lambda: Tracker(lambda *row: context.on_row(row[0], 3, row[1]))},
     ) as journal:
         for step in (1, 2, 3):
             journal.write(step, {"m": step / 2})

@@ -15,6 +15,7 @@ import torch
 
 from road_ray.errors import ResourceError
 from road_ray.training.monitoring.metrics_journal import Journal, last_row, read_rows
+from road_ray.training.monitoring.trackers import Tracker
 
 
 def quiet(directory, **options):
@@ -71,10 +72,6 @@ def test_rows_beyond_the_resumed_step_are_dropped_and_written_once(tmp_path):
     assert names(tmp_path) == ["metrics.jsonl"]
 
 
-def test_there_is_nothing_to_drop_at_the_first_start(tmp_path):
-    assert quiet(tmp_path).truncate_after(0) == 0
-
-
 @pytest.mark.parametrize("tail", ['{"step": 3, "a"', "{", "\0\0\0\0"])
 def test_a_torn_last_line_is_forgotten(tmp_path, tail):
     path = tmp_path / "metrics.jsonl"
@@ -88,14 +85,6 @@ def test_a_torn_last_line_is_forgotten(tmp_path, tail):
     with quiet(tmp_path) as journal:
         assert journal.truncate_after(2) == 0
     assert path.read_text() == whole
-
-
-def test_a_damaged_earlier_line_is_named(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1}\nbroken\n{"step": 2}\n')
-    with pytest.raises(ResourceError, match=r"metrics\.jsonl:2: not a JSON object: 'broken'"):
-        quiet(tmp_path).truncate_after(1)
-    assert "broken" in path.read_text()
 
 
 def test_the_final_figures_replace_older_ones_whole(tmp_path):
@@ -126,29 +115,43 @@ class Recorder:
             raise ConnectionError("tracker is down")
         self.rows.append((step, dict(metrics)))
 
-    def close(self, *, failed):
-        self.closed.append(failed)
+    def start(self):
+        return Tracker(self.log, self.closed.append)
+
+
+def unreachable():
+    raise ConnectionError("no server")
 
 
 def test_a_failing_tracker_is_noted_once_and_no_row_is_lost(tmp_path, caplog):
     bad, good = Recorder(fail_at=2), Recorder()
-    with quiet(tmp_path, trackers=[bad, good]) as journal:
+    trackers = {"none": unreachable, "bad": bad.start, "good": good.start}
+    with quiet(tmp_path, trackers=trackers) as journal:
         for step in range(1, 5):
             journal.write(step, {"a": step})
     assert [step for step, _ in bad.rows] == [1]
     assert good.rows == [(step, {"a": step}) for step in range(1, 5)]
     assert len(rows(tmp_path)) == 4
-    (event,) = rows(tmp_path, "events.jsonl")
-    assert (event["kind"], event["error"]) == ("tracker_failed", "tracker is down")
+    events = [(row["tracker"], row["error"]) for row in rows(tmp_path, "events.jsonl")]
+    assert events == [("none", "no server"), ("bad", "tracker is down")]
     assert caplog.text.count("tracker is down") == 1
     assert (bad.closed, good.closed) == ([], [False])
 
 
 def test_a_tracker_hears_that_the_run_failed(tmp_path):
     tracker = Recorder()
-    with pytest.raises(KeyError), quiet(tmp_path, trackers=[tracker]):
+    with pytest.raises(KeyError), quiet(tmp_path, trackers={"one": tracker.start}):
         raise KeyError
     assert tracker.closed == [True]
+
+
+def test_a_tracker_may_end_the_run(tmp_path):
+    def stop(step, metrics):
+        raise SystemExit(0)
+
+    with pytest.raises(SystemExit), quiet(tmp_path, trackers={"a": lambda: Tracker(stop)}) as log:
+        log.write(2, {"a": 0.5})
+    assert [row["step"] for row in rows(tmp_path)] == [2]
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
@@ -171,24 +174,20 @@ def test_a_killed_process_loses_no_row_that_it_had_written(tmp_path):
     assert [row["step"] for row in rows(tmp_path)] == list(range(20))
 
 
-@pytest.mark.parametrize("line", ["null", "[]", "3", '"a"', "[" * 100_000, "1" * 5000])
-def test_read_rows_names_a_line_that_is_no_object(tmp_path, line):
-    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{line}\n{{"step": 2}}\n')
-    with pytest.raises(ResourceError) as refused:
-        read_rows(tmp_path / "metrics.jsonl")
-    assert str(refused.value).startswith(f"{tmp_path / 'metrics.jsonl'}:2: not a JSON object")
-
-
-def test_read_rows_names_a_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(ResourceError, match="Is a directory"):
-        read_rows(tmp_path)
-
-
-@pytest.mark.parametrize("row", ["{}", '{"step": "1"}', '{"step": 1.5}', '{"step": 2, "a": "b"}'])
-def test_resuming_names_a_row_of_the_wrong_kind(tmp_path, row):
-    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "a": null}}\n{row}\n')
-    with quiet(tmp_path) as journal, pytest.raises(ResourceError, match=r"metrics\.jsonl:2: "):
-        journal.truncate_after(4)
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        *((line, "not a JSON object") for line in ("null", "[]", "broken", "[" * 100_000)),
+        *((line, "is not a whole number") for line in ("{}", '{"step": "1"}', '{"step": 1.5}')),
+        ('{"step": 2, "a": "b"}', "is not a number"),
+    ],
+)
+def test_a_damaged_line_is_named_and_stays(tmp_path, line, problem):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 1, "a": null}}\n{line}\n{{"step": 2}}\n')
+    with pytest.raises(ResourceError, match=rf"metrics\.jsonl:2: .*{problem}"):
+        quiet(tmp_path).truncate_after(1)
+    assert line in path.read_text()
 
 
 def test_an_event_holds_no_secret(tmp_path, monkeypatch):
