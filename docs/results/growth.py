@@ -173,22 +173,20 @@ def sweep(size: int, place: Path) -> dict[str, float]:
     from dataclasses import replace
 
     from road_ray.distributed.tune import trial_record
-    from road_ray.distributed.tune.driver import SweepObserver, search
+    from road_ray.distributed.tune.driver import search
     from road_ray.distributed.tune.searcher import StudySearch
     from road_ray.distributed.tune.study import open_study
-    from road_ray.recipes.sweep.sweep import _record, _with_retention
-    from road_ray.recipes.sweep.sweep_progress import SweepProgress
+    from road_ray.recipes.sweep.sweep import _record
     from road_ray.reporting.report import report as write_report
 
     config = sweep_of(size, place)
     place.mkdir(parents=True)
     _record(config, place)
-    progress = SweepProgress(config)
     before = peak_mb()
 
     def drive() -> None:
-        watch = _with_retention(SweepObserver(progress.changed), config)
-        searcher = StudySearch(open_study(config, "growth", place), config, place, watch.changed)
+        study = open_study(config, "growth", place)
+        searcher = StudySearch(study, config, place, lambda record: None)
         for number in range(size):
             asked = searcher.suggest(str(number))
             assert asked["number"] == number

@@ -89,7 +89,7 @@ def sweep(
 def _show_result(done: Sweep, config: SweepConfig) -> None:
     """Print the trials, the best of them, and whether they differ."""
     from road_ray.recipes.sweep.result import row_of
-    from road_ray.recipes.sweep.retention import model_of
+    from road_ray.recipes.sweep.stages import model_of
     from road_ray.reporting.records.sweep_record import read_sweep
     from road_ray.reporting.sweep_noise import tie
     from road_ray.reporting.text_tables import aligned

@@ -6,14 +6,12 @@ import logging
 import math
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
@@ -46,15 +44,6 @@ SETTINGS = {
 _SETTINGS_OF_RAY = {"RAY_AIR_NEW_OUTPUT": "0"}
 
 
-@dataclass(frozen=True)
-class SweepObserver:
-    """Callbacks for the progress of a sweep, called in the driver's process."""
-
-    changed: Callable[[Record], None] = lambda record: None
-    reported: Callable[[int, Report], None] = lambda number, report: None
-    tick: Callable[[], None] = lambda: None
-
-
 def search(
     config: SearchConfig,
     name: str,
@@ -62,28 +51,27 @@ def search(
     run: Run,
     *,
     connected: Callable[[], AbstractContextManager[object]],
-    observer: SweepObserver | None = None,
+    changed: Callable[[Record], None] = lambda record: None,
     demand: Demand | None = None,
 ) -> list[Record]:
     """Run trials until the budget is spent, and return the records of all trials, earlier starts
     included.
 
-    ``run(directory, params, on_report)`` runs one trial. ``demand`` is given where trials start
-    processes of their own, so that stopping a trial ends its process. The caller holds the sweep
-    lock.
+    ``run(directory, params, on_report)`` runs one trial, ``changed(record)`` is called for each
+    that starts or ends. ``demand`` is given where trials start processes of their own, so that
+    stopping a trial ends its process. The caller holds the sweep lock.
     """
-    observer = observer or SweepObserver()
     study = open_study(config, name, directory)
     for record in _records(study, directory):
-        observer.changed(record)
+        changed(record)
     from road_ray.distributed.tune.searcher import StudySearch
 
-    searcher = StudySearch(study, config, directory, observer.changed)
+    searcher = StudySearch(study, config, directory, changed)
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     if running or not searcher.spent():
         wait_for_trials(directory)
         with connected():
-            _tune(config, directory, run, searcher, observer, demand)
+            _tune(config, directory, run, searcher, demand)
     return _records(study, directory)
 
 
@@ -101,7 +89,6 @@ def _tune(
     directory: Path,
     run: Run,
     searcher: StudySearch,
-    observer: SweepObserver,
     demand: Demand | None,
 ) -> None:
     for key, value in (SETTINGS | _SETTINGS_OF_RAY).items():
@@ -148,7 +135,7 @@ def _tune(
             name=f"tune-{uuid.uuid4().hex[:8]}",
             storage_path=str(scratch),
             failure_config=tune.FailureConfig(max_failures=_MAX_DEATHS),
-            callbacks=[_forwarding_callback(observer, searcher)],
+            callbacks=[_forwarding_callback(searcher)],
             verbose=0,
         ),
     )
@@ -202,32 +189,15 @@ def _reports_of_ended(directory: Path) -> dict[int, list[Report]]:
     return reports
 
 
-def _forwarding_callback(observer: SweepObserver, searcher: StudySearch) -> Callback:
+def _forwarding_callback(searcher: StudySearch) -> Callback:
     from ray.tune import Callback
 
-    class ForwardResults(Callback):  # type: ignore[misc]
-        """Callback of Tune that forwards results to the observer, and to the searcher what Tune
-        does not tell it.
-        """
-
-        last = 0.0
+    class ForwardStarts(Callback):  # type: ignore[misc]
+        """Callback of Tune that tells the searcher of starts, of which Tune does not."""
 
         def on_trial_start(
             self, iteration: int, trials: list[Trial], trial: Trial, **info: object
         ) -> None:
             searcher.on_trial_start(trial.trial_id)
 
-        def on_trial_result(
-            self, iteration: int, trials: list[Trial], trial: Trial, result: Any, **info: object
-        ) -> None:
-            if "step" in result:
-                value = float(result[searcher.metric])
-                report = Report(int(result["step"]), float(result["percent"]), value)
-                observer.reported(int(trial.config["number"]), report)
-
-        def on_step_end(self, iteration: int, trials: list[Trial], **info: object) -> None:
-            if time.monotonic() - self.last > 0.25:
-                type(self).last = time.monotonic()
-                observer.tick()
-
-    return ForwardResults()
+    return ForwardStarts()

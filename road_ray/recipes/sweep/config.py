@@ -57,7 +57,8 @@ class SweepConfig(SearchConfig, StageConfig):
     no others."""
     keep: Literal["all", "best"] = "all"
     """Models and checkpoints to keep. ``all``: those of all trials. ``best``: those of the best
-    trial, or of the Pareto front. Metrics of all trials are always kept."""
+    trial, or of the Pareto front, once the sweep has ended. Metrics of all trials are always kept.
+    """
     name: str = ""
     """Name of the study and of the group in trackers. Empty: the name of the file."""
     run_dir: Path | None = None
@@ -67,9 +68,9 @@ class SweepConfig(SearchConfig, StageConfig):
     """Address of a running Ray cluster, such as ``10.0.0.1:6379``. None: the cluster of the
     environment variable ``RAY_ADDRESS`` or of the surrounding Ray job, else a local one that ends
     with the sweep."""
-    console: Literal["rich", "plain", "quiet"] | None = None
-    """Output on the terminal. ``rich``: a live table. ``plain``: one line for each change.
-    ``quiet``: nothing. None: ``rich`` on a terminal and ``plain`` elsewhere."""
+    console: Literal["plain", "quiet"] = "plain"
+    """Output on the terminal. ``plain``: one line for each trial that starts or ends. ``quiet``:
+    nothing."""
     tracking: TrackingConfig = TrackingConfig()
     """Experiment trackers of all trials. By default there are none."""
 

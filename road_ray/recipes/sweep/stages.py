@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override
+from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
@@ -44,6 +45,12 @@ def stage_directory(sweep: SweepConfig, seed_directory: Path, number: int) -> Pa
         return seed_directory
     first, second = (stage.verb for stage in sweep.stages)
     return seed_directory / (first, f"then-{second}" if second == first else second)[number]
+
+
+def model_of(directory: Path, trial: Record, config: SweepConfig) -> Path:
+    """Return the run directory of a trial's last run, first seed."""
+    first = trial_directory(directory, trial.number) / "seed-0"
+    return stage_directory(config, first, len(config.stages) - 1)
 
 
 def runs_of(

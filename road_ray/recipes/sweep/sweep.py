@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,9 +16,9 @@ from road_ray.config import to_dict, to_yaml
 from road_ray.data.load_split import find_dataset, root_of
 from road_ray.data.readers.layouts import require_files
 from road_ray.distributed.connection import connected, prepare_address
-from road_ray.distributed.tune.driver import SweepObserver, search
+from road_ray.distributed.tune.driver import search
 from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
-from road_ray.distributed.tune.trial_record import Record
+from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.distributed.tune.trial_resources import Demand, StageDemand
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
@@ -29,10 +31,8 @@ from road_ray.recipes.pretraining.early_probe import probe_of
 from road_ray.recipes.run_directory.recorded_config import load_recorded
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
-from road_ray.recipes.sweep.retention import remove_models
 from road_ray.recipes.sweep.stages import base_config
 from road_ray.recipes.sweep.sweep_file import load_sweep
-from road_ray.recipes.sweep.sweep_progress import show_progress
 from road_ray.recipes.sweep.teachers_of_trials import taught_alike, teachers_of_trials
 from road_ray.recipes.sweep.trial_runs import Trial
 from road_ray.reporting.report import write_report
@@ -75,19 +75,19 @@ def run(config: SweepConfig) -> Sweep:
     directory = config.directory
     with sweep_lock(directory):
         _record(config, directory)
-        with show_progress(config) as observer:
-            trial = Trial(config)
-            trials = search(
-                config,
-                config.name,
-                directory,
-                trial,
-                connected=partial(_connected, config, trial, dashboard=demand is not None),
-                observer=_with_retention(observer, config),
-                demand=demand,
-            )
-        remove_models(directory, trials, config)
+        trial = Trial(config)
+        trials = search(
+            config,
+            config.name,
+            directory,
+            trial,
+            connected=partial(_connected, config, trial, dashboard=demand is not None),
+            changed=_printed(config) if config.console == "plain" else lambda record: None,
+            demand=demand,
+        )
         done = Sweep(directory, config, trials)
+        if config.keep == "best":
+            _remove_models(done)
         write_result(done)
         write_report(directory)
     done.check_usable()
@@ -102,23 +102,39 @@ def _connected(config: SweepConfig, trial: Trial, *, dashboard: bool) -> Iterato
         yield
 
 
-def _with_retention(observer: SweepObserver, config: SweepConfig) -> SweepObserver:
-    """Return the observer extended by ``remove_models`` after each trial."""
-    if config.keep == "all":
-        return observer
-    # A trial without a model is never among the best again, so only trials with models are
-    # compared, and the time for a trial does not grow with their number.
-    with_models: dict[int, Record] = {}
+def _printed(config: SweepConfig) -> Callable[[Record], None]:
+    """Return a function that writes a line for a trial that has started or ended."""
+    states: dict[int, str] = {}
+    ended = 0
 
     def changed(record: Record) -> None:
-        observer.changed(record)
-        if record.ended:  # not the trial itself, whose process may still be running
-            remaining = remove_models(config.directory, with_models.values(), config)
-            with_models.clear()
-            with_models.update({trial.number: trial for trial in remaining})
-        with_models[record.number] = record
+        nonlocal ended
+        if states.get(record.number) == record.state:
+            return
+        states[record.number] = record.state
+        ended += record.ended
+        values = "".join(f" {value:.4g}" for value in record.values)
+        reason = f" ({record.reason.splitlines()[0]})" if record.reason else ""
+        drawn = " ".join(
+            f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
+            for key, value in record.params.items()
+        )
+        progress = f"; {ended} of {config.trials} trials" if record.ended else ""
+        line = f"trial {record.number} {record.state}{values}{reason}  {drawn}{progress}"
+        print(line, file=sys.stderr, flush=True)
 
-    return replace(observer, changed=changed)
+    return changed
+
+
+def _remove_models(done: Sweep) -> None:
+    """Remove models and checkpoints of the trials that are not among the best."""
+    best = {trial.number for trial in done.best}
+    for trial in done.trials:
+        if trial.number not in best:
+            place = trial_directory(done.directory, trial.number)
+            for name in ("checkpoints", "hf"):
+                for large in place.glob(f"seed-*/**/{name}"):
+                    shutil.rmtree(large, ignore_errors=True)
 
 
 def check_sources(config: SweepConfig) -> Demand | None:

@@ -15,7 +15,6 @@ import ray
 from road_ray.config import load
 from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.tune.driver import (
-    SweepObserver,
     _max_concurrent,
     _max_pending,
     search,
@@ -90,9 +89,8 @@ def test_one_trial_waits_for_a_machine_at_a_time(cluster, tmp_path, monkeypatch)
         (drawn.discard if record.ended else drawn.add)(record.number)
         most = max(most, len(drawn))
 
-    observer = SweepObserver(changed=changed)
     sweep = config(trials=6, cpus_per_trial=2)  # of four cores
-    records = search(sweep, "s", tmp_path, slow, connected=nullcontext, observer=observer)
+    records = search(sweep, "s", tmp_path, slow, connected=nullcontext, changed=changed)
     assert [record.state for record in records] == ["complete"] * 6
     assert most == 3
 

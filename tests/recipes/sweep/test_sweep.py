@@ -8,13 +8,18 @@ import os
 import pytest
 
 import road_ray as rr
+from road_ray.config import load
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.trial_resources import Demand, StageDemand
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
-from road_ray.recipes.sweep.sweep import check_sources, run
+from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.recipes.sweep.result import Sweep
+from road_ray.recipes.sweep.stages import model_of
+from road_ray.recipes.sweep.sweep import _printed, _remove_models, check_sources, run
 from road_ray.recipes.sweep.sweep_file import load_sweep
 
+BASE = {"verb": "finetune", "metric": "m", "name": "mine", "space": {"x": {"uniform": [0, 1]}}}
 METRIC = "eval/sst2/accuracy"
 
 
@@ -189,3 +194,49 @@ def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, cluster):
     assert done.best[0].values[0] == max(t.values[0] for t in done.trials if t.state == "complete")
     again = rr.sweep(file)  # without a cluster: nothing is left to do
     assert again.trials == done.trials
+
+
+def test_a_line_says_what_changed_once(capsys):
+    config = load(SweepConfig, base=BASE | {"trials": 30})
+    changed = _printed(config)
+    for state, values, reason in (
+        ("running", (), ""),
+        ("running", (), ""),
+        ("failed", (), "diverged: step 3\nmore"),
+    ):
+        changed(trial_record.Record(0, {"x": 0.5}, state, values, reason=reason))
+    changed(trial_record.Record(1, {"x": 1.5}, "complete", (0.25,)))
+    assert capsys.readouterr().err.splitlines() == [
+        "trial 0 running  x=0.5",
+        "trial 0 failed (diverged: step 3)  x=0.5; 1 of 30 trials",
+        "trial 1 complete 0.25  x=1.5; 2 of 30 trials",
+    ]
+
+
+def test_models_of_the_best_stay_and_all_metrics(tmp_path):
+    config = load(
+        SweepConfig,
+        base=BASE
+        | {"metric": ["m", "n"], "mode": ["max", "min"], "sampler": "tpe", "scheduler": "none"},
+    )
+    values = {0: (0.0, 0.0), 1: (1.0, 1.0), 2: (0.0, 9.0), 3: ()}
+    states = {3: "failed"}
+    trials = [trial_record.Record(n, {}, states.get(n, "complete"), v) for n, v in values.items()]
+    for trial in trials:
+        for place in ("seed-0/pretrain", "seed-0/finetune"):
+            for name in ("checkpoints/step-00000001/model", "hf/model", "metrics.jsonl"):
+                path = trial_record.trial_directory(tmp_path, trial.number) / place / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+    _remove_models(Sweep(tmp_path, config, trials))
+    for name, numbers in (("hf", {0, 1}), ("checkpoints", {0, 1}), ("metrics.jsonl", set(values))):
+        left = {int(path.parts[-4]) for path in tmp_path.glob(f"trials/*/seed-0/*/{name}")}
+        assert left == numbers
+
+
+def test_the_model_is_that_of_the_last_run(tmp_path):
+    first = load(SweepConfig, base=BASE)
+    trial = trial_record.Record(7, {})
+    assert model_of(tmp_path, trial, first) == tmp_path / "trials/0007/seed-0"
+    two = load(SweepConfig, base=BASE | {"verb": "pretrain", "then": {"verb": "distill"}})
+    assert model_of(tmp_path, trial, two) == tmp_path / "trials/0007/seed-0/distill"
