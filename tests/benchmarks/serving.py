@@ -126,7 +126,7 @@ async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body
     """Send a row, read the answer and return True if the server keeps the connection; a client
     library would take more time than the servers.
     """
-    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
     writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
     answer = (await reader.readuntil(b"\r\n\r\n")).lower()
     assert answer.startswith(b"http/1.1 200"), answer

@@ -9,11 +9,9 @@ import os
 import statistics
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +53,6 @@ class Moments:
     began: float
     stepped: float
     ended: float
-    process: int
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ class Timed:
             on_report(report)
 
         outcome = self.trial(directory, params, seen)
-        line = [began, first[0], time.time(), os.getpid()]
+        line = [began, first[0], time.time()]
         with (directory.parents[1] / "moments.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         return outcome
@@ -103,7 +100,7 @@ def bare(config: SweepConfig, place: Path) -> Moments:
     began = time.time()
     ((verb, run),) = runs_of(config, {"optimizer.peak_lr": 1e-3}, place, 0)
     VERBS[verb].run(run, context=RunContext(on_row=lambda *row: first.append(time.time())))
-    return Moments(began, first[0], time.time(), os.getpid())
+    return Moments(began, first[0], time.time())
 
 
 def swept(config: SweepConfig, place: Path, *, trials: int, max_concurrent: int) -> list[Moments]:
@@ -117,12 +114,11 @@ def swept(config: SweepConfig, place: Path, *, trials: int, max_concurrent: int)
     return [Moments(*json.loads(line)) for line in lines]
 
 
-def gaps(moments: list[Moments]) -> list[float]:
-    """From the end of a trial to the beginning of the next in the same process."""
-    lanes = defaultdict(list)
-    for item in sorted(moments, key=lambda item: item.began):
-        lanes[item.process].append(item)
-    return [later.began - item.ended for lane in lanes.values() for item, later in pairwise(lane)]
+def gaps(moments: list[Moments], max_concurrent: int) -> list[float]:
+    """From the end of a trial to the beginning of the one that takes its place."""
+    begins = sorted(item.began for item in moments)[max_concurrent:]
+    ends = sorted(item.ended for item in moments)
+    return [began - ended for began, ended in zip(begins, ends, strict=False)]
 
 
 def overheads(max_concurrent: int, *, trials: int, repeats: int) -> dict[str, float]:
@@ -139,11 +135,8 @@ def overheads(max_concurrent: int, *, trials: int, repeats: int) -> dict[str, fl
             moments = swept(
                 config, place / f"sweep-{turn}", trials=trials, max_concurrent=max_concurrent
             )
-            between += gaps(moments)
-            seen: set[int] = set()  # the first of a process imports what the others find there
-            for item in sorted(moments, key=lambda item: item.began):
-                within += [item] if item.process in seen else []
-                seen.add(item.process)
+            between += gaps(moments, max_concurrent)
+            within += moments
     alone_first = statistics.median(item.stepped - item.began for item in alone)
     swept_first = statistics.median(item.stepped - item.began for item in within)
     return {
@@ -183,9 +176,7 @@ def tune_seconds(trials: int, max_concurrent: int) -> float:
         tuner = tune.Tuner(
             tune.with_resources(function, {"cpu": 1}),
             param_space={"x": tune.uniform(0, 1)},
-            tune_config=tune.TuneConfig(
-                num_samples=trials, max_concurrent_trials=max_concurrent, reuse_actors=True
-            ),
+            tune_config=tune.TuneConfig(num_samples=trials, max_concurrent_trials=max_concurrent),
             run_config=tune.RunConfig(storage_path=name, verbose=0),
         )
         began = time.perf_counter()
