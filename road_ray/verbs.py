@@ -282,9 +282,9 @@ def _unflattened(keys: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any,
     changes = {_FLAT_NAMES.get(name, name): value for name, value in keys.items()}
     teachers: Any = keys.get("teachers")
     members: Any = getattr(teachers, "inner", teachers)  # of the public Ensemble
-    if hasattr(members, "handles"):
+    if hasattr(members, "actors"):
         del changes["distillation.teachers"]
-        expected, count = keys.get("num_teachers"), len(members.handles.directories)
+        expected, count = keys.get("num_teachers"), len(members.directories)
         if expected not in (None, count):
             raise ConfigError(
                 f"distillation.num_teachers = {expected}: the ensemble has {count} teachers\n"

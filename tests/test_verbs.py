@@ -102,7 +102,7 @@ def test_a_list_of_teachers_stands_for_as_many_as_it_holds(performed):
 
 
 def test_teachers_in_actors_are_handed_on_and_those_in_this_process_are_named(performed):
-    actors = SimpleNamespace(handles=SimpleNamespace(directories=("a", "b")))
+    actors = SimpleNamespace(actors=(), directories=("a", "b"))
     rr.distill(teachers=SimpleNamespace(inner=actors), temperature=1.5)
     rr.distill(teachers=actors)
     here = SimpleNamespace(teachers=[SimpleNamespace(directory=Path("t"))])
@@ -140,7 +140,7 @@ def test_a_forgotten_teacher_is_an_error_in_python_too(performed):
     rr.distill(teachers=["a", "b"], overrides={"seed": 1})
     asked = [given[0].distillation.num_teachers for given in performed]
     assert asked == [3, 3, None]  # of two; `locate_teachers` refuses the first two
-    actors = SimpleNamespace(handles=SimpleNamespace(directories=("a", "b")))
+    actors = SimpleNamespace(actors=(), directories=("a", "b"))
     with pytest.raises(ConfigError, match="num_teachers = 3: the ensemble has 2"):
         rr.distill(teachers=actors, num_teachers=3)
 

@@ -1,4 +1,4 @@
-"""Actor that hosts a teacher and serves several students at once.
+"""Actor that hosts a teacher.
 
 Token ids are sent as int32, masks and segments as int8; texts to teachers with another tokenizer.
 Logits of classes and spans are sent as float16 (relative rounding 2^-11; two logits closer than
@@ -8,8 +8,8 @@ that may swap order), numbers of a regression as float32.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,60 +17,50 @@ import torch
 from numpy.typing import NDArray
 
 from road_ray.data.batching import INPUTS
-from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.distillation.ensemble.local_ensemble import PLAIN, TeacherOptions
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
-from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs, Stats
 from road_ray.errors import CheckpointError
 
-
-@dataclass(frozen=True, kw_only=True)
-class Hosting:
-    """Settings of a teacher process, and of the batches it forms from requests of several
-    students.
-    """
-
-    num_threads: int = 1
-    device: str = "cpu"
-    teacher: TeacherOptions = PLAIN
-    max_rows: int = 256  # of a merged batch
-    wait_seconds: float = 0.002  # that a request waits for other students
+Inputs = Mapping[str, NDArray[np.generic]]
+Answer = tuple[NDArray[np.generic], float, Mapping[str, float]]
+"""Packed logits ``[B, ..., C]``, seconds of the forward pass, figures of the teacher."""
 
 
 class TeacherActor:
-    """Actor that serves teacher logits. Ray can rebuild it from its constructor's arguments."""
+    """Actor that answers one request after the other. Ray can rebuild it from its constructor's
+    arguments.
+    """
 
-    def __init__(self, directory: str, task: Task, hosting: Hosting = Hosting()) -> None:
-        self._teacher = hosting.teacher.load(directory, task, hosting.device)
-        self._batcher = Batcher(
-            self._forward,
-            max_rows=hosting.max_rows,
-            wait_seconds=hosting.wait_seconds,
-            token_axis=token_axis(task.kind),
-            begin=lambda: torch.set_num_threads(hosting.num_threads),
-        )
+    def __init__(
+        self,
+        directory: str,
+        task: Task,
+        options: TeacherOptions = PLAIN,
+        device: str = "cpu",
+        num_threads: int = 1,
+    ) -> None:
+        self._teacher = options.load(directory, task, device)
+        self._num_threads = num_threads
 
-    def logits(self, inputs: Inputs, caller: str = "") -> tuple[NDArray[np.generic], float, Stats]:
-        """Return the packed logits ``[B, ..., L] -> [B, ..., C]``, the seconds of the forward pass,
-        and the figures of the teacher.
-
-        Thread-safe; requests of different callers share a forward pass.
+    def logits(self, inputs: Inputs) -> Answer:
+        """Return the packed logits of a batch, ``[B, ..., L] -> [B, ..., C]``, with the seconds of
+        the forward pass and the figures of the teacher.
         """
-        (answer,), seconds = self._batcher.infer(inputs, caller)
-        return answer, seconds, self._teacher.stats
+        torch.set_num_threads(self._num_threads)  # of the thread that Ray calls this in
+        began = time.perf_counter()
+        tensors: dict[str, Any] = {
+            name: array if name == "texts" else torch.tensor(array)
+            for name, array in inputs.items()
+        }
+        answer = packed_logits(self._teacher, tensors)
+        return answer, time.perf_counter() - began, self._teacher.stats
 
     def health(self) -> int:
         """Return the process id, once the teacher is loaded; it does not wait for queued
         requests.
         """
         return os.getpid()
-
-    def _forward(self, inputs: Inputs) -> Answers:
-        tensors: dict[str, Any] = {
-            name: array if name == "texts" else torch.tensor(array)
-            for name, array in inputs.items()
-        }
-        return [packed_logits(self._teacher, tensors)]
 
 
 def packed_inputs(batch: Mapping[str, object]) -> Inputs:
@@ -99,10 +89,3 @@ def packed_logits(teacher: Teacher, inputs: Mapping[str, Any]) -> NDArray[np.gen
             "  fix: distillation.host: process"
         )
     return answer.astype(np.float16)
-
-
-def token_axis(kind: Kind) -> int | None:
-    """Return the axis of the logits that is as long as the tokens: of ``[B, 2, L]``, of ``[B, L,
-    C]``.
-    """
-    return -1 if isinstance(kind, Span) else -2 if isinstance(kind, Tag) else None

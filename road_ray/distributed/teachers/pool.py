@@ -1,12 +1,11 @@
-"""Specification of a pool of teachers, and its start as actors in the cluster."""
+"""Start of teachers as actors of the connected cluster."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import ray
 
@@ -14,134 +13,111 @@ from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.ensemble.local_ensemble import PLAIN, TeacherOptions
 from road_ray.distributed.autoscaling import scale_up_seconds
 from road_ray.distributed.placement import check_placement, core_share, wait_for_room
-from road_ray.distributed.teachers.actor import Hosting, TeacherActor
-from road_ray.distributed.teachers.client import ActorEnsemble, Pool
+from road_ray.distributed.teachers.actor import TeacherActor
+from road_ray.distributed.teachers.client import ActorEnsemble
 from road_ray.errors import ConfigError
 
-_THREADS = 16  # concurrent requests of one actor, to batch them; more wait in its queue
+_RETRIES = 3  # of Ray, of a request whose teacher dies
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoolSpecification:
-    """Teachers, each in an actor of its own, and the resources of these actors."""
-
-    directories: tuple[str, ...]
-    task: Task
-    replicas: int = 1  # actors per teacher; more of them serve more requests per second
-    # None: one core, or a share of half the cluster that leaves one core for `beside` workers each.
-    num_cpus: float | None = None
-    num_gpus: float = 0.0
-    resources: Mapping[str, float] = field(
-        default_factory=dict
-    )  # custom resources of each actor, for its placement
-    beside: int = 0
-    other_teachers: int = 0  # teachers in other pools of the same run, of equal size
-    teacher: TeacherOptions = PLAIN
-    max_rows: int = 256  # of a batch merged from requests of several students
-    wait_seconds: float = 0.002  # that a request waits for other students
-    timeout_seconds: float = 120.0  # per answer
-    start_timeout_seconds: float = 120.0
-
-    def __post_init__(self) -> None:
-        if not self.directories:
-            raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
-        for name in ("timeout_seconds", "start_timeout_seconds"):
-            if not 0 < getattr(self, name) < math.inf:
-                value = getattr(self, name)
-                raise ConfigError(f"distillation.{name} is {value}\n  allowed: more than 0 seconds")
-        for name in ("replicas", "max_rows"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"distillation.{name} is {getattr(self, name)}\n  allowed: 1 up")
-
-    def actor_resources(self) -> dict[str, float]:
-        """Return the resources of each actor."""
-        share = self.num_cpus
-        if share is None:
-            total = ray.cluster_resources().get("CPU", 0.0)
-            teachers = len(self.directories) * self.replicas + self.other_teachers
-            # A cluster that adds machines may be empty still: what is up says nothing.
-            share = 1.0 if scale_up_seconds() else core_share(total, teachers, self.beside)
-        return {"CPU": share, "GPU": self.num_gpus, **self.resources}
-
-
-def specify_pool(
+def start_teachers(
     directories: Sequence[str | Path],
     task: Task,
+    *,
     teacher: TeacherOptions = PLAIN,
-    **options: Any,
-) -> PoolSpecification:
-    """Return the specification with absolute directories, also in the map of labels."""
-    label_map = {
-        key if isinstance(names, str) else _absolute(key): names
-        for key, names in (teacher.label_map or {}).items()
-    }
-    return PoolSpecification(
-        directories=tuple(map(_absolute, directories)),
-        task=task,
-        teacher=replace(teacher, label_map=label_map),
-        **options,
-    )
+    replicas: int = 1,
+    num_cpus: float | None = None,
+    num_gpus: float = 0.0,
+    resources: Mapping[str, float] | None = None,
+    beside: int = 0,
+    other_teachers: int = 0,
+    timeout_seconds: float = 120.0,
+    start_timeout_seconds: float = 120.0,
+) -> ActorEnsemble:
+    """Start ``replicas`` actors per directory, owned by this process, and wait until they are
+    loaded. More replicas serve more requests per second.
 
-
-def _absolute(place: str | Path) -> str:
-    """Return a directory as a path that is the same in an actor; other names as they are."""
-    path = Path(place).expanduser()
-    return str(path.resolve()) if path.is_dir() else str(place)
-
-
-def start_teachers(directories: Sequence[str | Path], task: Task, **options: Any) -> ActorEnsemble:
-    """Start one actor per directory in the connected cluster; ``options`` are those of
-    ``PoolSpecification``.
+    Each has ``num_cpus``, ``num_gpus`` and the custom ``resources``. Without ``num_cpus`` it has
+    one core, or a share of half the cluster that leaves one core for each of ``beside`` workers,
+    with ``other_teachers`` in other pools of the same run. ``timeout_seconds`` limits an answer.
 
     Raises ``ClusterError`` at once if the cluster has no room, later if an actor does not load.
     """
-    return start_pool(specify_pool(directories, task, **options))
-
-
-def start_pool(specification: PoolSpecification) -> ActorEnsemble:
-    """Start the specified actors, owned by this process, and wait until they are loaded."""
-    resources = specification.actor_resources()
-    replicas = specification.replicas
-    count = len(specification.directories) * replicas
+    _check(directories, replicas, timeout_seconds, start_timeout_seconds)
+    count = len(directories) * replicas
+    if num_cpus is None:
+        num_cpus = _share(count + other_teachers, beside)
+    needed = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
     check_placement(
         "teachers",
-        count + specification.other_teachers,
-        resources,
+        count + other_teachers,
+        needed,
         remedy=", or keep them in this process (distillation.host: process)",
     )
     if scale_up_seconds():  # new machines may come later than teachers have to load
-        wait_for_room(count, resources, actors="teachers")
+        wait_for_room(count, needed, actors="teachers")
     actor = ray.remote(
-        num_cpus=resources["CPU"],
-        num_gpus=resources["GPU"],
-        resources=dict(specification.resources),
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        resources=dict(resources or {}),
         max_restarts=-1,
-        max_concurrency=_THREADS,
+        max_task_retries=_RETRIES,
         concurrency_groups={"health": 1},
         # The loss of one machine must not lose all replicas of a teacher.
         scheduling_strategy="DEFAULT" if replicas == 1 else "SPREAD",
     )(TeacherActor)
-    hosting = Hosting(
-        num_threads=max(1, int(resources["CPU"])),
-        device="cuda" if resources["GPU"] else "cpu",
-        teacher=specification.teacher,
-        max_rows=specification.max_rows,
-        wait_seconds=specification.wait_seconds,
-    )
-    actors = tuple(
-        tuple(actor.remote(directory, specification.task, hosting) for _ in range(replicas))
-        for directory in specification.directories
-    )
-    pool = Pool(
-        actors,
-        specification.directories,
-        timeout_seconds=specification.timeout_seconds,
-        start_timeout_seconds=specification.start_timeout_seconds,
-    )
-    ensemble = ActorEnsemble(pool, owner=True)
+    places, options = [_absolute(name) for name in directories], _absolute_labels(teacher)
+    device, num_threads = "cuda" if num_gpus else "cpu", max(1, int(num_cpus))
+    actors = [
+        tuple(actor.remote(place, task, options, device, num_threads) for _ in range(replicas))
+        for place in places
+    ]
+    ensemble = ActorEnsemble(actors, places, timeout_seconds, start_timeout_seconds, owner=True)
     try:
         ensemble.health()
     except BaseException:
         ensemble.close()
         raise
     return ensemble
+
+
+def _check(
+    directories: Sequence[object],
+    replicas: int,
+    timeout_seconds: float,
+    start_timeout_seconds: float,
+) -> None:
+    """Raise ``ConfigError`` for what makes no teachers."""
+    if not directories:
+        raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
+    if replicas < 1:
+        raise ConfigError(f"distillation.replicas is {replicas}\n  allowed: 1 up")
+    for name, seconds in (
+        ("timeout_seconds", timeout_seconds),
+        ("start_timeout_seconds", start_timeout_seconds),
+    ):
+        if not 0 < seconds < math.inf:
+            raise ConfigError(f"distillation.{name} is {seconds}\n  allowed: more than 0 seconds")
+
+
+def _share(teachers: int, beside: int) -> float:
+    """Return the cores of each of these actors."""
+    # A cluster that adds machines may be empty still: what is up says nothing.
+    if scale_up_seconds():
+        return 1.0
+    return core_share(ray.cluster_resources().get("CPU", 0.0), teachers, beside)
+
+
+def _absolute_labels(teacher: TeacherOptions) -> TeacherOptions:
+    """Return the options with directories in the map of labels that an actor finds."""
+    label_map = {
+        key if isinstance(names, str) else _absolute(key): names
+        for key, names in (teacher.label_map or {}).items()
+    }
+    return replace(teacher, label_map=label_map)
+
+
+def _absolute(place: str | Path) -> str:
+    """Return a directory as a path that is the same in an actor; other names as they are."""
+    path = Path(place).expanduser()
+    return str(path.resolve()) if path.is_dir() else str(place)

@@ -44,7 +44,7 @@ class Ensemble(protocol.WrappedEnsemble):
     that of the first teacher, whose labels the others must have too.
     With a ``store``, a directory that several processes may share, ``label`` has the teachers
     answer all rows once, and every batch reads these answers. Further options
-    (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``PoolSpecification``.
+    (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``start_teachers``.
     With ``student_tokenizer``, teachers may have any tokenizer: those with another one read the
     ``texts`` of a batch, ``[B]`` strings or tuples of strings.
     Without a connected cluster, ``RAY_ADDRESS`` is used, or a private cluster that is started and

@@ -88,7 +88,7 @@ def distill(
     out-of-fold teachers, whose ``teachers.json`` records which rows each has not seen.
     """
     if ensemble is not None:
-        config = _with_teachers(config, list(ensemble.handles.directories))
+        config = _with_teachers(config, list(ensemble.directories))
     if done := load_finished_run(config):
         return done
     if config.distillation.generations > 1:

@@ -54,7 +54,7 @@ def open_ensemble(
             fold_source, fold_actors = teacher_source.of_fold(fold, count), None
             if actors is not None:
                 each = len(fold_source.directories)
-                fold_actors = subset_of_pool(actors, fold * each, (fold + 1) * each)
+                fold_actors = actors.part(range(fold * each, (fold + 1) * each))
             opened = fold_source.ensemble(
                 split.features, actors=fold_actors, rows=folds == fold, **options
             )
@@ -127,7 +127,7 @@ def label_rows(
         fold_source, fold_actors = teacher_source.of_fold(fold, count), actors
         if actors is not None:
             each = len(fold_source.directories)
-            fold_actors = subset_of_pool(actors, fold * each, (fold + 1) * each)
+            fold_actors = actors.part(range(fold * each, (fold + 1) * each))
         fold_source.label(
             split.features,
             pad_id=pad_id_of(tokenizer),
@@ -136,8 +136,3 @@ def label_rows(
             rows=folds == fold,
             texts=texts,
         )
-
-
-def subset_of_pool(ensemble: ActorEnsemble, first: int, beyond: int) -> ActorEnsemble:
-    """Return an ensemble of some teachers of a pool, which the pool still owns."""
-    return type(ensemble)(ensemble.handles.of(range(first, beyond)))

@@ -156,7 +156,7 @@ class TeacherSource:
             with ExitStack() as stack:
                 started = actors
                 if actors is not None:
-                    started = type(actors)(actors.handles.of(members))
+                    started = actors.part(members)
                 elif self.settings.host == "actors":
                     stack.enter_context(connected(self.address))
                     started = stack.enter_context(chosen.start_pool(beside=0))

@@ -15,7 +15,7 @@ from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import base_config
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers.client import Pool
+    from road_ray.distributed.teachers.client import ActorEnsemble
 
 # Keys that decide the teachers, their answers and the rows that they answer.
 _SETTINGS = ("teachers", "num_teachers", "precision", "label_map", "torch_compile", "host")
@@ -38,7 +38,7 @@ def taught_alike(config: SweepConfig) -> DistillConfig | None:
 
 
 @contextmanager
-def teachers_of_trials(config: SweepConfig) -> Iterator[Pool | None]:
+def teachers_of_trials(config: SweepConfig) -> Iterator[ActorEnsemble | None]:
     """Have the teachers answer the rows of all trials, or yield their actors in the connected
     cluster until this is left. None: the trials need no actors of the driver.
     """
@@ -47,7 +47,7 @@ def teachers_of_trials(config: SweepConfig) -> Iterator[Pool | None]:
         yield None
     elif base.distillation.answers == "live":
         with started_teachers(base) as ensemble:
-            yield ensemble.handles
+            yield ensemble
     else:
         label_training_rows(base)
         yield None

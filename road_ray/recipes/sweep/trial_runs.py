@@ -23,7 +23,7 @@ from road_ray.training.run_context import RunContext
 from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers.client import ActorEnsemble, Pool
+    from road_ray.distributed.teachers.client import ActorEnsemble
 
 _FIRST_TRIAL = "0000"
 
@@ -33,7 +33,8 @@ class Trial:
     """Callable ``trial(directory, params, on_report)`` that runs all seeds of one set of values."""
 
     sweep: SweepConfig
-    teachers: list[Pool] = field(default_factory=list)  # that the driver has started, at most one
+    # Teachers that the driver has started, at most one ensemble of them.
+    teachers: list[ActorEnsemble] = field(default_factory=list)
 
     def __call__(self, directory: Path, params: Mapping[str, Any], on_report: OnReport) -> Outcome:
         """Return the figures over seeds. Errors of a recipe are raised; they fail the trial."""
@@ -57,14 +58,6 @@ class Trial:
             teacher_seconds=teacher_seconds,
         )
 
-    def _attached(self) -> list[ActorEnsemble]:
-        """Return the ensemble that the driver has started, if it has."""
-        if not self.teachers:
-            return []
-        from road_ray.distributed.teachers.client import attach_ensemble
-
-        return [attach_ensemble(pool) for pool in self.teachers]
-
     def _seed(
         self, changes: Mapping[str, object], directory: Path, number: int, on_report: OnReport
     ) -> tuple[dict[str, float], float]:
@@ -76,7 +69,7 @@ class Trial:
             started = time.monotonic()
             reporter = _Reporter(self.sweep.metric[0], on_report) if judged else None
             with _warnings(shown=number == 0 and directory.name == _FIRST_TRIAL):
-                extra = self._attached() if place == 0 else []
+                extra = self.teachers if place == 0 else []
                 run = VERBS[verb].run(config, *extra, context=RunContext(on_row=reporter))
             teachers: Any = getattr(config, "distillation", None)
             if teachers is not None:

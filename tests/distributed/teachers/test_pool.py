@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
 from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
-from road_ray.distributed.teachers.pool import PoolSpecification, specify_pool
+from road_ray.distributed.teachers.pool import _absolute, _absolute_labels, start_teachers
 from road_ray.errors import ClusterError, ConfigError
 from tests.distributed.small import FLOAT16, NLI, batches
 from tests.tiny_teacher import make_teacher
@@ -23,40 +23,48 @@ class Holder:
         pass
 
 
-def specification(**options):
-    return PoolSpecification(directories=("a", "b", "c"), task=NLI, **options)
-
-
-def test_an_actor_asks_for_what_its_teachers_need():
-    needed = specification(num_cpus=1.5, num_gpus=0.25, resources={"teacher": 1}).actor_resources()
-    assert needed == {"CPU": 1.5, "GPU": 0.25, "teacher": 1}
-
-
-def test_pools_of_one_run_share_the_half_of_the_cluster(monkeypatch):
-    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0})
-    assert specification().actor_resources()["CPU"] == 1
-    assert specification(other_teachers=5).actor_resources()["CPU"] == 0.5
-    assert specification(other_teachers=5, num_cpus=2).actor_resources()["CPU"] == 2
-
-
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_timeout_that_is_none_is_refused(seconds):
-    with pytest.raises(ConfigError, match="timeout_seconds"):
-        specification(timeout_seconds=seconds)
+class Asked(Exception):
+    """What was asked of the cluster: a number of actors, and the resources of each."""
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "count", "expected"),
     [
-        ({"replicas": 0}, "replicas is 0"),
-        ({"max_rows": 0}, "max_rows is 0"),
+        (
+            {"num_cpus": 1.5, "num_gpus": 0.25, "resources": {"teacher": 1}},
+            3,
+            {"CPU": 1.5, "GPU": 0.25, "teacher": 1},
+        ),
+        ({}, 3, {"CPU": 1, "GPU": 0.0}),
+        ({"replicas": 2}, 6, {"CPU": 0.66, "GPU": 0.0}),  # together half of the cluster
+        ({"other_teachers": 5}, 8, {"CPU": 0.5, "GPU": 0.0}),
+        ({"other_teachers": 5, "num_cpus": 2}, 8, {"CPU": 2, "GPU": 0.0}),
     ],
 )
-def test_what_makes_no_pool_is_refused(options, message):
+def test_an_actor_asks_for_what_its_teachers_need(monkeypatch, options, count, expected):
+    def check(actors, number, resources, **_):
+        raise Asked(number, resources)
+
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0})
+    monkeypatch.setattr("road_ray.distributed.teachers.pool.check_placement", check)
+    with pytest.raises(Asked) as asked:
+        start_teachers(["a", "b", "c"], NLI, **options)
+    assert asked.value.args == (count, expected)
+
+
+@pytest.mark.parametrize(
+    ("directories", "options", "message"),
+    [
+        ([], {}, "is empty"),
+        (["a"], {"replicas": 0}, "replicas is 0"),
+        (["a"], {"timeout_seconds": 0.0}, "timeout_seconds"),
+        (["a"], {"timeout_seconds": float("nan")}, "timeout_seconds"),
+        (["a"], {"start_timeout_seconds": float("inf")}, "start_timeout_seconds"),
+    ],
+)
+def test_what_makes_no_pool_is_refused(directories, options, message):
     with pytest.raises(ConfigError, match=message):
-        specification(**options)
-    with pytest.raises(ConfigError, match="is empty"):
-        PoolSpecification(directories=(), task=NLI)
+        start_teachers(directories, NLI, **options)
 
 
 @pytest.mark.ray
@@ -153,12 +161,13 @@ def test_the_public_ensemble_is_the_same_in_actors_and_in_this_process(cluster, 
     assert cluster.is_initialized()  # a cluster that was there stays there
 
 
-def test_the_map_of_labels_names_directories_that_an_actor_finds(tmp_path, monkeypatch):
+def test_directories_and_those_in_the_map_of_labels_are_absolute(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     label_map = {"model": {"a": "b"}, "org/name": {"c": "d"}, "docs": "e"}
-    pool = specify_pool(["model"], NLI, TeacherOptions(label_map=label_map))
     place = str(tmp_path / "model")
-    assert pool.directories == (place,)
-    assert pool.teacher.label_map == {place: {"a": "b"}, "org/name": {"c": "d"}, "docs": "e"}
+    assert _absolute("model") == place
+    assert _absolute("org/name") == "org/name"
+    found = _absolute_labels(TeacherOptions(label_map=label_map)).label_map
+    assert found == {place: {"a": "b"}, "org/name": {"c": "d"}, "docs": "e"}

@@ -13,7 +13,6 @@ from road_ray.data.folds import fold_of
 from road_ray.distillation.answers.teacher_tables import TeacherTables
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.teacher_identity import fingerprint_tokenizer
-from road_ray.distributed.teachers.client import Pool
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.distill import _with_teachers, teacher_source_of
@@ -21,7 +20,6 @@ from road_ray.recipes.distillation.locate_teachers import teacher_directories
 from road_ray.recipes.distillation.out_of_fold_teachers import (
     label_rows,
     open_ensemble,
-    subset_of_pool,
     warn_of_seen_rows,
 )
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
@@ -109,16 +107,6 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(source_of, tmp_path
         assert counts[0] == counts[1]
         assert counts[2] == counts[3]
         assert 0 < counts[0] < counts[0] + counts[2] <= len(prepared.split.features)
-
-
-def test_a_part_of_a_pool_is_some_of_its_teachers():
-    class Actors:
-        def __init__(self, pool: Pool) -> None:
-            self.handles = pool
-
-    actors = (("a",), ("b",), ("c",), ("d",))
-    some = subset_of_pool(Actors(Pool(actors, ("1", "2", "3", "4"), timeout_seconds=7.0)), 2, 4)
-    assert some.handles == Pool(actors[2:], ("3", "4"), timeout_seconds=7.0)
 
 
 def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path):
