@@ -106,12 +106,10 @@ def format_plan(plan: Mapping[str, Any]) -> str:
         f"{plan['tokens']:,} tokens",
         *_phases(plan["phases"]),
         f"model       {plan['parameters']:,} parameters",
-        *_operations(plan["flops"]),
         f"memory      {need} a worker needs ({used}); {room}",
         f"disk        {_size(disk['checkpoint'])} a checkpoint, {_size(disk['at_most'])} at most; "
         f"{_size(disk['free'])} free",
         f"time        {_time(plan)}",
-        f"hardware    {plan['gpu_hours']:.4g} GPU-hours, {plan['core_hours']:.4g} core-hours",
     )
     return "\n".join(lines)
 
@@ -148,17 +146,6 @@ def _phases(phases: Sequence[Mapping[str, Any]]) -> list[str]:
         for phase in phases
     ]
     return ["phases      " + "; then ".join(parts)] if len(parts) > 1 else []
-
-
-def _operations(flops: Mapping[str, float]) -> list[str]:
-    """Return the lines of a pre-training; none for other verbs."""
-    if not flops:
-        return []
-    return [
-        f"operations  {flops['train_paper']:.4g} as the ELECTRA paper counts them, "
-        f"{flops['train_6nd']:.4g} as 6 N D; {flops['infer_paper']:.4g} to encode a row with the "
-        "finished model"
-    ]
 
 
 def duration(hours: float) -> str:

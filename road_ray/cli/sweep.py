@@ -121,12 +121,7 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
     check_sources(config)
     costs = plan(config.verb, base_config(config), VERBS[config.verb].run)
     runs, side = config.trials * config.seeds, config.max_concurrent or 1
-    total = {
-        "runs": runs,
-        "hours": costs["hours"] * runs / side,
-        "core_hours": costs["core_hours"] * runs,
-        "gpu_hours": costs["gpu_hours"] * runs,
-    }
+    total = {"runs": runs, "hours": costs["hours"] * runs / side}
     if as_json:
         typer.echo(json.dumps(costs | {"sweep": total}))
         return
@@ -141,6 +136,6 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
     )
     then = f", without the runs of {config.then.verb} that follow" if config.then else ""
     typer.echo(
-        f"all trials  {runs:,} such runs{then}: {duration(total['hours'])} with {side} at a time, "
-        f"{total['gpu_hours']:.4g} GPU-hours, {total['core_hours']:.4g} core-hours{stopped}"
+        f"all trials  {runs:,} such runs{then}: {duration(total['hours'])} with {side} at a time"
+        f"{stopped}"
     )

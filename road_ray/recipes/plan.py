@@ -4,17 +4,14 @@ disk are computed from them.
 
 from __future__ import annotations
 
-import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from road_ray.config import Config, override, to_dict
+from road_ray.config import Config, override
 from road_ray.data.corpus.prepare_corpus import is_prepared, sample_of
-from road_ray.data.load_split import tasks_of
-from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.connection import connected
 from road_ray.distributed.resource_estimate import (
     check_batch,
@@ -22,7 +19,6 @@ from road_ray.distributed.resource_estimate import (
     check_memory,
     check_room,
 )
-from road_ray.models.encoder import model_directory
 from road_ray.models.performance.device_and_precision import default_device
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
@@ -30,7 +26,6 @@ from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
-from road_ray.recipes.pretraining.pretraining_flops import cost as flops
 from road_ray.training.performance.profile import Measured
 from road_ray.training.run_context import RunContext
 
@@ -48,26 +43,34 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
 
     Raises ``ClusterError``, ``ConfigError`` or ``ResourceError`` for a run that does not fit.
     """
-    settings = to_dict(config)
-    workers, gpus = int(settings["workers"]), float(settings["gpus_per_worker"])
-    teachers, gpus_per_teacher = _teachers_in_actors(config)
-    batch = int(settings["data"]["batch_size"])
-    _check_batches(settings["data"], workers)
-    with connected(settings["address"]) if settings["address"] else nullcontext():
-        check_room(workers, gpus, teachers, gpus_per_teacher)
+    settings: Any = config  # of a verb that trains
+    workers, gpus = settings.workers, settings.gpus_per_worker
+    check_batch(settings.data.batch_size, workers)
+    for length, phase in getattr(settings.data, "shorter_first", {}).items():
+        key = f"data.shorter_first.{length}.batch_size"
+        check_batch(phase.batch_size or settings.data.batch_size, workers, key)
+    distillation: Any = getattr(config, "distillation", None)
+    hosted = distillation is not None and distillation.host == "actors"
+    teachers = distillation.total_teachers if hosted else 0
+    gpus_of_one = distillation.gpus_per_teacher * distillation.replicas if hosted else 0.0
+    with connected(settings.address) if settings.address else nullcontext():
+        check_room(workers, gpus, teachers, gpus_of_one)
     measured = _measured(config, recipe, teachers > 0)
+    parts = max(workers, 1) if settings.training.fsdp else 1
+    memory_bytes = {
+        "parameters": measured.parameter_bytes // parts,
+        "gradients": measured.gradient_bytes // parts,
+        "optimizer": measured.optimizer_bytes // parts,
+        "activations": measured.activation_bytes // max(workers, 1),
+    }
+    # A run without workers uses the GPU of this machine.
+    on_gpu = gpus > 0 or (workers == 0 and default_device().type == "cuda")
+    available = check_memory(sum(memory_bytes.values()), on_gpu, workers)
     runs = num_runs(config)
-    fsdp = bool(settings["training"]["fsdp"])
-    memory_bytes = _memory_bytes(measured, max(workers, 1), fsdp)
-    most_bytes = _most_bytes(config, measured)
-    if workers == 0 and default_device().type == "cuda":
-        gpus = max(gpus, 1.0)  # a run without workers uses the GPU of this machine
-    memory = check_memory(sum(memory_bytes.values()), gpus > 0, workers)
-    free = check_disk(Path(settings["run_dir"]), most_bytes)
+    at_most = _most_bytes(config, measured, runs)
+    free = check_disk(Path(settings.run_dir), at_most)
     seconds = measured.seconds_per_step / max(workers, 1)
-    hours = runs * measured.total_steps * seconds / 3600
     steps = measured.total_steps
-    teacher_gpus = (teachers + runs - 1) / runs * gpus_per_teacher  # later generations have one
     return {
         "verb": verb,
         "runs": runs,
@@ -75,32 +78,17 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
         "rows": round(steps * measured.rows_per_step),
         "rows_per_epoch": measured.rows_per_epoch,
         "tokens": round(steps * measured.tokens_per_step),
-        "batch_size": batch,
+        "batch_size": settings.data.batch_size,
         "phases": _phases(config, measured),
         "parameters": measured.parameters,
-        "flops": _flops(config),
-        "memory_bytes": memory_bytes | {"available": memory},
-        "disk_bytes": {
-            "checkpoint": measured.checkpoint_bytes,
-            "at_most": most_bytes,
-            "free": free,
-        },
+        "memory_bytes": memory_bytes | {"available": available},
+        "disk_bytes": {"checkpoint": measured.checkpoint_bytes, "at_most": at_most, "free": free},
         "measured_step_seconds": measured.seconds_per_step,
         "measured_step_range": measured.seconds_range,
         "measured_data_seconds": measured.data_seconds_per_step,
         "step_seconds": seconds,
-        "hours": hours,
-        "gpu_hours": hours * (max(workers, 1) * gpus + teacher_gpus),
-        "core_hours": hours * max(workers, 1),
+        "hours": runs * steps * seconds / 3600,
     }
-
-
-def _teachers_in_actors(config: Config) -> tuple[int, float]:
-    """Return the number of teachers in actors, and the GPUs of each with all its replicas."""
-    distillation: Any = getattr(config, "distillation", None)
-    if distillation is None or distillation.host != "actors":
-        return 0, 0.0
-    return distillation.total_teachers, distillation.gpus_per_teacher * distillation.replicas
 
 
 def num_runs(config: Config) -> int:
@@ -110,48 +98,17 @@ def num_runs(config: Config) -> int:
     return config.distillation.generations if isinstance(config, DistillConfig) else 1
 
 
-def _most_bytes(config: Any, measured: Measured) -> int:
+def _most_bytes(config: Any, measured: Measured, runs: int) -> int:
     """Return the most bytes of models and checkpoints on the disk at any time. The runs in progress
     have all their checkpoints and one that is being written, finished runs those that they keep.
     """
-    runs, keep = num_runs(config), measured.keep_checkpoints
+    keep = measured.keep_checkpoints
     in_progress = min(runs, max(1, getattr(config, "max_concurrent", 0)))
     at_end = config.training.kept_at_end(default=1 if isinstance(config, PretrainConfig) else 0)
     checkpoints = in_progress * (keep + 1) + (runs - in_progress) * min(at_end, keep)
-    models = runs * _num_exported(config)
-    return int(models * measured.parameter_bytes + checkpoints * measured.checkpoint_bytes)
-
-
-def _num_exported(config: Config) -> int:
-    """Return the number of models that a run exports: a mixture one with each head, and one at the
-    top.
-    """
-    if not isinstance(config, MultitaskConfig):
-        return 1
-    heads: set[str] = set()
-    for name in config.data.datasets:
-        own, *further = (task.name for task in tasks_of(name, config.data))
-        heads |= {name if config.mixing.heads == "dataset" else own, *further}
-    return 1 + len(heads)
-
-
-def _memory_bytes(measured: Measured, workers: int, fsdp: bool) -> dict[str, int]:
-    """Return the bytes of one worker: activations of its rows, and its share of everything else."""
-    parts = workers if fsdp else 1
-    return {
-        "parameters": measured.parameter_bytes // parts,
-        "gradients": measured.gradient_bytes // parts,
-        "optimizer": measured.optimizer_bytes // parts,
-        "activations": measured.activation_bytes // workers,
-    }
-
-
-def _check_batches(data: Mapping[str, Any], workers: int) -> None:
-    batch = data["batch_size"]
-    check_batch(batch, workers)
-    for length, phase in data.get("shorter_first", {}).items():
-        key = f"data.shorter_first.{length}.batch_size"
-        check_batch(phase["batch_size"] or batch, workers, key)
+    # A mixture exports its encoder with the head of each data set, and at the top.
+    models = 1 + len(config.data.datasets) if isinstance(config, MultitaskConfig) else 1
+    return runs * models * measured.parameter_bytes + int(checkpoints) * measured.checkpoint_bytes
 
 
 def _phases(config: Config, measured: Measured) -> list[dict[str, float]]:
@@ -167,21 +124,6 @@ def _phases(config: Config, measured: Measured) -> list[dict[str, float]]:
         }
         for phase, seconds in zip(phases(config), measured.seconds_by_phase, strict=True)
     ]
-
-
-def _flops(config: Config) -> dict[str, float]:
-    """Return the FLOPs of a pre-training and of one row of its encoder; empty for other verbs."""
-    if not isinstance(config, PretrainConfig):
-        return {}
-    vocab_size = None
-    if config.init and config.data.tokenizer is None:  # which cuts the corpus
-        vocab_size = len(load_tokenizer(model_directory(config.init)))
-    total = flops(config, vocab_size)
-    return {
-        "train_paper": total.train_paper,
-        "train_6nd": total.train_6nd,
-        "infer_paper": total.infer_paper,
-    }
 
 
 def sampled_corpus(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float | None]:
@@ -214,22 +156,10 @@ def timed_start(config: PretrainConfig) -> dict[str, Any]:
     return {"start": "random"} if corpus else {}
 
 
-@contextmanager
-def _without_news() -> Iterator[None]:
-    """Show warnings only: the files that a plan builds are gone when it ends."""
-    log = logging.getLogger("road_ray")
-    level = log.level
-    log.setLevel(max(level, logging.WARNING))
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-
-
 def _measured(config: Config, recipe: Callable[..., object], hosted: bool) -> Measured:
     """Measure the recipe in this process, with its teachers, in a temporary run directory."""
     context, rows_per_step = RunContext(plan_only=True), None
-    with tempfile.TemporaryDirectory(prefix="road-plan-") as place, _without_news():
+    with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
         changes: dict[str, Any] = {"run_dir": place, "console": "quiet"}
         changes |= {"workers": 0, "min_workers": None, "gpus_per_worker": 0.0}
         if isinstance(config, PretrainConfig):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 
-from road_ray.cli.plan import _epochs, _operations, _phases, _time, duration, format_comparison
+from road_ray.cli.plan import _epochs, _phases, _time, duration, format_comparison
 
 
 def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
@@ -18,7 +18,6 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
         "parameters",
         "a checkpoint",
         " epochs of 150)",
-        "core-hours",
         "a worker needs",
     ):
         assert word in result.out
@@ -36,14 +35,6 @@ def test_what_has_no_training_has_no_plan(road):
     result = road("plan", "evaluate")
     assert result.code == 2
     assert "allowed: pretrain" in result.err
-
-
-def test_operations_are_told_of_a_pre_training_alone():
-    flops = {"train_paper": 1.294e18, "train_6nd": 1.1e18, "infer_paper": 3.68e9}
-    (line,) = _operations(flops)
-    assert line.split()[1] == "1.294e+18"
-    assert "1.1e+18 as 6 N D; 3.68e+09 to encode a row" in line
-    assert _operations({}) == []
 
 
 def test_phases_are_told_where_there_are_several():

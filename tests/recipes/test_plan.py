@@ -8,13 +8,12 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ClusterError, ConfigError
 from road_ray.recipes import plan as module
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.plan import plan
 from road_ray.training.monitoring.metrics_journal import read_rows
-from road_ray.verbs import VERBS, configure, preset_config
+from road_ray.verbs import VERBS, configure
 
 
 def planned(verb, overrides):
@@ -64,16 +63,7 @@ def test_other_verbs_are_planned_alike(verb, sentiment, pretraining, tmp_path):
     estimate = planned(verb, chosen | {"run_dir": str(tmp_path / "run")})
     assert estimate["steps"] == 6
     assert estimate["runs"] == (3 if verb == "teachers" else 1)
-    assert bool(estimate["flops"]) == (verb == "pretrain")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_plan_of_pre_training_tells_its_operations_as_they_are_published():
-    flops = module._flops(preset_config("electra_small"))
-    # science: section 2.11, by the released script; the paper's table rounds it.
-    assert flops["train_paper"] == pytest.approx(1.294e18, rel=2e-3)
-    assert flops["infer_paper"] == pytest.approx(3.68e9, rel=2e-3)
-    assert 0 < flops["train_6nd"] < flops["train_paper"]
 
 
 def test_a_plan_of_phases_asks_each(pretraining):
@@ -119,13 +109,7 @@ def test_all_trainings_are_counted():
         ("teachers", {"num_teachers": 5, "training.keep_checkpoints_at_end": 1}, 5, 3 + 4),
         ("teachers", {"num_teachers": 5, "training.keep_checkpoints_at_end": 9}, 5, 3 + 8),
         ("teachers", {"num_teachers": 5, "training.keep_checkpoints": 1}, 5, 2),
-        ("multitask", {"data.datasets": ["mnli", "snli", "cola"]}, 1 + 2, 3),  # two share a head
-        (
-            "multitask",
-            {"data.datasets": ["mnli", "snli", "quac"], "mixing.heads": "dataset"},
-            1 + 3 + 2,  # QuAC has two further heads
-            3,
-        ),
+        ("multitask", {"data.datasets": ["mnli", "snli", "cola"]}, 1 + 3, 3),
     ],
 )
 def test_the_disk_holds_models_and_the_checkpoints_of_runs_in_progress(
@@ -134,29 +118,9 @@ def test_the_disk_holds_models_and_the_checkpoints_of_runs_in_progress(
     config = configure(verb, overrides=changes)
     keep = config.training.keep_checkpoints
     measured = SimpleNamespace(parameter_bytes=1, checkpoint_bytes=100, keep_checkpoints=keep)
-    assert module._most_bytes(config, measured) == models + 100 * checkpoints
-
-
-def test_gpus_of_teachers_are_counted_in_every_generation(sentiment, teachers, monkeypatch):
-    monkeypatch.setattr(
-        "road_ray.distributed.resource_estimate.available_resources",
-        lambda: {"CPU": 8.0, "GPU": 8.0},
+    assert (
+        module._most_bytes(config, measured, module.num_runs(config)) == models + 100 * checkpoints
     )
-    chosen = sentiment | {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
-    chosen |= {"distillation.generations": 2, "distillation.gpus_per_teacher": 0.5}
-    estimate = planned("distill", chosen | {"distillation.replicas": 2})
-    assert estimate["runs"] == 2
-    # Three teachers, then one, with a GPU each: two replicas of half a one.
-    assert estimate["gpu_hours"] == pytest.approx(estimate["hours"] / 2 * (3 + 1))
-
-
-def test_the_gpu_of_this_process_is_counted(sentiment, monkeypatch):
-    monkeypatch.setattr(
-        "road_ray.distributed.resource_estimate.available_resources",
-        lambda: {"CPU": 8.0, "GPU": 8.0},
-    )
-    estimate = planned("finetune", sentiment | {"workers": 1, "gpus_per_worker": 1})
-    assert estimate["gpu_hours"] == estimate["hours"] > 0
 
 
 def test_a_gpu_that_a_run_without_workers_uses_is_counted(sentiment, monkeypatch):
@@ -169,23 +133,14 @@ def test_a_gpu_that_a_run_without_workers_uses_is_counted(sentiment, monkeypatch
     monkeypatch.setattr("road_ray.recipes.plan.check_memory", check)
     device = torch.device("cuda")
     monkeypatch.setattr("road_ray.recipes.plan.default_device", lambda: device)
-    estimate = planned("finetune", sentiment)
+    planned("finetune", sentiment)
     assert asked == [(True, 0)]
-    assert estimate["gpu_hours"] == estimate["hours"] > 0
 
 
 def test_a_plan_is_told_to_no_tracker(sentiment, tmp_path):
     database = tmp_path / "mlflow.db"
     planned("finetune", sentiment | {"tracking.mlflow_uri": f"sqlite:///{database}"})
     assert not database.exists()
-
-
-def test_operations_are_those_of_the_vocabulary_of_init(pretraining, pretrained):
-    further = pretraining | {"init": str(pretrained.directory), "data.vocab_size": 30_000}
-    own = pretraining | {"data.vocab_size": len(load_tokenizer(pretrained.hf_dir))}
-    assert module._flops(configure("pretrain", overrides=further)) == module._flops(
-        configure("pretrain", overrides=own)
-    )
 
 
 def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monkeypatch):
@@ -220,12 +175,10 @@ def test_a_mixture_counts_its_tokens_too(sentiment):
     assert estimate["tokens"] > estimate["rows"]
 
 
-def test_a_plan_builds_no_corpus_and_knows_the_size_of_the_model(pretraining, tmp_path, caplog):
+def test_a_plan_builds_no_corpus_and_knows_the_size_of_the_model(pretraining, tmp_path):
     shards = tmp_path / "shards"
     chosen = pretraining | {"data.shards": str(shards)}
-    with caplog.at_level("INFO", logger="road_ray"):
-        estimate = planned("pretrain", chosen)
-    assert "road-plan" not in caplog.text  # files that the user does not have
+    estimate = planned("pretrain", chosen)
     assert not shards.exists()
     built = planned("pretrain", pretraining)  # the shards of other tests, or a sample again
     assert estimate["parameters"] == built["parameters"]
