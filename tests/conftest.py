@@ -45,7 +45,6 @@ PRETRAINING = {
     "encoder.embedding_size": 16,
     "encoder.max_length_tokens": 128,
     "encoder.dropout": 0.0,
-    "encoder.attention_dropout": 0.0,
     "generator.scale": 0.5,
     "optimizer.warmup_steps": 2,
     "training.steps": 6,

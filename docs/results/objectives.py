@@ -34,7 +34,6 @@ SHARED = {
     "encoder.heads": 2,
     "encoder.intermediate_size": 512,
     "encoder.dropout": 0.0,  # dropout masks differ between workers
-    "encoder.attention_dropout": 0.0,
     "training.steps": STEPS,
     "training.log_every_steps": 10,
     "training.save_every_steps": 50,
@@ -63,7 +62,9 @@ class Chain:
 
 CHAINS = {
     **{name: Chain({"objective.name": name}) for name in OBJECTIVES},
-    "teams": Chain({"objective.name": "teams", "objective.shared_layers": 1}),  # of two layers
+    "teams": Chain(
+        {"objective.name": "teams", "objective.options.shared_layers": 1}
+    ),  # of two layers
     "two stages": Chain(
         {"objective.name": "electra", "generator.frozen": True, "generator.scale": 1.0}
         | {"generator.tying": "none"},

@@ -57,9 +57,6 @@ class SourceConfig(Config):
     """Number of earlier question-answer turns of a dialog that are appended to a question, the
     newest first. 0: the question alone. None: 0; ``road evaluate`` takes that of the training. Only
     QuAC has turns. Our choice."""
-    both_orders: tuple[str, ...] = ("mrpc", "stsb")
-    """Data sets of unordered sentence pairs whose training rows are read in both orders. Empty:
-    none. Source: google-research/electra, ``double_unordered``."""
     cache: Free[str | None] = None
     """Directory of encoded rows that later runs reuse. None: ``features`` below ``ROAD_CACHE`` or
     ``~/.cache/road_ray``. ``off``: no cache. Data sets of fewer than 2,000 examples are always

@@ -33,9 +33,6 @@ class ParallelSettings(Protocol):
     @property
     def gpus_per_worker(self) -> float: ...
 
-    @property
-    def timeout_seconds(self) -> float: ...
-
 
 def run_all(
     function: Callable[..., object],
@@ -70,7 +67,6 @@ def run_all(
             function,
             configs,
             num_gpus=settings.gpus_per_worker,
-            timeout_seconds=settings.timeout_seconds,
             context=context,
             after=after,
             return_errors=return_errors,
@@ -170,7 +166,7 @@ def run_parallel(
     *extra: object,
     num_cpus: float = 1.0,
     num_gpus: float = 0.0,
-    timeout_seconds: float,
+    timeout_seconds: float = 7 * 86400.0,
     context: RunContext | None = None,
     after: Sequence[Sequence[int]] | None = None,
     return_errors: bool = False,

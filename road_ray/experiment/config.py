@@ -197,9 +197,6 @@ class ReproduceConfig(RunConfig):
     max_concurrent: Free[int] = Field(0, ge=0)
     """Number of arms that run at the same time, each a Ray task of one core and ``gpus_per_worker``
     GPUs. 0: one after another in this process."""
-    timeout_seconds: Free[float] = Field(7 * 86400.0, gt=0)
-    """Time limit of all parallel arms together, in seconds; without effect where ``max_concurrent``
-    is 0. 7 days by default. Our choice."""
 
     init: str = ""
     """Model that every arm and teacher starts from: a run directory, an ``hf/`` directory or a hub

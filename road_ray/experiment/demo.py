@@ -58,6 +58,8 @@ _ABOUT = (
     "it matter how they are weighted? The teachers have all labels"
 )
 _PLAIN = ("none", "all")  # kinds of students without teachers
+_STEPS = {"pretrain": 600, "multitask": 300, "teacher": 300, "student": 400}
+NUM_LABELS = 300  # of the students; they have the other training rows without labels
 _MOST_SECONDS = 3600.0  # of the runs of one stage
 NUM_STAGES = 3 + len(STUDENTS)
 
@@ -188,12 +190,13 @@ def pretrain_config(config: DemoConfig) -> PretrainConfig:
             embedding_size=128,
             max_length_tokens=256,
             dropout=0.0,
-            attention_dropout=0.0,
             initializer_std=0.06,
         ),
         generator=GeneratorConfig(scale=0.5),
-        optimizer=OptimizerConfig(peak_lr=2e-3, warmup_steps=100, beta2=0.98, bias_correction=True),
-        training=TrainingConfig(steps=config.pretraining_steps, save_every_steps=100_000),
+        optimizer=OptimizerConfig(
+            peak_lr=2e-3, warmup_steps=100, betas=(0.9, 0.98), bias_correction=True
+        ),
+        training=TrainingConfig(steps=_STEPS["pretrain"], save_every_steps=100_000),
     )
 
 
@@ -215,7 +218,7 @@ def multitask_config(config: DemoConfig) -> MultitaskConfig:
         ),
         mixing=MixingConfig(passes=4),
         optimizer=OptimizerConfig(peak_lr=1.5e-3, warmup_steps=30, bias_correction=True),
-        training=TrainingConfig(steps=config.multitask_steps, save_every_steps=100_000),
+        training=TrainingConfig(steps=_STEPS["multitask"], save_every_steps=100_000),
     )
 
 
@@ -226,14 +229,14 @@ def teacher_config(config: DemoConfig, number: int) -> FinetuneConfig:
         update={
             "run_dir": config.run_dir / f"teacher-{number}",
             "student": StudentConfig(),
-            "training": TrainingConfig(steps=config.teacher_steps, save_every_steps=100_000),
+            "training": TrainingConfig(steps=_STEPS["teacher"], save_every_steps=100_000),
         }
     )
 
 
 def finetune_config(config: DemoConfig, kind: str, seed: int) -> FinetuneConfig:
     """Return a student without teachers: one layer of the multi-task encoder. It has all labels if
-    ``kind`` is ``all``, else ``num_labels``.
+    ``kind`` is ``all``, else ``NUM_LABELS``.
     """
     return FinetuneConfig(
         run_dir=config.run_dir / f"student-{kind}-{seed}",
@@ -245,12 +248,12 @@ def finetune_config(config: DemoConfig, kind: str, seed: int) -> FinetuneConfig:
         data=FinetuneDataConfig(
             root=config.root,
             dataset=TASK,
-            max_rows=None if kind == "all" else config.num_labels,
+            max_rows=None if kind == "all" else NUM_LABELS,
             max_length_tokens=64,
             batch_size=16,
         ),
         optimizer=OptimizerConfig(peak_lr=1e-3, weight_decay=0.0, bias_correction=True),
-        training=TrainingConfig(steps=config.finetuning_steps, save_every_steps=100_000),
+        training=TrainingConfig(steps=_STEPS["student"], save_every_steps=100_000),
     )
 
 

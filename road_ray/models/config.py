@@ -59,11 +59,8 @@ class EncoderConfig(Config):
     """Number of rows of the position table: the longest row that the model can read, in tokens. It
     bounds ``data.max_length_tokens`` of pre-training and of later fine-tuning."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout probability of embeddings, of the output of every block and of heads. 0 suits short
-    runs of tiny models, which underfit."""
-    attention_dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout probability of attention weights. 0 suits short runs of tiny models, which underfit.
-    """
+    """Dropout probability of embeddings, of attention weights, of the output of every block and of
+    heads. 0 suits short runs of tiny models, which underfit."""
     initializer_std: float = Field(0.02, gt=0, le=1)
     """Standard deviation of the truncated normal distribution of new weight matrices. 0.02 is
     BERT's value for width 768. Narrow models start to learn earlier with about 1 /

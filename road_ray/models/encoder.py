@@ -56,7 +56,7 @@ def hugging_face_config(
         intermediate_size=size.intermediate_size,
         max_position_embeddings=size.max_length_tokens,
         hidden_dropout_prob=size.dropout,
-        attention_probs_dropout_prob=size.attention_dropout,
+        attention_probs_dropout_prob=size.dropout,
         initializer_range=size.initializer_std,
         **options,
     )

@@ -71,8 +71,8 @@ def share_layers(generator: PreTrainedModel, main: PreTrainedModel, count: int) 
     widths = [int(part.config.hidden_size) for part in (generator, main)]
     if min(depths) < count or widths[0] != widths[1]:
         raise ConfigError(
-            f"objective.shared_layers = {count}: the generator has {depths[0]} layers of width "
-            f"{widths[0]}, the main encoder {depths[1]} of {widths[1]}\n"
+            f"objective.options.shared_layers = {count}: the generator has {depths[0]} layers "
+            f"of width {widths[0]}, the main encoder {depths[1]} of {widths[1]}\n"
             "  allowed: at most the layers of the smaller, and one width\n"
             "  fix: generator.scale=1.0, with generator.depth for a smaller generator"
         )

@@ -27,11 +27,9 @@ class TrackingConfig(Config):
     """Experiment trackers that receive the metrics of a run besides ``metrics.jsonl``."""
 
     wandb_project: str | None = None
-    """Weights & Biases project to log to; needs ``road-ray[wandb]``. None: no logging to Weights &
-    Biases."""
-    wandb_mode: Literal["online", "offline"] = "offline"
-    """Mode of Weights & Biases. ``online``: send metrics during the run. ``offline``: write
-    them to ``wandb/`` in the run directory, for ``wandb sync``."""
+    """Weights & Biases project to log to; needs ``road-ray[wandb]``. Metrics go to ``wandb/`` in
+    the run directory, for ``wandb sync``, or with ``WANDB_MODE=online`` in the environment to the
+    server during the run. None: no logging to Weights & Biases."""
     mlflow_uri: str | None = None
     """MLflow server or database to log to, such as ``http://host:5000`` or ``sqlite:///mlflow.db``;
     needs ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong in the environment.
@@ -168,7 +166,7 @@ class EvaluateConfig(RunConfig):
 
 class DemoConfig(RunConfig):
     """Size of the demo: pre-training, multi-task training, teachers and students on the embedded
-    data set. All sizes are our choice.
+    data set. All sizes are our choice; the others are constants of ``experiment/demo.py``.
     """
 
     run_dir: Path = Path("runs/demo")
@@ -178,9 +176,6 @@ class DemoConfig(RunConfig):
     made for."""
     num_teachers: int = Field(3, ge=1)
     """Number of teachers. ROaD distils from three."""
-    num_labels: int = Field(300, ge=1)
-    """Number of labelled rows of the students. They have the other training rows without labels;
-    the teachers have all labels."""
     num_seeds: Annotated[int, Extends()] = Field(5, ge=1)
     """Number of students of each kind (no, plain and weighted distillation, all labels), each with
     its own seed."""
@@ -188,14 +183,6 @@ class DemoConfig(RunConfig):
     max_concurrent: Free[int] = Field(2, ge=1)
     """Number of students that train at the same time beside their teachers, one core each. A local
     cluster gets twice as many cores."""
-    pretraining_steps: int = Field(600, ge=1)
-    """Number of updates of the pre-training, on batches of 32 rows of 32 tokens."""
-    multitask_steps: int = Field(300, ge=1)
-    """Number of updates of the multi-task training, each of four passes of 16 examples."""
-    teacher_steps: int = Field(300, ge=1)
-    """Number of updates of each teacher, on batches of 16 examples."""
-    finetuning_steps: int = Field(400, ge=1)
-    """Number of updates of each student, on batches of 16 examples."""
 
     def without_effect(self) -> dict[str, str]:
         reason = "every run of `road demo` trains in one process on one core\n    fix: leave it out"

@@ -53,11 +53,12 @@ class OptimizerConfig(Config):
     """Exponent of ``optimizer.layer_decay``. ``paper``: the top layer gets the factor once.
     ``electra_code``: twice, as in the released code, which probably produced the published results
     (google-research/electra, issue 51)."""
-    beta1: float = Field(0.9, ge=0, lt=1)
-    """Decay rate of Adam's first moment. Source: Clark et al. 2020, table 6."""
-    beta2: float = Field(0.999, ge=0, lt=1)
-    """Decay rate of Adam's second moment. Source: Clark et al. 2020, table 6. 0.98 suits short runs
-    and MC-BERT."""
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (
+        0.9,
+        0.999,
+    )
+    """Decay rates of Adam's two moments. Source: Clark et al. 2020, table 6. [0.9, 0.98] suits
+    short runs and MC-BERT."""
     epsilon: float = Field(1e-6, gt=0, lt=1)
     """Constant in the denominator of Adam's update. Source: Clark et al. 2020, table 6."""
     bias_correction: bool = False

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from road_ray.experiment import demo
 from road_ray.experiment.demo import (
     distill_config,
     finetune_config,
@@ -63,21 +64,28 @@ def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only
 
 
 def test_students_have_few_labels_and_one_layer_teachers_all_labels_and_all_layers(tmp_path):
-    config = DemoConfig(run_dir=tmp_path, num_labels=7, teacher_steps=9)
+    config = DemoConfig(run_dir=tmp_path)
     few, every = (finetune_config(config, labels, 100) for labels in ("none", "all"))
     teacher = teacher_config(config, 1)
-    assert (few.data.max_rows, every.data.max_rows, teacher.data.max_rows) == (7, None, None)
+    assert (few.data.max_rows, every.data.max_rows, teacher.data.max_rows) == (
+        demo.NUM_LABELS,
+        None,
+        None,
+    )
     assert (few.student.layers, every.student.layers, teacher.student.layers) == (1, 1, None)
     assert few.training == every.training
-    assert (teacher.training.steps, teacher.seed) == (9, 1)
+    assert teacher.seed == 1
     assert teacher.run_dir == tmp_path / "teacher-1"
 
 
 @pytest.mark.ray
 @pytest.mark.guide
-def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_path, caplog):
-    sizes = {"num_teachers": 2, "num_seeds": 1, "pretraining_steps": 2, "multitask_steps": 2}
-    sizes |= {"teacher_steps": 2, "finetuning_steps": 2, "num_labels": 6, "root": world}
+def test_the_story_runs_and_goes_on_where_it_stopped(
+    cluster, road, world, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr(demo, "_STEPS", dict.fromkeys(demo._STEPS, 2))
+    monkeypatch.setattr(demo, "NUM_LABELS", 6)
+    sizes = {"num_teachers": 2, "num_seeds": 1, "root": world}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
     with caplog.at_level("INFO", logger="road_ray"):
         outcome = road(*command)

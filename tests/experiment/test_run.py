@@ -17,6 +17,7 @@ from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, R
 from road_ray.experiment.config import CATALOGUE, ReproduceConfig
 from road_ray.experiment.expand import expand
 from road_ray.reporting.pages.comparison_page import comparison_text
+from road_ray.reporting.records.comparison_table import read_table
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure
 
@@ -202,7 +203,7 @@ def test_teachers_that_fail_stop_the_arms_that_need_them_alone(tiny, tmp_path, r
     for arm in table["arms"]:
         assert arm["seeds"] == ([] if arm["name"] in taught else [0, 1])
     assert "Failed runs" in (run / "report.html").read_text()
-    assert f"failed: correctness, seed 0: {reason}" in comparison_text(table)
+    assert f"failed: correctness, seed 0: {reason}" in comparison_text(read_table(run))
     shutil.rmtree(broken)
     again = road("reproduce", name, *flags(given))
     assert again.code == 0

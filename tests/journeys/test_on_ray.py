@@ -111,7 +111,6 @@ def stored(settings, teachers, tmp_path_factory):
         place = tmp_path_factory.mktemp("runs")
         chosen = {f"distillation.{key}": value for key, value in changes.items()}
         chosen |= {"distillation.store": str(place / "store")}
-        chosen |= {"distillation.start_timeout_seconds": 280}
         path = teachers.directory / "teachers.json"
         return rr.distill(
             overrides=settings | chosen, teachers=path, workers=workers, run_dir=place / name
@@ -160,7 +159,7 @@ def test_a_mixture_may_have_its_teachers_in_actors(questions, teachers, tmp_path
     mix |= {"data.datasets": ["sst2", "squad_v2"], "data.batch_size": 4, "mixing.passes": 2}
     mix |= {"training.steps": 4, "optimizer.peak_lr": 3e-3, "data.max_judged_rows": 8}
     mix |= {"distillation.teachers.sst2": str(teachers.directory / "teachers.json")}
-    mix |= {"distillation.cpus_per_teacher": 0.3, "distillation.start_timeout_seconds": 280}
+    mix |= {"distillation.cpus_per_teacher": 0.3}
     first = rr.multitask(overrides=mix | {"distillation.host": "process"}, run_dir=tmp_path / "one")
     two = rr.multitask(
         overrides=mix | {"distillation.host": "actors"}, run_dir=tmp_path / "two", workers=2
@@ -174,7 +173,6 @@ def test_thirty_steps_with_answers_live_and_once_give_one_student(settings, teac
     """
     exact = {"training.steps": 30, "distillation.precision": "fp32", "training.precision": "fp32"}
     actors = {"distillation.host": "actors", "distillation.cpus_per_teacher": 0.3}
-    actors |= {"distillation.start_timeout_seconds": 280}
     here = {"distillation.host": "process"}
     runs = {
         name: rr.distill(

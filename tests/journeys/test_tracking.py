@@ -17,7 +17,7 @@ def test_an_offline_run_is_tracked_and_holds_no_secret(sentiment, tmp_path, monk
     monkeypatch.setenv("WANDB_API_KEY", secret)
     monkeypatch.setenv("HF_TOKEN", f"hf_{secret[:34]}")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    settings = {"tracking.wandb_project": "tiny", "tracking.wandb_mode": "offline"}
+    settings = {"tracking.wandb_project": "tiny"}
     run = rr.finetune(overrides=sentiment | settings, run_dir=tmp_path / "run")
     files = [path for path in run.directory.rglob("*") if path.is_file()]
     tracked = [path for path in files if path.suffix == ".wandb"]

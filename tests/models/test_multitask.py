@@ -168,7 +168,7 @@ def test_heads_train_as_those_of_plain_transformers(batch):
     for family in ("bert", "albert"):
         size = EncoderConfig(
             family=family, layers=1, hidden_size=32, heads=2, embedding_size=32, dropout=0.0,
-            attention_dropout=0.0, max_length_tokens=16,
+            max_length_tokens=16,
         )  # fmt: skip
         model = MultitaskModel(build_encoder(hugging_face_config(size, 60)), [NLI, NER])
         expected = {"bert": 0.0, "albert": 0.1}[family]

@@ -57,7 +57,7 @@ class ActorEnsemble(Ensemble):
         actors: Iterable[tuple[Any, ...]],
         directories: Iterable[str],
         timeout_seconds: float = 120.0,
-        start_timeout_seconds: float = 120.0,
+        start_timeout_seconds: float = 300.0,
         *,
         owner: bool = False,
     ) -> None:
@@ -132,8 +132,7 @@ class ActorEnsemble(Ensemble):
             except GetTimeoutError:
                 limit = self.start_timeout_seconds
                 reason = (
-                    f"has not started after {limit:g} s (distillation.start_timeout_seconds); "
-                    f"free in the cluster: {free_resources()}"
+                    f"has not started after {limit:g} s; free in the cluster: {free_resources()}"
                 )
                 raise self._lost_error(teacher, reason) from None
             except RayActorError as error:

@@ -32,7 +32,7 @@ def start_teachers(
     beside: int = 0,
     other_teachers: int = 0,
     timeout_seconds: float = 120.0,
-    start_timeout_seconds: float = 120.0,
+    start_timeout_seconds: float = 300.0,
 ) -> ActorEnsemble:
     """Start ``replicas`` actors per directory, owned by this process, and wait until they are
     loaded. More replicas serve more requests per second.

@@ -104,9 +104,6 @@ class TeachingConfig(Config):
     """Time limit of one answer, in seconds. After it the actor is restarted once, or another
     replica is asked; a teacher that does not answer then ends the run, which the same command
     resumes. Raise it for large teachers on slow machines. Our choice."""
-    start_timeout_seconds: Free[float] = Field(120.0, gt=0)
-    """Time limit for all teachers to load, in seconds. Raise it where weights come over a slow
-    network. Our choice."""
     on_truncated: Literal["stop", "learn"] = "stop"
     """Action where a teacher with another tokenizer truncates a row that the student reads whole.
     ``stop``: an error before anything starts. ``learn``: the student learns from the teacher's

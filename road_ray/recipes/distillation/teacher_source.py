@@ -90,7 +90,6 @@ class TeacherSource:
             beside=beside,
             other_teachers=self.other_teachers,
             timeout_seconds=settings.timeout_seconds,
-            start_timeout_seconds=settings.start_timeout_seconds,
         )
 
     @contextmanager

@@ -184,9 +184,6 @@ class FinetuningsConfig(FinetuneConfig):
     max_concurrent: Free[int] = Field(0, ge=0)
     """Number of runs at the same time, each a Ray task of one core and ``gpus_per_worker`` GPUs. 0:
     one after another in this process. On a cluster at ``address``, its size is the limit."""
-    timeout_seconds: Free[float] = Field(7 * 86400.0, gt=0)
-    """Time limit of all parallel runs together, in seconds; without effect where ``max_concurrent``
-    is 0. 7 days by default. Our choice."""
 
     def inputs(self) -> Inputs:
         return {}  # each fine-tuning records its own
@@ -217,12 +214,6 @@ class TeachersConfig(FinetuneConfig):
     """Number of teachers that train at the same time, each a Ray task of one core and
     ``gpus_per_worker`` GPUs. 0: one after another in this process. On a cluster at ``address``, its
     size is the limit."""
-    timeout_seconds: Free[float] = Field(7 * 86400.0, gt=0)
-    """Time limit of all parallel trainings together, in seconds; without effect where
-    ``max_concurrent`` is 0. 7 days by default. Our choice."""
-    judge_ensemble: bool = True
-    """Evaluate the mean of the teachers' logits too, as ``eval/<data set>/ensemble_<metric>``: the
-    result that a student aims at."""
 
     def without_effect(self) -> dict[str, str]:
         return of_parallel_runs("teachers", self.max_concurrent)

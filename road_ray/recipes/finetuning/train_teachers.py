@@ -42,8 +42,7 @@ def _run(config: TeachersConfig, context: RunContext | None) -> Run:
         write_json_atomic(directory / "teachers.json", teachers_json(directory, single, runs))
         # A run that an earlier version finished may lack a figure of the others.
         figures = means([run.metrics for run in runs])
-        if config.judge_ensemble:
-            figures |= ensemble_figures(directory, runs, config.data)
+        figures |= ensemble_figures(directory, runs, config.data)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
 

@@ -38,7 +38,9 @@ from road_ray.models.encoder import (
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.parts.generator import Frequencies, Generator
 from road_ray.objectives.pretraining.registry import models_of, objective_class, options_of
-from road_ray.recipes.pretraining.config import ObjectiveConfig, PretrainConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
+
+_GIVEN = {"special_ids", "mask_id", "tying"}  # what no key of ``objective`` says
 
 
 def build_objective(
@@ -51,15 +53,20 @@ def build_objective(
     """
     objective, generator = config.objective, config.generator
     kind = objective_class(objective.name)
-    options = objective.model_dump(exclude={"name"}, exclude_none=True)
-    known = options_of(kind)
-    if unknown := sorted(options.keys() - known.keys()):
-        listed = ", ".join(sorted(ObjectiveConfig.model_fields.keys() & known.keys()))
+    shared = objective.model_dump(exclude={"name", "options"}, exclude_none=True)
+    known, options = options_of(kind), shared | objective.options
+    if unknown := sorted(options.keys() - (known.keys() - _GIVEN)):
         raise ConfigError(
-            f"objective.{unknown[0]} = {options[unknown[0]]}: objective {objective.name!r} has no "
-            f"such option\n  allowed: {listed}\n"
-            "  fix: set it to null, or choose another objective.name"
+            f"objective: {objective.name!r} has no option {unknown[0]}\n"
+            f"  allowed: {', '.join(sorted(known.keys() - _GIVEN))}\n"
+            "  fix: leave it out, or choose another objective.name"
         )
+    for name, value in objective.options.items():
+        if type(known[name]) not in (type(value), float):
+            raise ConfigError(
+                f"objective.options.{name} is {value}\n"
+                f"  allowed: a value like its default, {known[name]}"
+            )
     options |= {"special_ids": special_ids(tokenizer), "mask_id": int(tokenizer.mask_token_id)}
     if "tying" in known:
         options["tying"] = "none" if generator.kind != "model" else generator.tying

@@ -56,7 +56,7 @@ class GeneratorConfig(Config):
 
 class ObjectiveConfig(Config):
     """Pre-training objective and its options. An option of null takes the objective's own default,
-    from its paper; an option that the objective does not have must be null.
+    from its paper; an option that the objective does not have is refused.
     """
 
     name: str = Field("electra", json_schema_extra={"enum": list(OBJECTIVES)})
@@ -81,20 +81,14 @@ class ObjectiveConfig(Config):
     disallow_correct: bool | None = None
     """Never sample the original token. None: false. Source: google-research/electra, an option that
     is off there."""
-    candidates: int | None = Field(None, ge=2, le=100)
-    """Number of candidates for each position, with the original (``teams``) or "none of the above"
-    (``mc_bert``). None: 5 for ``teams``, 10 for ``mc_bert``. Other objectives have none."""
-    faithful: bool | None = None
-    """Keep the label noise of MC-BERT's released code, where candidates can repeat the original.
-    None: false, our choice."""
-    selection_weight: float | None = Field(None, ge=0)
-    """Weight of the multi-word selection loss of ``teams``. None: 2 (official/projects/teams of
-    tensorflow/models)."""
-    shared_layers: int | None = Field(None, ge=0)
-    """Number of lowest layers that generator and main encoder of ``teams`` share; both need one
-    width. None: 3 (official/projects/teams of tensorflow/models)."""
-    generator_weight: float | None = Field(None, ge=0)
-    """Weight of the generator's policy-gradient loss in ``adversarial``. None: 1, our choice."""
+    options: dict[str, bool | int | float] = Field({})
+    """Further options, each of one objective alone. ``teams``: ``candidates`` (5 for each position,
+    with the original), ``selection_weight`` (2) of the multi-word selection loss and
+    ``shared_layers`` (3), the lowest layers that generator and main encoder share, of one width, as
+    in official/projects/teams of tensorflow/models. ``mc_bert``: ``candidates`` (10, with "none of
+    the above") and ``faithful`` (false; true keeps the label noise of the released code, where
+    candidates can repeat the original). ``adversarial``: ``generator_weight`` (1) of the
+    policy-gradient loss. Empty: these defaults."""
 
     @field_validator("name")
     @classmethod
@@ -180,10 +174,9 @@ def laptop_scale() -> PretrainConfig:
             heads=2,
             intermediate_size=512,
             dropout=0.0,
-            attention_dropout=0.0,
             initializer_std=0.06,
         ),
         generator=GeneratorConfig(scale=0.5),
-        optimizer=OptimizerConfig(peak_lr=1e-3, beta2=0.98, bias_correction=True),
+        optimizer=OptimizerConfig(peak_lr=1e-3, betas=(0.9, 0.98), bias_correction=True),
         training=TrainingConfig(steps=1000, log_every_steps=100),
     )

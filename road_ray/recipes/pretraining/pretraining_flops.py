@@ -132,7 +132,9 @@ def _forward_flops(
     half, because it has no backward pass.
     """
     kind = objective_class(config.objective.name)
-    candidates = config.objective.candidates or int(options_of(kind).get("candidates", 1))
+    candidates = int(
+        config.objective.options.get("candidates", options_of(kind).get("candidates", 1))
+    )
     head = _HEADS.get(config.objective.name, _detection)
     once = encoder_flops(config.encoder, vocab_size, length)
     once += head(_Row(config.encoder, small, vocab_size, length, candidates))

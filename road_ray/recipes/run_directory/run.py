@@ -206,9 +206,8 @@ def journal(
     if (on_row := context.on_row) is not None:
         trackers["callback"] = lambda: Tracker(lambda step, row: on_row(step, total_steps, row))
     if (project := tracking.wandb_project) is not None:
-        options = (tracking.wandb_mode, tracking.group)
         trackers["wandb"] = lambda: wandb_tracker(
-            project, name, to_dict(config), directory, *options
+            project, name, to_dict(config), directory, tracking.group
         )
     if (uri := tracking.mlflow_uri) is not None:
         trackers["mlflow"] = lambda: mlflow_tracker(

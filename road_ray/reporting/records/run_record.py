@@ -29,8 +29,8 @@ _VERB_OF_KEY = {
     "distillation": "distill",
     "generator": "pretrain",
     "stages": "reproduce",
-    "pretraining_steps": "demo",
-    "judge_ensemble": "teachers",
+    "num_folds": "teachers",
+    "num_teachers": "demo",
     "optimizer": "finetune",
     "tune_threshold_on": "evaluate",
 }

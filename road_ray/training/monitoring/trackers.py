@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from road_ray.config import flatten
 from road_ray.errors import ConfigError
@@ -37,7 +37,6 @@ def wandb_tracker(
     run_name: str,
     config: Mapping[str, object],
     run_dir: Path,
-    mode: Literal["online", "offline"] = "offline",
     group: str | None = None,
 ) -> Tracker:
     """Return a tracker for Weights & Biases. A run directory keeps its id; secrets are masked.
@@ -56,7 +55,7 @@ def wandb_tracker(
         resume="allow",
         dir=str(run_dir),
         config=redact(config),
-        mode=mode,
+        mode=None if "WANDB_MODE" in os.environ else "offline",
         # Without these settings, wandb records sys.argv, the git remote and all output (measured).
         settings=wandb.Settings(
             x_disable_meta=True,

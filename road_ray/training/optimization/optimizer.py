@@ -33,7 +33,7 @@ class ElectraAdamW(torch.optim.AdamW):
         super().__init__(
             listed,
             lr=config.peak_lr,
-            betas=(config.beta1, config.beta2),
+            betas=config.betas,
             eps=config.epsilon,
             fused=fused,
         )

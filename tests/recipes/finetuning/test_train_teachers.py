@@ -81,7 +81,7 @@ def leaking(sentiment, tmp_path_factory):
     first = (place / "train.tsv").read_text().splitlines()[1]
     with (place / "dev.tsv").open("a") as dev:
         dev.write(f"{first}\n")
-    settings = {"data.root": str(root), "training.steps": 1, "judge_ensemble": False}
+    settings = {"data.root": str(root), "training.steps": 1}
     return sentiment | settings | {"num_folds": 2, "num_teachers": 1}
 
 

@@ -15,7 +15,7 @@ from road_ray.objectives.pretraining.registry import OBJECTIVES, objective_class
 from road_ray.recipes.pretraining.config import ObjectiveConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 
-MORE = {"teams": {"generator.scale": 1.0, "objective.shared_layers": 1}}
+MORE = {"teams": {"generator.scale": 1.0, "objective.options.shared_layers": 1}}
 
 
 @pytest.fixture
@@ -114,10 +114,13 @@ def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):
     result = attempt(objective__name="electre")
     assert result.code == 2
     assert "did you mean 'electra'" in result.err
-    result = attempt(objective__name="mlm", objective__candidates=5)
+    result = attempt(objective__name="mlm", objective__options__candidates=5)
     assert result.code == 2
-    assert "objective 'mlm' has no such option" in result.err
+    assert "'mlm' has no option candidates" in result.err
     assert "choose_fraction" in result.err
+    result = attempt(objective__name="mc_bert", objective__options__candidates=4.5)
+    assert result.code == 2
+    assert "allowed: a value like its default, 10" in result.err
 
 
 def test_starting_from_the_corpus_is_for_electra(attempt):
@@ -130,7 +133,7 @@ def test_every_option_of_the_configuration_belongs_to_an_objective():
     from road_ray.objectives.pretraining.registry import objective_class, options_of
 
     known = {name for kind in OBJECTIVES for name in options_of(objective_class(kind))}
-    assert ObjectiveConfig.model_fields.keys() - {"name"} <= known
+    assert ObjectiveConfig.model_fields.keys() - {"name", "options"} <= known
 
 
 def with_bias(directory, place, name, value):

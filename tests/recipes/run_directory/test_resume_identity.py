@@ -103,7 +103,7 @@ def weights(directory):
 
 
 def test_teachers_with_a_mirror_are_different_and_come_back_as_they_were(mirrored, tmp_path):
-    settings = mirrored | {"num_teachers": 2, "judge_ensemble": False}
+    settings = mirrored | {"num_teachers": 2}
     run = rr.teachers(overrides=settings, run_dir=tmp_path / "run")
     places = [run.directory / f"teacher-{number}" for number in range(2)]
     before = [weights(place / "hf") for place in places]

@@ -79,7 +79,6 @@ def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
             "distillation.answers": "live",
             "distillation.host": "actors",
             "distillation.cpus_per_teacher": 0.3,
-            "distillation.start_timeout_seconds": 280,
         }
     )
     with teachers_of_trials(config) as pool:
@@ -104,7 +103,6 @@ def test_a_whole_sweep_with_teachers_in_actors(sweep, answers, tmp_path):
             "distillation.answers": answers,
             "distillation.host": "actors",
             "distillation.cpus_per_teacher": 0.3,
-            "distillation.start_timeout_seconds": 280,
         }
     )
     small = {"trials": 2, "max_concurrent": 1, "scheduler": "none", "console": "quiet"}

@@ -160,12 +160,12 @@ class _ByHand:
     def step(self, gradient, multiplier):
         c, gradient = self.config, gradient.double()
         self.updates += 1
-        self.m = c.beta1 * self.m + (1 - c.beta1) * gradient
-        self.v = c.beta2 * self.v + (1 - c.beta2) * gradient**2
+        self.m = c.betas[0] * self.m + (1 - c.betas[0]) * gradient
+        self.v = c.betas[1] * self.v + (1 - c.betas[1]) * gradient**2
         m, v = self.m, self.v
         if c.bias_correction:
-            m = m / (1 - c.beta1**self.updates)
-            v = v / (1 - c.beta2**self.updates)
+            m = m / (1 - c.betas[0] ** self.updates)
+            v = v / (1 - c.betas[1] ** self.updates)
         update = m / (v.sqrt() + c.epsilon) + self.decay * self.value
         self.value = self.value - c.peak_lr * multiplier * update
 
