@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
+from road_ray.data.load_split import find_dataset, load_split, tasks_of
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.row_limits import with_trained_limits
 from road_ray.data.task_and_dataset import Task
@@ -44,17 +43,31 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     ``predictions/``. The evaluation is repeated if the model or a data set has changed.
     """
     config = _placed(_with_data(config))
-    _check_tuned(config)
+    data, tune_on = config.data, config.tune_threshold_on
+    if tune_on not in (None, *data.datasets):
+        raise ConfigError(
+            f"tune_threshold_on = {tune_on}: is not evaluated\n"
+            f"  allowed: {', '.join(data.datasets)}\n"
+            "  fix: name it in data.datasets too"
+        )
     if done := load_finished_run(config):
         return done
-    data = config.data
     require_splits(
         ((name, data.split, data) for name in data.datasets),
         "name data sets that are there (data.datasets=[...]) or their directory (data.root=...)",
     )
-    if config.init.endswith(".json"):
-        return _run_ensemble(config, _teachers(config))
-    return _run(config)
+    task = _task_of(data)
+    with (
+        open_run_directory(config) as run_dir,
+        _predictions(run_dir) as staged,
+        closing(Console(config.console)) as console,
+    ):
+        if config.init.endswith(".json"):
+            metrics = _ensemble_metrics(config, staged / "predictions", console)
+        else:
+            metrics = _model_metrics(config, task, staged / "predictions", console)
+        write_json_atomic(run_dir / "metrics.json", metrics)
+    return Run(run_dir, metrics)
 
 
 def _with_data(config: EvaluateConfig) -> EvaluateConfig:
@@ -92,77 +105,59 @@ def _predictions(run_dir: Path) -> Iterator[Path]:
         shutil.rmtree(staged, ignore_errors=True)
 
 
-def _teachers(config: EvaluateConfig) -> list[Path]:
-    """Return the model directories of the ``teachers.json`` that ``init`` names."""
+def _ensemble_metrics(config: EvaluateConfig, place: Path, console: Console) -> dict[str, float]:
+    """Evaluate the mean of the models in a ``teachers.json``. No threshold is stored for it."""
     names, _ = read_teacher_list(Path(config.init).expanduser(), "init")
-    return [locate_model(model_directory(require_init(name))) for name in names]
+    directories = [locate_model(model_directory(require_init(name))) for name in names]
+    return evaluate_ensemble(
+        directories,
+        with_trained_limits(config.data, trained_limits(directories[0])),
+        config.data.datasets,
+        split=config.data.split,
+        predictions=place,
+        label_map=config.label_map,
+        tune_on=config.tune_threshold_on,
+        on_part=console.part,
+    )
 
 
-def _run_ensemble(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
-    """Evaluate the mean of several models. No threshold is stored for it."""
-    _task_of(config.data)
-    with (
-        open_run_directory(config) as run_dir,
-        _predictions(run_dir) as staged,
-        closing(Console(config.console)) as console,
-    ):
-        figures = evaluate_ensemble(
-            directories,
-            with_trained_limits(config.data, trained_limits(directories[0])),
-            config.data.datasets,
-            split=config.data.split,
-            predictions=staged / "predictions",
-            label_map=config.label_map,
-            tune_on=config.tune_threshold_on,
-            on_part=console.part,
+def _model_metrics(
+    config: EvaluateConfig, task: Task, place: Path, console: Console
+) -> dict[str, float]:
+    """Evaluate one model, on each data set with the head that was trained for it."""
+    named = model_directory(require_init(config.init))
+    directory, tune_on = locate_model(named), config.tune_threshold_on
+    tokenizer = load_tokenizer(named)  # of the hub also one without tokenizer.json
+    pad_id, device = pad_id_of(tokenizer), Worker.alone().device
+    # A mixture may have a head for each data set; one that it has not seen gets that of the first.
+    first = head_for(directory, task, config.data.datasets[0]) or directory
+    heads = {name: head_for(directory, task, name) or first for name in config.data.datasets}
+    models = {head: load_trained(str(head), task, config.label_map) for head in heads.values()}
+    for name, head in heads.items():
+        _add_further_heads(models[head], directory, tasks_of(name, config.data)[1:])
+    for model in models.values():
+        check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), str(directory))
+    source = with_trained_limits(config.data, trained_limits(directory))
+    threshold: float | None = None
+    metrics: dict[str, float] = {}
+    for name in sorted(heads, key=lambda name: name != tune_on):
+        model = models[heads[name]]
+        if tune_on is None:
+            threshold = stored_threshold(heads[name])
+        split = load_split(name, source.split, source, tokenizer, judged=True)
+        result = evaluate_split(
+            model.to(device),
+            fit_positions(split, longest_row(model.encoder)),
+            pad_id=pad_id,
+            device=device,
+            threshold=threshold,
+            tune=name == tune_on,
+            on_rows=partial(console.part, f"evaluating {name}"),
         )
-        write_json_atomic(run_dir / "metrics.json", figures)
-    return Run(run_dir, figures)
-
-
-def _run(config: EvaluateConfig) -> Run:
-    init = require_init(config.init)
-    task = _task_of(config.data)
-    named = model_directory(init)
-    directory = str(locate_model(named))
-    with (
-        open_run_directory(config) as run_dir,
-        _predictions(run_dir) as staged,
-        closing(Console(config.console)) as console,
-    ):
-        tokenizer = load_tokenizer(named)  # of the hub also one without tokenizer.json
-        places = _heads(directory, task, config.data.datasets)
-        models = {
-            place: load_trained(place, task, config.label_map)
-            for place in dict.fromkeys(places.values())
-        }
-        for name, place in places.items():
-            _add_further_heads(models[place], Path(directory), tasks_of(name, config.data)[1:])
-        for model in models.values():
-            check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
-        tune_on = config.tune_threshold_on
-        threshold: float | None = None
-        source = with_trained_limits(config.data, trained_limits(Path(directory)))
-        figures: dict[str, float] = {}
-        for name in sorted(places, key=lambda name: name != tune_on):
-            split = load_split(name, source.split, source, tokenizer, judged=True)
-            model, tune = models[places[name]], name == tune_on
-            if tune_on is None:
-                threshold = stored_threshold(Path(places[name]))
-            scored, threshold = _judge(
-                model, split, tokenizer, threshold, staged, console, tune=tune
-            )
-            figures |= scored
-        write_json_atomic(run_dir / "metrics.json", figures)
-    return Run(run_dir, figures)
-
-
-def _heads(directory: str, task: Task, names: Sequence[str]) -> dict[str, str]:
-    """Return the directory of the head of each data set. A mixture may have one for each; a set
-    that it has not seen is judged by that of the first.
-    """
-    first = head_for(Path(directory), task, names[0]) or directory
-    return {name: str(head_for(Path(directory), task, name) or first) for name in names}
+        threshold = result.threshold
+        result.write(place / name)
+        metrics |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
+    return metrics
 
 
 def _add_further_heads(model: MultitaskModel, directory: Path, tasks: Sequence[Task]) -> None:
@@ -172,42 +167,6 @@ def _add_further_heads(model: MultitaskModel, directory: Path, tasks: Sequence[T
         if place is not None and task.name not in model.tasks:
             model.heads[task.name] = load_trained(str(place), task).heads[task.name]
             model.tasks[task.name] = task
-
-
-def _check_tuned(config: EvaluateConfig) -> None:
-    if config.tune_threshold_on not in (None, *config.data.datasets):
-        raise ConfigError(
-            f"tune_threshold_on = {config.tune_threshold_on}: is not evaluated\n"
-            f"  allowed: {', '.join(config.data.datasets)}\n"
-            "  fix: name it in data.datasets too"
-        )
-
-
-def _judge(
-    model: MultitaskModel,
-    split: Split,
-    tokenizer: Any,
-    threshold: float | None,
-    staged: Path,
-    console: Console,
-    *,
-    tune: bool,
-) -> tuple[dict[str, float], float | None]:
-    device, name = Worker.alone().device, split.dataset.name
-    split = fit_positions(split, longest_row(model.encoder))
-    pad_id = pad_id_of(tokenizer)
-    result = evaluate_split(
-        model.to(device),
-        split,
-        pad_id=pad_id,
-        device=device,
-        threshold=threshold,
-        tune=tune,
-        on_rows=partial(console.part, f"evaluating {name}"),
-    )
-    result.write(staged / "predictions" / name)
-    figures = {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
-    return figures, result.threshold
 
 
 def _task_of(data: EvaluateDataConfig) -> Task:

@@ -89,13 +89,6 @@ def test_missing_files_are_named_before_the_first_evaluation(attempt, span_run, 
     assert not (tmp_path / "run").exists()
 
 
-def test_windows_are_as_long_as_in_training_unless_said_otherwise(attempt, span_run):
-    result = attempt(span_run.directory, "newsqa", more=tuple(SPANS[1:]))
-    assert result.code == 0, result.err
-    figures = json.loads(result.out)["metrics"]
-    assert figures == {k: v for k, v in span_run.metrics.items() if k.startswith("eval/newsqa/")}
-
-
 def test_a_threshold_is_tuned_on_the_named_set_and_used_on_all(attempt, span_run):
     more = (*SPANS, "tune_threshold_on=squad_v2")
     figures = json.loads(attempt(span_run.hf_dir, "newsqa", "squad_v2", more=more).out)["metrics"]
@@ -113,12 +106,6 @@ def test_a_model_without_a_threshold_gets_no_figures_at_one(attempt, span_run, t
     figures = json.loads(attempt(foreign, "newsqa", more=tuple(SPANS)).out)["metrics"]
     assert not [name for name in figures if "threshold" in name]
     assert {"eval/newsqa/f1", "eval/newsqa/best_f1"} <= figures.keys()
-
-
-def test_a_threshold_is_tuned_on_a_set_that_is_evaluated(attempt, span_run):
-    result = attempt(span_run.hf_dir, "newsqa", more=("tune_threshold_on=squad_v2",))
-    assert result.code == 2
-    assert "tune_threshold_on" in result.err
 
 
 def test_the_training_rows_can_be_judged_too(attempt, span_run):
@@ -141,23 +128,22 @@ def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teac
 
 
 @pytest.mark.parametrize(
-    ("names", "code", "message"),
+    ("init", "names", "code", "message"),
     [
-        (("sst2", "newsqa"), 2, "are of 2 tasks"),
-        (("sst3",), 2, "did you mean 'sst2'"),
-        (("sst2",), 4, "holds no head for task sentiment"),
+        (None, ("sst2", "newsqa"), 2, "are of 2 tasks"),
+        (None, ("sst3",), 2, "did you mean 'sst2'"),
+        (None, ("sst2",), 4, "holds no head for task sentiment"),
+        (None, ("newsqa", "tune"), 2, "tune_threshold_on"),
+        ("", ("sst2",), 2, "init is not given"),
+        ("nowhere.json", ("sst2",), 2, "init = nowhere.json"),
     ],
 )
-def test_what_cannot_be_judged_is_said(attempt, span_run, names, code, message):
-    result = attempt(span_run.hf_dir, *names)
+def test_what_cannot_be_judged_is_said(attempt, span_run, init, names, code, message):
+    more = ("tune_threshold_on=squad_v2",) if "tune" in names else ()
+    names = [name for name in names if name != "tune"]
+    result = attempt(span_run.hf_dir if init is None else init, *names, more=more)
     assert result.code == code
     assert message in result.err
-
-
-def test_a_model_is_required(attempt):
-    result = attempt("", "sst2")
-    assert result.code == 2
-    assert "init is not given" in result.err
 
 
 def test_several_models_are_judged_as_one(attempt, teachers):
@@ -181,12 +167,6 @@ def test_a_model_is_evaluated_on_its_own_data_set_where_none_is_named(
         of_run = json.loads((teachers.directory / "teacher-1" / "metrics.json").read_text())
     assert any(name.startswith("eval/sst2/") for name in figures)
     assert figures == {name: of_run[name] for name in figures}
-
-
-def test_a_list_that_is_not_there_is_told_by_its_key(attempt):
-    result = attempt("nowhere.json", "sst2")
-    assert result.code == 2
-    assert "init = nowhere.json" in result.err
 
 
 def test_a_model_that_was_trained_again_is_judged_again(attempt, teachers, tmp_path):
