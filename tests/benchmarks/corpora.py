@@ -21,7 +21,7 @@ import numpy as np
 
 from road_ray.data.corpus.build_corpus import build_corpus
 from road_ray.data.corpus.documents import read_corpus
-from road_ray.data.corpus.segments import two_segments
+from road_ray.data.corpus.encode_documents import two_segments
 from road_ray.data.tokenizer import train_wordpiece
 from tests.benchmarks.race import gated
 

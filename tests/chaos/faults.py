@@ -523,7 +523,6 @@ FAULTS = (
             "rebuilt to the same bytes, with a message",
         ),
         "data/corpus/test_build_corpus.py::test_a_damaged_corpus_is_built_again_to_the_same_bytes",
-        "data/corpus/test_build_corpus.py::test_a_broken_build_with_a_flipped_bit_begins_anew",
         "data/corpus/test_prepare_corpus.py::test_a_damaged_tokenizer_is_learnt_again",
         "data/corpus/test_prepare_corpus.py::test_token_ids_beyond_the_vocabulary_are_refused",
         "data/features/test_cache.py::test_a_damaged_file_is_made_anew",

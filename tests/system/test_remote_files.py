@@ -161,5 +161,5 @@ def test_a_file_that_is_written_while_it_is_read_is_refused(stored):
     documents = read_corpus(first.address)
     assert next(documents) == "One."
     first.write(path, b"One.\n\nTwo and more.\n")
-    with pytest.raises(DataError, match=r"a\.txt: changed while it was read(?s:.)*kept"):
+    with pytest.raises(DataError, match=r"a\.txt: changed while it was read(?s:.)*fix"):
         list(documents)

@@ -6,9 +6,11 @@ compressed. Column: ``text``. Files lie in a directory or at an address, such as
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,7 +19,7 @@ from road_ray.data.readers.parts.text_files import check_text, numbered_lines, p
 from road_ray.errors import DataError
 from road_ray.system.compression import SUFFIXES
 from road_ray.system.paths import nearest_path
-from road_ray.system.remote_files import Storage, StoredFile, is_address
+from road_ray.system.remote_files import Entry, Storage, StoredFile, is_address
 
 TextFile: TypeAlias = Path | StoredFile
 TextPlace: TypeAlias = Path | str | tuple[str, ...]
@@ -29,27 +31,41 @@ TEXT_SUFFIXES = (
 _TABLES = (".csv", ".tsv", ".json")
 _LONGEST_DOCUMENT = 4 << 20  # characters of plain text; a longer document is split
 _LISTED_AT_ONCE = 16
-_PART_BYTES = 64 << 20  # enough for a minute of a core; the rows of a corpus depend on it
+_PART_BYTES = 64 << 20  # the rows of a corpus depend on it
 
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive files of a corpus, which one process reads; iterating yields the documents."""
+    """Consecutive files of a corpus; iterating yields the documents.
+
+    Raises ``DataError`` for a file that has changed since it was listed.
+    """
 
     files: tuple[TextFile, ...]
+    states: tuple[object, ...]  # of the files when they were listed
 
     def __iter__(self) -> Iterator[str]:
-        for file in self.files:
-            before = _state(file)
+        for file, listed in zip(self.files, self.states, strict=True):
             for document in _documents(file):
                 if document.strip():
                     yield document
-            if _state(file) != before:
+            if isinstance(file, StoredFile):
+                now = _state(file.storage.find(file.entry.path))
+            else:
+                now = _state(file.stat())
+            if now != listed:
                 raise DataError(
                     f"{file}: changed while it was read\n"
-                    "  fix: write text once, then read it; give what is still written another "
-                    "name\n  kept: shards of the text before; they are not used for another text"
+                    "  fix: write text once, then read it; give what is still written another name"
                 )
+
+
+def _state(found: Entry | os.stat_result | None) -> object:
+    """Return a value that changes when the file is written again."""
+    if isinstance(found, os.stat_result):
+        return found.st_size, found.st_mtime_ns
+    # Object stores list fractions of a second that a look-up does not show.
+    return found and (found.bytes, found.modified_ns // 10**9)
 
 
 def read_corpus(place: TextPlace) -> Iterator[str]:
@@ -61,7 +77,7 @@ def read_corpus(place: TextPlace) -> Iterator[str]:
     are no documents.
     """
     count = 0
-    for document in Part(tuple(text_files(place))):
+    for document in chain.from_iterable(parts_of(text_files(place))):
         count += 1
         yield document
     if not count:
@@ -80,16 +96,19 @@ class Documents:
 
 def parts_of(files: Sequence[TextFile]) -> list[Part]:
     """Return the files in parts of at least 64 MiB each, which depend on names and sizes only."""
-    parts: list[Part] = []
-    group: list[TextFile] = []
+    groups: list[list[TextFile]] = [[]]
     size = 0
     for file in files:
-        group.append(file)
+        groups[-1].append(file)
         size += size_of_file(file)
         if size >= _PART_BYTES:
-            parts.append(Part(tuple(group)))
-            group, size = [], 0
-    return [*parts, Part(tuple(group))] if group else parts
+            groups.append([])
+            size = 0
+    return [Part(tuple(group), tuple(map(_listed, group))) for group in groups if group]
+
+
+def _listed(file: TextFile) -> object:
+    return _state(file.stat() if isinstance(file, Path) else file.entry)
 
 
 def text_files(place: TextPlace) -> list[TextFile]:
@@ -136,14 +155,6 @@ def shown(place: TextPlace) -> str:
 def size_of_file(file: TextFile) -> int:
     """Return the bytes of a file on disk, compressed or not."""
     return file.stat().st_size if isinstance(file, Path) else file.entry.bytes
-
-
-def _state(file: TextFile) -> object:
-    """Return a value that changes when the file is written again."""
-    if isinstance(file, Path):
-        status = file.stat()
-        return status.st_ino, status.st_size, status.st_mtime_ns
-    return file.storage.find(file.entry.path)
 
 
 def _documents(path: TextFile) -> Iterator[str]:

@@ -1,46 +1,69 @@
-"""Encode a block of documents as rows of token ids, in this process or in a worker."""
+"""Encode documents as rows of one or two segments, as in ELECTRA's pre-training."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from road_ray.data.corpus.segments import TokenIds, two_segments
 from road_ray.data.features.examples_and_features import Ints
 
+TokenIds: TypeAlias = "array[int]"  # of 32 bits
+Settings: TypeAlias = tuple[str, int, int, int, int]  # of an encoder, its tokenizer as JSON
+
+# Shares of rows with one segment, and of rows that aim at a random shorter length.
+# Source: google electra, build_pretraining_dataset.py.
+_SINGLE_SEGMENT_FRACTION = 0.1
+_SHORT_FRACTION = 0.05
+_BLOCK_CHARACTERS = 1 << 20  # about a second of a core
 # A row takes whole sentences and truncates the last, so paragraphs are split first (our choice).
 _SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+")
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Rows of one block, concatenated."""
+class Block(NamedTuple):
+    """Consecutive documents of a part of the text. Its two numbers seed its random choices, so that
+    its rows are the same wherever it is encoded.
+    """
 
+    part: int
+    number: int  # within the part
+    documents: list[str]
+
+
+class Encoded(NamedTuple):
+    """Rows of a block, concatenated."""
+
+    part: int
     documents: int
     tokens: Ints
     lengths: Ints  # of each row
-    first_segments: Ints
-    text: str = ""  # digest of the documents
+    first_segments: Ints  # length of segment 0 in each row, special tokens included
 
 
-def text_digest(documents: Sequence[str]) -> str:
-    """Return the sha256 of documents."""
-    return hashlib.sha256(json.dumps(documents, ensure_ascii=False).encode()).hexdigest()
+def blocks_of(parts: Iterable[Iterable[str]]) -> Iterator[Block]:
+    """Yield the documents of all parts in blocks of about a million characters."""
+    for part, documents in enumerate(parts):
+        number, block, size = 0, list[str](), 0
+        for document in documents:
+            block.append(document)
+            size += len(document)
+            if size >= _BLOCK_CHARACTERS:
+                yield Block(part, number, block)
+                number, block, size = number + 1, [], 0
+        if block:
+            yield Block(part, number, block)
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encoder of text as rows, which depend only on part, number of the block and text."""
+    """Encoder of text as rows, which depend only on part and number of the block, and its text."""
 
     tokenizer: Any  # of the library `tokenizers`
     cls_id: int
@@ -59,13 +82,20 @@ class Encoder:
         ids = int(tokenizer.cls_token_id), int(tokenizer.sep_token_id)
         return cls(backend, *ids, max_length_tokens, seed)
 
-    def encode(self, number: int, documents: Sequence[str], part: int = 0) -> Encoded:
-        """Return the rows of block ``number`` of a part; no row holds text of two documents."""
-        split = [[part for part in _SENTENCE_END.split(text) if part.strip()] for text in documents]
+    def settings(self) -> Settings:
+        """Return the settings from which ``encode_block`` makes an equal encoder."""
+        ids = (self.cls_id, self.sep_id)
+        return self.tokenizer.to_str(), *ids, self.max_length_tokens, self.seed
+
+    def encode(self, block: Block) -> Encoded:
+        """Return the rows of a block; no row holds text of two documents."""
+        split = [
+            [part for part in _SENTENCE_END.split(text) if part.strip()] for text in block.documents
+        ]
         flat = list(chain.from_iterable(split))
         encodings = self.tokenizer.encode_batch_fast(flat, add_special_tokens=False)
         encoded: Iterator[TokenIds] = (array("i", encoding.ids) for encoding in encodings)
-        rng = np.random.default_rng((self.seed, number, part))
+        rng = np.random.default_rng((self.seed, block.number, block.part))
         rows: list[TokenIds] = []
         firsts: list[int] = []
         for sentences in split:
@@ -79,33 +109,87 @@ class Encoder:
                 rows.append(row)
                 firsts.append(first)
         return Encoded(
-            documents=len(documents),
+            part=block.part,
+            documents=len(block.documents),
             tokens=np.frombuffer(b"".join(rows), dtype=np.int32),
             lengths=np.array([len(row) for row in rows], dtype=np.int32),
             first_segments=np.array(firsts, dtype=np.int32),
-            text=text_digest(documents),
         )
 
-    @classmethod
-    def from_settings(cls, settings: bytes) -> Encoder:
-        """Return an encoder equal to the one whose ``settings`` these are."""
-        from tokenizers import Tokenizer
 
-        values = json.loads(settings)
-        return cls(**values | {"tokenizer": Tokenizer.from_str(values["tokenizer"])})
-
-    def settings(self) -> bytes:
-        """Return the settings from which another process makes an equal encoder."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return json.dumps(values | {"tokenizer": self.tokenizer.to_str()}).encode()
-
-
-def encode_block(settings: bytes, part: int, number: int, documents: Sequence[str]) -> Encoded:
-    """Encode a block in a worker process, which keeps the encoder for the next blocks."""
+def encode_block(settings: Settings, block: Block) -> Encoded:
+    """Encode a block in a worker, which keeps the encoder for the next blocks."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a worker has one core
-    return _encoder(settings).encode(number, documents, part)
+    return _encoder(settings).encode(block)
 
 
 @lru_cache(maxsize=2)
-def _encoder(settings: bytes) -> Encoder:
-    return Encoder.from_settings(settings)
+def _encoder(settings: Settings) -> Encoder:
+    from tokenizers import Tokenizer
+
+    tokenizer, *others = settings
+    return Encoder(Tokenizer.from_str(tokenizer), *others)
+
+
+def two_segments(
+    sentences: Iterable[Sequence[int]],
+    *,
+    max_length_tokens: int,
+    cls_id: int,
+    sep_id: int,
+    rng: np.random.Generator,
+) -> Iterator[tuple[TokenIds, int]]:
+    """Yield rows ``([CLS] s1 [SEP] (s2 [SEP]), length of segment 0)`` from the sentences of one
+    document.
+
+    Segments are contiguous text; the tail of the document makes a last, shorter row. Source: google
+    electra, build_pretraining_dataset.py (science: section 2.4).
+    """
+    waiting: list[Sequence[int]] = []
+    length = 0
+    target = max_length_tokens
+    for sentence in sentences:
+        if not sentence:
+            continue
+        waiting.append(sentence)
+        length += len(sentence)
+        if length >= target:
+            yield _row(waiting, target, max_length_tokens, cls_id, sep_id, rng)
+            waiting, length = [], 0
+            short = rng.random() < _SHORT_FRACTION
+            target = int(rng.integers(5, max_length_tokens)) if short else max_length_tokens
+    if waiting:
+        yield _row(waiting, target, max_length_tokens, cls_id, sep_id, rng)
+
+
+def _straddles(first: TokenIds, first_target: int, rng: np.random.Generator) -> bool:
+    return len(first) < first_target and rng.random() < 0.5
+
+
+def _row(
+    sentences: list[Sequence[int]],
+    target: int,
+    max_length_tokens: int,
+    cls_id: int,
+    sep_id: int,
+    rng: np.random.Generator,
+) -> tuple[TokenIds, int]:
+    single = rng.random() < _SINGLE_SEGMENT_FRACTION
+    first_target = 100_000 if single else (target - 3) // 2
+    first, second = array("i"), array("i")
+    for sentence in sentences:
+        fits = len(first) + len(sentence) < first_target
+        # The released code puts a later sentence that fits back into the first segment; then
+        # the text would not be contiguous.
+        if not first or (not second and (fits or _straddles(first, first_target, rng))):
+            first.extend(sentence)
+        else:
+            second.extend(sentence)
+    first = first[: max_length_tokens - 2]
+    second = second[: max(0, max_length_tokens - len(first) - 3)]
+    row = array("i", [cls_id]) + first
+    row.append(sep_id)
+    if second:
+        row += second
+        row.append(sep_id)
+    return row, len(first) + 2

@@ -6,15 +6,15 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.build_corpus import build_corpus, build_stored_corpus
-from road_ray.data.corpus.cut_shards import Shard
 from road_ray.data.corpus.documents import (
     TEXT_SUFFIXES,
     Documents,
@@ -27,9 +27,8 @@ from road_ray.data.corpus.documents import (
     text_files,
 )
 from road_ray.data.corpus.memory_mapped_corpus import FORMAT, MANIFEST, Corpus, tokenizer_digest
-from road_ray.data.corpus.parallel_encoding import Encoding, encoded_shards
-from road_ray.data.corpus.shard_cache import ShardCache, open_stored_corpus
-from road_ray.data.corpus.shard_destination import StoredPlace
+from road_ray.data.corpus.parallel_encoding import Encoding, encoded_blocks
+from road_ray.data.corpus.shard_cache import ShardCache, open_stored_corpus, stored_manifest
 from road_ray.data.load_split import resolve_root
 from road_ray.data.readers.hub import load_rows
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
@@ -47,7 +46,7 @@ _SUMS = "SHA256.json"  # of the files of a learnt tokenizer, by name
 
 
 def prepare_corpus(
-    data: CorpusConfig, processes: int | None = None, encoding: Encoding = encoded_shards
+    data: CorpusConfig, processes: int | None = None, encoding: Encoding = encoded_blocks
 ) -> tuple[Corpus, Any]:
     """Return the corpus and the tokenizer of a configuration. If they are missing, ``encoding``
     makes them in ``processes`` processes; None: one a core.
@@ -55,17 +54,19 @@ def prepare_corpus(
     place = corpus_text(data)
     tokenizer = corpus_tokenizer(data, place)
     files = text_files(place)
-    source = _fingerprint(place, files)
+    parts, source = parts_of(files), _fingerprint(place, files)
     directory = _shards_at(data, source, tokenizer)
     built: dict[str, Any] = {"max_length_tokens": data.max_length_tokens, "source": source}
-    built |= {"processes": processes, "encoding": _unchanged_after(encoding, place, files)}
+    built |= {"processes": processes, "encoding": encoding}
     if is_address(directory):
         storage = Storage(directory)
-        build_stored_corpus(parts_of(files), storage, tokenizer, **built)
-        corpus = open_stored_corpus(storage, _cache_of(data), data.shuffled_shards)
+        build_stored_corpus(parts, storage, tokenizer, **built)
+        cache_place = data.shard_cache or cache_home() / "shards"
+        cache = ShardCache(cache_place, round(data.shard_cache_gb * 1e9))
+        corpus = open_stored_corpus(storage, cache, data.shuffled_shards)
     else:
         built["shuffled_shards"] = data.shuffled_shards
-        corpus = build_corpus(parts_of(files), Path(directory), tokenizer, **built)
+        corpus = build_corpus(parts, Path(directory), tokenizer, **built)
     if (largest := corpus.manifest["largest_id"]) >= len(tokenizer):
         raise DataError(
             f"{directory.partition('?')[0]}: token id {largest}, the tokenizer has "
@@ -73,43 +74,6 @@ def prepare_corpus(
             "  fix: name a tokenizer whose ids follow each other from 0"
         )
     return corpus, tokenizer
-
-
-def _unchanged_after(encoding: Encoding, place: TextPlace, files: Sequence[TextFile]) -> Encoding:
-    """Return ``encoding`` with a final check that raises ``DataError`` if the text has changed: by
-    size, samples and, as these miss a change in the middle of a file, time of modification.
-    """
-    source, modified = _fingerprint(place, files), _modified_ns(files)
-
-    def checked(*arguments: Any, **options: Any) -> Iterator[Shard]:
-        yield from encoding(*arguments, **options)
-        files_now = text_files(place)
-        now, modified_now = _fingerprint(place, files_now), _modified_ns(files_now)
-        if (now, modified_now) != (source, modified):
-            names = [name for name in modified if modified_now.get(name) != modified[name]]
-            raise DataError(
-                f"{shown(place)}: the text changed while it was read\n  seen: then {source}, now "
-                f"{now}; changed: {', '.join(names[:3]) or 'files were added'}\n"
-                "  fix: write text once, then read it; the same command builds it again\n"
-                "  kept: nothing of the earlier text"
-            )
-
-    return checked
-
-
-def _modified_ns(files: Sequence[TextFile]) -> dict[str, int]:
-    """Return the time of modification of each file. It is not part of the fingerprint, because a
-    copy of a text has the same rows.
-    """
-    return {
-        str(file): file.stat().st_mtime_ns if isinstance(file, Path) else file.entry.modified_ns
-        for file in files
-    }
-
-
-def _cache_of(data: CorpusConfig) -> ShardCache:
-    directory = data.shard_cache or cache_home() / "shards"
-    return ShardCache(directory, round(data.shard_cache_gb * 1e9))
 
 
 def is_prepared(data: CorpusConfig) -> bool:
@@ -120,7 +84,7 @@ def is_prepared(data: CorpusConfig) -> bool:
     source = _fingerprint(place, text_files(place))
     directory = _shards_at(data, source, corpus_tokenizer(data, place))
     if is_address(directory):
-        return StoredPlace(Storage(directory)).read(MANIFEST) is not None
+        return stored_manifest(Storage(directory)) is not None
     return (Path(directory) / MANIFEST).is_file()
 
 
@@ -252,25 +216,24 @@ def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
         below = None if root is None else root / data.tokenizer
         return load_tokenizer(below if below and below.exists() else data.tokenizer)
     directory = _learnt_at(data, place)
-    if not _is_whole(directory):
-        if directory.is_dir():
-            _log.warning("%s: damaged, or of an older version; it is learnt again", directory)
-        _log.info("%s: learning a tokenizer of %d word pieces, once", shown(place), data.vocab_size)
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        # Text of an object store is fetched once.
-        documents = Documents(place) if isinstance(place, Path) else read_corpus(place)
-        trained = train_wordpiece(documents, vocab_size=data.vocab_size, directory=directory.parent)
-        # Staged, because other runs may look for it at this moment.
-        with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
-            trained.save_pretrained(staged)
-            names = sorted(os.listdir(staged))
-            sums = {name: sha256_of(Path(staged) / name) for name in names}
-            (Path(staged) / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
-            directory.mkdir(exist_ok=True)
-            for name in (*names, _SUMS):
-                if (directory / name).is_dir():
-                    raise DataError(f"{directory / name}: is a directory\n  fix: delete it")
-                os.replace(Path(staged) / name, directory / name)
+    if _is_whole(directory):
+        return load_tokenizer(directory)
+    if directory.is_dir():
+        _log.warning("%s: damaged, or of an older version; it is learnt again", directory)
+    _log.info("%s: learning a tokenizer of %d word pieces, once", shown(place), data.vocab_size)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    # Text of an object store is fetched once.
+    documents = Documents(place) if isinstance(place, Path) else read_corpus(place)
+    trained = train_wordpiece(documents, vocab_size=data.vocab_size, directory=directory.parent)
+    # Staged, because other runs may look for it at this moment.
+    with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
+        made = Path(staged) / directory.name
+        trained.save_pretrained(made)
+        sums = {path.name: sha256_of(path) for path in made.iterdir()}
+        (made / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
+        if not _is_whole(directory):  # else another run was faster
+            shutil.rmtree(directory, ignore_errors=True)
+            os.replace(made, directory)
     return load_tokenizer(directory)
 
 

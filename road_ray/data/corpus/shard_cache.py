@@ -6,7 +6,6 @@ when others need the room and it was used least recently.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import shutil
@@ -17,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from road_ray.data.corpus.memory_mapped_corpus import (
     MANIFEST,
@@ -27,18 +27,15 @@ from road_ray.data.corpus.memory_mapped_corpus import (
     parse_manifest,
     starts_of,
 )
-from road_ray.data.corpus.shard_destination import StoredPlace
 from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import ConfigError, ResourceError, RoadError
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.remote_files import Storage
-from road_ray.system.staging import is_abandoned, mark
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
 SHUFFLED_SHARDS = 16  # where the configuration does not say how many
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class StoredShard:
 
 @dataclass(frozen=True)
 class ShardCache:
-    """Directory of copies of at most ``limit_bytes``, including those that are being fetched."""
+    """Directory of copies of at most ``limit_bytes``, one of which is fetched at a time."""
 
     directory: Path
     limit_bytes: int
@@ -67,69 +64,45 @@ class ShardCache:
         path = self.directory / f"{shard.sha256}.arrow"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            if _touched(path, shard.bytes):
-                return path
-            with _locked(path.with_suffix(".lock")):
-                if not _touched(path, shard.bytes):
-                    self._fetch(storage, shard, path)
+            if not _touched(path, shard.bytes):
+                with _locked(self.directory / "lock"):
+                    if not _touched(path, shard.bytes):  # another process has fetched it
+                        self._fetch(storage, shard, path)
             return path
         except OSError as error:
-            raise self._failed(error) from error
+            raise ResourceError(
+                f"{self.directory}: the cache of shards cannot be used: {error}\n"
+                f"  allowed: room for data.shard_cache_gb = {self.limit_bytes / 1e9:g}\n"
+                "  fix: free space there, or set data.shard_cache to a directory of another disk\n"
+                "  kept: the checkpoints and the shards; to resume, run the same command"
+            ) from error
 
     def _fetch(self, storage: Storage, shard: StoredShard, path: Path) -> None:
-        staged = path.with_name(f"{path.stem}-{threading.get_ident()}.tmp-{mark()}")
-        try:
-            self._reserve(staged, shard.bytes)
-            for attempt in (1, 2):  # a transfer may be damaged, too
-                with staged.open("r+b") as file:
-                    digest = storage.download(f"{storage.base}/{shard.name}", file, shard.bytes)
-                if digest == shard.sha256:
-                    os.replace(staged, path)
-                    return
-                _log.warning("%s/%s: read with other bytes (%d)", storage, shard.name, attempt)
-            raise DamagedCorpus(
-                f"{storage}/{shard.name}: damaged corpus: sha256 {digest[:12]}, the manifest has "
-                f"{shard.sha256[:12]}; it was changed after the corpus was built\n"
-                "  fix: delete the corpus there and build it again\n"
-                "  kept: the checkpoints; to resume, run the same command"
-            )
-        finally:
-            staged.unlink(missing_ok=True)
-
-    def _reserve(self, staged: Path, size: int) -> None:
-        """Evict shards until ``size`` bytes fit, and reserve them with a file of that size."""
-        with _locked(self.directory / "lock"):
-            for old in self.directory.glob("*.tmp-*"):
-                is_ours = old.name.endswith(f".tmp-{mark()}")  # of another thread, which fetches
-                if not is_ours and is_abandoned(old):
-                    old.unlink(missing_ok=True)
-            cached = sorted(self.directory.glob("*.arrow"), key=_used_at)
-            total = sum(map(_bytes_of, [*cached, *self.directory.glob("*.tmp-*")]))
+        """Evict shards until this one fits, then fetch it; the lock is held."""
+        partial = path.with_suffix(".partial")
+        for left in self.directory.glob("*.partial"):  # of a killed process
+            left.unlink()
+        cached = sorted(self.directory.glob("*.arrow"), key=lambda old: old.stat().st_mtime_ns)
+        total = sum(old.stat().st_size for old in cached)
+        for old in cached:
             free = shutil.disk_usage(self.directory).free
-            for old in cached:
-                if total + size <= self.limit_bytes and size <= free:
-                    break
-                freed = _bytes_of(old)
-                old.unlink(missing_ok=True)
-                old.with_suffix(".lock").unlink(missing_ok=True)
-                total, free = total - freed, free + freed
-            if size > free:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            with staged.open("wb") as file:
-                file.truncate(size)
-
-    def _failed(self, error: OSError) -> ResourceError:
+            if total + shard.bytes <= self.limit_bytes and shard.bytes <= free:
+                break
+            total -= old.stat().st_size
+            old.unlink()
         try:
-            free = f", {shutil.disk_usage(self.directory).free / 1e9:.2g} GB free"
-        except OSError:
-            free = ""
-        full = error.errno in _FULL
-        reason = "its disk is full" if full else f"cannot be used: {error}"
-        return ResourceError(
-            f"{self.directory}: the cache of shards: {reason}{free}\n"
-            f"  allowed: room for data.shard_cache_gb = {self.limit_bytes / 1e9:g}\n"
-            "  fix: free space there, or set data.shard_cache to a directory of another disk\n"
-            "  kept: the checkpoints and the shards; to resume, run the same command"
+            with partial.open("wb") as file:
+                digest = storage.download(f"{storage.base}/{shard.name}", file, shard.bytes)
+            if digest == shard.sha256:
+                os.replace(partial, path)
+                return
+        finally:
+            partial.unlink(missing_ok=True)
+        raise DamagedCorpus(
+            f"{storage}/{shard.name}: damaged corpus: sha256 {digest[:12]}, the manifest has "
+            f"{shard.sha256[:12]}; it was changed after the corpus was built\n"
+            "  fix: delete the corpus there and build it again\n"
+            "  kept: the checkpoints; to resume, run the same command"
         )
 
 
@@ -202,6 +175,18 @@ class CachedShards(Sequence[OpenShard]):
                 _log.debug("shard %d is not fetched ahead: %s", number, error)
 
 
+def stored_manifest(storage: Storage) -> dict[str, Any] | None:
+    """Return the manifest of the corpus at an address, None if there is none.
+
+    Raises ``DamagedCorpus`` for a damaged one.
+    """
+    path = f"{storage.base}/{MANIFEST}"
+    entry = storage.find(path)
+    if entry is None:
+        return None
+    return parse_manifest(storage.read(path, 0, entry.bytes), storage.shown(path), str(storage))
+
+
 def open_stored_corpus(
     storage: Storage, cache: ShardCache, shuffled_shards: int | None = None
 ) -> Corpus:
@@ -209,14 +194,12 @@ def open_stored_corpus(
 
     Raises ``DamagedCorpus`` if there is none, ``ConfigError`` for a cache that is too small.
     """
-    place = f"{storage}/{MANIFEST}"
-    content = StoredPlace(storage).read(MANIFEST)
-    if content is None:
+    manifest = stored_manifest(storage)
+    if manifest is None:
         raise DamagedCorpus(
-            f"{place}: damaged corpus: not a built corpus, there is no such file\n"
+            f"{storage}/{MANIFEST}: damaged corpus: not a built corpus, there is no such file\n"
             f"  fix: delete {storage} and build it again"
         )
-    manifest = parse_manifest(content, place, str(storage))
     digests, sizes = manifest.pop("sha256"), manifest.pop("sizes")
     shards = [
         StoredShard(name, sizes[name][0], sizes[name][1], sha256)
@@ -258,17 +241,3 @@ def _touched(path: Path, size: int) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _used_at(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
-
-
-def _bytes_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -1,30 +1,23 @@
-"""Blocks, their order, and processes that die."""
+"""Blocks, their rows in order, and processes that die."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import shutil
 import signal
 import subprocess
 import sys
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
 
+import numpy as np
 import pytest
 
-from road_ray.data.corpus import cut_shards
-from road_ray.data.corpus.cut_shards import (
-    BlockNumber,
-    PartProgress,
-    PartWork,
-    blocks,
-    blocks_of,
-    chained,
-)
-from road_ray.data.corpus.encode_documents import Encoder, text_digest
+from road_ray.data.corpus import encode_documents
+from road_ray.data.corpus.encode_documents import Block, Encoder, blocks_of, encode_block
 from road_ray.data.corpus.parallel_encoding import encoded_blocks
 from road_ray.data.tokenizer import train_wordpiece
-from road_ray.errors import DataError, ResourceError
+from road_ray.errors import ResourceError
 
 DOCUMENTS = [f"The cat number {n} sat." for n in range(30)]
 
@@ -36,43 +29,40 @@ def encoder():
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(cut_shards, "_BLOCK_CHARACTERS", 100)
+    monkeypatch.setattr(encode_documents, "_BLOCK_CHARACTERS", 100)
 
 
 def rows(encoded):
-    return [(number, block.documents, block.tokens.tolist()) for number, block in encoded]
+    return [(block.part, block.documents, block.tokens.tolist()) for block in encoded]
 
 
-def test_blocks_hold_all_documents_in_order():
-    made = list(blocks(DOCUMENTS))
-    assert [d for block in made for d in block] == DOCUMENTS
-    assert all(sum(map(len, block)) >= 100 for block in made[:-1])
-    assert list(blocks([])) == []
+def test_blocks_hold_all_documents_of_a_part_in_order():
+    made = list(blocks_of([DOCUMENTS, [], DOCUMENTS[:7]]))
+    for part, documents in ((0, DOCUMENTS), (1, []), (2, DOCUMENTS[:7])):
+        blocks = [block for block in made if block.part == part]
+        assert [block.number for block in blocks] == list(range(len(blocks)))
+        assert [text for block in blocks for text in block.documents] == documents
+        assert all(sum(map(len, block.documents)) >= 100 for block in blocks[:-1])
 
 
-def numbered(documents, part=0):
-    return ((BlockNumber(part, n), block) for n, block in enumerate(blocks(documents)))
+def test_rows_depend_on_the_numbers_of_block_and_part_alone(encoder):
+    long = ["The cat sat. It ran!\nThe dog slept. " * 30]
+    first, same, other, part = (
+        encoder.encode(Block(part, number, long))
+        for part, number in ((0, 0), (0, 0), (0, 1), (1, 0))
+    )
+    assert np.array_equal(first.first_segments, same.first_segments)
+    assert not np.array_equal(first.first_segments, other.first_segments)
+    assert not np.array_equal(first.first_segments, part.first_segments)
+    assert first.lengths.sum() == len(first.tokens)
 
 
-def test_later_blocks_are_those_of_the_whole(encoder):
-    whole = rows(encoded_blocks(numbered(DOCUMENTS), encoder, processes=1))
-    rest = islice(numbered(DOCUMENTS), 3, None)
-    assert rows(encoded_blocks(rest, encoder, processes=1)) == whole[3:]
-
-
-def test_rows_of_a_block_depend_on_its_part(encoder):
-    text = [" ".join(DOCUMENTS)] * 3
-    first, other = (rows(encoded_blocks(numbered(text, n), encoder)) for n in (0, 1))
-    assert [r[1:] for r in first] != [r[1:] for r in other]
-
-
-def test_what_is_encoded_is_skipped_and_must_be_the_same_text():
-    texts = [text_digest(block) for block in blocks(DOCUMENTS)]
-    done = PartProgress(2, block=2, text=chained(chained("", texts[0]), texts[1]))
-    left = list(blocks_of([PartWork(DOCUMENTS, done)]))
-    assert left == list(numbered(DOCUMENTS, 2))[2:]
-    with pytest.raises(DataError, match="part 2 of the corpus: its first 0 documents are others"):
-        list(blocks_of([PartWork(["Another.", *DOCUMENTS], done)]))
+def test_an_encoder_made_from_settings_gives_the_same_rows(encoder, monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    block = Block(2, 7, ["The cat sat. It ran!", "Ünï cödé cat.", "  "])
+    there = encode_block(encoder.settings(), block)
+    assert rows([there]) == rows([encoder.encode(block)])
+    assert there.documents == 3
 
 
 def test_two_processes_give_the_rows_of_one_with_few_blocks_in_flight(encoder):
@@ -83,11 +73,11 @@ def test_two_processes_give_the_rows_of_one_with_few_blocks_in_flight(encoder):
             taken.append(document)
             yield document
 
-    encoded = encoded_blocks(numbered(documents()), encoder, processes=2)
+    encoded = encoded_blocks(blocks_of([documents()]), encoder, processes=2)
     first = next(encoded)
     assert len(taken) <= 5 * 5  # documents: 5 a block, of which 4 are ahead to judge whether enough
     together = rows([first, *encoded])
-    assert together == rows(encoded_blocks(numbered(DOCUMENTS * 3), encoder, processes=1))
+    assert together == rows(encoded_blocks(blocks_of([DOCUMENTS * 3]), encoder, processes=1))
     assert multiprocessing.active_children() == []
 
 
@@ -98,8 +88,8 @@ def test_a_killed_process_is_a_resource_error(encoder):
             process.kill()
         yield from DOCUMENTS * 3
 
-    with pytest.raises(ResourceError, match=r"(?s)ended early.*memory.*kept: ") as caught:
-        list(encoded_blocks(numbered(documents()), encoder, processes=2))
+    with pytest.raises(ResourceError, match=r"(?s)ended early.*memory") as caught:
+        list(encoded_blocks(blocks_of([documents()]), encoder, processes=2))
     assert isinstance(caught.value.__cause__, BrokenProcessPool)
     assert multiprocessing.active_children() == []
 
@@ -108,70 +98,35 @@ def test_a_process_that_cannot_start_is_a_resource_error(encoder):
     multiprocessing.set_executable(shutil.which("false"))
     try:
         with pytest.raises(ResourceError, match="ended early"):
-            list(encoded_blocks(numbered(DOCUMENTS), encoder, processes=2))
+            list(encoded_blocks(blocks_of([DOCUMENTS]), encoder, processes=2))
     finally:
         multiprocessing.set_executable(sys.executable)
 
 
-def test_a_pool_that_breaks_while_it_starts_is_a_resource_error(encoder, monkeypatch):
-    def closed(path, arguments, descriptors):
-        raise ValueError("bad value(s) in fds_to_keep")
-
-    monkeypatch.setattr(multiprocessing.util, "spawnv_passfds", closed)
-    with pytest.raises(ResourceError, match="bad value"):
-        list(encoded_blocks(numbered(DOCUMENTS), encoder, processes=2))
-
-
-def test_an_error_of_a_process_is_raised_as_it_is(encoder, monkeypatch):
-    monkeypatch.setattr(Encoder, "settings", lambda self: b"{}")
-    with pytest.raises(KeyError, match="tokenizer"):
-        list(encoded_blocks(numbered(DOCUMENTS), encoder, processes=2))
-
-
-def test_a_module_of_the_working_directory_is_not_run(encoder, tmp_path, monkeypatch):
-    (tmp_path / "tokenizers.py").write_text("raise SystemExit(3)")
-    monkeypatch.chdir(tmp_path)
-    made = list(encoded_blocks(numbered(DOCUMENTS), encoder, processes=2))
-    assert sum(block.documents for _, block in made) == len(DOCUMENTS)
-
-
 SCRIPT = """
-import os, sys
-from road_ray.data.corpus import cut_shards
-from road_ray.data.corpus import parallel_encoding
-from road_ray.data.corpus.encode_documents import Encoder
+import json, os, sys
+from road_ray.data.corpus import encode_documents
+from road_ray.data.corpus.parallel_encoding import encoded_blocks
 print("script runs", flush=True)
-cut_shards._BLOCK_CHARACTERS = 100
-encoder = Encoder.from_settings(open(sys.argv[1], "rb").read())
+encode_documents._BLOCK_CHARACTERS = 100
+encoder = encode_documents._encoder(tuple(json.load(open(sys.argv[1]))))
 documents = (f"The cat number {n} sat." for n in range(100))
-numbered = ((cut_shards.BlockNumber(0, n), b) for n, b in enumerate(cut_shards.blocks(documents)))
-for number, _ in parallel_encoding.encoded_blocks(numbered, encoder, processes=2):
-    if number.number == int(sys.argv[2]):
+blocks = encode_documents.blocks_of([documents])
+for number, _ in enumerate(encoded_blocks(blocks, encoder, processes=2)):
+    if number == int(sys.argv[2]):
         os.kill(os.getpid(), 9)
 """
 
 
-@pytest.fixture
-def script(encoder, tmp_path):
-    """``script(block)``: run a script without a ``__main__`` guard that is killed at that block."""
+@pytest.mark.parametrize(("block", "code"), [(-1, 0), (5, -signal.SIGKILL)])
+def test_processes_do_not_run_the_script_again_and_end_with_it(encoder, tmp_path, block, code):
+    """A script without a ``__main__`` guard, which is killed at that block."""
     (tmp_path / "script.py").write_text(SCRIPT)
-    (tmp_path / "settings").write_bytes(encoder.settings())
-    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "settings")]
-
-    def run(block):
-        # Returns when nobody holds the pipe any more, the workers included.
-        return subprocess.run(
-            [*command, str(block)], stdout=subprocess.PIPE, text=True, timeout=60, check=False
-        )
-
-    return run
-
-
-def test_processes_do_not_run_the_script_of_the_user_again(script):
-    done = script(-1)
-    assert done.returncode == 0
+    (tmp_path / "encoder").write_text(json.dumps(encoder.settings()))
+    command = [sys.executable, "script.py", "encoder", str(block)]
+    # Returns when nobody holds the pipe any more, the workers included.
+    done = subprocess.run(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code
     assert done.stdout == "script runs\n"
-
-
-def test_processes_end_when_their_parent_is_killed(script):
-    assert script(5).returncode == -signal.SIGKILL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from road_ray.data.corpus.segments import two_segments
+from road_ray.data.corpus.encode_documents import two_segments
 
 CLS, SEP = 2, 3
 

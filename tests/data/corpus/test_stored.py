@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 
 import numpy as np
@@ -10,10 +11,10 @@ import pytest
 
 from road_ray.data.batching import BatchStream, WorkerShare
 from road_ray.data.config import CorpusConfig
-from road_ray.data.corpus import cut_shards, documents
+from road_ray.data.corpus import build_corpus, documents, encode_documents
 from road_ray.data.corpus.length_schedule import phases_of
 from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus, open_corpus
-from road_ray.data.corpus.parallel_encoding import encoded_shards
+from road_ray.data.corpus.parallel_encoding import encoded_blocks
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError, ResourceError
@@ -34,8 +35,8 @@ def tokenizer(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Nine files in five parts, of several blocks and shards each."""
-    monkeypatch.setattr(cut_shards, "_BLOCK_CHARACTERS", 300)
-    monkeypatch.setattr(cut_shards, "_ROWS_PER_SHARD", 20)
+    monkeypatch.setattr(encode_documents, "_BLOCK_CHARACTERS", 300)
+    monkeypatch.setattr(build_corpus, "_ROWS_PER_SHARD", 20)
     monkeypatch.setattr(documents, "_PART_BYTES", 1500)
 
 
@@ -143,49 +144,11 @@ def test_a_cache_too_small_for_a_window_is_refused(data):
         prepared(data.model_copy(update={"shard_cache_gb": 1e-6}))
 
 
-def interrupted(after, error):
-    """An encoding that fails after so many shards."""
-
-    def encoding(*given, **options):
-        for number, shard in enumerate(encoded_shards(*given, **options)):
-            if number == after:
-                raise error
-            yield shard
-
-    return encoding
-
-
-def test_a_killed_build_goes_on_to_the_same_bytes(data, stored):
-    whole = prepared(data).manifest
+def test_a_build_that_loses_its_store_leaves_no_corpus_and_restarts_to_the_same_bytes(
+    data, stored, monkeypatch
+):
+    whole, write, calls = prepared(data).manifest, Storage.write, []
     other = data.model_copy(update={"shards": stored("again").address})
-    with pytest.raises(KeyboardInterrupt):
-        prepared(other, encoding=interrupted(4, KeyboardInterrupt()))
-    written = {entry.path: entry.modified_ns for entry in stored("again").list_files()}
-    assert len(written) > 4
-    assert prepared(other).manifest == whole
-    now = {entry.path: entry.modified_ns for entry in stored("again").list_files()}
-    shards = [path for path in written if path.endswith(".arrow")]
-    assert {path: now[path] for path in shards} == {path: written[path] for path in shards}
-    assert not [path for path in now if "PROGRESS" in path]
-
-
-def test_text_that_changes_during_a_build_is_refused(data):
-    text = Storage(data.corpus)
-
-    def encoding(*given, **options):
-        for number, shard in enumerate(encoded_shards(*given, **options)):
-            if number == 2:
-                text.write(f"{text.base}/0.jsonl", b'{"text": "Another."}')
-            yield shard
-
-    with pytest.raises(DataError, match=r"the text changed while it was read(?s:.)*fix(?s:.)*kept"):
-        prepared(data, encoding=encoding)
-
-
-def test_a_store_that_loses_the_connection_in_a_shard_stops_resumably(data, monkeypatch):
-    whole, calls = prepared(data).manifest, []
-    write = Storage.write
-    again = data.model_copy(update={"shards": f"{data.shards}-again"})
 
     def lost(self, path, content):
         calls.append(path)
@@ -195,10 +158,27 @@ def test_a_store_that_loses_the_connection_in_a_shard_stops_resumably(data, monk
 
     monkeypatch.setattr(Storage, "write", lost)
     with pytest.raises(ResourceError, match="connection reset"):
-        prepared(again)
-    before = len(calls)
-    assert prepared(again).manifest == whole
-    assert before == 6
+        prepared(other)
+    names = [entry.path for entry in stored("again").list_files()]
+    assert len(names) == 5
+    assert not any("MANIFEST" in name for name in names)
+    assert prepared(other).manifest == whole
+
+
+def test_text_that_changes_while_it_is_read_is_refused(data):
+    text = Storage(data.corpus)
+
+    def encoding(blocks, encoder, **options):
+        for number, block in enumerate(encoded_blocks(blocks, encoder, **options)):
+            if number == 2:
+                last = f"{text.base}/8.jsonl"
+                changed = text.read(last, 0, 1 << 20).replace(b"warm", b"cold")
+                text.write(last, changed)
+                os.utime(last, (1, 1))  # the next second
+            yield block
+
+    with pytest.raises(DataError, match=r"8\.jsonl: changed while it was read(?s:.)*fix"):
+        prepared(data, encoding=encoding)
 
 
 def test_a_connection_lost_for_a_moment_costs_a_pause_only(data, monkeypatch):
