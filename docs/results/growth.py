@@ -44,7 +44,6 @@ SIZES = {
 }
 ON_RAY = ("channel", "trials", "workers", "students", "replicas")
 STUDENT_SECONDS = 10.0
-SHARDS = 20
 READ_ROWS = 2_000
 
 
@@ -67,9 +66,9 @@ def store(size: int, place: Path) -> dict[str, float]:
 
     keys = np.random.default_rng(0).integers(0, 2**63, (size, 2)).astype(np.uint64)
     counts = np.full(size, 3, np.int64)
-    parts = (np.zeros(3 * len(some), np.float16) for some in np.array_split(keys, SHARDS))
     place.mkdir(parents=True, exist_ok=True)
-    filled, directory = timed(lambda: write_table(place, np.float16, keys, counts, parts))
+    values = np.zeros(3 * size, np.float16)
+    filled, directory = timed(lambda: write_table(place, keys, counts, values))
     drawn = keys[np.random.default_rng(1).integers(0, size, READ_ROWS)]
     before = peak_mb()
     opened, table = timed(lambda: open_table(directory, check=False))

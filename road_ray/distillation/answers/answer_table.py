@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import shutil
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,32 +101,29 @@ def open_table(directory: Path, *, check: bool | None = None) -> AnswerTable:
     )
 
 
-def write_table(
-    parent: Path, dtype: type[np.floating[Any]], keys: Keys, counts: Longs, parts: Iterable[Values]
-) -> Path:
+def write_table(parent: Path, keys: Keys, counts: Longs, values: Values) -> Path:
     """Write rows with these distinct ``keys`` ``[N, 2]`` to a new table below ``parent`` and return
-    its directory. Row r has ``counts[r]`` numbers; ``parts`` yields those of all rows, in order,
-    some whole rows at a time.
+    its directory. Row r has the next ``counts[r]`` of ``values``.
 
     A failure leaves no table. Raises ``ResourceError`` where it cannot be written.
     """
     staged = parent / f".staged-{uuid.uuid4().hex}"
+    order = np.lexsort((keys[:, 1], keys[:, 0]))
+    sizes, begins = counts[order], bounds_of(counts)[:-1][order]
+    bounds = bounds_of(sizes)
+    positions = np.arange(len(values)) + np.repeat(begins - bounds[:-1], sizes)
+    arrays = {"keys.npy": keys[order].T, "values.npy": values[positions]}
+    if sizes.min() != sizes.max():
+        arrays["bounds.npy"] = bounds
     try:
         staged.mkdir()
-        order = np.lexsort((keys[:, 1], keys[:, 0]))
-        _create(staged / "keys.npy", np.uint64, (2, len(keys)))[:] = keys[order].T
-        sizes = counts[order]
-        if sizes.min() != sizes.max():
-            bounds = np.concatenate([[0], np.cumsum(sizes)])
-            _create(staged / "bounds.npy", np.int64, bounds.shape)[:] = bounds
-        begins = np.empty(len(keys), np.int64)  # of each row as given, among the sorted values
-        begins[order] = bounds_of(sizes)[:-1]
-        _fill(_create(staged / "values.npy", dtype, (int(counts.sum()),)), begins, counts, parts)
-        files = [staged / name for name in _FILES if (staged / name).is_file()]
-        for path in files:
-            sync(path)
-        sizes_of = {path.name: path.stat().st_size for path in files}
+        for name, array in arrays.items():
+            content = io.BytesIO()  # np.save to a file does not say that the disk is full
+            np.save(content, array)
+            (staged / name).write_bytes(content.getbuffer())
+            sync(staged / name)
         digest = _sha256(staged)
+        sizes_of = {name: (staged / name).stat().st_size for name in arrays}
         record = {"format": _FORMAT, "rows": len(keys), "bytes": sizes_of, "sha256": digest}
         write_json_atomic(staged / _RECORD, record)
         final = parent / f"table-{digest[:32]}"
@@ -150,29 +146,6 @@ def unwritable(directory: Path, error: OSError) -> ResourceError:
         "distillation.store=DIRECTORY\n"
         "  kept: the answers so far; the same command continues with them"
     )
-
-
-def _fill(values: Values, begins: Longs, counts: Longs, parts: Iterable[Values]) -> None:
-    """Write the numbers of consecutive rows to where these rows begin."""
-    ends, row, written = np.cumsum(counts), 0, 0
-    for part in parts:
-        written += len(part)
-        beyond = int(np.searchsorted(ends, written, "left")) + 1
-        sizes = counts[row:beyond]
-        shift = np.repeat(begins[row:beyond] - bounds_of(sizes)[:-1], sizes)
-        values[shift + np.arange(len(part))] = part
-        row = beyond
-
-
-def _create(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """Create a file for an array. Its room is taken now: a full disk that is found later, on
-    writing to the mapped pages, would end the process.
-    """
-    array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return array
 
 
 def _sha256(directory: Path) -> str:

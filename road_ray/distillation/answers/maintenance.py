@@ -19,7 +19,6 @@ from road_ray.errors import ConfigError, DataError
 from road_ray.system.json_file import read_json
 
 _SECONDS_A_DAY = 86400.0
-_GONE = ".gone"  # suffix of a directory while it is removed
 
 
 @dataclass(frozen=True)
@@ -76,19 +75,12 @@ def prune(
     teachers: Sequence[StoredTeacher], *, unused_days: float | None = None
 ) -> Iterator[StoredTeacher]:
     """Remove the teachers' directories, or those unused for ``unused_days``, and yield each removed
-    teacher. Leftovers of an interrupted removal are removed too.
+    teacher.
     """
-    for root in {teacher.directory.parent for teacher in teachers}:
-        for leftover in root.glob(f".*{_GONE}"):
-            shutil.rmtree(leftover, ignore_errors=True)
     for teacher in teachers:
-        if unused_days is not None and teacher.unused_days < unused_days:
-            continue
-        # Renamed first, so a kill leaves no incomplete directory under its name.
-        aside = teacher.directory.with_name(f".{teacher.directory.name}{_GONE}")
-        teacher.directory.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
-        yield teacher
+        if unused_days is None or teacher.unused_days >= unused_days:
+            shutil.rmtree(teacher.directory)
+            yield teacher
 
 
 def _stored(manifest: Path) -> StoredTeacher:

@@ -31,7 +31,7 @@ from road_ray.distillation.answers.row_keys import (
     rows_of,
     unpadded,
 )
-from road_ray.distillation.answers.teacher_tables import Places, TableBuilder, TeacherTables
+from road_ray.distillation.answers.teacher_tables import Places, TeacherTables
 from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader, TokenRow
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT, Ensemble, numbered
 from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
@@ -143,27 +143,24 @@ class StoredEnsemble(Ensemble):
         """
         own_keys = [self._keys(number, keys) for number in range(self.size)]
         lacking = [n for n, t in enumerate(self.tables) if not t.holds(own_keys[n]).all()]
+        wanted = np.zeros(len(keys.tokens), np.bool_)
         with ExitStack() as stack:
-            next_tables = {
-                number: stack.enter_context(self.tables[number].builder())
-                for number in sorted(lacking, key=lambda n: self.tables[n].directory)
-            }
-            missing = {n: _first_missing(b, own_keys[n]) for n, b in sorted(next_tables.items())}
-            missing = {number: mask for number, mask in missing.items() if mask.any()}
-            wanted = np.zeros(len(keys.tokens), np.bool_)
+            for tables in sorted((self.tables[n] for n in lacking), key=lambda t: t.directory):
+                stack.enter_context(tables.labelling())
+            masks = {n: _first_missing(self.tables[n], own_keys[n]) for n in lacking}
+            missing = {number: mask for number, mask in masks.items() if mask.any()}
+            for mask in missing.values():
+                wanted |= mask
             if missing:
-                wanted = np.logical_or.reduce([*missing.values()])
-                with live(tuple(missing)) as ensemble:
-                    for numbers, inputs, answers in self._asked(
-                        ensemble, _parts(groups, wanted), make_batch
-                    ):
-                        for number, answer in zip(missing, answers, strict=True):
-                            chosen = np.flatnonzero(missing[number][numbers])
-                            rows = own_keys[number][numbers[chosen]]
-                            self._add(number, next_tables[number], rows, chosen, answer, inputs)
-            for builder in next_tables.values():
-                builder.finish()
-            return int(wanted.sum())
+                ensemble = stack.enter_context(live(tuple(missing)))
+                parts = (numbers[wanted[numbers]] for numbers in groups)
+                asked = self._asked(ensemble, filter(len, parts), make_batch)
+                for numbers, inputs, answers in asked:
+                    for number, answer in zip(missing, answers, strict=True):
+                        chosen = np.flatnonzero(missing[number][numbers])
+                        rows = own_keys[number][numbers[chosen]]
+                        self._add(number, rows, chosen, answer, inputs)
+        return int(wanted.sum())
 
     def _asked(
         self, ensemble: Ensemble, groups: Iterable[Longs], make_batch: MakeBatch
@@ -184,13 +181,12 @@ class StoredEnsemble(Ensemble):
     def _add(
         self,
         number: int,
-        builder: TableBuilder,
         keys: Keys,
         chosen: Longs,
         answers: Tensor,
         inputs: Mapping[str, Any],
     ) -> None:
-        """Add a teacher's answers to the ``chosen`` rows of a batch to its next table."""
+        """Add a teacher's answers to the ``chosen`` rows of a batch."""
         if not len(chosen):
             return
         kind = self.tables[number].kind
@@ -200,7 +196,7 @@ class StoredEnsemble(Ensemble):
             values = unpadded(_fitted(kept, rows, kind), rows, kind)
         except CheckpointError as error:
             raise CheckpointError(f"teacher {number}: {error}") from error
-        builder.add(keys, counts_of(kind, rows.lengths), values)
+        self.tables[number].add(keys, counts_of(kind, rows.lengths), values)
 
     def _keys(self, number: int, keys: RowKeys) -> Keys:
         if self._readers[number] is None:
@@ -209,19 +205,11 @@ class StoredEnsemble(Ensemble):
         return keys.texts
 
 
-def _first_missing(builder: TableBuilder, keys: Keys) -> NDArray[np.bool_]:
+def _first_missing(tables: TeacherTables, keys: Keys) -> NDArray[np.bool_]:
     """Return which rows are to be asked: the first of equal ones, if it has no answer."""
-    distinct, first = np.unique(keys, axis=0, return_index=True)
     missing = np.zeros(len(keys), np.bool_)
-    missing[first] = builder.lacks(distinct)
-    return missing
-
-
-def _parts(groups: Iterable[Longs], wanted: NDArray[np.bool_]) -> Iterable[Longs]:
-    """Yield the wanted rows of each group that has some."""
-    for numbers in groups:
-        if len(part := numbers[wanted[numbers]]):
-            yield part
+    missing[np.unique(keys, axis=0, return_index=True)[1]] = True
+    return missing & ~tables.holds(keys)
 
 
 def _stored_rows(reader: TextReader | None, inputs: Mapping[str, Any]) -> StoredRows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 
 import pytest
@@ -55,18 +54,6 @@ def test_damage_is_found(root):
     values.write_bytes(values.read_bytes()[:-1] + b"x")
     (problem,) = find_damage(first)
     assert first.tables[0].name in problem
-
-
-def test_what_a_killed_removal_left_is_no_teacher_and_goes_with_the_next(root):
-    first, second = list_teachers(root)
-    for name in (f".{first.directory.name}.gone", ".earlier.gone"):
-        shutil.copytree(first.directory, root / name)
-    assert [teacher.directory for teacher in list_teachers(root)] == [
-        first.directory,
-        second.directory,
-    ]
-    assert list(prune([first])) == [first]
-    assert [path for path in root.iterdir() if path.is_dir()] == [second.directory]
 
 
 def test_only_what_is_long_unused_goes(root):

@@ -41,15 +41,14 @@ def answers(*numbers: int):
     return np.array([[n, n + 0.5, -n] for n in numbers], np.float16).ravel()
 
 
-def add(builder, *numbers: int):
-    builder.add(rows(*numbers).keys, np.full(len(numbers), 3), answers(*numbers))
+def add(tables, *numbers: int):
+    tables.add(rows(*numbers).keys, np.full(len(numbers), 3), answers(*numbers))
 
 
 def filled(root: Path, *numbers: int, who=WHO) -> TeacherTables:
     tables = TeacherTables(root, who, NLI)
-    with tables.builder() as builder:
-        add(builder, *numbers)
-        builder.finish()
+    with tables.labelling():
+        add(tables, *numbers)
     return tables
 
 
@@ -73,7 +72,7 @@ def test_keys_that_share_their_first_half_are_different_rows(tmp_path):
     """Of 10^9 rows some do; the whole key decides."""
     keys = np.array([[7, 3], [7, 1], [2, 9], [7, 2], [9, 0]], np.uint64)
     values = np.arange(5, dtype=np.float16)
-    table = open_table(write_table(tmp_path, np.float16, keys, np.ones(5, int), [values]))
+    table = open_table(write_table(tmp_path, keys, np.ones(5, int), values))
     found = table.find(
         np.array([[7, 2], [7, 4], [7, 1], [7, 3], [9, 0], [0, 0], [9, 1]], np.uint64)
     )
@@ -89,8 +88,7 @@ def test_spans_take_only_their_real_length(tmp_path):
     batch = rows_of({"input_ids": ids, "attention_mask": mask})
     given = torch.randn(50, 2, 384)
     values, counts = unpadded(given, batch, MRC.kind), counts_of(MRC.kind, batch.lengths)
-    halves = np.split(values, [int(counts[:20].sum())])
-    table = open_table(write_table(tmp_path, np.float16, batch.keys, counts, halves))
+    table = open_table(write_table(tmp_path, batch.keys, counts, values))
     size = sum(path.stat().st_size for path in table.directory.glob("*.npy"))
     assert 0 <= size - (2 * 2 * sum(range(10, 60)) + 24 * 50) < 500
     for number, row in enumerate(table.find(batch.keys)):
@@ -136,18 +134,18 @@ def test_a_damaged_table_is_named_with_what_to_do(tmp_path, damage):
 
 
 def forked(root: Path, numbers: range, killed_after: int | None = None):
-    """A process that labels rows one block at a time; forked, for imports take seconds."""
+    """A process that labels rows one table at a time; forked, for imports take seconds."""
 
     def write() -> None:
-        with TeacherTables(root, WHO, NLI).builder() as builder:
+        tables = TeacherTables(root, WHO, NLI)
+        with tables.labelling():
             for number in numbers:
                 if number == killed_after:
                     os.kill(os.getpid(), signal.SIGKILL)
-                if builder.lacks(rows(number).keys)[0]:
-                    add(builder, number)
-                    builder.flush()
+                if not tables.holds(rows(number).keys)[0]:
+                    add(tables, number)
+                    tables.flush()
                     time.sleep(0.01)
-            builder.finish()
 
     process = multiprocessing.get_context("fork").Process(target=write)
     process.start()
@@ -159,15 +157,8 @@ def test_what_a_killed_labelling_has_asked_is_not_asked_again(tmp_path):
     killed.join(60)
     assert killed.exitcode == -signal.SIGKILL
     tables = TeacherTables(tmp_path, WHO, NLI)
-    assert len(tables) == 0
-    block = next((tables.directory / ".labelling").iterdir())
-    block.write_bytes(block.read_bytes()[:50])  # and one block is damaged
-    with tables.builder() as builder:
-        assert builder.lacks(rows(*range(10)).keys).sum() == 5
-        add(builder, *np.flatnonzero(builder.lacks(rows(*range(10)).keys)).tolist())
-        builder.finish()
-    assert read(tables, *range(10))
-    assert not (tables.directory / ".labelling").exists()
+    assert read(tables, *range(6))
+    assert not tables.holds(rows(*range(6, 10)).keys).any()
 
 
 def test_two_processes_that_label_the_same_rows_wait_for_each_other(tmp_path):
@@ -182,14 +173,15 @@ def test_two_processes_that_label_the_same_rows_wait_for_each_other(tmp_path):
 
 def test_a_full_disk_is_named_and_keeps_what_was_answered(small_disk):
     disk = small_disk(64)
-    with TeacherTables(disk, WHO, NLI).builder() as builder:
-        add(builder, 1, 2)
-        builder.flush()
-        add(builder, *range(3, 4000))
+    tables = TeacherTables(disk, WHO, NLI)
+    with tables.labelling():
+        add(tables, 1, 2)
+        tables.flush()
+        add(tables, *range(3, 4000))
         with pytest.raises(ResourceError, match="No space left"):
-            builder.flush()
-    with TeacherTables(disk, WHO, NLI).builder() as builder:
-        assert builder.lacks(rows(1, 2, 3).keys).tolist() == [False, False, True]
+            tables.flush()
+    again = TeacherTables(disk, WHO, NLI)
+    assert again.holds(rows(1, 2, 3).keys).tolist() == [True, True, False]
 
 
 def test_a_place_that_cannot_be_used_is_told(tmp_path):
@@ -213,8 +205,7 @@ def test_opening_and_reading_do_not_depend_on_the_number_of_rows(tmp_path):
     count = 3_000_000
     keys = np.random.default_rng(0).integers(0, 2**63, (count, 2)).astype(np.uint64)
     counts = np.full(count, 2, np.int64)
-    parts = (np.zeros(2 * 500_000, np.float16) for _ in range(6))
-    directory = write_table(tmp_path, np.float16, keys, counts, parts)
+    directory = write_table(tmp_path, keys, counts, np.zeros(2 * count, np.float16))
     began = time.perf_counter()
     table: AnswerTable = open_table(directory, check=False)
     rows_found = table.find(keys[::300_000])

@@ -159,7 +159,7 @@ def test_rule_weights_and_subset_come_after_the_tables(school):
 def test_an_interrupted_labelling_goes_on_where_it_was(school, monkeypatch):
     from road_ray.distillation.answers import teacher_tables
 
-    monkeypatch.setattr(teacher_tables, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(teacher_tables, "_TABLE_BYTES", 1)
     whole, live = school(chosen=(0,))
     given = batch(*range(1, 21))
 
@@ -207,7 +207,7 @@ def test_an_answer_that_is_no_number_is_named_and_not_kept(school):
     with pytest.raises(CheckpointError, match=r"teacher 1: .*not a number"):
         label(stored, broken, batch(1, 2))
     again, _ = school()
-    assert not any(len(tables) for tables in again.tables)
+    assert [len(tables) for tables in again.tables] == [2, 0, 0]
 
 
 def test_replaced_weights_are_never_served_the_old_answers(school, teacher):
