@@ -35,7 +35,7 @@ by a YAML file, overridden by `section.key=value` on the command line. An empty 
 
 | to see | type |
 |---|---|
-| a key: type, default, allowed values, meaning, presets | `road explain optimizer.peak_lr` |
+| a key: type, default, allowed values, meaning | `road explain optimizer.peak_lr` |
 | a section | `road explain optimizer finetune` |
 | a preset: its file, with its sources | `road presets electra_small` |
 | the schema of a verb, for editors | `road schema finetune` |

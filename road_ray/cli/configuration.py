@@ -15,10 +15,9 @@ from road_ray.cli.options import JsonOption, show_list
 from road_ray.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:
-    from road_ray.config.schema import Key, KeyInfo
+    from road_ray.config.schema import Key
 
 _WIDTH = 100
-_LABEL = 10  # columns of "meaning:" and the spaces after it
 _MOST_NEAR = 5
 
 
@@ -123,47 +122,33 @@ def explain(
 
 def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
     """Return one explanation for each meaning that a key has in the verbs."""
-    from road_ray.config.schema import (
-        UNSET,
-        format_key,
-        key_info,
-        properties,
-        schemas_of,
-        section_infos,
-    )
+    from road_ray.config.schema import UNSET, format_key, key_info, schemas_of, section_infos
     from road_ray.verbs import configuration_class
 
-    groups: dict[tuple[str, ...], list[tuple[str, KeyInfo]]] = {}
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
     classes = {verb: configuration_class(verb) for verb in verbs}
     schemas = schemas_of(tuple(dict.fromkeys(classes.values())))
     for verb, kind in classes.items():
         info = key_info(schemas[kind], key)
-        if info is not None:
-            same = (info.type, info.allowed, info.meaning, info.source)
-            groups.setdefault(same, []).append((verb, info))
-    found = []
-    for group in groups.values():
-        verb, info = group[0]
-        defaults = {verb: i.default for verb, i in group}
-        fields = [
-            {"key": format_key(below.key), "type": below.type, "meaning": below.meaning}
-            for below in section_infos(schemas[classes[verb]], key)
-        ]
-        found.append(
+        if info is None:
+            continue
+        same = found.setdefault(
+            (info.type, info.allowed, info.meaning, info.source),
             {
                 "key": format_key(key),
-                "verbs": list(defaults),
                 "type": info.type,
                 "allowed": info.allowed,
                 "meaning": info.meaning,
                 "source": info.source,
-                "default": {v: None if d is UNSET else d for v, d in defaults.items()},
-                "default_text": values_with_names(defaults, shared=True),
-                "presets": {} if properties(info.node) else _values_in_presets(key, defaults),
-                "fields": fields,
-            }
+                "default": {},
+                "keys": {
+                    str(below.key[-1]): below.meaning or below.type
+                    for below in section_infos(schemas[kind], key)
+                },
+            },
         )
-    return found
+        same["default"][verb] = None if info.default is UNSET else info.default
+    return [*found.values()]
 
 
 def values_with_names(values: Mapping[str, object], *, shared: bool = False) -> str:
@@ -181,53 +166,30 @@ def values_with_names(values: Mapping[str, object], *, shared: bool = False) -> 
     return "; ".join(f"{value} ({', '.join(names)})" for value, names in names_of.items())
 
 
-def _values_in_presets(key: Key, defaults: Mapping[str, object]) -> dict[str, Any]:
-    """Return the values of the presets that change the default of their verb."""
-    from road_ray.presets import PRESETS
-
-    values = {}
-    for preset in PRESETS.values():
-        text = preset.text if preset.verb in defaults else ""
-        mentions = "preset: " in text or str(key[-1]) in text  # before it is parsed
-        value: Any = preset.values() if mentions else {}
-        for part in key:
-            value = value.get(str(part)) if isinstance(value, dict) else None
-        if value is not None and value != defaults.get(preset.verb):
-            values[preset.name] = value
-    return values
-
-
 def _text(explanation: Mapping[str, Any]) -> str:
-    fields, defaults = explanation["fields"], explanation["default"]
-    section = bool(fields) and explanation["allowed"].startswith("the keys ")
+    keys, section = explanation["keys"], explanation["allowed"].startswith("the keys ")
+    rows = {
+        "verbs": ", ".join(explanation["default"]),
+        "type": explanation["type"],
+        "allowed": "" if section else explanation["allowed"],
+        "default": "" if section else values_with_names(explanation["default"], shared=True),
+        "meaning": explanation["meaning"],
+        "source": explanation["source"],
+    }
     lines = [explanation["key"]]
-    for label, text in (
-        ("verbs", ", ".join(defaults)),
-        ("type", explanation["type"]),
-        ("allowed", "" if section else explanation["allowed"]),
-        ("default", "" if section else explanation["default_text"]),
-        ("meaning", explanation["meaning"]),
-        ("source", explanation["source"]),
-        ("presets", values_with_names(explanation["presets"])),
-    ):
-        lines += _labelled(label, text)
-    names = [field["key"].rpartition(".")[2] for field in fields]
-    width = max(map(len, names), default=0)
-    lines += ["  keys:"] if fields else []
-    for name, field in zip(names, fields, strict=True):
-        room = _WIDTH - width - 6
-        meaning = textwrap.shorten(field["meaning"] or field["type"], room, placeholder=" ...")
-        lines.append(f"    {name:<{width}}  {meaning}")
+    for label, text in rows.items():
+        start = f"  {label}:".ljust(12)
+        lines += textwrap.wrap(
+            text,
+            _WIDTH,
+            initial_indent=start,
+            subsequent_indent=" " * len(start),
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+    width = max(map(len, keys), default=0)
+    lines += ["  keys:"] if keys else []
+    for name, meaning in keys.items():
+        shown = textwrap.shorten(meaning, _WIDTH - width - 6, placeholder=" ...")
+        lines.append(f"    {name:<{width}}  {shown}")
     return "\n".join(lines)
-
-
-def _labelled(label: str, text: str) -> list[str]:
-    start = f"  {label}:".ljust(_LABEL + 2)
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=start,
-        subsequent_indent=" " * len(start),
-        break_on_hyphens=False,
-        break_long_words=False,
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -13,13 +13,13 @@ import typer
 
 from road_ray.cli.completion import complete_words
 from road_ray.errors import ConfigError, nearest
+from road_ray.reporting.text_tables import aligned
 
 if TYPE_CHECKING:
     from road_ray.config import Config
     from road_ray.experiment.config import ReproduceConfig
 
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill", "reproduce")
-_BUSY = 1.5  # the slowest of three equal steps over the fastest
 
 
 def plan(
@@ -71,81 +71,53 @@ def show_plan(verb: str, config: Config, as_json: bool) -> None:
 
 def format_comparison(estimate: Mapping[str, Any]) -> str:
     """Return the estimate of a comparison as text."""
-    from road_ray.reporting.text_tables import aligned
-
     rows = [
         {
             "arm": row["arm"],
-            "seed": "-" if row["seed"] is None else str(row["seed"]),
+            "seed": row["seed"],
             "steps": f"{row['steps']:,}",
             "tokens": f"{row['tokens']:,}",
             "minutes": "finished" if row["finished"] else f"{row['seconds'] / 60:.1f}",
         }
         for row in estimate["rows"]
     ]
-    side = estimate["max_concurrent"] or 1
     total = (
         f"{estimate['runs']} of these are left to run: {estimate['core_hours']:.4g} core-hours, "
-        f"about {duration(estimate['hours'])} with {side} at a time, by a few steps timed on this "
-        "machine"
+        f"about {duration(estimate['hours'])} with {estimate['max_concurrent'] or 1} at a time, by "
+        "a few steps timed on this machine"
     )
     return f"{aligned(rows)}\n\n{total}"
 
 
 def format_plan(plan: Mapping[str, Any]) -> str:
-    """Return the plan as text."""
-    memory, disk = plan["memory_bytes"], plan["disk_bytes"]
-    parts = ("parameters", "gradients", "optimizer", "activations")
-    used = ", ".join(f"{name} {_size(memory[name])}" for name in parts)
-    need = _size(sum(memory[name] for name in parts))
-    room = f"this machine has {_size(memory['available'])} for each"
-    room = room if memory["available"] else "this machine has no GPU"
-    runs = f"{plan['runs']} runs of " if plan["runs"] > 1 else ""
-    lines = (
-        f"steps       {runs}{plan['steps']:,}: {plan['rows']:,} rows{_epochs(plan)}, "
-        f"{plan['tokens']:,} tokens",
-        *_phases(plan["phases"]),
-        f"model       {plan['parameters']:,} parameters",
-        f"memory      {need} a worker needs ({used}); {room}",
-        f"disk        {_size(disk['checkpoint'])} a checkpoint, {_size(disk['at_most'])} at most; "
-        f"{_size(disk['free'])} free",
-        f"time        {_time(plan)}",
-    )
-    return "\n".join(lines)
-
-
-def _epochs(plan: Mapping[str, Any]) -> str:
-    """Return how often a training sees each row of its data, if they are one data set."""
-    if not plan["rows_per_epoch"]:
-        return ""
-    return f" ({plan['rows'] / plan['rows_per_epoch']:,.3g} epochs of {plan['rows_per_epoch']:,})"
-
-
-def _time(plan: Mapping[str, Any]) -> str:
-    """Return the seconds of a step and the time of all; ranges where the measured steps differ."""
+    """Return the plan as a table."""
+    disk, memory = plan["disk_bytes"], dict(plan["memory_bytes"])
+    available = memory.pop("available")
+    need = ", ".join(f"{name} {_size(count)}" for name, count in memory.items())
     low, high = plan["measured_step_range"]
-    mean, hours = plan["measured_step_seconds"], plan["hours"]
-    waiting = f"{plan['measured_data_seconds']:.3f} of it waiting for data and teachers"
-    if high <= _BUSY * low:
-        return (
-            f"{mean:.3f} s a step measured here on three steps, {waiting}; {duration(hours)} for "
-            "all"
+    every = plan["hours"] / plan["measured_step_seconds"]
+    found: dict[str, object] = {
+        "runs": plan["runs"],
+        "steps": f"{plan['steps']:,}",
+        "rows": f"{plan['rows']:,}",
+        "tokens": f"{plan['tokens']:,}",
+        "parameters": f"{plan['parameters']:,}",
+        "memory of a worker": f"{_size(sum(memory.values()))} ({need})",
+        "memory here": f"{_size(available)} for each worker" if available else "no GPU",
+        "disk of a checkpoint": _size(disk["checkpoint"]),
+        "disk at most": f"{_size(disk['at_most'])}; {_size(disk['free'])} free",
+        "a step": f"{low:.3f} to {high:.3f} s, as measured here on three steps; "
+        f"{plan['measured_data_seconds']:.3f} s of it waiting for data and teachers",
+        "all steps": f"{duration(every * low)} to {duration(every * high)}",
+    }
+    if plan["rows_per_epoch"]:
+        found["epochs"] = f"{plan['rows'] / plan['rows_per_epoch']:,.3g}"
+    for number, phase in enumerate(plan["phases"] if len(plan["phases"]) > 1 else ()):
+        found[f"phase {number + 1}"] = (
+            f"{phase['steps']:,} steps of {phase['batch_size']:,} rows of "
+            f"{phase['max_length_tokens']} tokens, {phase['measured_step_seconds']:.3f} s each"
         )
-    return (
-        f"{low:.3f} to {high:.3f} s a step measured here on three steps, {waiting}; "
-        f"{duration(hours * low / mean)} to {duration(hours * high / mean)} for all, as this "
-        "machine is busy"
-    )
-
-
-def _phases(phases: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the lines of a pre-training with several phases; none for one."""
-    parts = [
-        f"{phase['steps']:,} steps of {phase['batch_size']:,} rows of "
-        f"{phase['max_length_tokens']} tokens, {phase['measured_step_seconds']:.3f} s each"
-        for phase in phases
-    ]
-    return ["phases      " + "; then ".join(parts)] if len(parts) > 1 else []
+    return aligned([{"what": name, "value": value} for name, value in found.items()])
 
 
 def duration(hours: float) -> str:

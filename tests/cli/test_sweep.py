@@ -47,7 +47,7 @@ def test_a_dry_run_plans_one_trial_and_starts_none(road, tmp_path):
     result = road("sweep", tmp_path / "mine.yaml", "--run-dir", place, "--dry-run", *tiny)
     assert result.code == 0, result.err
     assert result.out.startswith("mine: 2 trials of 1 x pretrain, which draw optimizer.peak_lr;")
-    assert "s a step measured here" in result.out
+    assert "as measured here on three steps" in result.out
     assert "all trials  2 such runs: " in result.out
     assert "less, as asha stops some early" in result.out
     assert not place.exists()
