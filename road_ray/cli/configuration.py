@@ -148,7 +148,21 @@ def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
             },
         )
         same["default"][verb] = None if info.default is UNSET else info.default
-    return [*found.values()]
+    return [e | {"presets": _values_in_presets(key, e["default"])} for e in found.values()]
+
+
+def _values_in_presets(key: Key, verbs: Iterable[str]) -> dict[str, Any]:
+    """Return the value that each preset of these verbs gives the key, by preset."""
+    from road_ray.presets import PRESETS
+
+    values = {}
+    for preset in PRESETS.values():
+        if preset.verb in verbs and ("preset: " in preset.text or str(key[-1]) in preset.text):
+            value: Any = preset.values()
+            for part in key:
+                value = value.get(str(part)) if isinstance(value, dict) else None
+            values[preset.name] = value
+    return {name: value for name, value in values.items() if not isinstance(value, dict | None)}
 
 
 def values_with_names(values: Mapping[str, object], *, shared: bool = False) -> str:
@@ -175,6 +189,7 @@ def _text(explanation: Mapping[str, Any]) -> str:
         "default": "" if section else values_with_names(explanation["default"], shared=True),
         "meaning": explanation["meaning"],
         "source": explanation["source"],
+        "presets": values_with_names(explanation["presets"]),
     }
     lines = [explanation["key"]]
     for label, text in rows.items():
