@@ -24,7 +24,7 @@ def main(run: Path, name: str, keys: list[str]) -> None:
     assert isinstance(config, ReproduceConfig)
     began = time.process_time()
     found = estimate(config)
-    estimated, costs = 3600 * found["core_hours"], time.process_time() - began
+    estimated, costs = 3600 * found["hours"], time.process_time() - began
     began = time.process_time()
     reproduce(config)
     took = time.process_time() - began

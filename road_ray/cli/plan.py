@@ -76,15 +76,13 @@ def format_comparison(estimate: Mapping[str, Any]) -> str:
             "arm": row["arm"],
             "seed": row["seed"],
             "steps": f"{row['steps']:,}",
-            "tokens": f"{row['tokens']:,}",
             "minutes": "finished" if row["finished"] else f"{row['seconds'] / 60:.1f}",
         }
         for row in estimate["rows"]
     ]
     total = (
-        f"{estimate['runs']} of these are left to run: {estimate['core_hours']:.4g} core-hours, "
-        f"about {duration(estimate['hours'])} with {estimate['max_concurrent'] or 1} at a time, by "
-        "a few steps timed on this machine"
+        f"{estimate['runs']} of these are left to run: about {duration(estimate['hours'])} with "
+        f"{estimate['max_concurrent'] or 1} at a time, by a few steps timed on this machine"
     )
     return f"{aligned(rows)}\n\n{total}"
 

@@ -20,7 +20,7 @@ from road_ray.distributed.resource_estimate import (
     check_room,
 )
 from road_ray.models.performance.device_and_precision import default_device
-from road_ray.recipes.config import TrackingConfig
+from road_ray.recipes.config import IN_THIS_PROCESS, TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.recipes.multitask.config import MultitaskConfig
@@ -31,7 +31,6 @@ from road_ray.training.run_context import RunContext
 
 _BYTES_PER_TOKEN, _SAMPLED_BATCHES = 5, 2
 _LEAST_BYTES, _MOST_BYTES = 1 << 18, 4 << 20  # of text, whose rows and tokenizer take seconds
-_NO_TRACKING = {"tracking": TrackingConfig()}
 
 
 def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, Any]:
@@ -55,7 +54,7 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
     gpus_of_one = distillation.gpus_per_teacher * distillation.replicas if hosted else 0.0
     with connected(settings.address) if settings.address else nullcontext():
         check_room(workers, gpus, teachers, gpus_of_one)
-    measured = _measured(config, recipe, teachers > 0)
+    measured = measured_steps(config, recipe)
     parts = max(workers, 1) if settings.training.fsdp else 1
     memory_bytes = {
         "parameters": measured.parameter_bytes // parts,
@@ -156,19 +155,21 @@ def timed_start(config: PretrainConfig) -> dict[str, Any]:
     return {"start": "random"} if corpus else {}
 
 
-def _measured(config: Config, recipe: Callable[..., object], hosted: bool) -> Measured:
-    """Measure the recipe in this process, with its teachers, in a temporary run directory."""
+def measured_steps(config: Config, recipe: Callable[..., object]) -> Measured:
+    """Measure a few steps of the recipe in this process, with its teachers, in a temporary run
+    directory.
+    """
     context, rows_per_step = RunContext(plan_only=True), None
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
-        changes: dict[str, Any] = {"run_dir": place, "console": "quiet"}
-        changes |= {"workers": 0, "min_workers": None, "gpus_per_worker": 0.0}
+        changes: dict[str, Any] = IN_THIS_PROCESS | {"run_dir": place, "console": "quiet"}
         if isinstance(config, PretrainConfig):
             sampled, rows_per_step = sampled_corpus(config, Path(place))
             changes |= sampled | timed_start(config)
-        if hosted:
+        if isinstance(config, DistillConfig):
             changes["distillation.host"] = "process"
         if "max_concurrent" in type(config).model_fields:
             changes["max_concurrent"] = 0
-        recipe(override(config, changes).model_copy(update=_NO_TRACKING), context=context)
+        untracked = override(config, changes).model_copy(update={"tracking": TrackingConfig()})
+        recipe(untracked, context=context)
     assert context.measured is not None, "a recipe ended without training"
     return context.measured if rows_per_step is None else context.measured.scaled(rows_per_step)

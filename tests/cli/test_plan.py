@@ -68,4 +68,4 @@ def test_a_short_comparison_has_seconds_where_hours_are_none():
     row = {"arm": "no KD", "seed": 1, "steps": 6, "tokens": 900, "seconds": 4, "finished": False}
     estimate = {"rows": [row], "runs": 1, "core_hours": 0.00111, "hours": 0.00111}
     text = format_comparison(estimate | {"max_concurrent": 2})
-    assert "1 of these are left to run: 0.00111 core-hours, about 4.0 s with 2 at a time" in text
+    assert "1 of these are left to run: about 4.0 s with 2 at a time" in text

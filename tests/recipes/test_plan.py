@@ -144,7 +144,7 @@ def test_a_plan_is_told_to_no_tracker(sentiment, tmp_path):
 
 
 def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monkeypatch):
-    monkeypatch.setattr(module, "_measured", lambda *_: pytest.fail("was built"))
+    monkeypatch.setattr(module, "measured_steps", lambda *_: pytest.fail("was built"))
     config = configure("distill", overrides=sentiment | {"workers": 10_000})
     assert isinstance(config, DistillConfig)
     with pytest.raises(Exception, match="batch_size = 16 is less"):
