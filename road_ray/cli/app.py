@@ -4,7 +4,6 @@ verb that needs them.
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import logging
@@ -45,7 +44,7 @@ from road_ray.cli.report import report
 from road_ray.cli.runs import runs_app
 from road_ray.cli.submit import submit, submit_settings
 from road_ray.cli.sweep import sweep
-from road_ray.errors import ConfigError, InterruptedRunError, ResourceError, RoadError
+from road_ray.errors import InterruptedRunError, ResourceError, RoadError
 from road_ray.verbs import VERBS, Verb
 
 app = typer.Typer(
@@ -231,27 +230,6 @@ def _configure_logging() -> None:
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
 
 
-def _run_command_line() -> None:
-    """Run the command line. Raise ``ConfigError`` for a file name that is too long, and
-    ``ResourceError`` for an output without room.
-    """
-    try:
-        app(prog_name="road")
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise ResourceError(
-                f"{error.filename or 'standard output'}: cannot be written: {error.strerror}\n"
-                "  fix: free space there, then repeat the command"
-            ) from error
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        raise ConfigError(
-            f"{str(error.filename)[:80]}...: is too long for the name of a file\n"
-            "  allowed: at most 255 bytes a name and 4,095 in all\n"
-            "  fix: name an existing file or directory"
-        ) from error
-
-
 def main() -> None:
     """Entry point of ``road``. A user error prints a message and sets the exit code, without a
     traceback.
@@ -261,7 +239,11 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # names that are no UTF-8
     _configure_logging()
     try:
-        _run_command_line()
+        try:
+            app(prog_name="road")
+        except OSError as error:
+            where = str(error.filename or "standard output")[:200]
+            raise ResourceError(f"{where}: {error.strerror}\n  fix: remove the cause") from error
     except RoadError as error:
         from road_ray.training.monitoring.redaction import redact
 

@@ -39,15 +39,11 @@ class Config(BaseModel):
     @field_validator("*", mode="after")
     @classmethod
     def _without_secrets(cls, value: object) -> Any:
-        """Refuse addresses with a secret, paths that no file can have and whole numbers that no
-        counter can hold; expand ``~``.
-        """
+        """Refuse addresses with a secret and whole numbers of more than 64 bits; expand ``~``."""
         if any(not -_LARGEST - 1 <= number <= _LARGEST for number in _whole_numbers(value)):
             raise ValueError("is too large\n    allowed: whole numbers of at most 64 bits")
         for text in _texts(value):
             refuse_secret(str(text))
-            if isinstance(text, Path) and "\0" in str(text):
-                raise ValueError("holds a zero byte\n    allowed: a path without one")
         return _expanded(value)
 
 

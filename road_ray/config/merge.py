@@ -4,7 +4,6 @@ each value.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -28,7 +27,6 @@ from road_ray.config.schema import (
     at,
     choices,
     default_of,
-    format_key,
     format_value,
     is_optional,
     is_section,
@@ -117,13 +115,6 @@ class _Merged:
                 self.put((*key, str(name)), below, origin)
             return
         self._forget_below(key)
-        if isinstance(value, str) and not _is_utf8(value):
-            message = (
-                f"{format_key(key)} = {value!a}\n    is no UTF-8 here\n    allowed: UTF-8, in a "
-            )
-            remedy = "set a locale that has it: LC_ALL=C.UTF-8, without PYTHONUTF8=0"
-            self.problems.append(Problem(self._where(key), f"{message}locale that has it", remedy))
-            return
         self._section(key[:-1])[str(key[-1])] = _plain(value)
         if isinstance(origin, Mapping) and isinstance(value, list):
             self.origins |= {k: line for k, line in origin.items() if k[: len(key)] == key}
@@ -314,13 +305,6 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item") and hasattr(value, "dtype"):
         return value.item()  # a NumPy scalar, as samplers draw them
     return str(value) if isinstance(value, Path) else value
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        return os.fsencode(text) == text.encode()
-    except UnicodeEncodeError:
-        return False
 
 
 def _overlap(key: Key, other: Key) -> bool:
