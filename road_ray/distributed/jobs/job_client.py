@@ -4,7 +4,6 @@ code.
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import hashlib
 import logging
@@ -14,21 +13,17 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
 from road_ray.config.url_secrets import masked
+from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
-from road_ray.distributed.jobs.runtime_environment import STOP_SECONDS, runtime_environment
 from road_ray.distributed.jobs.working_dir import (
-    files_of_line,
     pack_working_dir,
     refuse_missing_models,
     tracked_files,
-    unknown_to_git,
 )
 from road_ray.errors import ClusterError, ConfigError
 from road_ray.training.monitoring.redaction import redact
@@ -36,12 +31,14 @@ from road_ray.training.monitoring.redaction import redact
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _RUN, _GIVEN, _LINE = "road_run", "road_run_given", "road_line"  # keys of a job's metadata
-_STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 180.0, 1.0
+_STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 180.0, 5.0
+_POLL_SECONDS = 2.0  # between two looks at the log of a job
 _LOST_SECONDS = 300.0  # that a followed job's cluster may be out of reach
 _HEAD = "node:__internal_head__"  # the resource by which Ray marks the head
 _WITH_WORKERS = ("pretrain", "multitask", "finetune", "distill")
 _SIDE_BY_SIDE = ("teachers", "finetune", "reproduce")
 _MANY_RUNS = ("num_seeds=", "pool=", "pool.", "max_concurrent=")  # each in one process
+STOP_SECONDS = 120  # to save after SIGTERM; Ray's default of 3 s is less than a step
 _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
@@ -109,103 +106,65 @@ class Jobs:
                     "another --run-dir\n  kept: that job, untouched"
                 )
             return job, False
-        name, line_files = _job_name(run, len(before) + 1), files_of_line(words, source)
+        name = _job_name(run, len(before) + 1)
         refuse_missing_models(words, source, tracked_files(source))
-        if untracked := [path for path in unknown_to_git(source) if path not in line_files]:
-            _log.warning("not sent because git does not track them: %s", ", ".join(untracked[:8]))
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
-            pack_working_dir(source, Path(place), extra=line_files, exclude=self.profile.exclude)
-            environment = runtime_environment(self.profile, place)
+            pack_working_dir(source, Path(place), words=words, exclude=self.profile.exclude)
             metadata = {_RUN: run, _GIVEN: given, _LINE: line, "user": getpass.getuser()}
-            self._call(lambda: self._submit(name, words, environment, metadata))
+            self._submit(
+                entrypoint=shlex.join(["python", "-m", "road_ray", *words]),
+                submission_id=name,
+                runtime_env=runtime_environment(self.profile, place),
+                metadata=metadata,
+                entrypoint_num_cpus=self.profile.entry_cpus,
+                # Ray keeps drivers on the head only if they ask for nothing.
+                entrypoint_resources={_HEAD: 0.001} if self.profile.driver_on_head else None,
+            )
         return self.get(name), True
 
-    def _submit(
-        self,
-        name: str,
-        words: Sequence[str],
-        environment: dict[str, object],
-        metadata: dict[str, str],
-    ) -> None:
-        submit = partial(
-            self._client.submit_job,
-            entrypoint=shlex.join(["python", "-m", "road_ray", *words]),
-            submission_id=name,
-            runtime_env=environment,
-            metadata=metadata,
-            entrypoint_num_cpus=self.profile.entry_cpus,
-            # Ray keeps drivers on the head only if they ask for nothing.
-            entrypoint_resources={_HEAD: 0.001} if self.profile.driver_on_head else None,
-        )
-        began = time.monotonic()
-        for attempt in count():
+    def _submit(self, **job: Any) -> None:
+        """Submit a job, as soon as a cluster that has just been started takes it."""
+        deadline = time.monotonic() + _STARTING_SECONDS
+        while True:
             try:
-                submit()
+                self._call(lambda: self._client.submit_job(**job))
                 return
-            except RuntimeError as error:
-                if _STARTING not in str(error):
+            except ClusterError as error:
+                if _STARTING not in str(error) or time.monotonic() > deadline:
                     raise
-                if time.monotonic() - began > _STARTING_SECONDS:
-                    raise ClusterError(
-                        f"{self.profile.address}: the cluster answers, but the process that starts "
-                        f"jobs on its machines was not up within {_STARTING_SECONDS:.0f} s\n"
-                        "  fix: repeat the command when the head's machine is less busy; its "
-                        "logs/dashboard_agent.log says why\n  nothing was sent"
-                    ) from error
-                if not attempt:
-                    _log.warning("the cluster is still starting; waiting for it")
+                _log.warning("the cluster is still starting; waiting for it")
                 time.sleep(_AGAIN_SECONDS)
 
     def follow(self, name: str, say: Callable[[str], None]) -> int:
-        """Print the log as it grows, or that of a finished job, then return its exit code. A lost
-        connection is made again within ``_LOST_SECONDS``, and the log goes on where it was cut.
+        """Print the log as it grows, or that of a finished job, then return its exit code. A
+        cluster out of reach is asked again for ``_LOST_SECONDS``.
         """
-        job, shown, is_whole = self.get(name), 0, False
-        while not job.done:
-            shown, is_whole = asyncio.run(self._tail(name, say, shown))
-            time.sleep(1.0)
-            job = self._get_again(name)
-        if not is_whole:
+        shown, lost_at, job = 0, 0.0, self.get(name)
+        while True:
             try:
-                say(self._call(lambda: str(self._client.get_job_logs(name)))[shown:])
-            except ClusterError as error:  # its machine may be gone, its outcome is known
-                _log.warning("the rest of the log cannot be shown: %s", error)
+                job = self.get(name)
+                log = self._call(lambda: str(self._client.get_job_logs(name)))
+            except ClusterError as error:
+                if job.done:  # its machine may be gone, its outcome is known
+                    _log.warning("the rest of the log cannot be shown: %s", error)
+                    break
+                if not lost_at:
+                    _log.warning("%s\n  asking again for %g s", error, _LOST_SECONDS)
+                    lost_at = time.monotonic()
+                elif time.monotonic() - lost_at > _LOST_SECONDS:
+                    raise
+            else:
+                lost_at = 0.0
+                say(log[shown:])
+                shown = len(log)
+                if job.done:
+                    break
+            time.sleep(_POLL_SECONDS)
         if job.status == "SUCCEEDED":
             return 0
         if job.exit_code is None:
             _log.warning("job %s ended as %s: %s", name, job.status, job.message)
         return job.exit_code or (6 if job.status == "STOPPED" else 4)
-
-    async def _tail(self, name: str, say: Callable[[str], None], shown: int) -> tuple[int, bool]:
-        """Print a job's log behind its first ``shown`` characters until it ends or the connection
-        is lost. Return the number of characters shown by then, and True if it ended.
-        """
-        chunks, read = aiter(self._client.tail_job_logs(name)), 0
-        while True:
-            try:
-                chunk = await anext(chunks)
-            except StopAsyncIteration:
-                return shown, True
-            except Exception as error:  # of the connection; Ray lets those of its library through
-                _log.warning("the log cannot be followed for the moment: %s", error)
-                return shown, False
-            say(chunk[max(shown - read, 0) :])
-            read += len(chunk)
-            shown = max(shown, read)
-
-    def _get_again(self, name: str) -> Job:
-        """Return a job; a cluster that does not answer is asked again for ``_LOST_SECONDS``."""
-        deadline, is_lost = time.monotonic() + _LOST_SECONDS, False
-        while True:
-            try:
-                return self.get(name)
-            except ClusterError as error:
-                if time.monotonic() > deadline:
-                    raise
-                if not is_lost:
-                    _log.warning("%s\n  asking again for %g s", error, _LOST_SECONDS)
-                is_lost = True
-                time.sleep(_AGAIN_SECONDS)
 
     def stop(self, name: str) -> bool:
         """Stop a job and wait until it has saved and ended; return False if it had ended before.
@@ -353,3 +312,34 @@ def _job(details: Any) -> Job:
         exit_code=details.driver_exit_code,
         message=(details.message or "").strip(),
     )
+
+
+def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
+    """Return Ray's runtime environment of a job: the working directory and, if configured, pinned
+    packages.
+    """
+    wait = profile.scale_up_seconds
+    scale_up = {SCALE_UP_VARIABLE: f"{wait:g}"} if wait else {}
+    environment: dict[str, object] = {
+        "working_dir": place,
+        "env_vars": {
+            "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS),
+            "TOKENIZERS_PARALLELISM": "false",
+            "PYTHONUNBUFFERED": "1",
+            **scale_up,
+        },
+    }
+    if profile.environment != "none":
+        environment[profile.environment] = {"packages": _pinned_requirements()}
+    return environment
+
+
+def _pinned_requirements() -> list[str]:
+    """Return the dependencies of road_ray, pinned to the installed versions; the cluster provides
+    Ray.
+    """
+    from importlib.metadata import requires, version
+
+    needed = [text for text in requires("road-ray") or () if "extra ==" not in text]
+    names = {re.split(r"[\s<>=!\[;]", text)[0] for text in needed} - {"ray"}
+    return [f"{name}=={version(name)}" for name in sorted(names)]

@@ -1,11 +1,10 @@
-"""Working directory of a job: files tracked by git and files named on the command line, within a
-size limit.
-"""
+"""Working directory of a job: files tracked by git and files named on the command line."""
 
 from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -14,100 +13,72 @@ from pathlib import Path
 from road_ray.errors import ConfigError
 
 LIMIT_BYTES = 100 * 2**20  # Ray's limit for an uploaded working directory
-_SECONDS = 60
 _MODELS = ("init", "generator.init", "distillation.teachers")  # keys that name models
 
 
 def pack_working_dir(
-    source: Path, target: Path, *, extra: Sequence[str] = (), exclude: Sequence[str] = ()
+    source: Path, target: Path, *, words: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> list[str]:
-    """Copy the files of a job from ``source`` to ``target`` and return their relative paths.
+    """Copy the files of a job from ``source`` to ``target`` and return their relative paths: those
+    that git tracks and no pattern of ``exclude`` matches, as they are in the working tree, and the
+    YAML files that ``words`` name. Secrets are rarely tracked, so nothing else is sent, and no file
+    outside of ``source`` to which a link leads.
 
-    Tracked files are copied as they are in the working tree, and ``extra`` files even if git does
-    not track them. Raises ``ConfigError`` if the total is too large, naming the largest files, and
-    for a link out of ``source``, a name that is not UTF-8 and an unreadable file.
+    Raises ``ConfigError`` if the total is too large.
     """
-    paths = [path for path in tracked_files(source) if not _left_out(path, exclude)]
-    paths += [path for path in extra if path not in paths]
-    _refuse_unfit(source, paths)
-    # Links to directories and deleted files are left out.
-    sizes = {path: (source / path).stat().st_size for path in paths if (source / path).is_file()}
+    root = source.resolve()
+    tracked = [path for path in tracked_files(source) if not _left_out(path, exclude)]
+    paths = [
+        path
+        for path in dict.fromkeys([*tracked, *_files_of_line(words, source)])
+        if (source / path).is_file() and (source / path).resolve().is_relative_to(root)
+    ]
+    sizes = {path: (source / path).stat().st_size for path in paths}
     if sum(sizes.values()) > LIMIT_BYTES:
         large = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:5]
-        listed = "".join(f"\n    {sizes[path] / 2**20:8.1f} MiB  {path}" for path in large)
         raise ConfigError(
             f"{source}: {sum(sizes.values()) / 2**20:.0f} MiB would be sent, allowed: "
-            f"{LIMIT_BYTES / 2**20:.0f} MiB; the largest:{listed}\n"
-            "  fix: put data where the machines can read it (data.root), name patterns in "
-            "`exclude` of the profile, or take large files out of git\n  nothing was sent"
+            f"{LIMIT_BYTES / 2**20:.0f} MiB; the largest: {', '.join(large)}\n"
+            "  fix: put data where the machines can read it (data.root), or name patterns in "
+            "`exclude` of the profile\n  nothing was sent"
         )
-    for path in sizes:
-        place = target / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            shutil.copy2(source / path, place)
-        except OSError as error:
-            raise ConfigError(
-                f"{source / path}: cannot be read: {error.strerror}\n"
-                "  fix: make it readable, or name it in `exclude` of the profile\n"
-                "  nothing was sent"
-            ) from error
-    return sorted(sizes)
+    for path in paths:
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source / path, target / path)
+    return paths
 
 
-def _refuse_unfit(source: Path, paths: Sequence[str]) -> None:
-    """Raise ``ConfigError`` for names that a job's archive cannot store, and for links out of the
-    tree, whose content would be uploaded.
+def _files_of_line(words: Sequence[str], source: Path) -> list[str]:
+    """Return the YAML files that a command line names. Raises ``ConfigError`` for one outside of
+    ``source``.
     """
-    if names := [path for path in paths if not _is_utf8(path)]:
-        raise ConfigError(
-            f"{source}: {len(names)} tracked names are not UTF-8 here and cannot be sent: "
-            f"{', '.join(map(ascii, names[:5]))}\n"
-            "  fix: rename them, name patterns in `exclude` of the profile, or set a UTF-8 locale "
-            "(LC_ALL=C.UTF-8)\n  nothing was sent"
-        )
-    root = source.resolve()
-    away = [path for path in paths if not _resolved(source / path).is_relative_to(root)]
-    if away := [path for path in away if (source / path).is_file()]:
-        listed = "".join(f"\n    {path} -> {_resolved(source / path)}" for path in away[:5])
-        raise ConfigError(
-            f"{source}: {len(away)} tracked links lead out of it, and their content would be sent:"
-            f"{listed}\n"
-            "  fix: copy the files here, or name the links in `exclude` of the profile\n"
-            "  nothing was sent"
-        )
-
-
-def _is_utf8(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _resolved(path: Path) -> Path:
-    return Path(os.path.realpath(path))  # unlike Path.resolve, accepts circular links
-
-
-def files_of_line(words: Sequence[str], source: Path) -> list[str]:
-    """Return the files below ``source`` that a command line names.
-
-    Raises ``ConfigError`` for one outside of ``source``.
-    """
-    paths = []
-    for word in words:
-        path = Path(word)
-        if path.suffix not in (".yaml", ".yml") or not os.path.isfile(source / path):
-            continue
-        inside = (source / path).resolve()
-        if not inside.is_relative_to(source.resolve()):
+    files = [word for word in words if word.endswith((".yaml", ".yml"))]
+    files = [word for word in files if os.path.isfile(source / word)]
+    for word in files:
+        if not (source / word).resolve().is_relative_to(source.resolve()):
             raise ConfigError(
                 f"{word}: is outside of {source}, the working directory of the job\n"
                 "  fix: copy it here"
             )
-        paths.append(str(inside.relative_to(source.resolve())))
-    return paths
+    return [str((source / word).resolve().relative_to(source.resolve())) for word in files]
+
+
+def tracked_files(source: Path) -> list[str]:
+    """Return the relative paths that git tracks below ``source``; empty outside of a repository."""
+    try:
+        output = subprocess.run(
+            ["git", "-c", "core.fsmonitor=false", "ls-files", "-z"],
+            cwd=source,
+            capture_output=True,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [name for name in os.fsdecode(output.stdout).split("\0") if name]
+
+
+def _left_out(path: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatch(path, p) or path.startswith(f"{p.rstrip('/')}/") for p in patterns)
 
 
 def refuse_missing_models(words: Sequence[str], source: Path, sent: Sequence[str] = ()) -> None:
@@ -120,56 +91,17 @@ def refuse_missing_models(words: Sequence[str], source: Path, sent: Sequence[str
         key, _, value = word.partition("=")
         if key not in _MODELS and not key.startswith("distillation.teachers."):
             continue
-        for name in filter(None, (item.strip(" '\"") for item in value.strip("[]").split(","))):
-            _refuse_missing(key, name, source, sent)
-
-
-def _refuse_missing(key: str, name: str, source: Path, sent: Sequence[str]) -> None:
-    place = Path(name).expanduser()
-    here = source / place
-    if not place.is_absolute():
-        is_sent = any(path == name or path.startswith(f"{name.rstrip('/')}/") for path in sent)
-        if is_sent or not (here.exists() or name.endswith(".json")):
-            return
-        raise ConfigError(
-            f"{key} = {name}: is not sent with the job, which looks for it in a directory of its "
-            f"own\n  fix: name it by its absolute path, on a disk that the machines share: "
-            f"{here.absolute()}\n  nothing was sent"
-        )
-    if not here.exists() and (here.parent.is_dir() or here.is_relative_to(source.absolute())):
-        raise ConfigError(
-            f"{key} = {name}: no such file or directory\n"
-            "  fix: check the path; `road teachers` writes teachers.json when all of its teachers "
-            "are trained\n  nothing was sent"
-        )
-
-
-def unknown_to_git(source: Path) -> list[str]:
-    """Return code and configuration files below ``source`` that are neither tracked nor ignored,
-    and thus not sent.
-    """
-    untracked = _listed(source, "--others", "--exclude-standard")
-    return [path for path in untracked if path.endswith((".py", ".yaml", ".yml"))]
-
-
-def tracked_files(source: Path) -> list[str]:
-    """Return the relative paths that git tracks below ``source``; empty outside of a repository."""
-    return _listed(source, "--cached")
-
-
-def _listed(source: Path, *which: str) -> list[str]:
-    try:
-        output = subprocess.run(
-            ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", *which],
-            cwd=source,
-            capture_output=True,
-            check=True,
-            timeout=_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [name for name in os.fsdecode(output.stdout).split("\0") if name]
-
-
-def _left_out(path: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatch(path, p) or path.startswith(f"{p.rstrip('/')}/") for p in patterns)
+        for name in re.findall(r"[^\[\], '\"]+", value):
+            place = source / Path(name).expanduser()
+            if Path(name).expanduser().is_absolute():
+                known = place.parent.is_dir() or place.is_relative_to(source.absolute())
+                missing = known and not place.exists()
+            else:
+                is_sent = any(p == name or p.startswith(f"{name.rstrip('/')}/") for p in sent)
+                missing = not is_sent and (place.exists() or name.endswith(".json"))
+            if missing:
+                raise ConfigError(
+                    f"{key} = {name}: a job, which runs in a directory of its own, does not find "
+                    "it\n  allowed: the absolute path of a file that is there, on a disk that the "
+                    "machines share\n  nothing was sent"
+                )
