@@ -46,7 +46,7 @@ FREE = {
     "*README.md": "the model card, for people",
     "trials/*/seed-*": "the runs of a trial; their figures are in trial.json",
     "trials/*/reports.jsonl": "intermediate figures for the scheduler",
-    "study.journal*": "Optuna's record of the trials; checked against trial.json",
+    "study.journal*": "the study, with random identity and times of day; each line has a digest",
 }
 
 

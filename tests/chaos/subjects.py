@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -317,8 +318,10 @@ class Workshop:
             on_report(Report(1, 50.0, 0.5))
             return
         outcome = Trial(config)(place, params, on_report)
-        ended = Record(number, params, "complete", tuple(outcome.values), (None,), outcome.figures)
-        trial_record.write(at, ended)
+        record = trial_record.read(at, number)
+        assert record is not None
+        told = {"deviation": (None,), "figures": outcome.figures}
+        trial_record.write(at, replace(record, state="complete", values=(*outcome.values,), **told))
 
 
 SUBJECTS = {

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.trial_record import Record
+from road_ray.recipes.sweep.sweep_file import load_sweep
+from tests.sweeps import leave_trials
 
 FILE = """\
 verb: pretrain
@@ -23,10 +25,12 @@ def done(tmp_path):
     """A sweep that an earlier start has finished."""
     (tmp_path / "mine.yaml").write_text(FILE)
     directory = tmp_path / "sweep"
-    for number, value in enumerate((0.5, 0.25)):
-        params = {"optimizer.peak_lr": 1e-3 * (number + 1)}
-        record = trial_record.Record(number, params, "complete", (value,), figures={"a": 1.0})
-        trial_record.write(directory, record)
+    trials = [
+        Record(0, {"optimizer.peak_lr": rate}, "complete", (value,), figures={"a": 1.0})
+        for rate, value in ((0.001, 0.5), (0.002, 0.25))
+    ]
+    config = load_sweep(tmp_path / "mine.yaml", {"run_dir": str(directory)})
+    leave_trials(config, *trials)
     return tmp_path / "mine.yaml", directory
 
 

@@ -76,9 +76,12 @@ def search(
 
 
 def _records(study: optuna.Study, directory: Path) -> list[Record]:
-    """Return the record of every started trial, from its directory or else from the study."""
+    """Return the record of every started trial: from the study, or of one that runs from its
+    directory, which knows how long it has run.
+    """
     return [
-        trial_record.read(directory, trial.number) or record_of(trial)
+        (None if trial.state.is_finished() else trial_record.read(directory, trial.number))
+        or record_of(study, trial)
         for trial in study.get_trials(deepcopy=False)
         if trial.state != TrialState.WAITING
     ]

@@ -72,7 +72,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         else:
             return Searcher.FINISHED
         record = trial_record.read(self._directory, number)
-        record = record or record_of(self._trial(number))
+        record = record or record_of(self._study, self._trial(number))
         trial_record.write(self._directory, record)
         self._numbers[trial_id] = number
         self._running.add(trial_id)
@@ -143,7 +143,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         number = self._numbers[trial_id]
         self._running.discard(trial_id)
         record = trial_record.read(self._directory, number)
-        record = record or record_of(self._trial(number))
+        record = record or record_of(self._study, self._trial(number))
         if not record.ended:
             record = self._unfinished_end(record, failure)
             trial_record.write(self._directory, record)

@@ -1,4 +1,6 @@
-"""Optuna study of a sweep: opened, checked, and rebuilt from the trials' directories if damaged."""
+"""Optuna study of a sweep: the truth about its trials. Their records are output, and the message of
+a trial's process that it has ended.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,15 @@ from optuna.trial import FrozenTrial, TrialState
 
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.search_config import Range, SearchConfig, encode_choice, grid_of
-from road_ray.distributed.tune.study_storage import JOURNAL, open_storage, sampler
+from road_ray.distributed.tune.study_storage import (
+    DAMAGED_REMEDY,
+    IDENTITY,
+    JOURNAL,
+    open_storage,
+    sampler,
+)
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.errors import ResourceError
-from road_ray.system.json_file import finite
 
 _log = logging.getLogger(__name__)
 STATES = {
@@ -42,18 +49,17 @@ _ATTRIBUTES = (  # fields of a record for which Optuna has no field
 
 
 def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
-    """Return the study, brought up to date with the trials' directories. The caller holds the sweep
-    lock.
+    """Return the study, told of the trials that ended since. The caller holds the sweep lock.
 
     Raises ``ConfigError`` for a study of another space or sweep under this name, ``ResourceError``
-    for a storage that cannot be opened.
+    for a storage that is damaged, of another sweep or cannot be opened.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     directory.mkdir(parents=True, exist_ok=True)
     study = open_storage(config, name, directory)
-    _reconcile(study, directory, config)
+    _bring_up_to_date(study, directory, config)
     _add_earlier_trials(study, directory, config)
-    # After the trials of earlier starts are in: a restart, also of a rebuilt study, draws others.
+    # After the trials of earlier starts are in: a restart draws others.
     started = [t for t in study.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
     study.sampler = sampler(config, config.seed + len(started))
     _enqueue(study, config)
@@ -122,101 +128,37 @@ def retried(trials: Sequence[FrozenTrial]) -> set[int]:
     return {number for number in numbers if number is not None}
 
 
-def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
-    """Update the study from the trials' records, and the records from the study."""
-    _restore_trials(study, directory, config)
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        _restore_params(study, trial, trial_record.read(directory, trial.number), config)
-    for trial in study.get_trials(deepcopy=False):
-        number = trial.number
+def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+    """Tell the study which trials ended while their driver was dead, draw the values that were not
+    drawn yet, and write records that are lost.
+
+    Raises ``ResourceError`` for a study that does not belong to the trials.
+    """
+    trials = study.get_trials(deepcopy=False)
+    own = study.user_attrs[IDENTITY]
+    for number in trial_record.trial_numbers(directory):
         record = trial_record.read(directory, number)
-        if record is not None:
-            _require_agreement(trial, record, directory)
+        if number >= len(trials) or (
+            record
+            and (record.study not in ("", own) or dict(record.params) != trials[number].params)
+        ):
+            raise ResourceError(
+                f"{trial_record.path_of(directory, number)}: is of another sweep than "
+                f"{directory / JOURNAL} (or the sweep's storage), or that is not whole\n"
+                f"{DAMAGED_REMEDY}"
+            )
+    for trial in trials:
+        record = trial_record.read(directory, trial.number)
         if trial.state.is_finished():
             if record is None or not record.ended:
-                trial_record.write(directory, record_of(trial))
+                trial_record.write(directory, record_of(study, trial))
         elif record is not None and record.ended:
             tell_outcome(study, record)
-
-
-def _require_agreement(trial: FrozenTrial, record: Record, directory: Path) -> None:
-    """Raise ``ResourceError`` if study and record of a trial differ: a file of another sweep, or a
-    damaged study, which has no digest.
-    """
-    ended = record.ended and trial.state.is_finished()
-    here, there = _facts(record, ended), _facts(record_of(trial), ended)
-    differ = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
-    if differ:
-        path = trial_record.path_of(directory, trial.number)
-        lines = "".join(
-            f"\n    {name}: there {here.get(name)!r}, in the study {there.get(name)!r}"
-            for name in differ[:5]
-        )
-        raise ResourceError(
-            f"{path}: differs from the study ({JOURNAL}, or its storage) in trial "
-            f"{trial.number}:{lines}\n"
-            f"  fix: delete {path} to rebuild it from the study, or {directory / JOURNAL} to "
-            "rebuild that from the trials\n  kept: both, as they are"
-        )
-
-
-def _facts(record: Record, ended: bool) -> dict[str, Any]:
-    """Return the facts that study and record must agree on, by name."""
-    facts: dict[str, Any] = dict(record.params)
-    if ended:
-        facts["state"] = record.state
-        facts |= {f"figures.{name}": finite(value) for name, value in record.figures.items()}
-    if ended and record.state == "complete":
-        facts["values"] = tuple(record.values)
-    return facts
-
-
-def _restore_trials(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
-    """Add the trials that have a directory and are not in the study: all of them if it is new, the
-    last one if the end of its journal was lost.
-    """
-    numbers = trial_record.trial_numbers(directory)
-    for number in range(len(study.get_trials(deepcopy=False)), max(numbers, default=-1) + 1):
-        recorded = trial_record.read(directory, number) if number in numbers else None
-        record = recorded or Record(number, {}, "failed", reason="its record is lost")
-        place = trial_record.trial_directory(directory, number)
-        reported = trial_record.read_reports(place) if len(config.metric) == 1 else []
-        _add(study, config, record, {report.step: report.value for report in reported})
-
-
-def _restore_params(
-    study: optuna.Study, trial: FrozenTrial, record: Record | None, config: SearchConfig
-) -> None:
-    """Give a running trial the values that the study lost, as its record has them; a trial that was
-    killed before all its values were drawn gets new ones.
-    """
-    known = record.params if record is not None else {}
-    live_trial = optuna.Trial(study, trial._trial_id)
-    for key, distribution in distributions(config.space).items():
-        if key in trial.params:
-            continue
-        if key in known:
-            value = distribution.to_internal_repr(known[key])
-            study._storage.set_trial_param(trial._trial_id, key, value, distribution)
-        else:
-            live_trial._suggest(key, distribution)
-
-
-def _add(
-    study: optuna.Study, config: SearchConfig, record: Record, reported: Mapping[int, float]
-) -> None:
-    space = distributions(config.space)
-    has_values = record.state in ("complete", "pruned") and record.values
-    study.add_trial(
-        optuna.trial.create_trial(
-            state=STATES[record.state],
-            params=dict(record.params),
-            distributions={key: space[key] for key in record.params},
-            values=list(record.values) if has_values else None,
-            user_attrs=_attributes(record),
-            intermediate_values=dict(reported),
-        )
-    )
+        elif trial.state == TrialState.RUNNING:  # killed while its values were drawn
+            live_trial = optuna.Trial(study, trial._trial_id)
+            for key, distribution in distributions(config.space).items():
+                if key not in trial.params:
+                    live_trial._suggest(key, distribution)
 
 
 def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
@@ -235,9 +177,14 @@ def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConf
             ):
                 _log.warning("%s: its values are outside this space; left out", origin)
                 continue
-            copied = replace(record, number=len(study.get_trials(deepcopy=False)), origin=origin)
-            _add(study, config, copied, {})
-            trial_record.write(directory, copied)
+            copied = optuna.trial.create_trial(
+                params=dict(record.params),
+                distributions=space,
+                values=list(record.values),
+                user_attrs=_attributes(replace(record, origin=origin)),
+            )
+            study.add_trial(copied)
+            trial_record.write(directory, record_of(study, study.get_trials(deepcopy=False)[-1]))
 
 
 def _contains(distribution: BaseDistribution, value: object) -> bool:
@@ -286,7 +233,7 @@ def find_trial(study: optuna.Study, number: int) -> FrozenTrial | None:
     return storage.get_trial(trial_id)
 
 
-def record_of(trial: FrozenTrial) -> Record:
+def record_of(study: optuna.Study, trial: FrozenTrial) -> Record:
     """Return the record of a trial, from the study."""
     names = {state: name for name, state in STATES.items()}
     known = {name: trial.user_attrs[name] for name in _ATTRIBUTES if name in trial.user_attrs}
@@ -296,5 +243,6 @@ def record_of(trial: FrozenTrial) -> Record:
         params=dict(trial.params),
         state=names.get(trial.state, "running"),
         values=tuple(trial.values or ()),
+        study=study.user_attrs[IDENTITY],
         **known,
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import logging
+import uuid
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,43 @@ from road_ray.training.monitoring.database_url import PASSWORD, foreign_tables, 
 from road_ray.training.monitoring.metrics_journal import cut_torn_line
 from road_ray.training.monitoring.redaction import redact
 
-_log = logging.getLogger(__name__)
 _SPACE = "road_ray:space"
 _PLACE = "road_ray:directory"  # attribute with the sweep directory of a study in a database
+IDENTITY = "road_ray:identity"  # attribute that the records of the study's trials repeat
 JOURNAL = "study.journal"
+_DIGEST = "sha256"  # of a line of the journal and all before it
+DAMAGED_REMEDY = (
+    "  fix: put back a copy of it, or start another sweep (name, run_dir), which learns from the "
+    "complete trials of this one by warm_from\n  kept: the sweep, as it is"
+)
+
+
+class ChainedJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna does not type it
+    """Optuna's journal, with a digest in each line over that line and all before it. One process
+    writes at a time: the one that holds the sweep lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises ``ValueError`` for a line that is not as it was written."""
+        super().__init__(str(path))
+        self._last = ""
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+            log = json.loads(line)
+            given = log.pop(_DIGEST, None) if isinstance(log, dict) else None
+            self._last = self._digest(log)
+            if given != self._last:
+                raise ValueError(f"line {number} is not as it was written")
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Append the logs, each with its digest."""
+        chained = []
+        for log in logs:
+            self._last = self._digest(log)
+            chained.append(log | {_DIGEST: self._last})
+        super().append_logs(chained)
+
+    def _digest(self, log: object) -> str:
+        return hashlib.sha256((self._last + json.dumps(log)).encode()).hexdigest()
 
 
 def open_storage(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
@@ -85,27 +119,13 @@ def _without_secrets(url: str) -> str:
 def _from_journal(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
     path = directory / JOURNAL
     try:
-        return _opened(config, name, path)
-    except OSError as error:
+        path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # left behind by a killed process
+        cut_torn_line(path)
+        return _created(config, name, JournalStorage(ChainedJournal(path)))
+    except (OSError, ValueError) as error:
         raise ResourceError(
-            f"{path}: cannot be used: {error.strerror}\n"
-            "  fix: make it a file that can be read and written, or delete it: it is rebuilt "
-            "from the trials\n  kept: the sweep, as it is"
+            f"{path}: cannot be used: {first_line(error)}\n{DAMAGED_REMEDY}"
         ) from error
-
-
-def _opened(config: SearchConfig, name: str, path: Path) -> optuna.Study:
-    path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # left behind by a killed process
-    cut_torn_line(path)
-    try:
-        return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
-    except (ValueError, KeyError, TypeError, AssertionError, AttributeError) as error:
-        aside = path.with_name(f"{JOURNAL}.damaged-{len(list(path.parent.glob('*.damaged-*')))}")
-        path.replace(aside)
-        _log.warning(
-            "%s is damaged (%s); moved to %s and rebuilt from the trials", path, error, aside.name
-        )
-        return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
 
 
 def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.Study:
@@ -131,6 +151,8 @@ def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.St
         study_name=name, storage=storage, directions=directions, load_if_exists=True
     )
     study.set_user_attr(_SPACE, identity)
+    if IDENTITY not in study.user_attrs:
+        study.set_user_attr(IDENTITY, uuid.uuid4().hex)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.set_metric_names(list(config.metric))

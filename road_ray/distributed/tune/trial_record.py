@@ -1,6 +1,6 @@
 """Record of a trial in its directory: ``trial.json``, and ``reports.jsonl`` while it runs.
 
-Study and records hold the same state; either can be rebuilt from the other.
+The study is the truth; the process of a trial tells its end to the driver by the record.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Record:
     teacher_seconds: float = 0.0
     origin: str = ""  # the earlier sweep of a copied trial, which no budget counts
     retry_of: int | None = None  # the failed trial whose values it tries again
+    study: str = ""  # identity of the study
 
     @property
     def ended(self) -> bool:

@@ -9,8 +9,8 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
-from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
+from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.distributed.tune.trial_resources import Demand, StageDemand
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.sweep.config import SweepConfig
@@ -18,17 +18,19 @@ from road_ray.recipes.sweep.result import Sweep
 from road_ray.recipes.sweep.stages import model_of
 from road_ray.recipes.sweep.sweep import _printed, _remove_models, check_sources, run
 from road_ray.recipes.sweep.sweep_file import load_sweep
+from tests.sweeps import leave_trials
 
 BASE = {"verb": "finetune", "metric": "m", "name": "mine", "space": {"x": {"uniform": [0, 1]}}}
 METRIC = "eval/sst2/accuracy"
+RATE = {"optimizer.peak_lr": 1e-3}
 
 
-def finished(directory, config, states):
+def finished(config, states):
     """As if an earlier start had run all trials."""
-    for number, state in enumerate(states):
-        values = (float(number),) if state == "complete" else ()
-        record = trial_record.Record(number, {"optimizer.peak_lr": 1e-3}, state, values)
-        trial_record.write(directory, record)
+    values = [(float(n),) if state == "complete" else () for n, state in enumerate(states)]
+    leave_trials(
+        config, *(Record(0, RATE, state, v) for state, v in zip(states, values, strict=True))
+    )
 
 
 @pytest.fixture
@@ -48,22 +50,20 @@ def file(tmp_path, sentiment):
 
 def test_a_finished_sweep_starts_nothing(file, tmp_path):
     config = load_sweep(file)
-    finished(config.directory, config, ["complete", "pruned", "complete"])
+    finished(config, ["complete", "pruned", "complete"])
     done = run(config)
     assert [trial.number for trial in done.best] == [2]
     assert json.loads((done.directory / "sweep.json").read_text())["best"] == [2]
     assert (done.directory / "sweep.resolved.yaml").is_file()
 
 
-def failed(directory, *reasons):
-    for number, reason in enumerate(reasons):
-        record = trial_record.Record(number, {"optimizer.peak_lr": 1e-3}, "failed", reason=reason)
-        trial_record.write(directory, record)
+def failed(config, *reasons):
+    leave_trials(config, *(Record(0, RATE, "failed", reason=reason) for reason in reasons))
 
 
 def test_a_sweep_whose_trials_all_fail_names_the_first_failure_and_the_retry(file):
     config = load_sweep(file)
-    failed(config.directory, "diverged: step 3: loss nan", "the disk is full", "another")
+    failed(config, "diverged: step 3: loss nan", "the disk is full", "another")
     with pytest.raises(ResourceError, match="no trial of mine is complete; 3 failed") as raised:
         run(config)
     assert raised.value.exit_code == 4
@@ -73,7 +73,7 @@ def test_a_sweep_whose_trials_all_fail_names_the_first_failure_and_the_retry(fil
 
 def test_a_sweep_whose_trials_all_diverge_has_diverged(file):
     config = load_sweep(file)
-    failed(config.directory, *["diverged: step 3: loss nan"] * 3)
+    failed(config, *["diverged: step 3: loss nan"] * 3)
     with pytest.raises(DivergedError, match="the first is 0:\n  diverged: step 3") as raised:
         run(config)
     assert "optimizer.peak_lr" in str(raised.value)
@@ -83,7 +83,7 @@ def test_a_sweep_whose_trials_all_diverge_has_diverged(file):
 @pytest.mark.usefixtures("cluster")
 def test_failed_trials_are_named_and_tried_again_on_request(file):
     config = load_sweep(file, ["trials=2"])
-    finished(config.directory, config, ["complete", "failed"])
+    finished(config, ["complete", "failed"])
     done = run(config)
     assert [trial.number for trial in done.failed] == [1]
     with pytest.raises(
@@ -99,11 +99,8 @@ def test_failed_trials_are_named_and_tried_again_on_request(file):
 
 def test_a_diverged_trial_is_a_result(file):
     config = load_sweep(file, ["trials=2"])
-    finished(config.directory, config, ["complete", "complete"])
-    record = trial_record.Record(
-        1, {"optimizer.peak_lr": 1e-2}, "failed", reason="diverged: step 3"
-    )
-    trial_record.write(config.directory, record)
+    diverged = Record(1, {"optimizer.peak_lr": 1e-2}, "failed", reason="diverged: step 3")
+    leave_trials(config, Record(0, RATE, "complete", (0.0,)), diverged)
     run(config).check_complete()
 
 
@@ -157,7 +154,7 @@ def test_a_second_start_of_the_same_sweep_is_refused(file):
 
 def test_another_making_in_the_same_directory_is_refused(file):
     config = load_sweep(file)
-    finished(config.directory, config, ["complete"] * 3)
+    finished(config, ["complete"] * 3)
     run(config)
     assert run(load_sweep(file, ["trials=2"])).best
     with pytest.raises(ConfigError, match="overrides: there"):
@@ -204,8 +201,8 @@ def test_a_line_says_what_changed_once(capsys):
         ("running", (), ""),
         ("failed", (), "diverged: step 3\nmore"),
     ):
-        changed(trial_record.Record(0, {"x": 0.5}, state, values, reason=reason))
-    changed(trial_record.Record(1, {"x": 1.5}, "complete", (0.25,)))
+        changed(Record(0, {"x": 0.5}, state, values, reason=reason))
+    changed(Record(1, {"x": 1.5}, "complete", (0.25,)))
     assert capsys.readouterr().err.splitlines() == [
         "trial 0 running  x=0.5",
         "trial 0 failed (diverged: step 3)  x=0.5; 1 of 30 trials",
@@ -221,11 +218,11 @@ def test_models_of_the_best_stay_and_all_metrics(tmp_path):
     )
     values = {0: (0.0, 0.0), 1: (1.0, 1.0), 2: (0.0, 9.0), 3: ()}
     states = {3: "failed"}
-    trials = [trial_record.Record(n, {}, states.get(n, "complete"), v) for n, v in values.items()]
+    trials = [Record(n, {}, states.get(n, "complete"), v) for n, v in values.items()]
     for trial in trials:
         for place in ("seed-0/pretrain", "seed-0/finetune"):
             for name in ("checkpoints/step-00000001/model", "hf/model", "metrics.jsonl"):
-                path = trial_record.trial_directory(tmp_path, trial.number) / place / name
+                path = trial_directory(tmp_path, trial.number) / place / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
     _remove_models(Sweep(tmp_path, config, trials))
@@ -236,7 +233,7 @@ def test_models_of_the_best_stay_and_all_metrics(tmp_path):
 
 def test_the_model_is_that_of_the_last_run(tmp_path):
     first = load(SweepConfig, base=BASE)
-    trial = trial_record.Record(7, {})
+    trial = Record(7, {})
     assert model_of(tmp_path, trial, first) == tmp_path / "trials/0007/seed-0"
     two = load(SweepConfig, base=BASE | {"verb": "pretrain", "then": {"verb": "distill"}})
     assert model_of(tmp_path, trial, two) == tmp_path / "trials/0007/seed-0/distill"
