@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import re
 from pathlib import Path
 
 # From glibc's malloc.h: the size from which free memory at the end of the heap returns to the
 # system, and the size from which a block is mapped, and unmapped, on its own.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _TRIM_BYTES, _MMAP_BYTES = 2**31 - 1, 2**30
+_DISK_ERRORS = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+}
 
 
 def usable_cores() -> int:
@@ -44,6 +50,15 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def is_disk_error(error: BaseException) -> bool:
+    """Return True for an error of disk or permission, also if it is only in the message, as in
+    errors of Rust.
+    """
+    inside = re.search(r"os error (\d+)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(inside[1]) if inside else None
+    return number in _DISK_ERRORS
 
 
 def keep_freed_memory() -> None:

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from sys import maxsize
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 
 from road_ray.data.batching import Batch
 from road_ray.data.task_and_dataset import Regress, Task
@@ -22,14 +22,11 @@ from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.models.performance.device_and_precision import autocast_dtype
 from road_ray.objectives.base import Objective
 from road_ray.system.operating_system import keep_freed_memory
-from road_ray.training.checkpoint.async_save import AsyncSaver, named_tensors
+from road_ray.training.checkpoint.async_save import AsyncSaver
 from road_ray.training.checkpoint.remote_copy import RemoteCopy
-from road_ray.training.checkpoint.serialization import (
-    load_optimizer,
-    tensors_from_file,
-)
+from road_ray.training.checkpoint.state import restore
 from road_ray.training.early_stopping import PeriodicEvaluation
-from road_ray.training.fsdp import local_part, shard
+from road_ray.training.fsdp import shard
 from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
 from road_ray.training.monitoring.out_of_memory import shapes
 from road_ray.training.monitoring.step_metrics import StepMetrics
@@ -65,9 +62,9 @@ def train(
     """
     config, total, context = training.config, min(training.total_steps, maxsize), training.context
     keep_freed_memory()
-    trained = shard(objective, worker) if config.fsdp else objective.to(worker.device)
-    configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
     autocast = autocast_dtype(config.precision, worker.device, objective.encoder.config.hidden_size)
+    trained = shard(objective, worker, autocast) if config.fsdp else objective.to(worker.device)
+    configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
     warmup = training.optimizer.warmup(total)
     _warn_of_warmup(warmup, total if worker.leads else 0)
     if context.plan_only:
@@ -106,9 +103,9 @@ def train(
                 report.write(done, norms, passes)
             last = evaluation.after_step(done, last=done == total)
             stopped, save_now = stop.after_step(done, worker)
-            wait = last or stopped or save_now
-            if wait or _due(done, config.save_every_steps):
-                saver.save(done, guard.memory | evaluation.memory | {"row": report.row}, wait=wait)
+            if (wait := last or stopped or save_now) or _due(done, config.save_every_steps):
+                memory = guard.memory | evaluation.memory | {"row": report.row}
+                saver.save(done, memory, evaluation.best, wait=wait)
             if stopped and not last:
                 raise _interrupted(done, training)
     evaluation.finish()
@@ -215,10 +212,9 @@ def _resume(
             "  fix: restore them, or name another run directory to start again\n"
             "  kept: the checkpoint, unchanged"
         )
-    load_weights(objective, directory / "model.safetensors")
-    load_optimizer(
-        optimizer, tensors_from_file(directory / "optimizer.safetensors"), state["optimizer"]
-    )
+    restore(objective, optimizer, directory, state)
+    if worker.leads and (directory / "best.safetensors").is_file():
+        state["best"] = load_file(directory / "best.safetensors")
     training.journal.truncate_after(int(state["step"]))
     training.journal.event("resumed", step=state["step"], checkpoint=str(directory))
     if training.journal.enabled:
@@ -241,26 +237,6 @@ def _fetch_from_mirror(training: Training, worker: Worker) -> None:
         if fetched is not None:
             training.journal.event("fetched_from_mirror", checkpoint=fetched.name)
     worker.barrier()
-
-
-def load_weights(objective: Objective, path: Path) -> None:
-    """Load a checkpoint's ``model.safetensors`` into the objective, sharded or whole.
-
-    Raises ``CheckpointError`` when names or shapes do not match.
-    """
-    saved, expected = tensors_from_file(path), named_tensors(objective)
-    if unmatched := sorted(saved.keys() ^ expected.keys()):
-        raise CheckpointError(
-            f"{path}: does not match the model: {len(unmatched)} missing or unexpected tensors, "
-            f"such as {', '.join(unmatched[:3])}\n  fix: resume with the configuration of the run"
-        )
-    saved = {name: local_part(value, like=expected[name]) for name, value in saved.items()}
-    try:
-        objective.load_state_dict(saved, strict=False)
-    except RuntimeError as error:
-        raise CheckpointError(
-            f"{path}: {error}\n  fix: resume with the configuration of the run"
-        ) from error
 
 
 def head_units(tasks: Iterable[Task]) -> dict[str, str]:

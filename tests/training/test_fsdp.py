@@ -6,23 +6,20 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.testing import assert_close
-from transformers import AlbertConfig, AlbertForMaskedLM, ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.data.mixing import accumulated, mixed
 from road_ray.objectives.pretraining.electra import Electra
-from road_ray.objectives.pretraining.registry import objective_class
-from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.config import OptimizerConfig
-from road_ray.training.fsdp import full_tensor, layers, shard
+from road_ray.training.fsdp import full_tensor, shard, stacks_of
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal, read_rows
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.optimization.optimizer import build_optimizer
 from road_ray.training.performance.compile import compile_encoders, recompute
 from road_ray.training.worker import Worker
-from tests.objectives.tiny import config_of, objective_of
 from tests.pair import both
 
 ALONE = Worker()
@@ -101,7 +98,7 @@ def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tiny, tmp_
         parts, replicas, alone = (tmp_path / how / name for how in ("parts", "replicas", "alone"))
         for file in ("model.safetensors", "optimizer.safetensors"):
             ours, one, other = (
-                tensors_from_file(last_checkpoint(d) / file) for d in (parts, alone, replicas)
+                load_file(last_checkpoint(d) / file) for d in (parts, alone, replicas)
             )
             text = f"{name}, {file}: "
             assert_close(ours, one, **NOISE, msg=text.__add__)
@@ -114,11 +111,8 @@ def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tiny, tmp_
         ):
             assert row == pytest.approx(one, rel=1e-3, abs=1e-5), name
             assert row == pytest.approx(other, rel=1e-4, abs=1e-6), name
-        layouts = [
-            (last_checkpoint(d) / "state.json").read_text().split('"optimizer"')
-            for d in (parts, alone)
-        ]
-        assert layouts[0][1] == layouts[1][1]
+        groups = [state_of(last_checkpoint(d))["optimizer"] for d in (parts, alone)]
+        assert groups[0] == groups[1]
     assert all(
         "train/grad_norm_generator" in row
         for row in rows_without_times(tmp_path / "parts" / "lamb")
@@ -135,7 +129,7 @@ def broken_and_resumed(worker, directory, tiny):
     for _ in ("trained", "finished already"):
         made = run(tiny, directory / "straight", worker, tiny.electra(0.1), fsdp=True)
         if worker.leads:  # the recipe's own objective has the last weights
-            last = tensors_from_file(last_checkpoint(directory / "straight") / "model.safetensors")
+            last = load_file(last_checkpoint(directory / "straight") / "model.safetensors")
             ours = made.state_dict()
             assert all(torch.equal(ours[name], tensor) for name, tensor in last.items())
     for place, dropout in (("broken", 0.1), ("begun in parts", 0.0)):
@@ -158,7 +152,7 @@ def test_a_sharded_run_resumes_bit_for_bit_and_on_other_numbers_of_workers(tiny,
         assert (straight / file).read_bytes() == (broken / file).read_bytes(), file
     assert state_of(straight) == state_of(broken)
     assert rows_without_times(tmp_path / "broken") == rows_without_times(tmp_path / "straight")
-    last = tensors_from_file(last_checkpoint(tmp_path / "begun alone") / "model.safetensors")
+    last = load_file(last_checkpoint(tmp_path / "begun alone") / "model.safetensors")
     assert_close(last, {name: expected[name] for name in last}, **NOISE)
     resumed = run(tiny, tmp_path / "begun in parts")
     assert_close(resumed.state_dict(), expected, **NOISE)
@@ -201,14 +195,14 @@ def test_looks_see_the_whole_model_and_leave_the_best_one(tiny, tmp_path):
         rows_without_times(tmp_path / "parts"), rows_without_times(tmp_path / "alone"), strict=True
     ):
         assert row == pytest.approx(one, rel=1e-4, abs=1e-6)
-    last = tensors_from_file(last_checkpoint(tmp_path / "alone") / "model.safetensors")
+    last = load_file(last_checkpoint(tmp_path / "alone") / "model.safetensors")
     assert any(not torch.equal(expected[name], tensor) for name, tensor in last.items())
 
 
-def gradients(objective, worker, tiny):
+def gradients(objective, worker, tiny, autocast=None):
     place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
     passes = [tiny.stream(tiny.rows(tiny.nli, count=21), **place)[0]]
-    backward(objective.train(), objective, passes, worker, seed=1, step=0, autocast=None)
+    backward(objective.train(), objective, passes, worker, seed=1, step=0, autocast=autocast)
     return {
         n: None if p.grad is None else full_tensor(p.grad) for n, p in objective.named_parameters()
     }
@@ -222,6 +216,14 @@ def held(worker, tiny):
         run_as(objective)
         ours = gradients(objective, worker, tiny)
         assert_close(ours, alone, **NOISE)  # two heads have none
+    half = shard(tiny.supervised(0.0), worker, torch.bfloat16)
+    dtypes = set()
+    stacks_of(half)[0][0].attention.register_forward_pre_hook(
+        lambda module, _: dtypes.update(p.dtype for p in module.parameters())
+    )
+    ours = gradients(half, worker, tiny, torch.bfloat16)
+    assert dtypes == {torch.bfloat16}  # gathered in half the bytes; exchanged and kept in fp32
+    assert_close(ours, alone, rtol=0.1, atol=0.02)
     optimizer = build_optimizer(objective, OptimizerConfig())
     optimizer.step()
     for parameter in objective.parameters():
@@ -243,7 +245,7 @@ def prefetched(worker, tiny):
 
         return noted
 
-    for number, layer in enumerate(layers(objective)):
+    for number, layer in enumerate(stacks_of(objective)[0]):
         layer.attention.register_forward_pre_hook(note(number))
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         gradients(objective, worker, tiny)
@@ -285,18 +287,3 @@ def test_alone_a_sharded_training_is_a_plain_one(tiny, tmp_path):
     assert type(ours) is Electra
     theirs = run(tiny, tmp_path / "plain").state_dict()
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.state_dict().items())
-
-
-def test_every_layer_of_every_encoder_is_a_unit_of_its_own():
-    def electra(width, tying):
-        generator, main = ElectraForMaskedLM(config_of(width, 0)), config_of(32, 0)
-        special = {"special_ids": (0, 2, 3, 4), "mask_id": 4}
-        return Electra(generator, ElectraForPreTraining(main), tying=tying, **special)
-
-    size = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 32}
-    albert = AlbertForMaskedLM(AlbertConfig(vocab_size=60, num_hidden_layers=3, **size))
-    shared = objective_class("mlm")(albert, special_ids=(0, 2, 3, 4), mask_id=4)
-    assert len(layers(electra(16, "embeddings"))) == 4
-    assert len(layers(electra(32, "all"))) == 2
-    assert len(layers(shared)) == 1
-    assert len(layers(objective_of("teams", dropout=0.0))) == 2 + 2 - 1 + 1  # one shared, one more

@@ -18,7 +18,7 @@ from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import prepare
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.training.checkpoint.atomic_commit import Checkpoints
-from road_ray.training.loop import load_weights
+from road_ray.training.checkpoint.state import load_weights
 from road_ray.training.worker import Worker
 
 
@@ -40,7 +40,7 @@ def peek(place: str, rows: int) -> str:
     newest = Checkpoints(Path(place) / "checkpoints").newest()
     step = 0
     if newest is not None:
-        load_weights(made.objective, newest / "model.safetensors")
+        load_weights(made.objective, newest)
         step = int(newest.name.removeprefix("step-"))
     batch = next(made.steps.since(step))[0]
     title = f"{config.objective.name}, the batch after step {step}"

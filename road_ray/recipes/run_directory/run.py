@@ -33,10 +33,10 @@ from road_ray.recipes.run_directory.run_lock import lock_run_directory, write_er
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import write_report
 from road_ray.system.json_file import read_json, write_json_atomic, write_text_atomic
+from road_ray.system.operating_system import is_disk_error
 from road_ray.training.checkpoint.atomic_commit import (
     MANIFEST,
     Checkpoints,
-    disk_error,
     has_checkpoints,
 )
 from road_ray.training.monitoring.console_progress import Work
@@ -169,7 +169,7 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
         except Exception as error:
             if isinstance(error, DivergedError):
                 write_report(directory)  # its curves show what led there
-            if isinstance(error, RoadError) or disk_error(error) is None:
+            if isinstance(error, RoadError) or not is_disk_error(error):
                 raise
             raise write_error(directory, error) from error
         _complete(directory, keep=keep_checkpoints)

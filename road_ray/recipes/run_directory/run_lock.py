@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TextIO
 
 from road_ray.errors import ResourceError
 from road_ray.system.file_lock import lock_exclusively
-from road_ray.training.checkpoint.atomic_commit import disk_error
 
 LOCK = "run.lock"
 
@@ -35,12 +33,8 @@ def lock_run_directory(directory: Path) -> TextIO:
 
 def write_error(directory: Path, error: Exception) -> ResourceError:
     """Return the error of a run directory that cannot be written."""
-    number = disk_error(error)
-    reason = str(error) if number is None else os.strerror(number)
-    file_name = getattr(error, "filename", None)
-    reason += f": {file_name}" if file_name and Path(file_name) != directory else ""
     return ResourceError(
-        f"run_dir = {directory}: cannot be written ({reason})\n"
+        f"run_dir = {directory}: cannot be written ({error})\n"
         "  fix: free space there, make it writable, or choose another directory\n"
         "  kept: what was there before"
     )

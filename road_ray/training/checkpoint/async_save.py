@@ -15,15 +15,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from road_ray.data.model_files.locate_model import MODEL_RECORD, model_hashes
 from road_ray.errors import ResourceError
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint.remote_copy import RemoteCopy
-from road_ray.training.checkpoint.serialization import optimizer_tensors, tensors_to_file
-from road_ray.training.fsdp import copy_weights, full_tensor
+from road_ray.training.checkpoint.state import (
+    gathered_optimizer,
+    gathered_weights,
+    named_tensors,
+    write_tensors,
+)
 from road_ray.training.optimization.optimizer import ElectraAdamW
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
@@ -54,15 +57,27 @@ class AsyncSaver:
         self._error: BaseException | None = None
         self.blocked_seconds = 0.0  # total time that the loop has waited for saving
 
-    def save(self, step: int, memory: Mapping[str, object] | None = None, *, wait: bool) -> None:
-        """Save a checkpoint, with ``memory`` in its ``state.json``; collective. With ``wait`` it is
-        on the disk on return, for all workers.
+    def save(
+        self,
+        step: int,
+        memory: Mapping[str, object] | None = None,
+        best: Mapping[str, Tensor] | None = None,
+        *,
+        wait: bool,
+    ) -> None:
+        """Save a checkpoint with ``memory`` in its ``state.json`` and the weights of the ``best``
+        evaluation; collective. With ``wait`` it is on the disk on return, for all workers.
         """
         started = time.perf_counter()
         self.finish()
-        copied = self._copied()  # collective: a worker may hold only a shard
-        if copied is not None:
-            self._start(step, memory or {}, *copied)
+        # Collective: a worker may hold only a shard.
+        weights = gathered_weights(self._trained)
+        tensors, groups = gathered_optimizer(self._trained, self._optimizer)
+        if self._worker.leads:
+            self._twin = self._twin or _copy_on_cpu(self._objective)
+            self._twin.load_state_dict(weights)
+            files = {"optimizer": tensors} | ({"best": best} if best else {})
+            self._start(step, {**(memory or {}), "optimizer": groups}, self._twin, files)
             if wait:
                 self.finish()
         self.blocked_seconds += time.perf_counter() - started
@@ -95,8 +110,7 @@ class AsyncSaver:
         step: int,
         memory: Mapping[str, object],
         twin: Objective,
-        moments: dict[str, Tensor],
-        layout: dict[str, Any],
+        files: Mapping[str, Mapping[str, Tensor]],
     ) -> None:
         state = {
             "step": step,
@@ -105,19 +119,21 @@ class AsyncSaver:
             "identity": dict(self._training.identity),
             "configuration": dict(self._training.configuration),
             "record": dict(self._training.record),
-            "optimizer": layout,
         }
+        text = json.dumps(state) + "\n"  # now: the optimizer changes its groups in the next step
 
-        def write(directory: Path) -> None:
-            tensors_to_file(directory / "model.safetensors", named_tensors(twin))
-            tensors_to_file(directory / "optimizer.safetensors", moments)
-            (directory / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
+        def write(directory: Path) -> dict[str, str]:
+            write_tensors(directory / "model.safetensors", named_tensors(twin))
+            for name, tensors in files.items():
+                write_tensors(directory / f"{name}.safetensors", tensors)
+            (directory / "state.json").write_text(text, encoding="utf-8")
             twin.export(directory / "hf")
             if self._tokenizer is not None:
                 self._tokenizer.save_pretrained(directory / "hf")
-            if files := model_hashes(directory / "hf"):
-                record = json.dumps({"files": files}, indent=2) + "\n"
+            if hashes := model_hashes(directory / "hf"):
+                record = json.dumps({"files": hashes}, indent=2) + "\n"
                 (directory / "hf" / MODEL_RECORD).write_text(record, encoding="utf-8")
+            return {f"hf/{name}": digest for name, digest in hashes.items()}
 
         def commit() -> None:
             try:
@@ -139,22 +155,6 @@ class AsyncSaver:
             _log.warning("%s", error)
             self._training.journal.event("mirror_failed", checkpoint=directory.name)
 
-    @torch.no_grad()
-    def _copied(self) -> tuple[Objective, dict[str, Tensor], dict[str, Any]] | None:
-        """Return copies of the objective and of the optimizer's tensors, and the optimizer's
-        layout; None on workers that do not lead. Collective.
-        """
-        if self._twin is None and self._worker.leads:
-            self._twin = _copy_on_cpu(self._objective)
-        copy_weights(self._trained, self._twin)
-        tensors, layout = optimizer_tensors(self._optimizer)
-        moments = {}
-        for name, tensor in tensors.items():
-            value = full_tensor(tensor)
-            if self._worker.leads:
-                moments[name] = value.detach().to("cpu", copy=True)
-        return None if self._twin is None else (self._twin, moments, copy.deepcopy(layout))
-
 
 def _copy_on_cpu(objective: Objective) -> Objective:
     """Return a copy whose tensors are in host memory from the start; a GPU may have no room for a
@@ -165,12 +165,3 @@ def _copy_on_cpu(objective: Objective) -> Objective:
         there = weight.detach().to("cpu", copy=True)
         copies[id(weight)] = nn.Parameter(there, requires_grad=weight.requires_grad)
     return copy.deepcopy(objective, copies).eval()
-
-
-def named_tensors(objective: Any) -> dict[str, Tensor]:
-    """Return every tensor once, tied and shared ones under their first name."""
-    by_identity: dict[int, str] = {}
-    tensors = objective.state_dict(keep_vars=True)
-    for name, tensor in tensors.items():
-        by_identity.setdefault(id(tensor), name)
-    return {name: tensors[name].detach() for name in by_identity.values()}

@@ -10,7 +10,7 @@ import torch
 import road_ray as rr
 from road_ray.recipes.pretraining.masking_preview import is_pretraining, peek
 from road_ray.recipes.pretraining.pretrain import prepare
-from road_ray.training.loop import load_weights
+from road_ray.training.checkpoint.state import load_weights
 from road_ray.training.worker import Worker
 from road_ray.verbs import configure
 
@@ -26,9 +26,7 @@ def hidden(text: str) -> list[str]:
 def test_replacements_are_those_of_the_trained_generator(pretrained, pretraining):
     config = configure("pretrain", overrides=pretraining | {"run_dir": str(pretrained.directory)})
     made = prepare(config, Worker())
-    load_weights(
-        made.objective, pretrained.directory / "checkpoints" / "step-00000006" / "model.safetensors"
-    )
+    load_weights(made.objective, pretrained.directory / "checkpoints" / "step-00000006")
     with torch.no_grad():
         corrupted = made.objective.eval().corrupted(next(made.steps.since(6))[0])
     head, *rows = peek(str(pretrained.directory), 100).split("\n\n")

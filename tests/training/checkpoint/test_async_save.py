@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from road_ray.errors import ResourceError
-from road_ray.training.checkpoint.async_save import AsyncSaver, named_tensors
+from road_ray.training.checkpoint.async_save import AsyncSaver
 from road_ray.training.checkpoint.atomic_commit import Checkpoints, verify
-from road_ray.training.checkpoint.serialization import tensors_from_file
+from road_ray.training.checkpoint.state import named_tensors
 from road_ray.training.worker import Worker
 
 
@@ -27,6 +29,7 @@ class Model(torch.nn.Module):
     def export(self, directory):
         directory.mkdir()
         (directory / "sum").write_text(str(float(self.one.weight.detach().sum())))
+        (directory / "vocab.txt").write_text("a")
 
 
 @pytest.fixture
@@ -80,10 +83,10 @@ def test_the_loop_goes_on_and_the_checkpoint_stays_that_of_its_step(slow):
         directory = checkpoints.newest()
         assert directory.name == f"step-{step:08d}"
         assert verify(directory) == []
-        saved = tensors_from_file(directory / "model.safetensors")
+        saved = load_file(directory / "model.safetensors")
         assert set(saved) == set(before) == {"one.weight", "one.bias", "two.bias"}
         assert all(torch.equal(saved[name], before[name]) for name in before)
-        remaining = tensors_from_file(directory / "optimizer.safetensors")
+        remaining = load_file(directory / "optimizer.safetensors")
         assert any(torch.equal(tensor, moments) for tensor in remaining.values())
         assert float((directory / "hf" / "sum").read_text()) == float(before["one.weight"].sum())
 
@@ -114,6 +117,19 @@ def test_a_failure_is_raised_by_the_next_call(slow, monkeypatch):
         saver.save(2, wait=False)
     with pytest.raises(ResourceError, match="no space"):
         saver.save(3, wait=True)
+
+
+def test_no_file_is_hashed_twice(slow, monkeypatch):
+    """Neither those of the exported model nor those of the checkpoint before."""
+    gate, model, optimizer, _, saver = slow
+    gate.set()
+    hashed, digest = [], hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda f, kind: hashed.append(f) or digest(f, kind))
+    for step in (1, 2):
+        update(model, optimizer)
+        saver.save(step, wait=True)
+    names = [file.name.replace(".tmp-", "") for file in hashed]
+    assert len(set(names)) == len(names) == 2 * 6
 
 
 def test_workers_that_do_not_lead_write_nothing(slow, tmp_path):

@@ -14,7 +14,6 @@ from transformers import AlbertConfig, AlbertModel, ElectraConfig, ElectraModel
 from road_ray.data.task_and_dataset import Classify, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.checkpoint.serialization import load_optimizer, optimizer_tensors
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.optimization.layer_decay import layer_multiplier
 from road_ray.training.optimization.learning_rate import rate
@@ -232,33 +231,6 @@ def test_an_update_is_one_fused_kernel_a_group_whatever_the_number_of_parameters
     groups = len(optimizer.param_groups)
     assert calls.counts["_fused_adamw_"] == groups
     assert calls.counts.total() <= 3 * groups < len(list(objective.parameters()))
-
-
-def test_a_restored_optimizer_goes_on_alike(objective):
-    def grown(optimizer, parameters, steps):
-        for step in steps:
-            chance = torch.Generator().manual_seed(step)
-            optimizer.set_rate(0.5)
-            for parameter in parameters:
-                parameter.grad = torch.randn(parameter.shape, generator=chance)
-            optimizer.step()
-
-    config = OptimizerConfig(peak_lr=0.01)
-    optimizer = build_optimizer(objective, config)
-    parameters = list(objective.parameters())
-    grown(optimizer, parameters, range(3))
-    tensors, layout = optimizer_tensors(optimizer)
-    tensors = {name: value.clone() for name, value in tensors.items()}
-    values = [p.detach().clone() for p in parameters]
-    grown(optimizer, parameters, range(3, 5))
-    straight = [p.detach().clone() for p in parameters]
-    with torch.no_grad():
-        for parameter, value in zip(parameters, values, strict=True):
-            parameter.copy_(value)
-    again = build_optimizer(objective, config)
-    load_optimizer(again, tensors, layout)
-    grown(again, parameters, range(3, 5))
-    assert all(torch.equal(a, b) for a, b in zip(parameters, straight, strict=True))
 
 
 def test_clipping_scales_to_the_joint_norm_and_tells_the_norm_before():
