@@ -21,11 +21,10 @@ _READ_AT_IMPORT = {  # by Ray
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "15",  # default 60: too long for a node that is gone
     # Default 600: seconds until a worker that does not answer is ended; enough for one that swaps.
     "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "120",
-    # End groups that hang in a collective of NCCL for an hour: less may be an evaluation, for which
-    # the other ranks wait.
+    # End groups that hang in a collective of NCCL for ten minutes.
     "RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR": "1",
     "RAY_TRAIN_NCCL_RAS_ACTION": "fail",
-    "RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S": "3600",
+    "RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S": "600",
     # Default 5; a proxy that takes three times as long to import its modules is killed.
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC": "0",  # as Ray Train has it in its controller

@@ -5,12 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from road_ray.models.performance.device_and_precision import default_device
+
+_LONGEST_WAIT = timedelta(days=7)  # for the evaluation, checkpoint or download of another worker
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,13 @@ class Worker:
             torch.cuda.synchronize(self.device)
 
     def barrier(self) -> None:
-        """Wait for all workers."""
+        """Wait for all workers, however long one evaluates, saves or fetches; other collectives end
+        with an error after their time-out.
+        """
         if self.size > 1:
-            dist.barrier()
+            dist.barrier(self._patient)
+
+    @cached_property
+    def _patient(self) -> dist.ProcessGroup:
+        group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
+        return group

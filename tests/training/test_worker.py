@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import torch
+import torch.distributed as dist
 from torch import nn
 
+from road_ray.distributed.train import worker_group
 from road_ray.training.worker import Worker
 
 
@@ -26,3 +30,15 @@ def test_alone_every_method_is_the_identity():
 def test_only_the_first_worker_leads():
     assert not Worker(rank=1, size=2).leads
     assert Worker().device == torch.device("cpu")
+
+
+def test_a_long_evaluation_is_waited_for_in_a_barrier_of_its_own(monkeypatch):
+    """All other collectives have the time-out of the group, half an hour."""
+    waited = []
+    monkeypatch.setattr(dist, "new_group", lambda **options: options)
+    monkeypatch.setattr(dist, "barrier", waited.append)
+    worker = Worker(rank=0, size=2)
+    for _ in range(2):
+        worker.barrier()
+    assert waited == [{"backend": "gloo", "timeout": timedelta(days=7)}] * 2
+    assert worker_group._COLLECTIVE_SECONDS == 1800

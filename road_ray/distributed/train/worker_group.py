@@ -42,10 +42,8 @@ from road_ray.training.worker import Worker
 _log = logging.getLogger(__name__)
 _MAX_FAILURES = 3  # restarts of the worker group; Ray's own default is none
 _GROWS_AFTER_SECONDS = 60.0  # between two checks for room for more workers
-# Ray's 30 minutes would end groups whose rank 0 evaluates or uploads for longer while the others
-# wait. Ray ends a group with a worker that dies or does not answer, and one that hangs in a
-# collective of NCCL (connection.py).
-_COLLECTIVE_SECONDS = 7 * 86400
+# Of a step: while rank 0 evaluates or saves, the others wait in a barrier of their own.
+_COLLECTIVE_SECONDS = 1800
 
 
 def fit_worker_group(
