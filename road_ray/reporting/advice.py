@@ -4,39 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from road_ray.reporting.records.run_record import RunRecord
 
+TimeSplit = dict[str, float]
+DATA, TEACHERS, MODEL, COMMUNICATION = "data", "waiting for teachers", "model", "communication"
 _MUCH = 0.10  # least share of a step for advice on a part of it
 
 
-@dataclass(frozen=True)
-class TimeSplit:
-    """Seconds of a mean step by activity."""
-
-    data: float
-    teachers: float
-    student: float
-    communication: float
-
-    @property
-    def step(self) -> float:
-        """Return the seconds of the whole step."""
-        return self.data + self.teachers + self.student + self.communication
-
-    def parts(self) -> list[tuple[str, float]]:
-        """Return name and seconds of each part, in the order of a step."""
-        return [
-            ("data", self.data),
-            ("waiting for teachers", self.teachers),
-            ("model", self.student),
-            ("communication", self.communication),
-        ]
-
-
 def time_split(run: RunRecord) -> TimeSplit | None:
-    """Return the mean step of a run, or None if no step was timed.
+    """Return the seconds of a mean step by activity, or None if no step was timed.
 
     The wait for teachers happens while the next batch is fetched, so it is subtracted from the data
     time.
@@ -48,7 +25,7 @@ def time_split(run: RunRecord) -> TimeSplit | None:
     data = max(_mean(run, "time/data_seconds") - teachers, 0.0)
     communication = _mean(run, "time/communication_seconds")
     student = max(step - data - teachers - communication, 0.0)
-    return TimeSplit(data, teachers, student, communication)
+    return {DATA: data, TEACHERS: teachers, MODEL: student, COMMUNICATION: communication}
 
 
 def _mean(run: RunRecord, name: str) -> float:
@@ -62,7 +39,7 @@ def advice(run: RunRecord, split: TimeSplit) -> list[str]:
     """Return sentences about the bottleneck with the key to change, the most important first."""
     sentences = [*_teachers(run, split), *_data_and_communication(split)]
     if not sentences:
-        share = split.student / split.step
+        share = split[MODEL] / sum(split.values())
         sentences.append(
             f"No bottleneck: {share:.0%} of a step is the model itself. To go faster, use fewer "
             "tokens (data.max_length_tokens), lower precision on a GPU, or more workers."
@@ -71,7 +48,7 @@ def advice(run: RunRecord, split: TimeSplit) -> list[str]:
 
 
 def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
-    share = split.teachers / split.step
+    step, share = sum(split.values()), split[TEACHERS] / sum(split.values())
     settings = run.settings
     host = settings.get("distillation.host")
     if share < _MUCH:
@@ -84,9 +61,9 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
             f"{lost}: they run in this process, one after the other. "
             "distillation.host=actors gives them their own cores or GPUs, beside the student."
         )
-    elif share > 0.35 or busy > 0.9 * (split.step - split.teachers):
+    elif share > 0.35 or busy > 0.9 * (step - split[TEACHERS]):
         replicas = int(settings.get("distillation.replicas", 1))
-        needed = max(replicas + 1, math.ceil(busy / max(split.step - split.teachers, 1e-9)))
+        needed = max(replicas + 1, math.ceil(busy / max(step - split[TEACHERS], 1e-9)))
         yield (
             f"{lost}: they are slower than the student. Add a replica of each teacher "
             f"(distillation.replicas={needed}) or give them more (distillation.cpus_per_teacher, "
@@ -105,13 +82,14 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
 
 
 def _data_and_communication(split: TimeSplit) -> Iterable[str]:
-    if split.data / split.step >= _MUCH:
+    data, communication = (split[part] / sum(split.values()) for part in (DATA, COMMUNICATION))
+    if data >= _MUCH:
         yield (
-            f"{split.data / split.step:.0%} of a step goes into making batches. Shorter rows "
+            f"{data:.0%} of a step goes into making batches. Shorter rows "
             "(data.max_length_tokens) or fewer, larger passes reduce it."
         )
-    if split.communication / split.step >= 2 * _MUCH:
+    if communication >= 2 * _MUCH:
         yield (
-            f"{split.communication / split.step:.0%} of a step is communication between workers. "
+            f"{communication:.0%} of a step is communication between workers. "
             "A larger data.batch_size or more training.passes per step needs fewer exchanges."
         )

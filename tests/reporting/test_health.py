@@ -6,23 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.reporting.health import gauges, loss_names, right_counts
+from road_ray.reporting.health import checks, loss_names, right_counts
 from road_ray.reporting.records.run_record import RunRecord, read_run
 
 
 def states(run: RunRecord) -> dict[str, str]:
-    return {gauge.name: gauge.state for gauge in gauges(run)}
+    return {check.name: check.state for check in checks(run)}
 
 
 def test_a_run_that_learnt_to_be_silent(run_directory):
-    gauge_of = {gauge.name: gauge for gauge in gauges(read_run(run_directory))}
-    assert gauge_of["abstains on squad_v2"].state == "bad"
-    assert "abstain, not to answer" in gauge_of["abstains on squad_v2"].about
-    assert gauge_of["squad_v2 loss"].state == "good"
-    assert gauge_of["clipped"].state == "fair"
-    assert gauge_of["teachers divided"].reading == "50.0%"
-    assert gauge_of["all teachers wrong"].reading == "10%"
-    assert all(0 <= gauge.level <= 1 for gauge in gauge_of.values())
+    found = {check.name: check for check in checks(read_run(run_directory))}
+    assert found["abstains on squad_v2"].state == "bad"
+    assert "abstain, not to answer" in found["abstains on squad_v2"].about
+    assert found["squad_v2 loss"].state == "good"
+    assert found["clipped"].state == "fair"
+    assert found["teachers divided"].reading == "50.0%"
+    assert found["all teachers wrong"].reading == "10%"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def test_rows_that_were_trained_on_and_judged_are_bad():
 
 
 def test_nothing_known_nothing_said():
-    assert gauges(RunRecord(Path("r"))) == []
+    assert checks(RunRecord(Path("r"))) == []
 
 
 def test_losses_and_counts_are_found(run_directory):
@@ -73,8 +72,8 @@ def test_one_label_and_truncated_rows_are_told():
         "eval/cola/truncated_rows": 12.0,
         "eval/sst2/predicted_labels": 2.0,
     }
-    gauge_of = {gauge.name: gauge for gauge in gauges(RunRecord(Path("r"), metrics=metrics))}
-    assert [*gauge_of] == ["labels on cola", "truncated on cola"]
-    assert gauge_of["labels on cola"].state == "bad"
-    assert "96.67" in gauge_of["labels on cola"].about
-    assert gauge_of["truncated on cola"].reading == "12"
+    abouts = [check.about for check in checks(RunRecord(Path("r"), metrics=metrics))]
+    assert abouts == [
+        "the model predicts one label for every row",
+        "12 rows are truncated (data.max_length_tokens)",
+    ]

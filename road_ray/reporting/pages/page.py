@@ -1,4 +1,4 @@
-"""A self-contained HTML page made of blocks: figures, tables, facts, gauges, examples.
+"""A self-contained HTML page made of blocks: figures, tables, prose, verdicts, examples.
 
 It loads nothing from the network and can be read without JavaScript. Jinja escapes all values.
 Style and scripts are in ``assets/``.
@@ -32,15 +32,15 @@ Value = str | float | int | None
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell. ``value`` is the sort key if it is not the text, ``remark`` a second line and
-    ``link`` a file relative to the page.
+    """A table cell. ``value`` is the sort key if it is not the text, ``link`` a file relative to
+    the page, ``state`` a colour.
     """
 
     text: str
     value: Value = None
     strong: bool = False
-    remark: str = ""
     link: str = ""
+    state: State = "plain"
 
 
 NOTHING = Cell("\N{EN DASH}")
@@ -86,47 +86,12 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Names with their values."""
-
-    kind: ClassVar[str] = "facts"
-    pairs: Mapping[str, object]
-
-
-@dataclass(frozen=True)
 class Prose:
     """Paragraphs, or a list if ``items``."""
 
     kind: ClassVar[str] = "prose"
     lines: Sequence[str]
     items: bool = False
-
-
-@dataclass(frozen=True)
-class Split:
-    """Shares of a whole as one bar: ``(name, share from 0 to 1, label)``."""
-
-    kind: ClassVar[str] = "split"
-    parts: Sequence[tuple[str, float, str]]
-
-
-@dataclass(frozen=True)
-class Gauge:
-    """One reading with a verdict; ``level`` from 0 to 1 fills its bar."""
-
-    name: str
-    reading: str
-    level: float
-    state: State
-    about: str
-
-
-@dataclass(frozen=True)
-class Gauges:
-    """A group of gauges."""
-
-    kind: ClassVar[str] = "gauges"
-    gauges: Sequence[Gauge]
 
 
 @dataclass(frozen=True)
@@ -166,16 +131,7 @@ class Verdict:
     lines: Sequence[tuple[str, State]]
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command line with a button that copies it."""
-
-    kind: ClassVar[str] = "command"
-    text: str
-    about: str = ""
-
-
-Block = Table | Figures | Facts | Prose | Split | Gauges | Examples | Folded | Verdict | Command
+Block = Table | Figures | Prose | Examples | Folded | Verdict
 
 
 @dataclass(frozen=True)
@@ -212,9 +168,7 @@ class Page:
 _CONTENT: Mapping[type[Block], str] = {
     Table: "rows",
     Figures: "figures",
-    Facts: "pairs",
     Prose: "lines",
-    Gauges: "gauges",
     Verdict: "lines",
 }
 

@@ -8,19 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from road_ray.reporting.advice import advice, time_split
 from road_ray.reporting.error_analysis import error_examples
-from road_ray.reporting.health import gauges, loss_names, right_counts
+from road_ray.reporting.health import checks, loss_names, right_counts
 from road_ray.reporting.pages.page import (
     Block,
     Cell,
-    Command,
-    Facts,
     Figures,
     Folded,
-    Gauges,
     Page,
     Prose,
     Section,
-    Split,
     Table,
     Value,
     filled,
@@ -54,7 +50,7 @@ def run_page(run: RunRecord, *, examples: bool = True) -> Page:
         Section("Curves", [Figures(curves(run))]),
         Section(
             "Health",
-            [Gauges(gauges(run))],
+            [_health(run)],
             "Checks of losses, gradients, teachers and predictions.",
         ),
         Section("Time", _time(run)),
@@ -187,20 +183,20 @@ def _by_answerability(metrics: Mapping[str, object]) -> Iterable[Table]:
         yield Table(["data set", "questions", "number", "EM", "F1"], rows, note=note)
 
 
+def _health(run: RunRecord) -> Table:
+    rows: list[list[Value | Cell]] = [
+        [check.name, Cell(check.reading, state=check.state), check.about] for check in checks(run)
+    ]
+    return Table(["check", "reading", "meaning"], rows)
+
+
 def _time(run: RunRecord) -> list[Block]:
     split = time_split(run)
     if split is None:
         return []
-    parts = [
-        (name, seconds / split.step, f"{1000 * seconds:,.0f} ms, {seconds / split.step:.0%}")
-        for name, seconds in split.parts()
-        if seconds > 0
-    ]
-    return [
-        Prose([f"A mean step takes {1000 * split.step:,.0f} ms."]),
-        Split(parts),
-        Prose(advice(run, split), items=True),
-    ]
+    title = f"A mean step takes {1000 * sum(split.values()):,.0f} ms"
+    rows = [(name, 1000 * seconds) for name, seconds in split.items() if seconds > 0]
+    return [Figures([Bars(title, rows, " ms")]), Prose(advice(run, split), items=True)]
 
 
 def _teachers(run: RunRecord) -> list[Block]:
@@ -224,7 +220,7 @@ def _teachers(run: RunRecord) -> list[Block]:
         note=f"Of {total:,.0f} training rows (for spans: of starts and ends).",
     )
     pairs = {name: setting(value) for name, value in {**weighting, **settings}.items()}
-    return [Figures([bars]), Facts(pairs)]
+    return [Figures([bars]), Table(["setting", "value"], [*pairs.items()])]
 
 
 def _faults(run: RunRecord) -> list[Block]:
@@ -266,11 +262,12 @@ def _setup(run: RunRecord) -> Iterable[Block]:
         "platform": environment.get("platform"),
         **packages,
     }
-    yield Facts({name: value for name, value in facts.items() if value is not None})
+    rows = [[name, str(value)] for name, value in facts.items() if value is not None]
+    yield Table(["what", "value"], rows)
     if run.config:
         record = shlex.quote(str(run.directory / CONFIG))
         again = shlex.quote(f"{run.directory}-again")
-        yield Command(f"road {run.verb} {record} --run-dir {again}", "To repeat this run:")
+        yield Folded("to repeat this run", f"road {run.verb} {record} --run-dir {again}")
         yield Folded("configuration", json.dumps(run.config, indent=2, default=str))
 
 

@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
-
-import numpy as np
 
 from road_ray.reporting.plots.chart import Axis, Bars, Cell, Chart, Dot, Figure, Line, Parallel
 from road_ray.reporting.plots.scales import shades, short
@@ -19,7 +16,6 @@ from road_ray.reporting.records.sweep_record import Sweep, Trial
 from road_ray.reporting.sweep_noise import tie
 
 _log = logging.getLogger(__name__)
-_FIELDS = 28  # cells of a contour along each axis
 _MOST_SLICES, _MOST_AXES = 12, 8
 _W, _T = "weighting.wrong", "distillation.temperature"
 
@@ -178,7 +174,7 @@ class SweepFigures:
         return bool(self.axis(key, [t for t in self.sweep.trials if key in t.params])[0].names)
 
     def _surface(self, x: str, y: str) -> Chart | None:
-        """Return a heat map if the trials form a grid, else a smoothed contour."""
+        """Return a heat map if the trials form a grid, else a dot for each trial."""
         known = [t for t in self.sweep.judged if x in t.params and y in t.params]
         if len(known) < 4:
             return None
@@ -187,13 +183,9 @@ class SweepFigures:
         columns, rows = sorted(set(xs)), sorted(set(ys))
         if len(columns) * len(rows) <= max(2 * len(known), 12) and len(columns) * len(rows) <= 150:
             return self._grid(x, y, columns, rows, list(zip(xs, ys, values, strict=True)))
-        cells = _field(across, up, np.array([xs, ys]).T, np.array(values), larger=self.larger)
-        dots = [
-            Dot(a, b, None, trial.number, hollow=True)
-            for a, b, trial in zip(xs, ys, known, strict=True)
-        ]
-        note = "Values between the trials (circles) are estimated; darker is better."
-        return Chart(_pair(x, y), across, up, cells, dots=dots, note=note)
+        # A dot for each trial: between them nothing is known.
+        dots = [self._dot(trial, a, b) for a, b, trial in zip(xs, ys, known, strict=True)]
+        return Chart(_pair(x, y), across, up, dots=dots, note="Darker is better.")
 
     def _grid(
         self,
@@ -251,19 +243,17 @@ class SweepFigures:
         """Return which ranking figures are left out and why, or an empty string."""
         complete, varied = len(self.sweep.judged), self.sweep.varied
         if self.tied:
-            return "No importance, contour and parallel coordinates: the trials tie."
+            return "No importance, heat map and parallel coordinates: the trials tie."
         if complete < 2 or not varied:
             why = "a single key value" if not varied else f"{complete} complete trial(s)"
-            return f"No importance, contour, parallel coordinates and slices: {why}."
+            return f"No importance, heat map, parallel coordinates and slices: {why}."
         reasons = []
         if not self.importances:
             few = complete < 4 or len(varied) < 2
             why = "it needs four complete trials and two keys" if few else "it cannot be estimated"
             reasons.append(f"No importance: {why}.")
         if not self.surfaces():
-            reasons.append(
-                "No heat map or contour: it needs four complete trials and two keys of numbers."
-            )
+            reasons.append("No heat map: it needs four complete trials and two keys of numbers.")
         return " ".join(reasons)
 
 
@@ -275,43 +265,6 @@ def _pair(x: str, y: str) -> str:
 def _wide(values: Sequence[float]) -> bool:
     """Return True if the values span a range for a logarithmic scale."""
     return bool(values) and min(values) > 0 and max(values) / min(values) > 50
-
-
-def _field(across: Axis, up: Axis, places: Any, values: Any, *, larger: bool) -> list[Cell]:
-    """Return cells over the range of the trials, each with a weighted mean of the values near it.
-
-    The weights are Gaussian with a width by Scott's rule, so the field is smooth, stays within the
-    observed values and is defined for any set of points.
-    """
-    scaled = np.column_stack(
-        [
-            np.log10(places[:, n]) if axis.log else places[:, n]
-            for n, axis in enumerate((across, up))
-        ]
-    )
-    low, high = scaled.min(0), scaled.max(0)
-    span = np.where(high > low, high - low, 1.0)
-    edges = [np.linspace(low[n], low[n] + span[n], _FIELDS + 1) for n in (0, 1)]
-    middle = [(edge[1:] + edge[:-1]) / 2 for edge in edges]
-    grid = np.stack(np.meshgrid(*middle, indexing="ij"), -1).reshape(-1, 2)
-    gaps = (((grid[:, None] - scaled[None]) / span) ** 2).sum(-1)
-    width = 0.29 * len(values) ** (
-        -1 / 6
-    )  # 0.29: standard deviation of a uniform distribution on [0, 1]
-    weight = np.exp(-gaps / (2 * width**2)) + 1e-9
-    mean = (weight * values).sum(1) / weight.sum(1)
-    order = mean.argsort().argsort() / max(len(mean) - 1, 1)
-    shade = order if larger else 1 - order
-    back = [10**edge if axis.log else edge for edge, axis in zip(edges, (across, up), strict=True)]
-    return [
-        Cell(
-            (float(back[0][i]), float(back[1][j])),
-            (float(back[0][i + 1]), float(back[1][j + 1])),
-            float(shade[i * _FIELDS + j]),
-        )
-        for i in range(_FIELDS)
-        for j in range(_FIELDS)
-    ]
 
 
 def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:

@@ -10,16 +10,13 @@ from road_ray.reporting.pages.page import (
     Cell,
     Example,
     Examples,
-    Facts,
     Figures,
     Folded,
-    Gauge,
-    Gauges,
     Page,
     Prose,
     Section,
-    Split,
     Table,
+    Verdict,
     cell,
     render,
     write,
@@ -31,11 +28,10 @@ CHART = Chart(EVIL, Axis("x"), Axis(), lines=[Line([(0, 0), (1, 1)], EVIL), Line
 BLOCKS = [
     Table([EVIL], [[EVIL], [Cell(EVIL, EVIL, strong=True)]], live=True, trials=[1, 2], note=EVIL),
     Figures([CHART]),
-    Facts({EVIL: EVIL}),
     Prose([EVIL]),
     Prose([EVIL], items=True),
-    Split([(EVIL, 0.5, EVIL)]),
-    Gauges([Gauge(EVIL, EVIL, 0.5, "fair", EVIL)]),
+    Table([EVIL], [[Cell(EVIL, state="fair")]]),
+    Verdict([(EVIL, "good")]),
     Examples(EVIL, [Example(EVIL, [EVIL, EVIL, EVIL], EVIL, EVIL, EVIL)]),
     Folded(EVIL, EVIL),
 ]
@@ -46,7 +42,7 @@ def test_text_of_others_is_text_in_every_block():
     html = render(page)
     assert html.count("<script>") == 1  # our own
     assert "alert(1)</script>" not in html
-    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 25
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 20
 
 
 def test_nothing_is_asked_of_a_network():

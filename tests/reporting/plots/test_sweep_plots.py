@@ -105,16 +105,14 @@ def test_a_grid_of_draws_is_a_heat_map_with_means(drawn):
     assert best.low[1] == 2.5  # W = 0.75
 
 
-def test_scattered_draws_are_smoothed_within_what_was_seen(tmp_path):
+def test_scattered_draws_are_dots_by_rank(tmp_path):
     trials = [
         Trial(n, "complete", {"a": (n * 37 % 100) / 100, "b": (n * 61 % 97) / 97}, (float(n),))
         for n in range(40)
     ]
-    figures = SweepFigures(Sweep("s", tmp_path, ("m",), (True,), trials))
-    (chart,) = figures.surfaces()
-    assert len(chart.dots) == 40
-    assert {cell.text for cell in chart.cells} == {""}
-    assert min(cell.low[0] for cell in chart.cells) == pytest.approx(0.0)
+    (chart,) = SweepFigures(Sweep("s", tmp_path, ("m",), (True,), trials)).surfaces()
+    assert [dot.trial for dot in chart.dots] == list(range(40))
+    assert (chart.dots[0].shade, chart.dots[-1].shade) == (0.0, 1.0)
 
 
 def test_curves_mark_the_best(drawn):
@@ -142,8 +140,6 @@ def test_figures_that_are_left_out_are_named_with_the_reason(tmp_path, drawn):
 
     keys = [{"a": 0.1 * n, "rule": "mean" if n % 2 else "entropy"} for n in range(6)]
     trials = [Trial(n, "complete", params, (float(n),)) for n, params in enumerate(keys)]
-    assert "heat map or contour: it needs four complete trials and two keys of numbers" in of(
-        trials
-    )
+    assert "heat map: it needs four complete trials and two keys of numbers" in of(trials)
     assert "1 complete trial" in of([trials[1], Trial(2, "running", keys[2])])
     assert drawn.absent() == ""

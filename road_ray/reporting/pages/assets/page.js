@@ -60,19 +60,6 @@
   }
   for (const input of document.querySelectorAll(".filter")) input.addEventListener("input", () => filter(input));
 
-  for (const button of document.querySelectorAll(".copy")) {
-    button.hidden = false;
-    button.addEventListener("click", async () => {
-      const block = button.previousElementSibling;
-      try {
-        await navigator.clipboard.writeText(block.textContent);
-        button.textContent = "copied";
-      } catch {  // a browser that denies it: the text is selected instead
-        getSelection().selectAllChildren(block);
-      }
-    });
-  }
-
   const hint = Object.assign(document.createElement("div"), { id: "hint", hidden: true });
   document.body.append(hint);
   let lit = null;
