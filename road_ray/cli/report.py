@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from road_ray.cli.completion import complete_run
 from road_ray.cli.options import JsonOption
-
-
-class Format(StrEnum):
-    """Output format: an HTML page, or one file per figure."""
-
-    html = "html"
-    svg = "svg"
-    png = "png"
-    pdf = "pdf"
 
 
 def report(
@@ -33,8 +23,9 @@ def report(
     ],
     out: Annotated[Path | None, typer.Option(help="output file, or directory of figures")] = None,
     kind: Annotated[
-        Format, typer.Option("--format", help="html: a page; svg, png, pdf: figures for a paper")
-    ] = Format.html,
+        Literal["html", "svg", "png", "pdf"],
+        typer.Option("--format", help="html: a page; svg, png, pdf: figures for a paper"),
+    ] = "html",
     baseline: Annotated[
         str | None, typer.Option(help="group that the others are compared with, or a run of it")
     ] = None,
@@ -43,7 +34,7 @@ def report(
     """Write an HTML page for a run, a sweep or a folder of runs."""
     from road_ray.reporting.report import report as write
 
-    written = write(paths, out, kind.value, baseline)
+    written = write(paths, out, kind, baseline)
     if as_json:
         typer.echo(json.dumps([str(path) for path in written]))
     else:

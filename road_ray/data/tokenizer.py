@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-KINDS = ("wordpiece", "bpe", "unigram")
 _NO_WORDS = (
     "no vocabulary can be learnt: the corpus has no words\n"
     "  fix: check data.corpus; nothing was written"

@@ -89,7 +89,7 @@ def test_rates_are_those_of_the_family_and_size_of_init(road, reviews, init, con
     ("words", "code", "message"),
     [
         (["reviews.csv"], 2, "2 columns could be the label"),
-        (["reviews.csv", "--kind", "rank"], 2, "--kind rank\n  allowed: classify, regress"),
+        (["reviews.csv", "--kind", "rank"], 2, "one of"),
         (
             ["reviews.csv", "--label", "queue", "--output", "reviews.csv"],
             2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -35,7 +35,7 @@ def init(
     text: Annotated[
         list[str] | None, typer.Option(help="column of the text; twice for a pair")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="classify or regress")] = None,
+    kind: Annotated[Literal["classify", "regress"] | None, typer.Option(help="task")] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -46,10 +46,8 @@ def init(
 ) -> None:
     """Guess the task of your data and write a configuration for it."""
     from road_ray.data.inspection.starter_config import longest_row, set_name, starter_yaml, verb_of
-    from road_ray.data.inspection.task_guess import KINDS, Wishes, guess
+    from road_ray.data.inspection.task_guess import Wishes, guess
 
-    if kind not in (None, *KINDS):
-        raise ConfigError(f"--kind {kind}\n  allowed: {', '.join(KINDS)}")
     if output is not None:
         _refuse_existing(output)
     task_guess = guess(source, Wishes(text or (), label, kind, longest_row(model or _INIT)))

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from road_ray.cli.options import JsonOption, ModelArgument, QuietOption, VerboseOption
-from road_ray.errors import ConfigError
 
 
 def export(
     model: ModelArgument,
-    to: Annotated[str, typer.Option("--to", help="format: onnx")] = "onnx",
+    to: Annotated[Literal["onnx"], typer.Option("--to", help="format")] = "onnx",
     output: Annotated[
         Path | None, typer.Option(help="new directory; default: onnx in MODEL")
     ] = None,
     quantize: Annotated[
-        str | None, typer.Option(help="int8: a quarter of the size, about twice as fast on a CPU")
+        Literal["int8"] | None,
+        typer.Option(help="int8: a quarter of the size, about twice as fast on a CPU"),
     ] = None,
     head: Annotated[str | None, typer.Option(help="task of the head, if there are several")] = None,
     as_json: JsonOption = False,
@@ -31,10 +31,6 @@ def export(
 
     Compares the logits with PyTorch's. `road predict` and `road_ray.load` take the directory.
     """
-    if to != "onnx":
-        raise ConfigError(f"--to {to}\n  allowed: onnx")
-    if quantize not in (None, "int8"):
-        raise ConfigError(f"--quantize {quantize}\n  allowed: int8")
     from road_ray.recipes import export as recipe
 
     directory, facts = recipe.export(model, output, head=head, quantize=quantize)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -79,7 +79,9 @@ def predict(
     threshold: Annotated[
         float | None, typer.Option(help="no-answer threshold, or inf; default: the stored one")
     ] = None,
-    precision: Annotated[str, typer.Option(help="fp32, bf16, or auto: the faster one")] = "fp32",
+    precision: Annotated[
+        Literal["fp32", "bf16", "auto"], typer.Option(help="auto: the faster one")
+    ] = "fp32",
     max_length_tokens: Annotated[
         int | None, typer.Option(help="most tokens of a row; default: as in training")
     ] = None,
@@ -96,8 +98,6 @@ def predict(
     Columns are those of the training; others are copied. To resume after an interruption, run the
     same command.
     """
-    if precision not in ("fp32", "bf16", "auto"):
-        raise ConfigError(f"--precision: unknown {precision!r}\n  allowed: fp32, bf16, auto")
     options = {
         "head": head,
         "precision": precision,
@@ -105,7 +105,9 @@ def predict(
         "threshold": threshold,
         "n_best": n_best,
     }
-    _check_paths(source, output)
+    check_input(source)  # before torch is imported and a cluster started
+    if output is not None:
+        check_new(output)
     pool = _pool(workers, gpus_per_worker, address)
     chosen = _choice(columns or [], keep or [], ignore or [])
     _check_first_row(model, head, source, chosen)
@@ -137,13 +139,6 @@ def _pool(workers: int | None, gpus: float | None, address: str | None) -> dict[
             "  fix: add --workers 1, or leave it out: one process uses the GPU that there is"
         )
     return None
-
-
-def _check_paths(source: str, output: Path | None) -> None:
-    """Check input and output before torch is imported and a cluster started."""
-    check_input(source)
-    if output is not None:
-        check_new(output)
 
 
 def _check_first_row(model: str, head: str | None, source: str, columns: ColumnChoice) -> None:

@@ -39,7 +39,6 @@ from road_ray.data.task_and_dataset import plain_label
 from road_ray.errors import ConfigError, DataError
 
 DEV_FRACTION = 0.1
-KINDS = ("classify", "regress")  # that --kind decides between
 _MOST_NUMBERED_CLASSES = 20  # whole numbers with more values are a regression
 _TOKENS_PER_WORD = 1.4
 _LENGTHS = (128, 256, 384, 512, 1024, 2048, 4096, 8192)
