@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors.torch import save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -31,7 +32,7 @@ from road_ray.models.heads.base import Head
 from road_ray.models.heads.label_order import LabelMap, label_order
 from road_ray.models.heads.standard import Heads, PooledHead, build_head
 from road_ray.models.hf_logging import suppress_logging
-from road_ray.models.load_weights import headers_of, load_stored, read_headers, read_tensors
+from road_ray.models.load_weights import check_finite, load_stored
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 
 _log = logging.getLogger(__name__)
@@ -124,10 +125,11 @@ def _load_special(
     model, path = load_multitask(directory, [task]), Path(directory) / special.file_name
     names = model.encoder.config.id2label
     try:
-        state = read_tensors(headers_of(path))
+        state = load_file(path)
+        check_finite(path, state)
         order = label_order(Path(directory), names, task, label_map)
         model.heads[task.name].load_state_dict(_reordered(state, order))
-    except (CheckpointError, RuntimeError) as error:
+    except (CheckpointError, OSError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
             f"{_no_head(directory, task)}: {error}\n"
             f"  fix: fine-tune it with {special.override}, or evaluate without that key"
@@ -241,14 +243,16 @@ def _stored_pooler(directory: Path, encoder: PreTrainedModel) -> dict[str, Tenso
     name = family_of(encoder.config).pooler
     if name is None:
         return {}
-    headers = read_headers(directory)
-    prefix = name if f"{name}.weight" in headers else name.split(".", 1)[1]
-    names = {part: f"{prefix}.{part}" for part in ("weight", "bias")}
-    stored = {name: headers[name] for name in names.values() if name in headers}
-    if len(stored) < 2 or stored[names["bias"]].shape != (encoder.config.hidden_size,):
-        return {}
-    tensors = read_tensors(stored)
-    return {part: tensors[name] for part, name in names.items()}
+    fronts = (name, name.split(".", 1)[1])
+    parts = {f"{front}.{part}": part for front in fronts for part in ("weight", "bias")}
+    pooler: dict[str, Tensor] = {}
+    for path in directory.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            names = [name for name in file.keys() if name in parts]  # noqa: SIM118
+            pooler |= {parts[name]: file.get_tensor(name) for name in names}
+    check_finite(directory, pooler)
+    fits = len(pooler) == 2 and pooler["bias"].shape == (encoder.config.hidden_size,)
+    return pooler if fits else {}
 
 
 def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) -> MultitaskModel:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 
 import pytest
 import torch
@@ -26,7 +25,7 @@ from transformers import (
 from road_ray.errors import CheckpointError
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import hugging_face_config, load_encoder
-from road_ray.models.load_weights import load_stored, read_headers
+from road_ray.models.load_weights import load_stored
 from tests.published import publish
 
 TINY = EncoderConfig(
@@ -104,40 +103,25 @@ def test_load_encoder_reads_the_layouts_of_published_models(family, kind, layout
     torch.testing.assert_close(said_by(load_encoder(str(tmp_path))), said_by(base))
 
 
-@pytest.mark.parametrize("layers", [0, 1, 3, -1])
-def test_load_encoder_refuses_another_number_of_layers(place, layers):
-    change(place, dict, num_hidden_layers=layers)
-    with pytest.raises(
-        CheckpointError, match=r"(encoder weights .*layer\.[012]\.|num_hidden_layers is -1)"
-    ):
-        load_encoder(str(place))
-
-
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"hidden_size": 64}, "shape|missing|are not in"),
-        ({"intermediate_size": 64}, r"shape \[48, 32\] in the files and \[64, 32\]"),
-        ({"vocab_size": 10**9}, "word_embeddings.weight has the shape"),
-        ({"max_position_embeddings": 32}, "position_embeddings"),
-        ({"embedding_size": 32}, "embeddings_project|shape"),
-        ({"type_vocab_size": 3}, "token_type_embeddings"),
+        ({"num_hidden_layers": 1}, r"not in the model .*layer\.1\."),
+        ({"num_hidden_layers": 3}, r"are missing, the first: .*layer\.2\."),
+        ({"hidden_size": 64}, "cannot be loaded"),
+        ({"intermediate_size": 64}, "cannot be loaded"),
+        ({"vocab_size": 10**7}, "cannot be loaded"),
+        ({"embedding_size": 32}, "cannot be loaded"),
     ],
 )
-def test_load_encoder_refuses_another_size_before_it_allocates(place, fields, named):
+def test_load_encoder_refuses_another_size(place, fields, named):
     change(place, dict, **fields)
-    begin = time.monotonic()
-    with pytest.raises(CheckpointError, match=named):
+    with pytest.raises(CheckpointError, match=rf"model\.safetensors: {named}|{named}"):
         load_encoder(str(place))
-    assert time.monotonic() - begin < 20
 
 
 def surplus(tensors):
     return tensors | {"electra.encoder.layer.0.attention.self.distance_embedding": torch.zeros(3)}
-
-
-def second_copy(tensors):
-    return tensors | {"encoder.layer.0.output.dense.bias": torch.zeros(32)}
 
 
 def whole_numbers(tensors):
@@ -150,19 +134,12 @@ def not_a_number(tensors):
     return tensors
 
 
-def infinite_head(tensors):
-    tensors["discriminator_predictions.dense.weight"][0, 0] = float("-inf")
-    return tensors
-
-
 @pytest.mark.parametrize(
     ("edit", "named"),
     [
         (surplus, r"1 encoder weights of the files are not in the model .*distance_embedding"),
-        (second_copy, "are not in the model"),
         (whole_numbers, r"word_embeddings\.weight is of dtype I8"),
         (not_a_number, r"model\.safetensors: weight .*layer\.1\.output\.dense\.weight is not fin"),
-        (infinite_head, r"discriminator_predictions\.dense\.weight is not finite"),
     ],
 )
 def test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration(place, edit, named):
@@ -178,29 +155,17 @@ def test_load_encoder_takes_half_precision_and_ignores_surplus_and_missing_heads
     assert {x.dtype for x in load_encoder(change(place, half)).parameters()} == {torch.float32}
 
 
-def test_read_headers_refuses_an_index_unlike_its_shards(tmp_path):
-    model = saved(ElectraForPreTraining, tmp_path / "whole")
-    place = tmp_path / "shards"
-    model.save_pretrained(place, max_shard_size="20KB")
-    index = place / "model.safetensors.index.json"
-    output = json.loads(index.read_text())
-    assert len(read_headers(place)) == len(output["weight_map"])
-    first, *rest = output["weight_map"]
-    cases = [
-        ({name: output["weight_map"][name] for name in rest}, "shards differ from the index"),
-        (output["weight_map"] | {first: output["weight_map"][rest[-1]]}, "shards differ"),
-        (
-            output["weight_map"] | {"more": output["weight_map"][first]},
-            "shards differ from the index",
-        ),
-        (output["weight_map"] | {first: "../whole/model.safetensors"}, "no weight_map"),
-        (output["weight_map"] | {first: "absent.safetensors"}, r"absent\.safetensors"),
-        (None, "no weight_map"),
-    ]
-    for placed, named in cases:
-        index.write_text(json.dumps(output | {"weight_map": placed}))
-        with pytest.raises(CheckpointError, match=named):
-            read_headers(place)
+def test_load_encoder_names_shards_that_are_absent_or_damaged(tmp_path):
+    saved(ElectraForPreTraining, tmp_path).save_pretrained(tmp_path, max_shard_size="20KB")
+    (tmp_path / "model.safetensors").unlink()
+    first = min(tmp_path.glob("model-*.safetensors"))
+    content = first.read_bytes()
+    first.write_bytes(content[:200])
+    with pytest.raises(CheckpointError, match=rf"{first.name}: .*no readable safetensors"):
+        load_encoder(str(tmp_path))
+    first.unlink()
+    with pytest.raises(CheckpointError, match=rf"index\.json: cannot be loaded: .*{first.name}"):
+        load_encoder(str(tmp_path))
 
 
 def test_load_stored_fills_other_architectures_and_refuses_what_their_files_lack(tmp_path):
@@ -214,12 +179,6 @@ def test_load_stored_fills_other_architectures_and_refuses_what_their_files_lack
     assert missing == []
     torch.testing.assert_close(loaded.state_dict(), model.state_dict())
     assert load_stored(AutoModel, tmp_path).missing == ["pooler.dense.bias", "pooler.dense.weight"]
-    change(tmp_path, dict, num_hidden_layers=0)
-    with pytest.raises(CheckpointError, match=r"not in the model .*layer\.0"):
-        load_stored(AutoModelForSequenceClassification, tmp_path)
-    change(tmp_path, dict, num_hidden_layers=2, vocab_size=10**8)
-    with pytest.raises(CheckpointError, match=r"shape|the files hold"):
-        load_stored(AutoModelForSequenceClassification, tmp_path)
 
 
 def test_load_encoder_names_the_file_that_lacks_weights(place):

@@ -1,25 +1,17 @@
-"""Refuses remote code: checks the JSON files of a model directory before a loader reads them.
+"""Configurations and tokenizers of model directories, read so that nothing else is loaded.
 
-``transformers`` can import, download or open what these files name (``auto_map``, an attention
-kernel of the hub, another weights file, an adapter's base model). Its loaders therefore never read
-``config.json`` or the weights themselves. These are the rules for what reaches them:
-
-- ``model_type`` is a text architecture of ``transformers`` without configurations inside its own.
-- Fields of its configuration class are passed on. Of all other fields only numbers, booleans and
-  lists of numbers are, under names that mean nothing to the class: they name nothing that could be
-  loaded. Other plain values are left out, so they have no effect. Objects are refused, except
-  empty and unused ones.
-- An attention implementation is one that PyTorch or ``transformers`` brings; it is not passed on.
-- ``tokenizer_config.json`` and ``special_tokens_map.json`` are read by ``transformers``: fields are
-  of the list below, or a number, a boolean or null; ``tokenizer_class`` is one of its own.
+``transformers`` can import, download or open what these files name. What names code, another
+model's weights or quantization is refused; implementations of attention, which may be kernels of
+the hub, are not passed on, nor are objects that the configuration class does not have. Of the
+tokenizer's files fields of a list, numbers and booleans are allowed, and a ``tokenizer_class`` of
+``transformers``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from road_ray.errors import CheckpointError, shorten
 from road_ray.system.json_file import read_json
@@ -27,17 +19,12 @@ from road_ray.system.json_file import read_json
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-_ATTENTION = {None, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"}
-_DTYPES = {None, "float32", "float16", "bfloat16", "float64"}
-# Set by road_ray itself.
-_PRESENTATION = {"return_dict", "use_return_dict", "output_hidden_states", "output_attentions"}
-# Words that DeBERTa reads from its configuration, whose class does not list them.
-_UNLISTED_WORDS = ("norm_rel_ebd", "conv_act")
-_IDLE_OBJECTS = {"task_specific_params", "label2id", "prefix"}
-_LEGACY_OBJECTS = {"rope_scaling", "rope_parameters"}
-_MOST_LAYERS = 1000
-_MOST_LABELS = 100_000
-_MOST = 2**31 - 1
+_FOREIGN = ("auto_map", "custom_pipelines", "quantization_config", "fusion_config")
+# Names of another file, and what road_ray sets itself.
+_NOT_PASSED = {
+    *("transformers_weights", "return_dict", "use_return_dict"),
+    *("output_hidden_states", "output_attentions"),
+}
 _TOKENIZER_FIELDS = {
     *("additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"),
     *("model_specific_special_tokens", "never_split", "model_input_names", "wordpieces_prefix"),
@@ -49,10 +36,12 @@ _TOKENIZER_FIELDS = {
 
 
 def read_config(directory: str | Path) -> PreTrainedConfig:
-    """Return the configuration in a model directory, from fields that cannot load anything.
+    """Return the configuration in a model directory, of fields that cannot load anything.
 
     Raises ``CheckpointError`` naming the file and the field.
     """
+    from transformers import CONFIG_MAPPING
+
     path = Path(directory) / "config.json"
     adapter = path.with_name("adapter_config.json")
     if adapter.is_file():
@@ -61,9 +50,25 @@ def read_config(directory: str | Path) -> PreTrainedConfig:
             "  fix: merge it into its model (merge_and_unload) and save that"
         )
     fields = read_json(path)
-    kind = _config_class(path, fields)
-    passed = dict(_passed_on(path, fields, kind))
-    _check_values(path, passed)
+    if named := [name for name in _FOREIGN if name in fields]:
+        raise _foreign(path, named[0])
+    model_type = fields.pop("model_type", None)
+    if model_type not in list(CONFIG_MAPPING.keys()):
+        raise CheckpointError(
+            f"{path}: model_type is {shorten(repr(model_type))}\n"
+            "  allowed: a text architecture of transformers, such as electra, bert or albert\n"
+            "  fix: name the directory of such a model"
+        )
+    kind: type[PreTrainedConfig] = CONFIG_MAPPING[model_type]
+    known = {field.name for field in dataclasses.fields(kind)} | set(kind.attribute_map)
+    known |= {"num_labels", "torch_dtype", "rope_scaling", "rope_parameters"}
+    passed = {
+        name: value
+        for name, value in fields.items()
+        if "implementation" not in name
+        and name not in _NOT_PASSED
+        and (name in known or _is_plain(kind, name, value))
+    }
     try:
         return kind(**passed)
     except Exception as error:  # the checks of its many fields raise many types
@@ -74,109 +79,9 @@ def read_config(directory: str | Path) -> PreTrainedConfig:
         ) from error
 
 
-def _config_class(path: Path, fields: Mapping[str, object]) -> type[PreTrainedConfig]:
-    from transformers import CONFIG_MAPPING
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES as FILLING,
-    )
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as CLASSIFYING,
-    )
-
-    for name in ("auto_map", "custom_pipelines"):
-        if name in fields:
-            raise _foreign(path, name)
-    model_type = fields.get("model_type")
-    if not isinstance(model_type, str) or not (model_type in FILLING or model_type in CLASSIFYING):
-        raise CheckpointError(
-            f"{path}: model_type is {shorten(repr(model_type))}\n"
-            "  allowed: a text architecture of transformers, such as electra, bert or albert\n"
-            "  fix: name the directory of such a model"
-        )
-    kind: type[PreTrainedConfig] = CONFIG_MAPPING[model_type]
-    if kind.sub_configs:
-        raise CheckpointError(
-            f"{path}: model_type {model_type!r} has configurations inside its own\n"
-            "  allowed: one plain text model"
-        )
-    return kind
-
-
-def _passed_on(
-    path: Path, fields: Mapping[str, object], kind: type[PreTrainedConfig]
-) -> Iterator[tuple[str, Any]]:
-    known = {field.name for field in dataclasses.fields(kind)} | set(kind.attribute_map)
-    known |= {"num_labels", "torch_dtype"} | _LEGACY_OBJECTS
-    for name, value in fields.items():
-        if "attn_implementation" in name:
-            if not isinstance(value, str | None) or value not in _ATTENTION:
-                raise CheckpointError(
-                    f"{path}: field {name!r} is {shorten(repr(value))}, "
-                    "which may load foreign code\n"
-                    f"  allowed: {', '.join(sorted(filter(None, _ATTENTION)))}\n"
-                    "  fix: remove the field"
-                )
-        elif name in _PRESENTATION or name == "model_type":
-            continue
-        elif name in known or (name in _UNLISTED_WORDS and isinstance(value, str)):
-            yield name, value
-        elif _nested(value):
-            if name not in _IDLE_OBJECTS:
-                raise _foreign(path, name)
-        elif not name.startswith("_") and not hasattr(kind, name) and _numeric(value):
-            yield name, value
-
-
-def _check_values(path: Path, fields: Mapping[str, Any]) -> None:
-    """Raise ``CheckpointError`` for a value that would exhaust time or memory."""
-    for name, value in fields.items():
-        least, most = _limits(name)
-        if isinstance(value, int | float) and not least <= value <= most:
-            raise CheckpointError(
-                f"{path}: {name} is {value}\n  allowed: {least} to {most}\n  fix: restore the file"
-            )
-        if name == "architectures" and not _listed(value):
-            raise CheckpointError(
-                f"{path}: architectures is {shorten(repr(value))}\n"
-                "  allowed: a list of names of classes\n  fix: restore the file"
-            )
-        if name in ("dtype", "torch_dtype") and (
-            not isinstance(value, str | None) or value not in _DTYPES
-        ):
-            raise CheckpointError(
-                f"{path}: {name} is {shorten(repr(value))}\n"
-                f"  allowed: {', '.join(sorted(filter(None, _DTYPES)))}\n  fix: restore the file"
-            )
-    names = fields.get("id2label")
-    if names is None:
-        return
-    numbered = isinstance(names, dict) and all(str(key).isdecimal() for key in names)
-    if not numbered or sorted(map(int, names)) != list(range(len(names))):
-        raise CheckpointError(
-            f"{path}: id2label is {shorten(repr(names))}\n"
-            '  allowed: a name for each number from "0" on\n  fix: restore the file'
-        )
-
-
-def _limits(name: str) -> tuple[int, int]:
-    """Return the least and the greatest value of a field, for any architecture."""
-    if "dropout" in name or name.endswith("_prob"):
-        return 0, 1
-    if name == "num_labels":
-        return 0, _MOST_LABELS
-    if "size" in name:
-        return 0, _MOST
-    if any(part in name for part in ("layer", "group", "block")):
-        return 0, _MOST_LAYERS
-    if name == "max_relative_positions":  # -1 in DeBERTa: as many as there are positions
-        return -1, _MOST
-    return (0 if name.startswith(("num_", "max_")) else -_MOST), _MOST
-
-
-def _listed(value: object) -> bool:
-    return value is None or (
-        isinstance(value, list) and all(isinstance(name, str) for name in value)
-    )
+def _is_plain(kind: type[PreTrainedConfig], name: str, value: object) -> bool:
+    """Return True for a value that some architecture reads without listing its field."""
+    return not (name.startswith("_") or hasattr(kind, name) or isinstance(value, dict | list))
 
 
 def check_tokenizer_files(directory: str | Path) -> None:
@@ -231,17 +136,4 @@ def _foreign(path: Path, name: str) -> CheckpointError:
         f"{path}: field {name!r} can make the loader run or fetch foreign code\n"
         "  allowed: fields of an architecture or tokenizer of transformers, and plain values\n"
         "  fix: remove the field if the model is right without it; nothing was loaded"
-    )
-
-
-def _nested(value: object) -> bool:
-    """Return True if ``value`` contains a non-empty object."""
-    if isinstance(value, list):
-        return any(map(_nested, value))
-    return isinstance(value, dict) and bool(value)
-
-
-def _numeric(value: object) -> bool:
-    return isinstance(value, int | float) or (
-        isinstance(value, list) and all(isinstance(item, int | float) for item in value)
     )

@@ -15,7 +15,6 @@ from road_ray.distributed.tune.search_config import decode_params
 from road_ray.distributed.tune.trial_record import OnReport, Outcome, Report
 from road_ray.errors import ConfigError
 from road_ray.evaluation.seed_statistics import summary
-from road_ray.models.load_weights import headers_of
 from road_ray.recipes import preflight_checks
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
@@ -126,5 +125,10 @@ def _over_seeds(
 
 def parameters(hf_dir: Path) -> int:
     """Return the number of parameters in a model directory; 0 if there is no model."""
-    headers = [headers_of(path) for path in hf_dir.glob("*.safetensors")]
-    return sum(math.prod(tensor.shape) for header in headers for tensor in header.values())
+    from safetensors import safe_open
+
+    total = 0
+    for path in hf_dir.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            total += sum(math.prod(file.get_slice(n).get_shape()) for n in file.keys())  # noqa: SIM118
+    return total
