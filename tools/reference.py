@@ -11,17 +11,16 @@ from road_ray.cli.configuration import values_with_names
 from road_ray.config import flatten
 from road_ray.config.schema import (
     Key,
-    KeyInfo,
     Node,
+    allowed,
+    at,
     default_of,
     format_key,
     format_value,
     is_section,
-    key_info,
     members,
     properties,
     schema_of,
-    section_infos,
 )
 from road_ray.recipes.config import RunConfig
 from road_ray.verbs import CONFIGURABLE, VERBS, configuration_class
@@ -35,7 +34,7 @@ by a YAML file, overridden by `section.key=value` on the command line. An empty 
 
 | to see | type |
 |---|---|
-| a key: type, default, allowed values, meaning | `road explain optimizer.peak_lr` |
+| a key: allowed values, default, meaning | `road explain optimizer.peak_lr` |
 | a section | `road explain optimizer finetune` |
 | a preset: its file, with its sources | `road presets electra_small` |
 | the schema of a verb, for editors | `road schema finetune` |
@@ -114,8 +113,11 @@ def _is_run(node: Node) -> bool:
 
 def _every_run() -> str:
     verbs = [name for name in CONFIGURABLE if issubclass(configuration_class(name), RunConfig)]
-    infos = [info for info in section_infos(RunConfig) if not properties(info.node)]
-    rows = [_row(info.key, verbs) for info in infos]
+    rows = [
+        _row((name,), verbs)
+        for name, node in properties(schema_of(RunConfig)).items()
+        if not properties(node)
+    ]
     return "\n".join(
         ["## Every run\n", "Keys of every verb except `sweep` and `submit`.\n", *rows, ""]
     )
@@ -124,17 +126,16 @@ def _every_run() -> str:
 def _verb(name: str, sections: list[_Section]) -> str:
     kind = configuration_class(name)
     about = VERBS[name].about if name in VERBS else _FILES[name]
-    shared = {}
-    if issubclass(kind, RunConfig):
-        shared = {info.key: info.node.get("description", "") for info in section_infos(RunConfig)}
-    infos = [
-        info
-        for info in section_infos(kind)
-        if is_section(info.node) or shared.get(info.key) != info.node.get("description", "")
+    shared = properties(schema_of(RunConfig)) if issubclass(kind, RunConfig) else {}
+    nodes = properties(schema_of(kind))
+    rows = [
+        _row((key,), [name])
+        for key, node in nodes.items()
+        if not is_section(node)
+        and shared.get(key, {}).get("description") != node.get("description", "")
     ]
-    rows = [_row(info.key, [name]) for info in infos if not is_section(info.node)]
     lines = [f"## road {name}\n", f"{about[0].upper()}{about[1:]}.\n", *rows]
-    lines += [_run_within(info) for info in infos if _is_run(info.node)]
+    lines += [_run_within(key, node) for key, node in nodes.items() if _is_run(node)]
     links = [
         f"[`{format_key(info.key)}`](#{_anchor(info.heading)})"
         for info in sections
@@ -143,37 +144,39 @@ def _verb(name: str, sections: list[_Section]) -> str:
     return "\n".join([*lines, "", *([f"Sections: {', '.join(links)}.\n"] if links else [])])
 
 
-def _run_within(info: KeyInfo) -> str:
+def _run_within(key: str, node: Node) -> str:
     """Return the changed defaults of a section that is the configuration of another verb."""
-    names = properties(info.node).keys()
+    names = properties(node).keys()
     other = next(n for n in VERBS if properties(schema_of(configuration_class(n))).keys() >= names)
     usual = flatten(default_of(schema_of(configuration_class(other))))
     differing = "; ".join(
-        f"`{key}` {format_value(value)}"
-        for key, value in flatten(info.default).items()
-        if value != usual.get(key)
+        f"`{name}` {format_value(value)}"
+        for name, value in flatten(default_of(node)).items()
+        if value != usual.get(name)
     )
     link = f"[`road {other}`](#road-{other})"
-    start = f"- **`{format_key(info.key)}`**: section. {info.node.get('description', '')}".rstrip()
+    start = f"- **`{key}`**: section. {node.get('description', '')}".rstrip()
     return f"{start} It has the keys of {link}, with these defaults: {differing}."
 
 
 def _section(section: _Section) -> str:
-    infos = section_infos(configuration_class(section.verbs[0]), section.key)
-    rows = [_row(info.key, section.verbs) for info in infos if not is_section(info.node)]
+    keys = properties(at(configuration_class(section.verbs[0]), section.key) or {})
+    rows = [
+        _row((*section.key, name), section.verbs)
+        for name, node in keys.items()
+        if not is_section(node)
+    ]
     verbs = f"Verbs: {', '.join(section.verbs)}."
     return "\n".join([f"### {section.heading}\n", f"{section.about} {verbs}\n", *rows, ""])
 
 
 def _row(key: Key, verbs: list[str]) -> str:
-    infos = {verb: key_info(configuration_class(verb), key) for verb in verbs}
-    known = {verb: info for verb, info in infos.items() if info}
-    default = values_with_names({v: info.default for v, info in known.items()}, shared=True)
-    info = next(iter(known.values()))
-    is_repeated = info.allowed.removeprefix("a ") == info.type
-    allowed = "" if is_repeated else f"; allowed: {info.allowed}"
-    start = f"- **`{format_key(key)}`**: {info.type}; default: {default}{allowed}."
-    return f"{start} {info.node.get('description', '')}".rstrip()
+    nodes = {verb: at(configuration_class(verb), key) for verb in verbs}
+    known = {verb: node for verb, node in nodes.items() if node is not None}
+    default = values_with_names({v: default_of(node) for v, node in known.items()}, shared=True)
+    node = next(iter(known.values()))
+    start = f"- **`{format_key(key)}`**: {allowed(node)}; default: {default}."
+    return f"{start} {node.get('description', '')}".rstrip()
 
 
 def _anchor(heading: str) -> str:

@@ -104,7 +104,7 @@ def explain(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain a configuration key: type, values, default, meaning."""
+    """Explain a configuration key: values, default, meaning."""
     from road_ray.config.messages import nearest_keys
     from road_ray.verbs import CONFIGURABLE, keys_of
 
@@ -122,47 +122,38 @@ def explain(
 
 def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
     """Return one explanation for each meaning that a key has in the verbs."""
-    from road_ray.config.schema import UNSET, format_key, key_info, schemas_of, section_infos
+    from road_ray.config.schema import (
+        UNSET,
+        allowed,
+        at,
+        default_of,
+        format_key,
+        meaning_of,
+        properties,
+        schemas_of,
+    )
     from road_ray.verbs import configuration_class
 
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     classes = {verb: configuration_class(verb) for verb in verbs}
     schemas = schemas_of(tuple(dict.fromkeys(classes.values())))
     for verb, kind in classes.items():
-        info = key_info(schemas[kind], key)
-        if info is None:
+        node = at(schemas[kind], key)
+        if node is None:
             continue
         same = found.setdefault(
-            (info.type, info.allowed, info.meaning, info.source),
+            (allowed(node), meaning_of(node)),
             {
                 "key": format_key(key),
-                "type": info.type,
-                "allowed": info.allowed,
-                "meaning": info.meaning,
-                "source": info.source,
+                "allowed": allowed(node),
+                "meaning": meaning_of(node),
                 "default": {},
-                "keys": {
-                    str(below.key[-1]): below.meaning or below.type
-                    for below in section_infos(schemas[kind], key)
-                },
+                "keys": {name: meaning_of(below) for name, below in properties(node).items()},
             },
         )
-        same["default"][verb] = None if info.default is UNSET else info.default
-    return [e | {"presets": _values_in_presets(key, e["default"])} for e in found.values()]
-
-
-def _values_in_presets(key: Key, verbs: Iterable[str]) -> dict[str, Any]:
-    """Return the value that each preset of these verbs gives the key, by preset."""
-    from road_ray.presets import PRESETS
-
-    values = {}
-    for preset in PRESETS.values():
-        if preset.verb in verbs and ("preset: " in preset.text or str(key[-1]) in preset.text):
-            value: Any = preset.values()
-            for part in key:
-                value = value.get(str(part)) if isinstance(value, dict) else None
-            values[preset.name] = value
-    return {name: value for name, value in values.items() if not isinstance(value, dict | None)}
+        default = default_of(node)
+        same["default"][verb] = None if default is UNSET else default
+    return [*found.values()]
 
 
 def values_with_names(values: Mapping[str, object], *, shared: bool = False) -> str:
@@ -181,15 +172,12 @@ def values_with_names(values: Mapping[str, object], *, shared: bool = False) -> 
 
 
 def _text(explanation: Mapping[str, Any]) -> str:
-    keys, section = explanation["keys"], explanation["allowed"].startswith("the keys ")
+    keys, default = explanation["keys"], explanation["default"]
     rows = {
-        "verbs": ", ".join(explanation["default"]),
-        "type": explanation["type"],
-        "allowed": "" if section else explanation["allowed"],
-        "default": "" if section else values_with_names(explanation["default"], shared=True),
+        "verbs": ", ".join(default),
+        "allowed": explanation["allowed"],
+        "default": "" if keys else values_with_names(default, shared=True),
         "meaning": explanation["meaning"],
-        "source": explanation["source"],
-        "presets": values_with_names(explanation["presets"]),
     }
     lines = [explanation["key"]]
     for label, text in rows.items():

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -28,9 +26,6 @@ _DRAFT = "http://json-schema.org/draft-07/schema#"
 _DEEPEST_KEY = 5  # keys further down are not suggested
 _LONGEST_SHOWN = 80  # characters of a value repeated in a message
 _LEFT_OUT = {"$ref", "$defs", "title", "required", "default", "discriminator", "prefixItems"}
-# A sentence "Source: ..." or "Source of the defaults: ...", to a full stop that ends it.
-_SOURCE = re.compile(r"\bSource\b[^:.]{0,40}: (?P<source>.*?(?<!\bal))(?:\.(?= [A-Z`]|$)|$) ?")
-_TYPES = {"boolean": "true or false", "integer": "whole number", "number": "number"}
 _NOUNS = {"boolean": "true or false", "integer": "a whole number", "number": "a finite number"}
 
 
@@ -260,67 +255,7 @@ def _range(member: Node) -> str:
     return ", ".join(filter(None, (span, step)))
 
 
-def type_name(node: Node) -> str:
-    """Return the type of a key in words: ``whole number``, ``list of text``, ``path or null``."""
-    names = [_type(member) for member in members(node)]
-    return " or ".join(dict.fromkeys([*names, "null"] if is_optional(node) else names))
-
-
-def _type(member: Node) -> str:
-    kind = member.get("type")
-    if "properties" in member:
-        return "section"
-    if kind == "object":
-        below = member.get("additionalProperties")
-        return "mapping" if below is True else f"mapping of names to {type_name(below or {})}"
-    if kind == "array":
-        items = member.get("items")
-        first = items[0] if isinstance(items, list) else items
-        return f"list of {type_name(first)}" if first else "list"
-    if kind == "string":
-        return "path" if member.get("format") == "path" else "text"
-    return _TYPES.get(str(kind), "any value")
-
-
-@dataclass(frozen=True)
-class KeyInfo:
-    """One key of a configuration; ``default`` is a plain value, or ``UNSET``."""
-
-    key: Key
-    type: str
-    allowed: str
-    default: Any
-    meaning: str
-    source: str
-    node: Node
-
-
-def key_info(kind: type[BaseModel] | Node, key: Key) -> KeyInfo | None:
-    """Return the explanation of a key, or None if the configuration has no such key."""
-    node = at(kind, key) if key else None
-    if node is None:
-        return None
-    meaning, source = _without_source(node.get("description", "") or _about(node))
-    if not source and len(key) > 1:  # that of the section's defaults
-        source = _without_source(_about(at(kind, key[:-1]) or {}))[1]
-    names = ", ".join(properties(node))
-    values = f"the keys {names}" if is_section(node) else allowed(node)
-    return KeyInfo(key, type_name(node), values, default_of(node), meaning, source, node)
-
-
-def section_infos(kind: type[BaseModel] | Node, above: Key = ()) -> list[KeyInfo]:
-    """Return the explanations of the keys of one section, in their order."""
-    infos = (key_info(kind, (*above, name)) for name in properties(at(kind, above) or {}))
-    return [info for info in infos if info is not None]
-
-
-def _about(node: Node) -> str:
-    return " ".join(member.get("x-about", "") for member in members(node))
-
-
-def _without_source(text: str) -> tuple[str, str]:
-    """Return the text without its source, and the source."""
-    match = _SOURCE.search(text)
-    if match is None:
-        return text, ""
-    return f"{text[: match.start()]}{text[match.end() :]}".strip(), match["source"]
+def meaning_of(node: Node) -> str:
+    """Return the description of a key, or that of its section's class, with their sources."""
+    above = " ".join(member.get("x-about", "") for member in members(node))
+    return str(node.get("description") or above)
