@@ -28,8 +28,8 @@ import numpy as np
 # None imports Ray, which reads a worker's own environment when it is imported.
 MODULES = (
     *("pandas", "pyarrow.dataset", "torch.distributed.fsdp"),
-    *("road_ray.recipes.finetuning.finetune", "road_ray.recipes.distillation.distill"),
-    *("road_ray.recipes.multitask.multitask", "road_ray.recipes.pretraining.pretrain"),
+    "road_ray.recipes.train.train",
+    "road_ray.recipes.pretraining.pretrain",
 )
 FORKED = "ROAD_FORKED_PYTHON"
 # In the place of the interpreter that Ray starts workers with: it hands a worker's arguments,

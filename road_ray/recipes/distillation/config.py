@@ -1,7 +1,7 @@
 """Configuration of ``road distill``, and of teachers in every recipe that has them.
 
 ``TeachingConfig`` holds what distillation on one data set and on a mixture share: loss, schedule,
-hosts and time limits of the teachers. ``recipes/distillation/distill.py`` and ``teacher_source.py``
+hosts and time limits of the teachers. ``recipes/train/find_teachers.py`` and ``teachers.py``
 consume it.
 """
 

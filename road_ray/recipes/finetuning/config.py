@@ -1,7 +1,7 @@
 """Configuration of ``road finetune`` and ``road teachers``, and the base of ``road distill``.
 
 ``FinetuneConfig`` is one run on one data set, ``FinetuningsConfig`` several seeds or data sets,
-``TeachersConfig`` an ensemble. ``recipes/finetuning/finetune.py``, ``seeds_and_datasets.py`` and
+``TeachersConfig`` an ensemble. ``recipes/train/``, ``recipes/finetuning/seeds_and_datasets.py`` and
 ``train_teachers.py`` consume them.
 """
 

@@ -19,6 +19,7 @@ from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_splits
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.train.mixture import Mixture
 from road_ray.reporting.text_tables import is_principal
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.run_context import RunContext
@@ -53,7 +54,7 @@ def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
     every = [finetuning for wave in waves for finetuning in wave]
     check_evaluated_once((x.data.dataset, x.data.evaluate_on or (x.data.dataset,)) for x in every)
     for finetuning in every:
-        single.check_judged(finetuning.data)
+        Mixture.of(finetuning).check()
         check_stopping_metric("finetune", finetuning)
     require_splits(
         (split for finetuning in every for split in finetuning.data.splits()),

@@ -1,7 +1,7 @@
 """Configuration of ``road multitask``: the data sets, how steps mix them, and their teachers.
 
-``recipes/multitask/multitask.py`` consumes it; ``mixture_streams.py`` reads ``data`` and
-``mixing``, ``mixture_teachers.py`` reads ``distillation``.
+``recipes/train/mixture.py`` consumes ``data`` and ``mixing``, ``find_teachers.py`` consumes
+``distillation``.
 """
 
 from __future__ import annotations

@@ -21,10 +21,7 @@ from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.distributed.tune.trial_resources import Demand, StageDemand
 from road_ray.errors import ConfigError
-from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.locate_teachers import teacher_directories
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.multitask.mixture_teachers import teachers_by_dataset
 from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.early_probe import probe_of
@@ -35,6 +32,7 @@ from road_ray.recipes.sweep.stages import base_config
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.recipes.sweep.teachers_of_trials import taught_alike, teachers_of_trials
 from road_ray.recipes.sweep.trial_runs import Trial
+from road_ray.recipes.train.find_teachers import locate_teachers
 from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_text_atomic
 
@@ -152,17 +150,13 @@ def check_sources(config: SweepConfig) -> Demand | None:
         if place == 0 and stage.verb != "pretrain" and not drawn:
             with _collected(missing):
                 require_init(base.init)
-        if isinstance(base, DistillConfig):
-            with _collected(missing):
-                teachers = len(teacher_directories(base.distillation))
-                alike = taught_alike(config) if place == 0 else None
-                if alike is not None and alike.distillation.answers != "live":
-                    teachers = 0  # they have answered before the first trial
-                stages.append(replace(_demand(base, teachers), shared=alike is not None))
-        elif isinstance(base, MultitaskConfig):
-            stages.append(_demand(base, sum(map(len, teachers_by_dataset(base).values()))))
-        else:
-            stages.append(_demand(base, 0))
+        with _collected(missing):
+            located = locate_teachers(base).values()
+            teachers = sum(len(directories) for directories, _ in located)
+            alike = taught_alike(config) if place == 0 else None
+            if alike is not None and alike.distillation.answers != "live":
+                teachers = 0  # they have answered before the first trial
+            stages.append(replace(_demand(base, teachers), shared=alike is not None))
     if missing:
         raise ConfigError("\n".join(map(str, missing)))
     if not any(key.removeprefix("then.").startswith(_DATA) for key in config.space):

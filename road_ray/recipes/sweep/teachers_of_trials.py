@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from road_ray.config import override
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.distill import label_training_rows, started_teachers
+from road_ray.recipes.distillation.distill import started_teachers
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import base_config
+from road_ray.recipes.train.train import label_training_rows
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble

@@ -10,17 +10,25 @@ import torch
 from road_ray.config import load
 from road_ray.distillation.weighting import MERGES, WEIGHTINGS, soften
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.recipes.distillation.config import RULES, DistillationConfig, WeightingConfig
-from road_ray.recipes.distillation.locate_teachers import teacher_directories
-from road_ray.recipes.distillation.teacher_record import record_teachers, recorded_teachers
-from road_ray.recipes.distillation.weighting_rule import used_weighting, weighting_rule
+from road_ray.recipes.distillation.config import (
+    RULES,
+    DistillationConfig,
+    DistillConfig,
+    WeightingConfig,
+)
+from road_ray.recipes.train.find_teachers import (
+    locate_teachers,
+    record_teachers,
+    recorded_teachers,
+)
+from road_ray.recipes.train.teachers import used_weighting, weighting_rule
 
 
 def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):
     fetched = str(teachers.directory / "teacher-0" / "hf")
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: fetched)
-    settings = DistillationConfig(teachers=("somebody/sst2",))
-    assert teacher_directories(settings) == [fetched]
+    config = DistillConfig(distillation=DistillationConfig(teachers=("somebody/sst2",)))
+    assert locate_teachers(config) == {"sst2": ([fetched], 1)}
 
 
 def test_teachers_of_all_folds_are_asked(tmp_path):

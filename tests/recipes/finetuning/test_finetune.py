@@ -22,7 +22,7 @@ from road_ray.errors import DivergedError
 from road_ray.evaluation import squad
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.finetuning.config import FinetuneConfig
-from road_ray.recipes.finetuning.finetune import prepare
+from road_ray.recipes.train.prepare import prepare
 from road_ray.training.monitoring.metrics_journal import read_rows
 
 
@@ -97,7 +97,7 @@ def test_sigterm_outside_the_loop_is_an_interruption_too(
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
 
-    monkeypatch.setattr("road_ray.recipes.finetuning.finetune.load_encoder", interrupted)
+    monkeypatch.setattr("road_ray.recipes.train.prepare.load_encoder", interrupted)
     result = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
     assert result.code == 6
     assert "run the same command" in result.err

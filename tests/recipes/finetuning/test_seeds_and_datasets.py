@@ -131,7 +131,7 @@ def test_an_interrupted_pool_goes_on_where_it_was(pool, road, flags, monkeypatch
     changes, run = pool
     (run.directory / "metrics.json").unlink()
     begun = []
-    monkeypatch.setattr(single, "_run", begun.append)
+    monkeypatch.setattr(single, "run_training", begun.append)
     again = rr.finetune(overrides=changes, run_dir=run.directory)
     assert not begun
     assert again.metrics == run.metrics

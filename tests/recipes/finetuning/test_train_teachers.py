@@ -62,13 +62,13 @@ def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
     from road_ray.config import load
     from road_ray.data.folds import fold_of
     from road_ray.recipes.finetuning.config import FinetuneConfig
-    from road_ray.recipes.finetuning.finetune import prepare
+    from road_ray.recipes.train.prepare import prepare
     from road_ray.training.worker import Worker
 
     config = load(
         FinetuneConfig, path=folded.directory / "fold-1" / "teacher-0" / "config.resolved.yaml"
     )
-    learnt = prepare(config, Worker.alone()).split.examples
+    learnt = prepare(config, Worker.alone()).splits["sst2"].examples
     assert len(learnt) > 0
     assert {fold_of(example, 2) for example in learnt} == {0}
 

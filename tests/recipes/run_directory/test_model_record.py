@@ -14,7 +14,6 @@ from road_ray.data.catalog import TASKS
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError
 from road_ray.recipes.finetuning.config import FinetuneConfig
-from road_ray.recipes.finetuning.finetune import prepare
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     other_task,
@@ -22,6 +21,7 @@ from road_ray.recipes.run_directory.model_record import (
     trained_head,
     trained_limits,
 )
+from road_ray.recipes.train.prepare import prepare
 from road_ray.training.worker import Worker
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from road_ray.config import load, override
-from road_ray.recipes.distillation import teacher_source
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import run
 from road_ray.recipes.sweep.teachers_of_trials import taught_alike, teachers_of_trials
 from road_ray.recipes.sweep.trial_runs import Trial
+from road_ray.recipes.train import teachers as module
 
 SPACE = {"weighting.wrong": {"uniform": [0.1, 0.9]}}
 
@@ -33,13 +33,13 @@ def sweep(sentiment, teachers, tmp_path):
 @pytest.fixture
 def loaded(monkeypatch):
     """Numbers of teachers that were loaded in this process to answer."""
-    counts, load_teachers = [], teacher_source.LocalEnsemble.load
+    counts, load_teachers = [], module.LocalEnsemble.load
 
     def counted(directories, *arguments, **options):
         counts.append(len(directories))
         return load_teachers(directories, *arguments, **options)
 
-    monkeypatch.setattr(teacher_source.LocalEnsemble, "load", counted)
+    monkeypatch.setattr(module.LocalEnsemble, "load", counted)
     return counts
 
 
@@ -87,7 +87,7 @@ def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
         def refused(*_, **__):
             raise AssertionError("the trial starts teachers of its own")
 
-        monkeypatch.setattr(teacher_source.TeacherSource, "start_pool", refused)
+        monkeypatch.setattr(module.Teachers, "start_pool", refused)
         trial = Trial(config, [pool])
         for number in range(2):
             place = tmp_path / f"sweep/s/trials/000{number}"

@@ -11,14 +11,7 @@ from road_ray.config import load
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.multitask.mixture_streams import (
-    _chances,
-    check_mixing,
-    loss_weights,
-    make_stream,
-    mixed_steps,
-    read_mixture,
-)
+from road_ray.recipes.train.mixture import Mixture
 from road_ray.training.worker import Worker
 
 ALONE = Worker.alone()
@@ -26,7 +19,7 @@ ALONE = Worker.alone()
 
 @pytest.fixture
 def made(world, pretrained):
-    """``made(**mixing)``: configuration, tokenizer and splits of two sentence sets."""
+    """``made(**mixing)``: a mixture of two sentence sets, and their training splits."""
 
     def make(**mixing: object):
         chosen = {"data.root": str(world), "data.datasets": ["mnli", "rte"], "data.batch_size": 4}
@@ -34,26 +27,28 @@ def made(world, pretrained):
             MultitaskConfig,
             overrides=chosen | {f"mixing.{name}": value for name, value in mixing.items()},
         )
-        tokenizer = load_tokenizer(pretrained.hf_dir)
-        return config, tokenizer, *read_mixture(config, ALONE, tokenizer, 128)
+        mixture, tokenizer = Mixture.of(config), load_tokenizer(pretrained.hf_dir)
+        splits = {name: mixture.read(name, "train", tokenizer) for name in mixture.names}
+        return mixture, splits
 
     return make
 
 
 def test_data_sets_of_one_task_share_a_head_or_have_their_own(made):
-    *_, shared, _ = made()
-    *_, own, judged = made(heads="dataset")
+    _, shared = made()
+    mixture, own = made(heads="dataset")
     assert [split.task.name for split in own.values()] == ["mnli", "rte"]
-    assert [split.features.task for split in judged.values()] == ["mnli", "rte"]
+    assert [split.features.task for split in own.values()] == ["mnli", "rte"]
+    assert [task.name for task in mixture.tasks(own)] == ["mnli", "rte"]
     assert "mnli" not in [split.task.name for split in shared.values()]
 
 
 def test_steps_from_the_middle_are_those_of_the_whole(made):
-    config, tokenizer, splits, _ = made(passes=2, replacement=False)
-    streams = {name: make_stream(split, config, ALONE, tokenizer) for name, split in splits.items()}
+    mixture, splits = made(passes=2, replacement=False)
+    streams = {name: mixture.stream(split, ALONE, 0) for name, split in splits.items()}
 
     def rows(start: int, count: int):
-        steps = islice(mixed_steps(config, splits, streams, start), count)
+        steps = islice(mixture.steps(splits, streams, start), count)
         return [[(b["dataset"], b["rows"].tolist(), b["stats"]) for b in step] for step in steps]
 
     whole = rows(0, 6)
@@ -66,12 +61,13 @@ def test_weights_and_chances_of_a_task_are_those_of_its_data_sets_with_heads_of_
     chosen = {"data.datasets": ["mnli", "snli", "cola"], "mixing.weights.nli": 0.5}
     chosen |= {"mixing.weights.snli": 2.0, "mixing.sampler": "uniform_task"}
     config = load(MultitaskConfig, overrides=chosen | {"mixing.heads": "dataset"})
-    assert loss_weights(config) == {"mnli": 0.5, "snli": 2.0, "cola": 1.0}
+    mixture = Mixture.of(config)
+    assert mixture.loss_weights() == {"mnli": 0.5, "snli": 2.0, "cola": 1.0}
     rows = {name: SimpleNamespace(features=range(10)) for name in config.data.datasets}
-    assert _chances(config, rows) == pytest.approx([0.25, 0.25, 0.5])
+    assert mixture._chances(rows) == pytest.approx([0.25, 0.25, 0.5])
 
 
 def test_more_passes_than_data_sets_need_replacement(made):
     with pytest.raises(ConfigError, match="allowed: at most 2"):
-        check_mixing(made(passes=3, replacement=False)[0])
-    check_mixing(made(passes=3)[0])
+        made(passes=3, replacement=False)[0].check()
+    made(passes=3)[0].check()

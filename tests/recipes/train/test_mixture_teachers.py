@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.recipes.multitask.mixture_teachers import teachers_by_dataset
+from road_ray.recipes.train.find_teachers import locate_teachers
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import preset_config
 
@@ -173,4 +173,4 @@ def test_roads_preset_forgets_no_data_set():
     config = preset_config("road_with_kd")
     assert config.distillation.temperature > 3
     with pytest.raises(rr.errors.ConfigError, match="names none for triviaqa, natural_questions"):
-        teachers_by_dataset(config)
+        locate_teachers(config)

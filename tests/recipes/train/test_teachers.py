@@ -21,7 +21,7 @@ from road_ray.distillation.answers.answer_table import open_table, write_table
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.performance import int8_linear
 from road_ray.models.performance.compilation import compile_for_all_shapes
-from road_ray.recipes.distillation import teacher_source
+from road_ray.recipes.train import teachers as module
 from road_ray.training.monitoring.metrics_journal import read_rows
 
 STEPS = 14  # an epoch is 10: every row is asked for, some twice
@@ -61,13 +61,13 @@ def tables(store: Path) -> list[Path]:
 @pytest.fixture
 def answered(monkeypatch):
     """Numbers of teachers that were loaded to answer rows, by labelling."""
-    started, load = [], teacher_source.LocalEnsemble.load
+    started, load = [], module.LocalEnsemble.load
 
     def counted(directories, *arguments, **options):
         started.append(len(directories))
         return load(directories, *arguments, **options)
 
-    monkeypatch.setattr(teacher_source.LocalEnsemble, "load", counted)
+    monkeypatch.setattr(module.LocalEnsemble, "load", counted)
     return started
 
 

@@ -12,19 +12,12 @@ from road_ray.config import override
 from road_ray.data.folds import fold_of
 from road_ray.distillation.answers.teacher_tables import TeacherTables
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
-from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.distill import _with_teachers, teacher_source_of
-from road_ray.recipes.distillation.locate_teachers import teacher_directories
-from road_ray.recipes.distillation.out_of_fold_teachers import (
-    label_rows,
-    open_ensemble,
-    warn_of_seen_rows,
-)
+from road_ray.recipes.distillation.distill import _with_teachers
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.finetuning.config import FinetuneDataConfig
-from road_ray.recipes.finetuning.finetune import prepare
+from road_ray.recipes.train.find_teachers import find_teachers, warn_of_seen_rows
+from road_ray.recipes.train.prepare import prepare
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 
@@ -59,54 +52,49 @@ def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, mo
 
 
 @pytest.fixture
-def source_of(folded, sentiment, tmp_path):
-    """What a student of these teachers would ask, for a configuration's changes."""
+def teachers_of(folded, sentiment, tmp_path):
+    """Teachers and student of a configuration with changes."""
 
     def make(**changes: object):
         settings = {"distillation.teachers": [str(folded.directory / "teachers.json")]}
         settings |= {"distillation.host": "process", "distillation.num_teachers": 2}
         config = override(DistillConfig(run_dir=tmp_path), sentiment | settings | changes)
-        prepared = prepare(config, Worker.alone())
-        student = fingerprint_tokenizer(prepared.tokenizer)
-        source = teacher_source_of(config, teacher_directories(config.distillation), student)
-        return source, prepared
+        return find_teachers(config)["sst2"], prepare(config, Worker.alone())
 
     return make
 
 
 @pytest.mark.parametrize("store", [False, True])
-def test_every_row_is_asked_of_the_teachers_without_its_fold(source_of, tmp_path, store):
-    teacher_source, prepared = source_of(
+def test_every_row_is_asked_of_the_teachers_without_its_fold(teachers_of, tmp_path, store):
+    teachers, prepared = teachers_of(
         **({"distillation.store": str(tmp_path / "s")} if store else {})
     )
-    assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), teacher_source.directories, strict=True)]
-    everybody = LocalEnsemble.load(teacher_source.directories, prepared.task)
-    options = {
-        "tokenizer": prepared.tokenizer,
-        "source": FinetuneDataConfig(),
-        "pad_id": 0,
-        "device": Worker.alone().device,
-        "on_event": lambda *_, **__: None,
-    }
-    manifest = teacher_source.manifest["teachers"]
+    assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), teachers.directories, strict=True)]
+    split, stream = prepared.splits["sst2"], prepared.streams["sst2"]
+    everybody = LocalEnsemble.load(teachers.directories, split.task)
     if store:
-        chosen = {name: options[name] for name in ("tokenizer", "source")}
-        label_rows(teacher_source, 2, prepared.split, **chosen)
-    with open_ensemble(teacher_source, 2, prepared.split, None, **options) as ensemble:
-        for number in range(prepared.stream.batches_per_epoch):
-            batch = prepared.stream[number]
-            answers = ensemble.gather(ensemble.submit(batch))
-            whole = everybody.gather(everybody.submit(batch))
-            for place, row in enumerate(batch["rows"].tolist()):
-                example = prepared.split.examples[prepared.split.features.example[row]]
-                fold = fold_of(example, 2)
-                expected = whole[2 * fold : 2 * fold + 2, place]
-                assert answers[:, place].allclose(expected, atol=2e-2 if store else 1e-5)
+        teachers.label(split, prepared.tokenizer)
+    ensemble = teachers.open(
+        split,
+        None,
+        tokenizer=prepared.tokenizer,
+        worker=Worker.alone(),
+        on_event=lambda *_, **__: None,
+    )
+    for number in range(stream.batches_per_epoch):
+        batch = stream[number]
+        answers = ensemble.gather(ensemble.submit(batch))
+        whole = everybody.gather(everybody.submit(batch))
+        for place, row in enumerate(batch["rows"].tolist()):
+            fold = fold_of(split.examples[split.features.example[row]], 2)
+            expected = whole[2 * fold : 2 * fold + 2, place]
+            assert answers[:, place].allclose(expected, atol=2e-2 if store else 1e-5)
     if store:  # every teacher has only the rows that it has not seen
-        counts = [len(TeacherTables(tmp_path / "s", t, prepared.task)) for t in manifest]
+        entries = teachers.manifest["teachers"]
+        counts = [len(TeacherTables(tmp_path / "s", entry, split.task)) for entry in entries]
         assert counts[0] == counts[1]
         assert counts[2] == counts[3]
-        assert 0 < counts[0] < counts[0] + counts[2] <= len(prepared.split.features)
+        assert 0 < counts[0] < counts[0] + counts[2] <= len(split.features)
 
 
 def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path):

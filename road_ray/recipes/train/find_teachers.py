@@ -1,0 +1,280 @@
+"""Teachers that a configuration names: found, checked against task and student, and recorded in
+``teachers.json`` of the run, which a resumed run is compared with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from road_ray.data.features.encode_examples import row_limit
+from road_ray.data.load_split import Split, find_dataset, row_features
+from road_ray.data.model_files.locate_model import MODEL_RECORD, locate_model
+from road_ray.data.task_and_dataset import Span
+from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
+from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader
+from road_ray.distillation.teacher_checks import LABEL_MAP, check_teacher
+from road_ray.distillation.teacher_identity import (
+    ANSWERS_FOR,
+    fingerprint_tokenizer,
+    reads_other_tokens,
+)
+from road_ray.distillation.teacher_manifest import identity_only, teacher_manifest
+from road_ray.errors import CheckpointError, ConfigError, nearest
+from road_ray.models.encoder import model_directory
+from road_ray.recipes.distillation.config import DistillConfig, MatchingConfig, TeachingConfig
+from road_ray.recipes.distillation.teacher_list import resolve_teachers
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.preflight_checks import require_plain_head
+from road_ray.recipes.run_directory.manifest import require_whole_weights
+from road_ray.recipes.train.mixture import SupervisedConfig
+from road_ray.recipes.train.prepare import student_tokenizer
+from road_ray.recipes.train.teachers import Teachers
+from road_ray.system.json_file import read_json, write_json_atomic
+from road_ray.training.checkpoint.atomic_commit import has_checkpoints
+
+_KEY = "distillation.teachers"
+_LONGEST_ROWS = 256  # a second of tokenization for each teacher
+_MOST_ANCESTORS = 20
+_log = logging.getLogger(__name__)
+
+
+def find_teachers(config: SupervisedConfig) -> dict[str, Teachers]:
+    """Return the teachers of each data set that has some. Raises ``ConfigError`` for data sets and
+    numbers that do not fit, ``CheckpointError`` for a teacher whose tokenizer, labels or head do
+    not.
+    """
+    located = locate_teachers(config)
+    if not located or not isinstance(config, DistillConfig | MultitaskConfig):
+        return {}
+    require_plain_head(config.data)
+    settings, tokenizer = config.distillation, student_tokenizer(config)
+    student = fingerprint_tokenizer(tokenizer)
+    total = sum(len(directories) for directories, _ in located.values())
+    found = {}
+    for name, (directories, folds) in located.items():
+        _, task = find_dataset(name, config.data)
+        try:
+            for directory in directories:
+                check_teacher(directory, task, tokenizer, settings.label_map, LABEL_MAP)
+        except CheckpointError as error:
+            if isinstance(config, DistillConfig):
+                raise
+            raise CheckpointError(f"{_KEY}.{name}: {error}") from error
+        if folds > 1:
+            warn_of_seen_rows(directories, name)
+        found[name] = Teachers(
+            settings,
+            config.weighting,
+            task,
+            config.data,
+            directories,
+            teacher_manifest(directories, task, settings.label_map, settings.precision, student),
+            folds,
+            config.address,
+            other_teachers=settings.replicas * (total - len(directories)),
+            student=student,
+            store=settings.tables(config.run_dir),
+        )
+    if isinstance(config, DistillConfig):
+        _check_matching(config.distillation.matching, located[config.data.dataset][0], student)
+    return found
+
+
+def locate_teachers(config: object) -> dict[str, tuple[list[str], int]]:
+    """Return the model directories of the teachers by data set, fold after fold, and the number of
+    their folds; empty for a configuration without teachers.
+
+    Raises ``ConfigError`` unless there are ``num_teachers`` of each data set, of each fold.
+    """
+    if isinstance(config, DistillConfig):
+        count = config.distillation.num_teachers
+        return {config.data.dataset: _located(config.distillation.teachers, count, _KEY)}
+    if not isinstance(config, MultitaskConfig):
+        return {}
+    settings, names = config.distillation, config.data.datasets
+    for name in settings.teachers:
+        if name not in names:
+            near = nearest(name, names)
+            raise ConfigError(
+                f"{_KEY}.{name}: no data set of the mix"
+                f"{f'; did you mean {near!r}?' if near else ''}\n"
+                f"  allowed: {', '.join(names)}\n  nothing was started"
+            )
+    forgotten = [name for name in names if name not in settings.teachers]
+    if settings.num_teachers is not None and forgotten:
+        raise ConfigError(
+            f"{_KEY} names none for {', '.join(forgotten)}\n"
+            f"  allowed: distillation.num_teachers = {settings.num_teachers} for every data set\n"
+            f"  fix: {_KEY}.{forgotten[0]}=DIRECTORY (`road finetune data.dataset={forgotten[0]}` "
+            f"makes one), or {_KEY}.{forgotten[0]}=[] to learn it from labels only\n"
+            "  nothing was started"
+        )
+    taught = [name for name in names if settings.of(name)]
+    for name in config.data.unlabelled:
+        if name not in taught:
+            raise ConfigError(
+                f"data.unlabelled.{name}: rows without labels need teachers, and {name} has none\n"
+                f"  allowed: data sets with teachers: {', '.join(taught) or 'none'}\n"
+                f"  fix: {_KEY}.{name}=DIRECTORY, or leave data.unlabelled.{name} out"
+            )
+    return {
+        name: _located(settings.of(name), settings.num_teachers, f"{_KEY}.{name}")
+        for name in taught
+    }
+
+
+def _located(teachers: Sequence[str], count: int | None, key: str) -> tuple[list[str], int]:
+    names, folds = resolve_teachers(teachers, key)
+    remedy = f"{key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes"
+    if not names:
+        raise ConfigError(f"{key} names no teacher\n  fix: {remedy}\n  nothing was started")
+    if count is not None and len(names) != count * folds:
+        raise ConfigError(
+            f"{key} lists {len(names)} teacher{'s' * (len(names) != 1)}: {', '.join(names)}\n"
+            f"  expected: {count}{f' for each of {folds} folds' if folds > 1 else ''} "
+            "(distillation.num_teachers)\n"
+            f"  fix: {remedy}; or change distillation.num_teachers\n"
+            "  nothing was started"
+        )
+    for name in names:
+        require_whole_weights(name)
+    try:
+        return [str(locate_model(model_directory(name))) for name in names], folds
+    except CheckpointError as error:
+        message = str(error).removeprefix("init = ").removeprefix(f"{key}: ")
+        raise CheckpointError(f"{key}: {message}") from error
+
+
+def warn_of_seen_rows(directories: Sequence[str], dataset: str) -> None:
+    """Warn if an out-of-fold teacher started from a model that was trained on the data set, because
+    it has then seen the rows of every fold. The records of models name their ``init``.
+    """
+    for number, directory in enumerate(directories):
+        place = Path(directory)
+        for _ in range(_MOST_ANCESTORS):
+            init = Path(str(_record_of(place).get("init") or "/dev/null")).expanduser()
+            if not init.is_dir():
+                break
+            place = Path(locate_model(init))
+            if dataset in (_record_of(place).get("datasets") or ()):
+                _log.warning(
+                    "teacher %d of a fold started from %s, which was trained on %s: it has seen "
+                    "the rows of every fold\n"
+                    "  fix: train the teachers of folds from a model that was not",
+                    number, place, dataset,
+                )  # fmt: skip
+                return
+
+
+def _record_of(directory: Path) -> dict[str, Any]:
+    path = directory / MODEL_RECORD
+    return read_json(path) if path.is_file() else {}
+
+
+def _check_matching(matching: MatchingConfig, directories: Sequence[str], student: str) -> None:
+    """Raise if the teacher whose states are matched is not there or reads other tokens."""
+    if not matching.enabled:
+        return
+    if matching.teacher >= len(directories):
+        raise ConfigError(
+            f"distillation.matching.teacher = {matching.teacher}\n"
+            f"  allowed: 0 to {len(directories) - 1}, the number of one of distillation.teachers"
+        )
+    if reads_other_tokens(directories[matching.teacher], student):
+        raise CheckpointError(
+            f"distillation.matching.teacher = {matching.teacher} "
+            f"({directories[matching.teacher]}): has another tokenizer than the student, so its "
+            "states are of other tokens\n"
+            "  allowed: a teacher with the student's tokenizer; answers of any teacher\n"
+            "  fix: distillation.matching.teacher=NUMBER, or leave distillation.matching out"
+        )
+
+
+def check_truncation(teachers: Teachers, split: Split, tokenizer: Any) -> None:
+    """Raise ``ConfigError`` if a teacher truncates a row that the student reads whole; with
+    ``distillation.on_truncated=learn`` log a warning.
+
+    The longest of the rows that the student reads whole are read; of spans, what its windows show.
+    A tagged sentence is never truncated.
+    """
+    lengths = split.features.lengths
+    whole = np.arange(len(lengths))
+    if not isinstance(split.task.kind, Span):
+        whole = np.flatnonzero(lengths < row_limit(teachers.data.max_length_tokens, split.task))
+    longest = whole[np.argsort(-lengths[whole], kind="stable")][:_LONGEST_ROWS]
+    texts = RowTexts(split, row_features(split, tokenizer, teachers.data)).of(longest, 1)["texts"]
+    entries = zip(teachers.directories, teachers.manifest["teachers"], strict=True)
+    for number, (directory, entry) in enumerate(entries):
+        if ANSWERS_FOR not in entry:
+            continue
+        reader = TextReader.of(directory, teachers.task)
+        count = sum(any(row.is_cut for row in rows) for rows in reader.rows(texts))
+        if not count:
+            continue
+        message = (
+            f"teacher {number} ({directory}) reads at most {reader.longest} tokens: of the "
+            f"{len(texts)} longest rows of {split.dataset.name} it truncates {count}, which the "
+            "student reads whole"
+        )
+        if teachers.settings.on_truncated == "learn":
+            _log.warning(
+                "%s; it answers for their beginning, and the journal counts such rows as "
+                "teachers/cut_%d", *(message, number)
+            )  # fmt: skip
+            continue
+        raise ConfigError(
+            f"{message}\n"
+            "  allowed: teachers that read whole rows; with distillation.on_truncated=learn, "
+            "answers for the beginning of a row\n"
+            "  fix: take a teacher that reads longer rows, lower data.max_length_tokens, or set "
+            "distillation.on_truncated=learn\n  nothing was started"
+        )
+
+
+def record_teachers(
+    run_dir: Path, manifest: Mapping[str, object], settings: TeachingConfig
+) -> None:
+    """Record the teachers of a run, and those that it had before. Raises ``CheckpointError`` if a
+    resumed run has other teachers and ``allow_other_teachers`` is not set.
+    """
+    path, now, earlier = run_dir / "teachers.json", dict(manifest), []
+    if path.is_file() and has_checkpoints(run_dir / "checkpoints"):
+        recorded = _manifest_in(path)
+        earlier = recorded.pop("before", [])
+        if identity_only(recorded) != identity_only(now):
+            if not settings.allow_other_teachers:
+                raise CheckpointError(
+                    f"{run_dir}: this run began with other teachers; {path} names them\n"
+                    "  fix: restore them, give another run_dir to start afresh, or allow it: "
+                    "distillation.allow_other_teachers=true\n"
+                    "  kept: the run, as it is"
+                )
+            earlier = [*earlier, recorded]
+    write_json_atomic(path, now | {"before": earlier})
+
+
+def recorded_teachers(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the manifest of the teachers of a run, and the identity of its first teachers."""
+    manifest = _manifest_in(run_dir / "teachers.json")
+    return manifest, identity_only((manifest.get("before") or [manifest])[0])
+
+
+def _manifest_in(path: Path) -> dict[str, Any]:
+    """Return the manifest that ``record_teachers`` wrote. Raises ``CheckpointError`` for any other
+    file.
+    """
+    fix = "restore it, or delete it: the checkpoint records the teachers too"
+    manifest = read_json(path, fix=fix)
+    try:
+        for recorded in (manifest, *manifest.get("before", [])):
+            identity_only(recorded)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path}: no manifest of teachers: {error!r}\n  fix: {fix}"
+        ) from error
+    return manifest

@@ -1,0 +1,171 @@
+"""Mixture that a training learns from: its data sets, their rows and batches, and its steps. One
+data set is a mixture of one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals, WorkerShare
+from road_ray.data.features.examples_and_features import Example
+from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
+from road_ray.data.mixing import (
+    Stream,
+    draw_datasets,
+    mixed,
+    probabilities,
+    with_example_counts,
+)
+from road_ray.data.task_and_dataset import Task
+from road_ray.errors import ConfigError
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
+from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, MultitaskDataConfig
+from road_ray.training.worker import Worker
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+SupervisedConfig = FinetuneConfig | MultitaskConfig  # a DistillConfig is a FinetuneConfig
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Data sets of a training, and how its steps draw from them."""
+
+    data: FinetuneDataConfig | MultitaskDataConfig
+    names: tuple[str, ...]  # that are trained on, and evaluated on while training
+    evaluated: tuple[str, ...]  # at the end; those that are trained on come first
+    mixing: MixingConfig
+    seed: int
+    unlabelled: Mapping[str, Sequence[str]]
+    keep: Callable[[Example], bool] | None = None  # selects the training rows
+
+    @classmethod
+    def of(cls, config: SupervisedConfig) -> Mixture:
+        if isinstance(config, MultitaskConfig):
+            names, more = config.data.datasets, config.data.unlabelled
+            return cls(config.data, names, names, config.mixing, config.seed, more)
+        name = config.data.dataset
+        evaluated = sorted(config.data.evaluate_on or (name,), key=lambda other: other != name)
+        return cls(
+            config.data,
+            (name,),
+            tuple(evaluated),
+            MixingConfig(passes=config.training.passes),
+            config.seed,
+            {name: config.data.unlabelled_sources()},
+            config.data.learns_from,
+        )
+
+    def check(self) -> None:
+        """Raise ``ConfigError`` for data sets that cannot be mixed or evaluated together."""
+        names, mixing = self.names, self.mixing
+        if len(set(names)) < len(names):
+            raise ConfigError(
+                f"data.datasets = {', '.join(names)}: one is named twice\n"
+                "  allowed: each once; mixing.sampler says how often they are drawn"
+            )
+        if not mixing.replacement and mixing.passes > len(names):
+            raise ConfigError(
+                f"mixing.passes = {mixing.passes} without replacement, of {len(names)} data sets\n"
+                f"  allowed: at most {len(names)}\n  fix: lower it, or mixing.replacement=true"
+            )
+        tasks = self._tasks_by_dataset()
+        for name, weight in mixing.weights.items():
+            if name not in {*tasks, *tasks.values()}:
+                raise ConfigError(
+                    f"mixing.weights.{name}: no data set or task of the mix\n"
+                    f"  known: {', '.join(sorted({*tasks, *tasks.values()}))}"
+                )
+            if not 0 <= weight < float("inf"):
+                raise ConfigError(f"mixing.weights.{name} = {weight}\n  allowed: 0 or more")
+        for name in self.evaluated:
+            if (task := find_dataset(name, self.data)[0].task) not in tasks.values():
+                raise ConfigError(
+                    f"data.evaluate_on: {name} is of task {task}, {names[0]} of task "
+                    f"{tasks[names[0]]}\n"
+                    "  allowed: data sets of one task, because a model has one head\n"
+                    "  fix: leave it out; nothing was started"
+                )
+
+    def read(self, name: str, part: str, tokenizer: PreTrainedTokenizerFast) -> Split:
+        """Return ``train`` or ``dev`` of a data set; with ``mixing.heads=dataset``, its task is
+        named after the data set.
+        """
+        if part == "train":
+            more = self.unlabelled.get(name, ())
+            split = load_split(name, part, self.data, tokenizer, keep=self.keep, unlabelled=more)
+        else:
+            split = load_split(name, part, self.data, tokenizer)
+        if self.mixing.heads == "task":
+            return split
+        features = replace(split.features, task=name)
+        return replace(split, features=features, task=replace(split.task, name=name))
+
+    def tasks(self, splits: Mapping[str, Split]) -> list[Task]:
+        """Return every task once: those of the data sets, then their further ones."""
+        further = [task for name in splits for task in tasks_of(name, self.data)[1:]]
+        tasks = [*(split.task for split in splits.values()), *further]
+        return list({task.name: task for task in tasks}.values())
+
+    def stream(self, split: Split, worker: Worker, pad_id: int) -> BatchStream:
+        """Return the batches of a worker."""
+        return BatchStream(
+            split.features,
+            Batching(self.data.batch_size, self.seed, self.data.max_batch_tokens),
+            WorkerShare(worker.rank, worker.size),
+            pad_id=pad_id,
+        )
+
+    def steps(
+        self, splits: Mapping[str, Split], streams: Mapping[str, Stream], start: int
+    ) -> Iterator[list[Batch]]:
+        """Yield the batches of step ``start``, ``start + 1``, ...; of several data sets with their
+        numbers of examples, as ``mix/<data set>``.
+        """
+        steps = mixed(
+            streams,
+            self.mixing.passes,
+            seed=self.seed,
+            start=start,
+            probabilities=self._chances(splits),
+            replacement=self.mixing.replacement,
+        )
+        return with_example_counts(steps) if len(self.names) > 1 else steps
+
+    def totals(
+        self, splits: Mapping[str, Split], streams: Mapping[str, BatchStream], total_steps: int
+    ) -> BatchTotals:
+        """Return the sizes of all batches of ``total_steps`` steps."""
+        draw = partial(
+            draw_datasets,
+            list(streams),
+            self.mixing.passes,
+            seed=self.seed,
+            probabilities=self._chances(splits),
+            replacement=self.mixing.replacement,
+        )
+        drawn = Counter(name for step in range(total_steps) for name in draw(step=step))
+        each = [streams[name].totals(count) for name, count in drawn.items()]
+        return BatchTotals(*map(sum, zip(*each, strict=True)))
+
+    def loss_weights(self) -> dict[str, float]:
+        """Return the factor of the loss of each data set: its own, or that of its task."""
+        weights = self.mixing.weights
+        return {
+            name: weights.get(name, weights.get(task, 1.0))
+            for name, task in self._tasks_by_dataset().items()
+        }
+
+    def _chances(self, splits: Mapping[str, Split]) -> list[float] | None:
+        rows = {name: len(split.features) for name, split in splits.items()}
+        mixing = self.mixing
+        return probabilities(mixing.sampler, rows, self._tasks_by_dataset(), power=mixing.power)
+
+    def _tasks_by_dataset(self) -> dict[str, str]:
+        """Return the task of each data set, also where each has its own head."""
+        return {name: find_dataset(name, self.data)[0].task for name in self.names}

@@ -1,0 +1,173 @@
+"""Model, tokenizer, rows and batches of a supervised training."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from road_ray.data.batching import BatchStream
+from road_ray.data.features.encode_examples import row_limit
+from road_ray.data.load_split import Split, training_tokenizer
+from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files.remote_code import read_config
+from road_ray.data.task_and_dataset import Task
+from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
+from road_ray.errors import CheckpointError
+from road_ray.models.architectures import longest_row
+from road_ray.models.encoder import build_encoder, load_encoder, log_heads, model_directory
+from road_ray.models.encoder_layers import keep_layers, num_layers
+from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
+from road_ray.recipes.finetuning.config import FinetuneConfig, judged_names
+from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
+from road_ray.recipes.run_directory.model_record import head_for, other_task
+from road_ray.recipes.train.mixture import Mixture, SupervisedConfig
+from road_ray.recipes.train.model_cost import model_cost
+from road_ray.recipes.train_dev_overlap import warn_of_overlap
+from road_ray.training.loop import head_units, identity_of
+from road_ray.training.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Model, tokenizer and rows of one worker; by data set where they are several."""
+
+    mixture: Mixture
+    tokenizer: Any
+    model: MultitaskModel
+    splits: Mapping[str, Split]  # that are trained on
+    judged: Mapping[str, Split]  # evaluation data; only on the leading worker
+    streams: Mapping[str, BatchStream]
+    total_steps: int
+    identity: dict[str, str]
+    heads: Mapping[str, list[str]]  # kept from `init`, and new
+    record: dict[str, Any] = field(default_factory=dict)  # more fields of the model record
+
+    @property
+    def pad_id(self) -> int:
+        return pad_id_of(self.tokenizer)
+
+
+def student_tokenizer(config: SupervisedConfig) -> Any:
+    """Return the tokenizer of ``init`` as it is used on the data sets of the training."""
+    names = Mixture.of(config).names
+    # By its name: of the hub also a tokenizer without tokenizer.json.
+    return training_tokenizer(model_directory(require_init(config.init)), names, config.data)
+
+
+def prepare(config: SupervisedConfig, worker: Worker) -> Prepared:
+    """Return tokenizer, model and rows. Raises the errors of all of them before the training."""
+    mixture, tokenizer = Mixture.of(config), student_tokenizer(config)
+    directory = str(locate_model(model_directory(config.init)))
+    splits = {name: mixture.read(name, "train", tokenizer) for name in mixture.names}
+    torch.manual_seed(config.seed)  # the new heads, and the encoder when from_scratch
+    model, heads = _model(config, directory, mixture.tasks(splits))
+    check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
+    longest = longest_row(model.encoder)
+    splits = {name: fit_positions(split, longest) for name, split in splits.items()}
+    record = _keep_chosen_layers(config, model, next(iter(splits.values())), tokenizer, worker)
+    # Read now, so that missing data fail at once and not after hours of training.
+    judged = {}
+    for name in _judged_names(config) if worker.leads else ():
+        dev = mixture.read(name, "dev", tokenizer)
+        warn_of_overlap(splits.get(name, splits[mixture.names[0]]), dev)
+        judged[name] = fit_positions(dev, longest)
+    tasks = [split.task for split in splits.values()]
+    limits = [row_limit(config.data.max_length_tokens, task) for task in tasks]
+    limit_length(tokenizer, longest, max(limits))
+    if worker.leads:
+        for name, split in splits.items():
+            if (other := other_task(Path(directory), split.task, name)) is not None:
+                _log.info(
+                    "%s has a head for %s; %s gets a new one", directory, other, split.task.name
+                )
+        log_heads(config.init, heads)
+        warn_of_rates(config, str(model.encoder.config.model_type))
+    pad_id = pad_id_of(tokenizer)
+    streams = {name: mixture.stream(split, worker, pad_id) for name, split in splits.items()}
+    rows = {name: split.features.fingerprint() for name, split in splits.items()}
+    if isinstance(config, FinetuneConfig):
+        rows = {"rows": rows[config.data.dataset]}
+    return Prepared(
+        mixture,
+        tokenizer,
+        model,
+        splits,
+        judged,
+        streams,
+        _total_steps(config, streams),
+        identity_of(batch=config.data.batch_size, **rows) | head_units(tasks),
+        heads,
+        record,
+    )
+
+
+def _model(
+    config: SupervisedConfig, directory: str, tasks: Sequence[Task]
+) -> tuple[MultitaskModel, dict[str, list[str]]]:
+    """Return the model of ``init`` with its head for the task, or new ones, and the names of its
+    ``kept`` and ``new`` heads.
+    """
+    finetuned = config if isinstance(config, FinetuneConfig) else None
+    if finetuned and finetuned.keep_head and not finetuned.from_scratch and len(tasks) == 1:
+        trained = head_for(Path(directory), tasks[0], finetuned.data.dataset)
+        if trained is not None:
+            try:
+                model = load_trained(str(trained), tasks[0], finetuned.label_map)
+            except CheckpointError as error:
+                raise CheckpointError(f"{error}, or keep_head=false for a new head") from error
+            return model, {"kept": [tasks[0].name], "new": []}
+    encoder = load_encoder(directory)
+    if finetuned and finetuned.from_scratch:
+        model = MultitaskModel(build_encoder(encoder.config), tasks)
+        return model, {"kept": [], "new": list(model.heads)}
+    model = MultitaskModel(encoder, tasks)
+    return model, keep_pooler(model, directory)
+
+
+def _keep_chosen_layers(
+    config: SupervisedConfig, model: MultitaskModel, split: Split, tokenizer: Any, worker: Worker
+) -> dict[str, Any]:
+    """Remove the layers that ``student.layers`` leaves out; return the cost of the model before and
+    after it, empty where all are kept.
+    """
+    if not isinstance(config, FinetuneConfig) or config.student.layers is None:
+        return {}
+    pad_id = pad_id_of(tokenizer)
+    cost = partial(model_cost, model, split.features, pad_id=pad_id, device=worker.device)
+    before = cost()
+    keep_layers(model.encoder, config.student.chosen(num_layers(model.encoder.config)))
+    return {"cost_of_init": before, "cost": cost()}
+
+
+def kept_layers(config: SupervisedConfig) -> list[int] | None:
+    """Return the indices of the layers of ``init`` that the model has; None for all. Raises
+    ``ConfigError`` unless ``init`` has those that ``student.layers`` names.
+    """
+    if not isinstance(config, FinetuneConfig) or config.student.layers is None:
+        return None
+    place = locate_model(model_directory(require_init(config.init)), weights=False)
+    return list(config.student.chosen(num_layers(read_config(place))))
+
+
+def _judged_names(config: SupervisedConfig) -> Sequence[str]:
+    if isinstance(config, FinetuneConfig):
+        return judged_names(config)
+    return config.data.datasets
+
+
+def _total_steps(config: SupervisedConfig, streams: Mapping[str, BatchStream]) -> int:
+    if config.training.steps is not None:
+        return config.training.steps
+    assert isinstance(config, FinetuneConfig)  # a mixture has no epochs; its steps are required
+    stream = streams[config.data.dataset]
+    updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
+    return max(1, math.ceil(updates))

@@ -1,0 +1,320 @@
+"""Teachers of one data set, resolved once and the same on every worker: they answer live, in actors
+or in this process, or from tables of what they answered before the training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from road_ray.config import to_dict
+from road_ray.data.batching import Batch, BatchStream, pad
+from road_ray.data.config import SourceConfig
+from road_ray.data.features.examples_and_features import Features, Longs
+from road_ray.data.folds import row_folds
+from road_ray.data.load_split import Split, row_features
+from road_ray.data.task_and_dataset import Task
+from road_ray.data.tokenizer import pad_id_of
+from road_ray.distillation.answers.row_keys import RowKeys, keys_of, keys_of_texts
+from road_ray.distillation.ensemble.annotate import annotate
+from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, WithTexts
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
+from road_ray.distillation.ensemble.out_of_fold_ensemble import OutOfFoldEnsemble
+from road_ray.distillation.ensemble.protocol import Ensemble
+from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
+from road_ray.distillation.parity import check_parity
+from road_ray.distillation.teacher_identity import ANSWERS_FOR
+from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
+from road_ray.distributed.connection import connected
+from road_ray.recipes.distillation.config import TeachingConfig, WeightingConfig
+from road_ray.training.worker import Worker
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from road_ray.distributed.teachers.client import ActorEnsemble
+
+_PARITY_ROWS = 4
+_GROUP_TOKENS = 1 << 14  # with padding, of rows that are labelled in one pass of a teacher
+_GROUP_ROWS = 256
+
+OnEvent = Callable[..., None]
+"""Writes an event to the journal: ``on_event(kind, **fields)``."""
+
+
+@dataclass(frozen=True)
+class Teachers:
+    """Teachers of one data set, and the settings that determine their answers."""
+
+    settings: TeachingConfig
+    weighting: WeightingConfig
+    task: Task
+    data: SourceConfig
+    directories: list[str]  # fold after fold
+    manifest: Mapping[str, Any]  # of these teachers
+    folds: int = 1  # of out-of-fold teachers, which answer only for rows that they have not seen
+    address: str | None = None
+    other_teachers: int = 0  # of other data sets, which need room beside these
+    student: str | None = None  # fingerprint of the student's tokenizer
+    store: Path | None = None  # directory of their tables; None: they answer during the training
+
+    @property
+    def per_row(self) -> int:
+        """Number of teachers that answer each row."""
+        return len(self.directories) // self.folds
+
+    @property
+    def mixed(self) -> bool:
+        """Return True if a teacher has another tokenizer than the student and needs texts."""
+        return any(ANSWERS_FOR in teacher for teacher in self.manifest["teachers"])
+
+    @property
+    def needs_pool(self) -> bool:
+        """Return True if the teachers answer from actors during the training."""
+        return self.store is None and self.settings.host == "actors"
+
+    @property
+    def options(self) -> TeacherOptions:
+        """Return the options with which the teachers are loaded."""
+        return TeacherOptions(
+            student=self.student,
+            label_map=self.settings.label_map,
+            precision=self.settings.precision,
+            compiled=self.settings.torch_compile,
+        )
+
+    def start_pool(self, beside: int) -> ActorEnsemble:
+        """Start the teachers in actors of the connected cluster. Leaves room for ``beside`` workers
+        and for the teachers of other data sets.
+        """
+        from road_ray.distributed.teachers.pool import start_teachers
+
+        settings = self.settings
+        return start_teachers(
+            self.directories,
+            self.task,
+            teacher=self.options,
+            replicas=settings.replicas,
+            num_cpus=settings.cpus_per_teacher,
+            num_gpus=settings.gpus_per_teacher,
+            resources=settings.resources,
+            beside=beside,
+            other_teachers=self.other_teachers,
+            timeout_seconds=settings.timeout_seconds,
+        )
+
+    def rule(self) -> Rule:
+        """Return the rule that weights the teachers of a row."""
+        return weighting_rule(self.weighting, self.settings.temperature, num_teachers=self.per_row)
+
+    def taught(
+        self, stream: BatchStream, ensemble: Ensemble, *, one_of_several: bool
+    ) -> TaughtStream:
+        """Return the batches of ``stream`` with the answers of ``ensemble``."""
+        return TaughtStream(self, stream, ensemble, self.rule(), one_of_several)
+
+    def open(
+        self,
+        split: Split,
+        actors: ActorEnsemble | None,
+        *,
+        tokenizer: PreTrainedTokenizerFast,
+        worker: Worker,
+        on_event: OnEvent,
+    ) -> Ensemble:
+        """Return the ensemble of a worker for the rows of ``split``; the leading worker compares a
+        few answers with the models' first. ``actors`` are the driver's, if it started them.
+        """
+        texts = self._texts(split, tokenizer)
+        rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), worker)
+        parts = self._by_fold(split, actors)
+        members = [teachers._open(rows, mask, some, on_event) for teachers, some, mask in parts]
+        ensemble = members[0]
+        if self.folds > 1:
+            ensemble = OutOfFoldEnsemble(members, row_folds(split, self.folds))
+        return ensemble if texts is None else WithTexts(ensemble, texts)
+
+    def label(
+        self,
+        split: Split,
+        tokenizer: PreTrainedTokenizerFast,
+        actors: ActorEnsemble | None = None,
+    ) -> None:
+        """Have the teachers answer the rows of ``split`` that have no answer in their tables: all
+        teachers every row, those of folds the rows that they have not seen. ``actors`` are the
+        caller's, if it has started them.
+        """
+        texts = self._texts(split, tokenizer)
+        rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), Worker.alone())
+        for teachers, some, mask in self._by_fold(split, actors):
+            teachers._label(rows, mask, some)
+
+    def _texts(self, split: Split, tokenizer: PreTrainedTokenizerFast) -> RowTexts | None:
+        """Return the texts of the rows, if a teacher needs them."""
+        if not self.mixed:
+            return None
+        return RowTexts(split, row_features(split, tokenizer, self.data))
+
+    def _by_fold(
+        self, split: Split, actors: ActorEnsemble | None
+    ) -> Iterator[tuple[Teachers, ActorEnsemble | None, NDArray[np.bool_]]]:
+        """Yield the teachers of each fold, their actors and the rows that they answer."""
+        if self.folds == 1:
+            yield self, actors, np.ones(len(split.features), np.bool_)
+            return
+        folds = row_folds(split, self.folds)
+        for fold in range(self.folds):
+            members = range(fold * self.per_row, (fold + 1) * self.per_row)
+            yield self._some(members), actors and actors.part(members), folds == fold
+
+    def _some(self, members: Sequence[int]) -> Teachers:
+        manifest = [self.manifest["teachers"][member] for member in members]
+        return replace(
+            self,
+            folds=1,
+            directories=[self.directories[member] for member in members],
+            manifest={**self.manifest, "teachers": manifest},
+        )
+
+    def _open(
+        self,
+        rows: TaughtRows,
+        mask: NDArray[np.bool_],
+        actors: ActorEnsemble | None,
+        on_event: OnEvent,
+    ) -> Ensemble:
+        device = rows.worker.device
+        if self.store is not None:
+            path: str | None = "its table"
+            ensemble: Ensemble = StoredEnsemble.open(self.store, self.manifest, self.task)
+        elif actors is not None:
+            path, ensemble = "its actor", actors
+            actors.on_event = on_event
+        else:
+            ensemble = LocalEnsemble.load(self.directories, self.task, self.options, device)
+            # What sets them apart from the reference, which is loaded in the same way otherwise.
+            path = "torch.compile" if self.settings.torch_compile else None
+            path = "int8" if self.settings.precision == "int8" else path
+        if rows.worker.leads and self.settings.check_parity and path is not None:
+            few = np.flatnonzero(mask)
+            few = few[np.linspace(0, len(few) - 1, min(_PARITY_ROWS, len(few))).astype(np.int64)]
+            batch = rows.batch(few)
+            answers = ensemble.gather(ensemble.submit(batch))
+            differences = check_parity(
+                batch, self.directories, self.task, path, answers, self.options, device
+            )
+            on_event(
+                "teachers_proven",
+                rows=len(few),
+                precision=self.settings.precision,
+                difference={path: max(differences)},
+            )
+        return ensemble
+
+    def _label(
+        self, rows: TaughtRows, mask: NDArray[np.bool_], actors: ActorEnsemble | None
+    ) -> None:
+        assert self.store is not None
+
+        @contextmanager
+        def live(members: Members) -> Iterator[Ensemble]:
+            chosen = replace(self._some(members), other_teachers=0, store=None)
+            with ExitStack() as stack:
+                started = actors and actors.part(members)
+                if actors is None and self.settings.host == "actors":
+                    stack.enter_context(connected(self.address))
+                    started = stack.enter_context(chosen.start_pool(beside=0))
+                yield chosen._open(rows, mask, started, lambda *_, **__: None)
+
+        features, texts = rows.features, rows.texts
+        keys = RowKeys(keys_of(features), None if texts is None else keys_of_texts(texts.all()))
+        numbers = np.flatnonzero(mask)
+        positions = np.empty(len(features), np.int64)
+        positions[numbers] = np.arange(len(numbers))
+        StoredEnsemble.open(self.store, self.manifest, self.task).label(
+            keys.select(numbers),
+            [positions[group] for group in _groups(numbers, features.lengths * features.choices)],
+            lambda chosen: rows.batch(numbers[chosen]),
+            live,
+        )
+
+
+@dataclass(frozen=True)
+class TaughtRows:
+    """Rows of a data set as its teachers are asked for them."""
+
+    features: Features
+    texts: RowTexts | None
+    pad_id: int
+    worker: Worker
+
+    def batch(self, numbers: Longs) -> dict[str, Any]:
+        """Return the batch of some rows."""
+        batch: dict[str, Any] = {**pad(self.features, numbers, pad_id=self.pad_id)}
+        if self.texts is None:
+            return batch
+        return batch | self.texts.of(numbers, batch["input_ids"].shape[-1])
+
+
+@dataclass(frozen=True)
+class TaughtStream:
+    """Stream of batches with the answers of their data set's teachers."""
+
+    teachers: Teachers
+    stream: BatchStream
+    ensemble: Ensemble
+    rule: Rule
+    one_of_several: bool
+
+    def since(self, number: int) -> Iterator[Batch]:
+        """Yield batches ``number``, ``number + 1``, ...; their statistics are ``teachers/right_0``
+        to ``right_M``, and ``teachers/<data set>/right_0`` of one of several data sets.
+        """
+        settings = self.teachers.settings
+        batches = annotate(
+            self.stream.since(number),
+            self.ensemble,
+            self.rule,
+            settings.lookahead,
+            each=settings.average_loss,
+        )
+        if not self.one_of_several:
+            yield from batches
+            return
+        prefix = f"teachers/{self.stream.name}/"
+        for batch in batches:
+            stats = {key.replace("teachers/", prefix, 1): x for key, x in batch["stats"].items()}
+            yield {**batch, "stats": stats}
+
+
+def used_weighting(weighting: WeightingConfig, num_teachers: int) -> WeightingConfig:
+    """Return the configuration with the rule for rows with ``num_teachers`` teachers."""
+    return weighting.model_copy(update={"rule": weighting.rule or default_rule(num_teachers)})
+
+
+def weighting_rule(
+    weighting: WeightingConfig, temperature: float = 1.0, *, num_teachers: int
+) -> Rule:
+    """Return the rule for rows with ``num_teachers`` teachers, with the options that it takes."""
+    settings = to_dict(used_weighting(weighting, num_teachers)) | {"temperature": temperature}
+    name = settings.pop("rule")
+    return resolve(name, **{key: settings[key] for key in options_of(name) if key in settings})
+
+
+def _groups(numbers: Longs, lengths: Longs) -> list[Longs]:
+    """Return the rows in groups of similar length that one pass of a teacher takes, long rows
+    first.
+    """
+    order = numbers[np.argsort(-lengths[numbers], kind="stable")]
+    groups, begin = [], 0
+    while begin < len(order):
+        size = max(1, min(_GROUP_ROWS, _GROUP_TOKENS // max(1, int(lengths[order[begin]]))))
+        groups.append(order[begin : begin + size])
+        begin += size
+    return groups
