@@ -207,18 +207,20 @@ def check_truncation(teachers: Teachers, split: Split, tokenizer: Any) -> None:
     if not isinstance(split.task.kind, Span):
         whole = np.flatnonzero(lengths < row_limit(teachers.data.max_length_tokens, split.task))
     longest = whole[np.argsort(-lengths[whole], kind="stable")][:_LONGEST_ROWS]
-    texts = RowTexts(split, row_features(split, tokenizer, teachers.data)).of(longest, 1)["texts"]
+    width = int(lengths.max(initial=1))
+    rows = RowTexts(split, row_features(split, tokenizer, teachers.data)).of(longest, width)
     entries = zip(teachers.directories, teachers.manifest["teachers"], strict=True)
     for number, (directory, entry) in enumerate(entries):
         if ANSWERS_FOR not in entry:
             continue
         reader = TextReader.of(directory, teachers.task)
-        count = sum(any(row.is_cut for row in rows) for rows in reader.rows(texts))
+        read = reader.rows(rows["texts"])
+        count = sum(any(row.is_cut for row in example) for example in read)
         if not count:
             continue
         message = (
             f"teacher {number} ({directory}) reads at most {reader.longest} tokens: of the "
-            f"{len(texts)} longest rows of {split.dataset.name} it truncates {count}, which the "
+            f"{len(longest)} longest rows of {split.dataset.name} it truncates {count}, which the "
             "student reads whole"
         )
         if teachers.settings.on_truncated == "learn":
