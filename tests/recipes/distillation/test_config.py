@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,11 +17,8 @@ from road_ray.recipes.distillation.config import (
     DistillConfig,
     WeightingConfig,
 )
-from road_ray.recipes.train.find_teachers import (
-    locate_teachers,
-    record_teachers,
-    recorded_teachers,
-)
+from road_ray.recipes.train.find_teachers import locate_teachers
+from road_ray.recipes.train.teacher_record import record_teachers, recorded_teachers
 from road_ray.recipes.train.teachers import used_weighting, weighting_rule
 
 
@@ -92,24 +90,29 @@ def test_the_temperature_of_the_loss_is_that_of_the_mean_of_probabilities():
     torch.testing.assert_close((soft / 2).softmax(-1), expected)
 
 
-def test_a_lost_record_of_who_teaches_is_written_again_as_it_was(tmp_path):
+@pytest.fixture
+def nobody():
+    manifest = {"task": "sentiment", "teachers": []}
+    return SimpleNamespace(manifest=manifest, settings=DistillationConfig())
+
+
+def test_a_lost_record_of_who_teaches_is_written_again_as_it_was(tmp_path, nobody):
     (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
     written = []
     for lost in (False, False, True):
         if lost:
             (tmp_path / "teachers.json").unlink()
-        record_teachers(tmp_path, {"task": "sentiment", "teachers": []}, DistillationConfig())
+        record_teachers(DistillConfig(run_dir=tmp_path), {"sst2": nobody})
         written.append((tmp_path / "teachers.json").read_text())
     assert written[0] == written[1] == written[2]
 
 
 @pytest.mark.parametrize("content", ["", "{", "null", "[]", "{}", '{"teachers": null}'])
-def test_a_damaged_record_of_who_teaches_is_named(content, tmp_path):
+def test_a_damaged_record_of_who_teaches_is_named(content, tmp_path, nobody):
     (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
     (tmp_path / "teachers.json").write_text(content)
-    now = {"task": "sentiment", "teachers": []}
     with pytest.raises(CheckpointError, match=r"teachers\.json"):
-        record_teachers(tmp_path, now, DistillationConfig())
+        record_teachers(DistillConfig(run_dir=tmp_path), {"sst2": nobody})
     with pytest.raises(CheckpointError, match=r"teachers\.json"):
         recorded_teachers(tmp_path)
 

@@ -1,0 +1,125 @@
+"""Record of the teachers of a run, ``teachers.json`` of its directory, which a resumed run is
+compared with, and what the model's record says of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from road_ray.config import to_dict
+from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.data.load_split import Split
+from road_ray.distillation.teacher_identity import ANSWERS_FOR
+from road_ray.distillation.teacher_manifest import identity_only
+from road_ray.errors import CheckpointError
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.train.mixture import SupervisedConfig
+from road_ray.recipes.train.prepare import kept_layers
+from road_ray.recipes.train.teachers import Teachers, used_weighting
+from road_ray.system.json_file import read_json, write_json_atomic
+from road_ray.training.checkpoint.atomic_commit import has_checkpoints
+from road_ray.training.loop import identity_of
+
+# Settings of the distillation in the record and the card of the model.
+_CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
+
+
+def record_teachers(config: SupervisedConfig, teachers: Mapping[str, Teachers]) -> None:
+    """Record the teachers of a run, and those that it had before; a mixture has those of each data
+    set. Raises ``CheckpointError`` if a resumed run has other teachers and
+    ``allow_other_teachers`` is not set.
+    """
+    manifests = {name: dict(found.manifest) for name, found in teachers.items()}
+    now: dict[str, Any] = {"datasets": manifests}
+    if isinstance(config, DistillConfig):
+        (now,) = manifests.values()
+    settings = next(iter(teachers.values())).settings
+    run_dir, earlier = config.run_dir, []
+    path = run_dir / "teachers.json"
+    if path.is_file() and has_checkpoints(run_dir / "checkpoints"):
+        recorded = _manifest_in(path)
+        earlier = recorded.pop("before", [])
+        if identity_only(recorded) != identity_only(now):
+            if not settings.allow_other_teachers:
+                raise CheckpointError(
+                    f"{run_dir}: this run began with other teachers; {path} names them\n"
+                    "  fix: restore them, give another run_dir to start afresh, or allow it: "
+                    "distillation.allow_other_teachers=true\n"
+                    "  kept: the run, as it is"
+                )
+            earlier = [*earlier, recorded]
+    write_json_atomic(path, now | {"before": earlier})
+
+
+def recorded_teachers(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the manifest of the teachers of a run, and the identity of its first teachers."""
+    manifest = _manifest_in(run_dir / "teachers.json")
+    return manifest, identity_only((manifest.get("before") or [manifest])[0])
+
+
+def _manifest_in(path: Path) -> dict[str, Any]:
+    """Return the manifest that ``record_teachers`` wrote. Raises ``CheckpointError`` for any other
+    file.
+    """
+    fix = "restore it, or delete it: the checkpoint records the teachers too"
+    manifest = read_json(path, fix=fix)
+    try:
+        for recorded in (manifest, *manifest.get("before", [])):
+            identity_only(recorded)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path}: no manifest of teachers: {error!r}\n  fix: {fix}"
+        ) from error
+    return manifest
+
+
+def lineage(
+    config: SupervisedConfig, teachers: Mapping[str, Teachers]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the teachers for the record of the model, and the identity of the run's first
+    teachers.
+    """
+    if not teachers:
+        return {}, {}
+    manifest, first = recorded_teachers(config.run_dir)
+    listed = manifest.get("teachers") or [
+        teacher | {"dataset": name}
+        for name, of_dataset in manifest["datasets"].items()
+        for teacher in of_dataset["teachers"]
+    ]
+    most = max(teachers.values(), key=lambda found: found.per_row)
+    settings = to_dict(most.settings)
+    record = {
+        "distillation": {name: settings[name] for name in _CARD_SETTINGS if name in settings},
+        "weighting": to_dict(used_weighting(most.weighting, most.per_row)),
+        "teachers": listed,
+    }
+    folds = [found.folds for found in teachers.values() if found.folds > 1]
+    identity = identity_of(teachers=first)
+    if isinstance(config, DistillConfig) and folds:
+        identity |= identity_of(folds=folds[0])
+    return record, identity
+
+
+def summary(config: SupervisedConfig, split: Split, teachers: Teachers) -> str:
+    """Return the student, the rows of one data set and its teachers in one line."""
+    parts, kept = [], kept_layers(config)
+    if kept is not None:
+        parts.append(f"student: layers {', '.join(map(str, kept))} of init")
+    features = split.features
+    unknown = next(iter(features.gold.values())) == UNKNOWN
+    if unknown.ndim == 1 and len(unknown) == len(features) and unknown.any():
+        unlabelled = len(np.unique(features.example[unknown]))
+        labelled = len(np.unique(features.example)) - unlabelled
+        parts.append(f"{labelled} labelled + {unlabelled} unlabelled rows")
+    rule = used_weighting(teachers.weighting, teachers.per_row).rule
+    each = f", {teachers.per_row} for each row" if teachers.folds > 1 else ""
+    parts.append(f"{len(teachers.directories)} teachers{each}, rule {rule}")
+    entries = teachers.manifest["teachers"]
+    if others := [str(n) for n, entry in enumerate(entries) if ANSWERS_FOR in entry]:
+        parts.append(f"with another tokenizer (they read texts): teacher {', '.join(others)}")
+    return f"{split.dataset.name}: " + "; ".join(parts)
