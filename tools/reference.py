@@ -34,7 +34,7 @@ by a YAML file, overridden by `section.key=value` on the command line. An empty 
 
 | to see | type |
 |---|---|
-| a key: allowed values, default, meaning | `road explain optimizer.peak_lr` |
+| a key: allowed values, default, meaning, presets | `road explain optimizer.peak_lr` |
 | a section | `road explain optimizer finetune` |
 | a preset: its file, with its sources | `road presets electra_small` |
 | the schema of a verb, for editors | `road schema finetune` |

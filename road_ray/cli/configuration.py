@@ -104,7 +104,7 @@ def explain(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain a configuration key: values, default, meaning."""
+    """Explain a configuration key: values, default, meaning, presets."""
     from road_ray.config.messages import nearest_keys
     from road_ray.verbs import CONFIGURABLE, keys_of
 
@@ -153,7 +153,21 @@ def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
         )
         default = default_of(node)
         same["default"][verb] = None if default is UNSET else default
-    return [*found.values()]
+    return [e | {"presets": _values_in_presets(key, e["default"])} for e in found.values()]
+
+
+def _values_in_presets(key: Key, verbs: Iterable[str]) -> dict[str, Any]:
+    """Return the value that each preset of these verbs gives the key, by preset."""
+    from road_ray.presets import PRESETS
+
+    values = {}
+    for preset in PRESETS.values():
+        if preset.verb in verbs and ("preset: " in preset.text or str(key[-1]) in preset.text):
+            value: Any = preset.values()
+            for part in key:
+                value = value.get(str(part)) if isinstance(value, dict) else None
+            values[preset.name] = value
+    return {name: value for name, value in values.items() if not isinstance(value, dict | None)}
 
 
 def values_with_names(values: Mapping[str, object], *, shared: bool = False) -> str:
@@ -178,6 +192,7 @@ def _text(explanation: Mapping[str, Any]) -> str:
         "allowed": explanation["allowed"],
         "default": "" if keys else values_with_names(default, shared=True),
         "meaning": explanation["meaning"],
+        "presets": values_with_names(explanation["presets"]),
     }
     lines = [explanation["key"]]
     for label, text in rows.items():

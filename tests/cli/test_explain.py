@@ -13,6 +13,7 @@ def test_a_key_is_explained_for_each_verb_that_has_it(road):
     assert (first["default"]["pretrain"], first["default"]["finetune"]) == (5e-4, 3e-4)
     assert first["meaning"]
     assert "Clark" in first["meaning"]
+    assert first["presets"]["electra_base"] == 2e-4
 
 
 def test_verbs_in_which_a_key_differs_are_explained_apart(road):
