@@ -239,7 +239,8 @@ def _further(
         gold_of = {int(e): int(g) for e, g in zip(rows.example[known], gold[known], strict=True)}
         if gold_of:
             predicted = sums[list(gold_of)].argmax(-1)
-            figures[f"{task}_accuracy"] = metrics.accuracy(predicted, list(gold_of.values()))
+            scores = metrics.score(("accuracy",), predicted, list(gold_of.values()))
+            figures[f"{task}_accuracy"] = scores["accuracy"]
     return figures
 
 

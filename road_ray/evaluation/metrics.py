@@ -7,8 +7,7 @@ tables; larger is better.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,70 +18,9 @@ _log = logging.getLogger(__name__)
 
 F1_OF = "f1_of_"
 """Beginning of the metrics that are the F1 of one label, such as ``f1_of_neutral``."""
+_CORRELATIONS = ("matthews", "pearson", "spearman")
+METRICS = ("accuracy", "f1", "macro_f1", *_CORRELATIONS)
 Numbers = NDArray[np.float64]
-Metric = Callable[[ArrayLike, ArrayLike], float]
-
-
-def accuracy(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """Return the share of equal labels. ``[N], [N]``."""
-    predictions, truth = as_pairs(predicted, gold)
-    return 100.0 * float((truth == predictions).mean())
-
-
-def f1(predicted: ArrayLike, gold: ArrayLike, positive: int = 1) -> float:
-    """Return F1 of one class, or 0 if it is neither predicted nor a label. ``[N], [N]``."""
-    from sklearn.metrics import f1_score
-
-    predictions, truth = as_pairs(predicted, gold)
-    return 100.0 * float(f1_score(truth == positive, predictions == positive, zero_division=0.0))
-
-
-def macro_f1(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """Return the mean F1 of all classes that are predicted or a label. ``[N], [N]``."""
-    from sklearn.metrics import f1_score
-
-    predictions, truth = as_pairs(predicted, gold)
-    return 100.0 * float(f1_score(truth, predictions, average="macro", zero_division=0.0))
-
-
-def matthews(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """Return the Matthews correlation, or 0 if either side is constant. ``[N], [N]``."""
-    from sklearn.metrics import matthews_corrcoef
-
-    predictions, truth = as_pairs(predicted, gold)
-    if _constant("matthews", predictions, truth):
-        return 0.0
-    return 100.0 * float(matthews_corrcoef(truth, predictions))
-
-
-def pearson(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """Return the linear correlation, or 0 if either side is constant. ``[N], [N]``."""
-    from scipy.stats import pearsonr
-
-    predictions, truth = as_pairs(predicted, gold)
-    if _constant("pearson", predictions, truth):
-        return 0.0
-    return 100.0 * float(pearsonr(predictions, truth).statistic)
-
-
-def spearman(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """Return the rank correlation, or 0 if either side is constant. ``[N], [N]``."""
-    from scipy.stats import spearmanr
-
-    predictions, truth = as_pairs(predicted, gold)
-    if _constant("spearman", predictions, truth):
-        return 0.0
-    return 100.0 * float(spearmanr(predictions, truth).statistic)
-
-
-METRICS: dict[str, Metric] = {
-    "accuracy": accuracy,
-    "f1": f1,
-    "macro_f1": macro_f1,
-    "matthews": matthews,
-    "pearson": pearson,
-    "spearman": spearman,
-}
 
 
 def score(
@@ -93,20 +31,43 @@ def score(
 
     Raises ``ConfigError`` for an unknown metric, and for the ``f1`` of more than two classes.
     """
-    return {name: _metric(name, labels)(predicted, gold) for name in metrics}
-
-
-def _metric(name: str, labels: Sequence[str]) -> Metric:
-    named = {f"{F1_OF}{label}": partial(f1, positive=n) for n, label in enumerate(labels)}
-    known = METRICS | named
+    predictions, truth = as_pairs(predicted, gold)
+    positive_of = {f"{F1_OF}{label}": number for number, label in enumerate(labels)}
+    known = [*METRICS, *positive_of]
     if len(labels) > 2:  # silently, it would be that of the second
-        del known["f1"]
-    if name not in known:
-        raise ConfigError(
-            f"metric {name!r} of {len(labels) or 'no'} labels: unknown{did_you_mean(name, known)}\n"
-            f"  known: {', '.join(known)}"
-        )
-    return known[name]
+        known.remove("f1")
+    for name in metrics:
+        if name not in known:
+            raise ConfigError(
+                f"metric {name!r} of {len(labels) or 'no'} labels: "
+                f"unknown{did_you_mean(name, known)}\n  known: {', '.join(known)}"
+            )
+    return {
+        name: 100.0 * float(_score(name, predictions, truth, positive_of.get(name, 1)))
+        for name in metrics
+    }
+
+
+def _score(name: str, predicted: Numbers, gold: Numbers, positive: int) -> float:
+    """Return one score; the F1 of a class is 0 if it is neither predicted nor a label, and a
+    correlation if either side is constant.
+    """
+    if name == "accuracy":
+        return float((gold == predicted).mean())
+    if name in _CORRELATIONS and _constant(name, predicted, gold):
+        return 0.0
+    if name in ("pearson", "spearman"):
+        from scipy.stats import pearsonr, spearmanr
+
+        correlation = pearsonr if name == "pearson" else spearmanr
+        return float(correlation(predicted, gold).statistic)
+    from sklearn.metrics import f1_score, matthews_corrcoef
+
+    if name == "matthews":
+        return float(matthews_corrcoef(gold, predicted))
+    if name == "macro_f1":
+        return float(f1_score(gold, predicted, average="macro", zero_division=0.0))
+    return float(f1_score(gold == positive, predicted == positive, zero_division=0.0))
 
 
 def label_balance(predicted: ArrayLike, gold: ArrayLike) -> dict[str, float]:
@@ -115,9 +76,8 @@ def label_balance(predicted: ArrayLike, gold: ArrayLike) -> dict[str, float]:
     """
     predictions, truth = as_pairs(predicted, gold)
     _, counts = np.unique(truth, return_counts=True)
-    majority = 100.0 * float(counts.max()) / len(truth)
     return {
-        "majority_accuracy": majority,
+        "majority_accuracy": 100.0 * float(counts.max()) / len(truth),
         "predicted_labels": float(len(np.unique(predictions))),
     }
 

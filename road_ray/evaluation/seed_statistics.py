@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -53,45 +54,6 @@ def means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return averages
 
 
-@dataclass(frozen=True)
-class PairedTest:
-    """Two-sided paired t-test: mean of ``left - right``, t statistic, p value, number of pairs.
-
-    Without a deviation there is no t: ``statistic`` is None where all differences are equal.
-    ``p_value`` is 1 where all are zero and None where they are equal and not zero.
-    """
-
-    difference: float
-    statistic: float | None
-    p_value: float | None
-    pairs: int
-
-
-def paired_test(left: Sequence[float], right: Sequence[float]) -> PairedTest:
-    """Test if two runs differ, paired by seed (``left[i]`` and ``right[i]`` share a seed).
-
-    Differences count as equal if they are so up to rounding, such as one more right row of a small
-    dev set for every seed.
-    """
-    from scipy.stats import ttest_rel
-
-    first, second = as_pairs(left, right)
-    if len(first) < 2:
-        raise DataError(
-            f"paired test: {len(first)} pair of scores\n"
-            "  allowed: at least 2\n  fix: run more seeds"
-        )
-    gaps = first - second
-    mean = float(gaps.mean())
-    rounding = _ROUNDING * max(1.0, float(np.abs([first, second]).max()))
-    if np.ptp(gaps) <= rounding:
-        if abs(mean) <= rounding:
-            return PairedTest(0.0, None, 1.0, len(gaps))
-        return PairedTest(mean, None, None, len(gaps))
-    result = ttest_rel(first, second)
-    return PairedTest(mean, float(result.statistic), float(result.pvalue), len(gaps))
-
-
 def is_significant(p_value: float | None) -> bool:
     """Return True for a p value below 0.05, and False for an undefined one."""
     return p_value is not None and p_value < _LEVEL
@@ -99,9 +61,12 @@ def is_significant(p_value: float | None) -> bool:
 
 @dataclass(frozen=True)
 class Difference:
-    """Paired difference of two methods. ``p_value`` is that of ``PairedTest``. ``effect_size`` is
-    Cohen's d of the differences, None where all are equal; ``needed_pairs`` is the number of seeds
-    for a power of 80%, None where the effect is undefined or too small for 100,000.
+    """Paired difference of two methods, by a two-sided t-test.
+
+    ``p_value`` is 1 where all differences are zero, and None where they are equal and not zero.
+    ``effect_size`` is Cohen's d of the differences, None where all are equal; ``needed_pairs`` is
+    the number of seeds for a power of 80%, None where the effect is undefined or too small for
+    100,000.
     """
 
     difference: float
@@ -127,16 +92,26 @@ def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float
 def compare(left: Sequence[float], right: Sequence[float]) -> Difference:
     """Return the paired difference ``left - right``; both are in the order of the seeds.
 
-    Raises ``DataError`` for fewer than two pairs.
+    Differences count as equal if they are so up to rounding, such as one more right row of a small
+    dev set for every seed. Raises ``DataError`` for fewer than two pairs.
     """
-    test = paired_test(left, right)
-    gaps = np.asarray(left, dtype=float) - np.asarray(right, dtype=float)
+    from scipy.stats import ttest_rel
+
+    first, second = as_pairs(left, right)
+    gaps = first - second
     bounds = interval(gaps.tolist())
-    assert bounds is not None, "paired_test needs two pairs"
-    deviation = float(gaps.std(ddof=1))
-    effect = None if test.statistic is None else test.difference / deviation
-    needed = None if effect is None else needed_pairs(effect)
-    return Difference(test.difference, *bounds, test.p_value, effect, test.pairs, needed)
+    if bounds is None:
+        raise DataError(
+            "paired test: 1 pair of scores\n  allowed: at least 2\n  fix: run more seeds"
+        )
+    mean = float(gaps.mean())
+    rounding = _ROUNDING * max(1.0, float(np.abs([first, second]).max()))
+    if np.ptp(gaps) <= rounding:
+        mean, p_value = (0.0, 1.0) if abs(mean) <= rounding else (mean, None)
+        return Difference(mean, *bounds, p_value, None, len(gaps), None)
+    effect = mean / float(gaps.std(ddof=1))
+    p_value = float(ttest_rel(first, second).pvalue)
+    return Difference(mean, *bounds, p_value, effect, len(gaps), needed_pairs(effect))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -167,10 +142,5 @@ def needed_pairs(effect_size: float, target: float = 0.8) -> int | None:
     """
     if effect_size == 0 or power(effect_size, _MOST_PAIRS) < target:
         return None
-    low, high = 1, 2  # low is too few
-    while power(effect_size, high) < target:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(effect_size, middle) >= target else (middle, high)
-    return high
+    pairs = range(2, _MOST_PAIRS)
+    return pairs[bisect_left(pairs, target, key=lambda number: power(effect_size, number))]
