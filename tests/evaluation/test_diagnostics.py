@@ -22,10 +22,6 @@ def test_the_calibration_error_is_the_weighted_gap_of_the_bins():
     assert result["ece"] == pytest.approx(100 * (0.5 * 0.37 + 0.5 * 0.435), abs=0.01)
 
 
-def test_certainty_belongs_to_the_last_bin():
-    assert calibration(np.array([1.0]), np.array([True])) == {"ece": 0.0, "bins": [[1.0, 1.0, 1]]}
-
-
 def test_rows_of_the_confusion_matrix_are_labels():
     logits = np.array([[2.0, 0.0], [0.0, 2.0], [0.0, 2.0]], np.float32)
     result = class_diagnostics(logits, np.array([0, 0, 1]), ["no", "yes"])
@@ -58,9 +54,3 @@ def test_scores_by_threshold_are_those_of_the_official_script():
         assert has == pytest.approx(official["HasAns_exact"], abs=1e-3)
         assert none == pytest.approx(official["NoAns_exact"], abs=1e-3)
     assert 0.0 in [row[0] for row in result["thresholds"]]
-
-
-def test_without_unanswerable_questions_there_is_no_curve():
-    first = example("1", "a")
-    result = span_diagnostics([first], [SpanPrediction("1", "a", 1.0, 0.0, ())], np.inf)
-    assert result == {"rows": 1}

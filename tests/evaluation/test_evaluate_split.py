@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +15,10 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import Split, load_split
 from road_ray.data.task_and_dataset import JointSpan
 from road_ray.data.tokenizer import train_wordpiece
-from road_ray.errors import DivergedError, ResourceError
+from road_ray.errors import DivergedError
 from road_ray.evaluation import evaluate_split as predict
 from road_ray.evaluation import squad
 from road_ray.evaluation.evaluate_split import (
-    Evaluation,
     batched_logits,
     evaluate_spans,
     evaluate_split,
@@ -170,37 +168,6 @@ def test_a_stored_threshold_is_used_as_it_is(model, split):
     assert other.figures["f1"] == tuned.figures["f1"]
 
 
-def test_rows_are_asked_longest_first_then_mixed_and_returned_in_order(split, monkeypatch):
-    monkeypatch.setattr(predict, "_ROWS_AT_ONCE", 3)
-    features, kind = split("sst2").features, split("sst2").task.kind
-    asked, done = [], []
-
-    def ask(batch):
-        asked.append(batch["input_ids"].shape[1])
-        return batch["attention_mask"].sum(1, keepdim=True).repeat(1, 2).float()
-
-    on_rows = lambda rows, total: done.append((rows, total))  # noqa: E731
-    logits = batched_logits(ask, features, kind, 0, on_rows)
-    assert [int(row[0]) for row in logits] == list(features.lengths)
-    assert asked[0] == max(features.lengths)
-    assert len(asked) > 3
-    assert asked not in (sorted(asked), sorted(asked, reverse=True))
-    assert (done[-1], done == sorted(done)) == ((len(features), len(features)), True)
-
-
-def test_tokens_of_an_evaluation_are_those_of_its_batches(split, monkeypatch):
-    monkeypatch.setattr(predict, "_ROWS_AT_ONCE", 3)
-    features, sizes = split("sst2").features, []
-
-    def forward(batch):
-        sizes.append(batch["input_ids"].numel())
-        return torch.zeros(len(batch["input_ids"]), 2)
-
-    predict.batched_logits(forward, features, split("sst2").task.kind, 0)
-    assert len(sizes) > 1
-    assert predict.evaluation_tokens(features) == sum(sizes)
-
-
 def test_predictions_file_and_figures_agree_with_and_without_a_threshold(model, split, tmp_path):
     chosen = split("squad_v2")
     golds = {e.id: e for e in chosen.examples}
@@ -245,22 +212,6 @@ def test_a_split_in_which_all_questions_have_answers_tunes_no_threshold(model, s
     assert all(json.loads((tmp_path / "predictions.json").read_text()).values())
 
 
-def test_numbers_are_written_as_they_are(tmp_path):
-    Evaluation({}, labels=["1.5"], ids=["7"]).write(tmp_path)
-    assert json.loads((tmp_path / "predictions.json").read_text()) == {"7": "1.5"}
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("name", ["mnli", "squad_v1"])
-def test_a_model_whose_logits_are_not_finite_is_not_judged(model, split, name, value):
-    """The largest of a row of NaN is its first: an accuracy like any other."""
-    broken, rows = deepcopy(model), split(name)
-    with torch.no_grad():
-        broken.encoder.embeddings.LayerNorm.bias[0] = value
-    with pytest.raises(DivergedError, match=f"task {rows.task.name}: the model's logits are not"):
-        evaluate_split(broken, rows, pad_id=0, device=CPU)
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("name", ["nli", "similarity", "completion", "ner", "mrc"])
 def test_answers_refuses_one_logit_that_is_not_finite_of_any_kind(split, name, value):
@@ -293,17 +244,3 @@ def test_joint_spans_bar_places_by_minus_infinity_and_nothing_else(split, value)
     given = value
     with pytest.raises(DivergedError):
         batched_logits(ask, features, JointSpan(), 0)
-
-
-def test_write_refuses_a_directory_in_the_place_of_predictions_and_replaces_a_dangling_link(
-    tmp_path,
-):
-    path = tmp_path / "predictions.json"
-    result = Evaluation({}, labels=["0"], ids=["one"])
-    path.mkdir()
-    with pytest.raises(ResourceError, match=r"predictions\.json: is a directory"):
-        result.write(tmp_path)
-    path.rmdir()
-    path.symlink_to("gone/gone")
-    result.write(tmp_path)
-    assert json.loads(path.read_text()) == {"one": "0"}

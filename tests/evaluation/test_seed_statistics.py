@@ -26,10 +26,6 @@ def test_interval_of_four_values_by_the_table_of_t():
     assert (low, high) == pytest.approx((5 - half, 5 + half), rel=1e-4)
 
 
-def test_a_single_value_has_no_interval():
-    assert interval([3.0]) is None
-
-
 def test_holm_multiplies_by_the_number_of_tests_left_and_never_falls():
     # sorted: 0.01 * 4, 0.02 * 3, 0.03 * 2 (below the one before), 0.9
     assert holm([0.03, 0.01, 0.9, 0.02]) == pytest.approx([0.06, 0.04, 0.9, 0.06])

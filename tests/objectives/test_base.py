@@ -5,40 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from road_ray.objectives.base import Losses, Objective, Term
+from road_ray.objectives.base import Losses, Term
 from tests.objectives import every
-
-
-class _Whole(Objective):
-    def forward(self, batch):
-        return Losses({"sum": Term(batch["x"].sum(), torch.tensor(1))})
-
-    def counts(self, batch):
-        return {"sum": torch.tensor(1)}
-
-    def export(self, directory):
-        (directory / "done").touch()
-
-
-class _Half(Objective):
-    def counts(self, batch):
-        return {}
-
-    def forward(self, batch):
-        return Losses({})
-
-
-def test_an_objective_without_a_way_out_cannot_be_made():
-    with pytest.raises(TypeError, match="export"):
-        _Half()
-
-
-def test_an_objective_is_dense_and_has_no_metrics_by_default():
-    objective = _Whole()
-    assert not objective.sparse
-    losses = objective({"x": torch.ones(3)})
-    assert losses.metrics == {}
-    assert float(losses.terms["sum"].total) == 3
 
 
 @pytest.mark.parametrize("name", every.CASES)

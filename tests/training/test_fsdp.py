@@ -7,7 +7,6 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch.profiler import ProfilerActivity, profile, record_function
 from torch.testing import assert_close
 
 from road_ray.data.mixing import accumulated, mixed
@@ -18,7 +17,7 @@ from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal, read_rows
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.optimization.optimizer import build_optimizer
-from road_ray.training.performance.compile import compile_encoders, recompute
+from road_ray.training.performance.compile import recompute
 from road_ray.training.worker import Worker
 from tests.pair import both
 
@@ -234,52 +233,9 @@ def held(worker, tiny):
             assert tensor is None or tensor.to_local().shape == mine.shape
 
 
-def prefetched(worker, tiny):
-    """What each process does: it profiles when layers are gathered ahead, and when they compute."""
-    objective = shard(tiny.supervised(0.0, layers=3), worker)
-
-    def note(number):
-        def noted(*_):
-            with record_function(f"computes {number}"):
-                pass
-
-        return noted
-
-    for number, layer in enumerate(stacks_of(objective)[0]):
-        layer.attention.register_forward_pre_hook(note(number))
-    with profile(activities=[ProfilerActivity.CPU]) as profiled:
-        gradients(objective, worker, tiny)
-    events = sorted(profiled.events(), key=lambda event: event.time_range.start)
-    names = [event.name.split(".")[-1] for event in events]
-    ahead = "FSDP::forward_prefetch for model"
-    noted = [
-        name
-        for event, name in zip(events, names, strict=True)
-        if event.name.startswith((ahead, "computes"))
-    ]
-    assert noted == ["1", "computes 0", "2", "computes 1", "computes 2"]
-
-
-@pytest.mark.slow
-def test_the_next_layer_is_gathered_before_a_layer_computes(tiny, tmp_path):
-    both(prefetched, tmp_path, tiny, timeout_seconds=100)
-
-
 @pytest.mark.slow
 def test_each_worker_holds_half_of_parameters_gradients_and_moments(tiny, tmp_path):
     both(held, tmp_path, tiny, timeout_seconds=100)
-
-
-def compiled(worker, tiny):
-    alone = gradients(tiny.supervised(0.0, layers=1), ALONE, tiny)
-    objective = shard(tiny.supervised(0.0, layers=1), worker)  # a layer and the rest: two parts
-    compile_encoders(objective, backend="eager")
-    assert_close(gradients(objective, worker, tiny), alone, **NOISE)
-
-
-@pytest.mark.long
-def test_compiled_encoders_may_lie_in_parts(tiny, tmp_path):
-    both(compiled, tmp_path, tiny, timeout_seconds=200)
 
 
 def test_alone_a_sharded_training_is_a_plain_one(tiny, tmp_path):

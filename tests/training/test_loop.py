@@ -192,11 +192,6 @@ def test_sigterm_saves_and_tells_the_way_on(tiny, tmp_path):
     assert (tmp_path / "checkpoints" / "step-00000003" / "MANIFEST.json").is_file()
 
 
-def test_sigterm_in_the_last_step_is_a_finished_run(tiny, tmp_path):
-    run(tiny, "electra", tmp_path, steps=interrupting(electra_steps(tiny), STEPS - 1))
-    assert (tmp_path / "checkpoints" / f"step-{STEPS:08d}").is_dir()
-
-
 def test_evaluation_is_without_dropout_and_changes_nothing(tiny, tmp_path, straight):
     expected, _ = straight(tiny, "electra")
     objective = tiny.electra()

@@ -35,14 +35,6 @@ def test_a_second_signal_stops_at_once():
         interrupted_twice()
 
 
-def test_a_request_to_an_inner_one_goes_to_the_outer_too():
-    with StopRequest() as outer:
-        with StopRequest() as inner:
-            os.kill(os.getpid(), signal.SIGINT)
-            assert inner.requested
-        assert outer.requested
-
-
 def test_outside_the_main_thread_it_does_nothing():
     calls = []
 

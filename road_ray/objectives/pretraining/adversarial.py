@@ -13,9 +13,7 @@ from road_ray.data.batching import Batch
 from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import detection_scores, states, vocabulary_logits
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking.corruption import corrupt
-from road_ray.objectives.masking.positions import put, rows_at
-from road_ray.objectives.masking.sampling import sample
+from road_ray.objectives.masking import corrupt, put, rows_at, sample
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.pretraining.parts.detection import detection_losses, detection_metrics
 from road_ray.objectives.pretraining.parts.generator import Generator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking.positions import rows_at
+from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.parts.generator import Generator
 from road_ray.objectives.pretraining.parts.generator_and_encoder import CorruptingObjective
 
@@ -72,6 +71,3 @@ class AllTokensMLM(CorruptingObjective):
             corruption.terms | {"mlm": Term(losses.sum(), count, self.discriminator_weight)},
             corruption.metrics | {"copy_accuracy": copy_accuracy},
         )
-
-    def export(self, directory: Path) -> None:
-        self.export_pair(directory, self.model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -64,6 +63,3 @@ class Electra(CorruptingObjective):
     def counted(self, corruption: Corruption, batch: Batch) -> Tensor:
         """Return a mask of the tokens in the mean detection loss, ``[B, L]``: all real ones."""
         return batch["attention_mask"].bool()
-
-    def export(self, directory: Path) -> None:
-        self.export_pair(directory, self.discriminator)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,8 +13,7 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import share_output_bias, tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking.corruption import corrupt
-from road_ray.objectives.masking.positions import put, rows_at
+from road_ray.objectives.masking import corrupt, put, rows_at
 from road_ray.objectives.pretraining.parts.candidates import (
     candidate_logits,
     choices,
@@ -108,6 +106,3 @@ class MCBert(CorruptingObjective):
         listed = candidate_logits(state, layer.weight, candidates) + layer.bias[candidates]
         none = state.to(self.none.dtype) @ self.none + self.none_bias
         return torch.cat([none[:, None].float(), listed.float()], -1)
-
-    def export(self, directory: Path) -> None:
-        self.export_pair(directory, self.model)

@@ -15,7 +15,7 @@ from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking.positions import rows_at
+from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
 
 

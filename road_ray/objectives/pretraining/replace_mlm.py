@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking.positions import rows_at
+from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.parts.generator import Generator
 from road_ray.objectives.pretraining.parts.generator_and_encoder import CorruptingObjective
 
@@ -53,6 +52,3 @@ class ReplaceMLM(CorruptingObjective):
             corruption.terms | {"mlm": Term(loss, count, self.discriminator_weight)},
             corruption.metrics | {"mlm_accuracy": accuracy},
         )
-
-    def export(self, directory: Path) -> None:
-        self.export_pair(directory, self.model)

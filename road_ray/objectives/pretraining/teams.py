@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,8 +16,7 @@ from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import share_layers, tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking.corruption import corrupt
-from road_ray.objectives.masking.positions import put, rows_at
+from road_ray.objectives.masking import corrupt, put, rows_at
 from road_ray.objectives.pretraining.parts.candidates import candidate_logits, without_replacement
 from road_ray.objectives.pretraining.parts.detection import (
     DETECTION_METRICS,
@@ -129,6 +127,3 @@ class Teams(CorruptingObjective):
 
     def _record(self, _: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         self._last_inputs = arguments, keywords
-
-    def export(self, directory: Path) -> None:
-        self.export_pair(directory, self.model)

@@ -16,7 +16,7 @@ from road_ray.config import flatten
 from road_ray.config.read import read_yaml
 from road_ray.errors import RoadError
 from road_ray.reporting.plots.chart import Point
-from road_ray.training.monitoring.metrics_journal import last_row, read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.monitoring.redaction import redact
 
 _log = logging.getLogger(__name__)
@@ -244,12 +244,12 @@ def read_run(directory: Path, *, summary: bool = False) -> RunRecord:
 
     config = redact(of(CONFIG, lambda path: read_yaml(path).values, _CONFIGURATION, {}))
     named = summary and any(key in config for key in _VERB_OF_KEY)
-    last = last_row(directory / "metrics.jsonl") if summary else None
+    rows = of("metrics.jsonl", read_rows, _ROWS, [])
     return RunRecord(
         directory,
         config=config,
         environment={} if named else redact(of("environment.json", _json, _ENVIRONMENT, {})),
-        rows=[last] if last else [] if summary else of("metrics.jsonl", read_rows, _ROWS, []),
+        rows=rows[-1:] if summary else rows,
         metrics=of("metrics.json", _json, _METRICS, {}),
         events=[redact(event) for event in of("events.jsonl", read_rows, _EVENTS, [])],
         model={} if summary else redact(of("hf/road_ray.json", _json, _MODEL, {})),

@@ -21,7 +21,6 @@ from road_ray.training.monitoring.redaction import redact
 from road_ray.training.monitoring.trackers import Tracker
 
 _log = logging.getLogger(__name__)
-_TAIL_BYTES = 1 << 13  # of a journal; a row has about 500
 
 
 class Journal:
@@ -171,37 +170,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             raise _damaged(path, number, f"not a JSON object: {line[:60]!r}")
         rows.append(row)
     return rows
-
-
-def last_row(path: Path) -> dict[str, Any] | None:
-    """Return the last row of a metrics.jsonl, or None if it has none. Only the end of the file is
-    read, so the cost does not grow with the journal; incomplete and damaged lines are passed over.
-    """
-    try:
-        with path.open("rb") as file:
-            end, size = file.seek(0, os.SEEK_END), _TAIL_BYTES
-            while True:
-                start = max(0, end - size)
-                file.seek(start)
-                lines = file.read(end - start).split(b"\n")
-                # The first line may lack its beginning.
-                for line in reversed(lines[1 if start else 0 :]):
-                    if (row := _row_of(line)) is not None:
-                        return row
-                if not start:
-                    return None
-                size *= 4
-    except OSError:
-        return None
-
-
-def _row_of(line: bytes) -> dict[str, Any] | None:
-    """Return the row in a line of a metrics.jsonl, or None if it holds none."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return row if isinstance(row, dict) and type(row.get("step")) is int else None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

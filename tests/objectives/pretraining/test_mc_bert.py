@@ -7,10 +7,8 @@ import torch
 from torch.testing import assert_close
 from transformers import CONFIG_MAPPING, AutoModelForMaskedLM, ElectraForMaskedLM
 
-from road_ray.errors import ConfigError
 from road_ray.objectives.pretraining.mc_bert import MCBert
 from road_ray.objectives.pretraining.parts.candidates import choices
-from road_ray.objectives.pretraining.parts.generator import Frequencies
 from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
 
 DRAWN = torch.tensor([[7, 5, 9], [7, 5, 9]])
@@ -112,9 +110,3 @@ def test_the_bias_of_the_generator_is_that_of_every_module_of_the_head(batch, tm
     biases = [tensor for tensor in loaded if tensor.shape == (VOCAB,)]
     assert len(biases) == 2
     assert all(torch.equal(bias, trained) for bias in biases)
-
-
-def test_a_generator_that_does_not_learn_is_refused(generator):
-    model = ElectraForMaskedLM(config_of(32))
-    with pytest.raises(ConfigError, match="mc_bert needs a generator that learns"):
-        MCBert(Frequencies(torch.ones(VOCAB)), model, special_ids=SPECIAL, mask_id=MASK)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from torch.testing import assert_close
-from transformers import ElectraForMaskedLM
 
-from road_ray.objectives.masking.corruption import mask
-from road_ray.objectives.masking.positions import choose
+from road_ray.objectives.masking import choose, mask
 from road_ray.objectives.pretraining.mlm import MaskedLanguageModel
 
 SPECIAL, MASK = (0, 2, 3, 4), 4
@@ -39,21 +36,3 @@ def test_loss_and_gradients_equal_those_over_the_whole_vocabulary(objective, bat
     assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
     right = (outputs.logits.argmax(-1) == tokens)[chosen].sum()
     assert losses.metrics["mlm_accuracy"] == (right, chosen.sum())
-
-
-def test_the_decoding_matrix_is_the_embedding_for_good(objective):
-    def tied():
-        head = objective.model.generator_lm_head.weight
-        return head is objective.encoder.embeddings.word_embeddings.weight
-
-    assert tied()
-    objective.load_state_dict(objective.state_dict())
-    objective.to(torch.float64)
-    assert tied()
-
-
-def test_the_export_is_read_by_plain_transformers(objective, batch, tmp_path):
-    objective.export(tmp_path)
-    inputs = {k: batch[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
-    loaded = ElectraForMaskedLM.from_pretrained(tmp_path).eval()
-    assert_close(loaded(**inputs).logits, objective.model(**inputs).logits)

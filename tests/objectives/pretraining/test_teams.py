@@ -37,12 +37,6 @@ def test_the_lowest_layer_is_one_and_the_others_are_not(objective):
     assert ours[1] is not theirs[1]
 
 
-def test_the_projection_below_shared_layers_is_shared(objective):
-    assert objective.encoder.embeddings_project is objective.generator.electra.embeddings_project
-    apart = made(shared_layers=0)
-    assert apart.encoder.embeddings_project is not apart.generator.electra.embeddings_project
-
-
 def test_counts_and_weights(objective, wide):
     terms = objective(wide).terms
     counts = {name: (int(term.count), term.weight) for name, term in terms.items()}
@@ -62,13 +56,6 @@ def test_detection_passes_its_own_last_layer_only(objective, wide):
     objective(wide).terms["selection"].total.backward()
     assert all(p.grad is not None for p in last.parameters())
     assert all(p.grad is None for p in objective.detection_layer.parameters())
-
-
-def test_with_equal_last_layers_both_branches_are_equal(objective, wide):
-    last = objective.encoder.encoder.layer[-1]
-    objective.detection_layer.load_state_dict(last.state_dict())
-    hidden, branched = objective._both_last_layers(wide["input_ids"], wide)
-    assert_close(hidden, branched)
 
 
 @pytest.mark.parametrize("family", ["deberta-v2", "mpnet", "roberta"])

@@ -73,11 +73,6 @@ def test_a_finished_run_without_checkpoints_is_never_begun_again(two, tmp_path):
     assert two.newest() == tmp_path / "step-00000020"
 
 
-def test_a_run_that_had_no_checkpoint_has_none_to_remove(tmp_path):
-    assert Checkpoints(tmp_path / "none").retire(0) == 0
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_only_the_newest_good_ones_are_kept(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=2)
     for step in (5, 10, 15, 20):
@@ -274,9 +269,3 @@ def test_a_read_only_file_system_is_refused_at_the_start(small_disk):
         ResourceError, match=r"(?s)Read-only.*make it writable.*kept: .*step-00000010"
     ):
         Checkpoints(disk).prepare()
-
-
-def test_a_file_in_the_place_of_the_directory_is_refused_at_the_start(tmp_path):
-    (tmp_path / "checkpoints").write_text("")
-    with pytest.raises(ResourceError, match=r"checkpoints: the checkpoint cannot be written"):
-        Checkpoints(tmp_path / "checkpoints").prepare()

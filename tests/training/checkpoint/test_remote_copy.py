@@ -76,10 +76,6 @@ def test_a_copy_that_was_cut_short_or_damaged_is_passed_over(url, server, tmp_pa
     assert "step-00000002" in caplog.text
 
 
-def test_nothing_there_is_nothing(url, tmp_path):
-    assert RemoteCopy(url).pull(tmp_path) is None
-
-
 def test_a_storage_that_fails_is_told_without_its_settings(tmp_path):
     mirror = RemoteCopy(f"file://{tmp_path}/a?x=1")
     (tmp_path / "a").write_text("in the way")
@@ -89,19 +85,6 @@ def test_a_storage_that_fails_is_told_without_its_settings(tmp_path):
     assert "kept:" in str(caught.value)
     with pytest.raises(ConfigError, match="no storage of that address"):
         RemoteCopy("nope://bucket/run")
-
-
-def test_a_storage_that_fails_without_a_text_is_told_by_the_type(tmp_path, monkeypatch):
-    mirror = RemoteCopy(f"file://{tmp_path}/a")
-
-    def broken(*_):
-        raise BrokenPipeError
-
-    mirror.push(*committed(tmp_path / "one", (1,)))
-
-    monkeypatch.setattr(mirror, "_fetch", broken)
-    with pytest.raises(ResourceError, match="the storage fails: BrokenPipeError\n"):
-        mirror.pull(tmp_path)
 
 
 def test_a_run_whose_disk_is_gone_goes_on_from_the_copy(tiny, url, tmp_path):

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from road_ray.errors import ResourceError
-from road_ray.training.monitoring.metrics_journal import Journal, last_row, read_rows
+from road_ray.training.monitoring.metrics_journal import Journal, read_rows
 from road_ray.training.monitoring.trackers import Tracker
 
 
@@ -160,20 +156,6 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
         quiet(tmp_path / "run").write(1, {"a": 1})
 
 
-def test_a_killed_process_loses_no_row_that_it_had_written(tmp_path):
-    code = (
-        "import os, sys; from pathlib import Path\n"
-        "from road_ray.training.monitoring.metrics_journal import Journal\n"
-        "journal = Journal(Path(sys.argv[1]), console='quiet')\n"
-        "for step in range(20): journal.write(step, {'a': 1.0})\n"
-        "os.kill(os.getpid(), 9)\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[3], timeout=60)
-    assert done.returncode == -signal.SIGKILL
-    assert [row["step"] for row in rows(tmp_path)] == list(range(20))
-
-
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -198,33 +180,3 @@ def test_an_event_holds_no_secret(tmp_path, monkeypatch):
         )
     (event,) = read_rows(tmp_path / "events.jsonl")
     assert event["error"] == "no answer of http://x/?token=*** ***"
-
-
-def test_the_last_row_is_found_whatever_stands_around_it(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    long_row = json.dumps({"step": 8, "train/x": 1.5, "note": "x" * 100_000})
-    few = "".join(f'{{"step": {number}}}\n' for number in range(5))
-    for content, step in (
-        (few, 4),
-        (few + '{"step": 9, "tra', 4),
-        (few + '[1]\n{"step": null}\n\n', 4),
-        (few + long_row + "\n", 8),
-        (long_row, 8),
-    ):
-        path.write_text(content)
-        row = last_row(path)
-        assert row is not None
-        assert row["step"] == step
-    for content in ("", "\n", "{", "9" * 5000):
-        path.write_text(content)
-        assert last_row(path) is None
-    assert last_row(tmp_path / "none") is None
-
-
-def test_the_last_row_is_read_without_those_before_it(tmp_path, monkeypatch):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(f'{{"step": {number}}}\n' for number in range(50_000)))
-    parsed, loads = [], json.loads
-    monkeypatch.setattr(json, "loads", lambda line: parsed.append(line) or loads(line))
-    assert last_row(path) == {"step": 49_999}
-    assert len(parsed) <= 2

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.data.mixing import accumulated, mixed
+from road_ray.data.mixing import mixed
 from road_ray.data.task_and_dataset import Task
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.loop import train
 from road_ray.training.monitoring.step_metrics import StepMetrics
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.performance.compile import recompute
@@ -74,18 +73,6 @@ def piece(batch, start, end):
     tensors = {name: value for name, value in batch.items() if torch.is_tensor(value)}
     noise = {name: value[:, start:end] for name, value in tensors.items() if name == "noise"}
     return batch | {name: value[start:end] for name, value in tensors.items()} | noise
-
-
-def test_a_step_of_two_passes_is_a_step_of_the_larger_batch(tiny, tmp_path):
-    """The rows of two batches of 8 and of one batch of 16 are the same; so are the weights."""
-    weights = []
-    for passes, size in ((2, 8), (1, 16)):
-        objective = tiny.supervised(dropout=0.0)
-        stream = tiny.stream(tiny.rows(count=16, unlabelled=0.5), batch_size=size)
-        training = tiny.training(tmp_path / str(size), steps=3, passes=passes)
-        train(objective, lambda _, s=stream, p=passes: accumulated(s.since(0), p), training, ALONE)
-        weights.append(dict(objective.named_parameters()))
-    assert_close(weights[0], weights[1], rtol=1e-4, atol=2e-6)
 
 
 def test_a_pass_without_anything_to_count_adds_nothing(tiny):
@@ -243,20 +230,3 @@ def figures_of_their_own(worker, tiny):
 @pytest.mark.slow
 def test_figures_may_differ_by_worker(tiny, tmp_path):
     both(figures_of_their_own, tmp_path, tiny, timeout_seconds=60)
-
-
-def test_the_two_processes_had_unequal_counts(tiny):
-    counts = []
-    for rank in (0, 1):
-        objective, steps = steps_of(tiny, "supervised", Worker(rank=rank, size=2))
-        counts.append(
-            [
-                [int(t.count) for t in objective(batch).terms.values()]
-                for passes in steps
-                for batch in passes
-            ]
-        )
-    assert counts[0] != counts[1]
-    heads = {batch["task"] for passes in steps for batch in passes}
-    assert len(heads) == 3
-    assert all(len({batch["task"] for batch in passes}) > 1 for passes in steps)

@@ -58,14 +58,6 @@ def test_warm_up_then_decay_reaches_the_peak():
     assert (rates[0], rates[5], rates[10], rates[55], rates[100]) == (0, 0.5, 1, 0.5, 0)
 
 
-@pytest.mark.parametrize("schedule", ["warmup_times_decay", "warmup_then_decay", "constant"])
-def test_no_rate_leaves_0_to_1_at_odd_lengths(schedule):
-    for total, warmup in [(1, 0), (1, 1), (3, 3), (3, 9), (7, 0)]:
-        rates = [rate(step, total, warmup, schedule) for step in range(total)]
-        assert all(0 <= value <= 1 for value in rates)
-    assert rate(0, 7, 0, schedule) == 1
-
-
 def test_layer_multipliers_are_those_of_the_paper_and_of_the_code():
     def base(depth, mode):  # ELECTRA-Base at 1e-4
         return 1e-4 * layer_multiplier(depth, 12, 0.8, mode)
@@ -141,13 +133,6 @@ def test_the_shared_layer_of_albert_learns_faster_than_its_embeddings():
     assert {rate for name, rate in rates.items() if name.startswith("heads.")} == {1.0}
 
 
-def test_what_is_frozen_is_left_out(objective):
-    for parameter in objective.encoder.embeddings.parameters():
-        parameter.requires_grad_(False)
-    groups = parameter_groups(objective, OptimizerConfig())
-    assert all(p.requires_grad for group in groups for p in group["params"])
-
-
 class _ByHand:
     """google electra, model/optimization.py, line by line in double precision."""
 
@@ -195,17 +180,6 @@ def test_updates_equal_those_by_hand_with_heads_skipped_in_some_steps(bias_corre
         optimizer.zero_grad(set_to_none=True)
         for parameter, hand in zip((body, head), by_hand, strict=True):
             assert_close(parameter.detach().double(), hand.value, rtol=1e-5, atol=1e-6)
-
-
-def test_a_head_without_a_pass_stays_as_it_is(objective):
-    optimizer = build_optimizer(objective, OptimizerConfig(peak_lr=0.1, weight_decay=0.5))
-    optimizer.set_rate(1.0)
-    before = {n: p.detach().clone() for n, p in objective.named_parameters()}
-    for name, parameter in objective.named_parameters():
-        parameter.grad = None if "heads.mrc" in name else torch.ones_like(parameter)
-    optimizer.step()
-    for name, parameter in objective.named_parameters():
-        assert torch.equal(parameter, before[name]) == ("heads.mrc" in name), name
 
 
 class _Calls(TorchDispatchMode):

@@ -8,9 +8,7 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 from transformers import PretrainedConfig, PreTrainedModel
 
-from road_ray.data.batching import Batching, BatchStream
 from road_ray.objectives.base import Objective
-from road_ray.training.loop import train
 from road_ray.training.performance.compile import compile_encoders, encoders_of, recompute
 from road_ray.training.performance.mfu import forward_flops
 from road_ray.training.worker import Worker
@@ -128,22 +126,6 @@ def test_what_cannot_be_compiled_runs_as_it_is(made, learnt):
     assert calls, "nothing was compiled"
 
 
-def test_a_training_with_recomputed_layers_ends_with_the_same_weights(tmp_path, tiny):
-    def trained(name, **how):
-        objective = tiny.supervised()
-        passes = tiny.stream(tiny.rows())
-        train(
-            objective,
-            lambda start: ([item] for item in passes.since(start)),
-            tiny.training(tmp_path / name, steps=3, precision="fp32", **how),
-            Worker.alone(),
-        )
-        return objective.state_dict()
-
-    saving = trained("saving", activation_checkpointing=True)
-    assert_close(saving, trained("straight"), rtol=0, atol=0)
-
-
 _TRACED = [name for name in every.CASES if name != "features head"]  # an LSTM of packed rows
 _SHORT = ("electra", "span each teacher")
 _LENGTHS = (12, 16, 20, 24)
@@ -190,30 +172,3 @@ def test_encoders_as_a_training_compiles_them_have_one_graph_each(name, tmp_path
         sum(term.total for term in objective(batch).terms.values()).backward()
     assert not torch._dynamo.utils.counters["graph_break"]
     assert counter.frame_count == len(encoders)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "mlm",
-        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("electra", "all_tokens_mlm")),
-    ],
-)
-def test_batches_of_all_lengths_are_compiled_at_most_once_each(kind):
-    objective, counter = small.objective_of(kind, dropout=0.0, layers=1), CompileCounter()
-    stream = BatchStream(small.rows(60), Batching(7, seed=5), pad_id=0, noise_channels=3)
-    compiled = torch.compile(objective, fullgraph=True, dynamic=True, backend=counter)
-    widths = set()
-    for number in range(stream.batches_per_epoch):
-        prepared = objective.prepare(stream[number])
-        widths.add((prepared["input_ids"].shape[1], prepared["unpadded"]))
-        sum(term.total for term in compiled(prepared).terms.values()).backward()
-    assert len(widths) >= 3
-    assert counter.frame_count <= len({full for _, full in widths}) < len(widths)
-
-
-@pytest.fixture(autouse=True)
-def _afresh():
-    yield
-    torch._dynamo.reset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from road_ray.objectives.masking.sampling import invert
+from road_ray.objectives.masking import invert
 
 
 def with_replacement(logits: Tensor, noise: Tensor) -> Tensor:

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from road_ray.models.language_model import vocabulary_logits
-from road_ray.objectives.masking.sampling import invert
+from road_ray.objectives.masking import invert
 
 
 class Frequencies(nn.Module):
@@ -24,6 +23,19 @@ class Frequencies(nn.Module):
     def __init__(self, probabilities: Tensor) -> None:
         super().__init__()
         self.register_buffer("probabilities", probabilities / probabilities.sum())
+
+    def draw(
+        self, labels: Tensor, noise: Tensor, temperature: float, *, disallow_correct: bool
+    ) -> GeneratorOutput:
+        """Return one sample per chosen position: ``[N], [N] -> [N]``."""
+        tempered = self.probabilities ** (1 / temperature)
+        tempered = (tempered / tempered.sum()).repeat(len(labels), 1)
+        entropy = torch.special.entr(tempered).sum()
+        loss = -self.probabilities[labels].clamp(min=1e-30).log().sum()
+        num_correct = (labels == self.probabilities.argmax()).sum()
+        if disallow_correct:
+            tempered.scatter_(1, labels[:, None], 0.0)
+        return GeneratorOutput(loss, invert(tempered, noise), num_correct, entropy)
 
 
 Generator: TypeAlias = PreTrainedModel | Frequencies
@@ -41,31 +53,6 @@ class GeneratorOutput(NamedTuple):
 
 
 def draw(
-    generator: Generator,
-    hidden: Tensor | None,
-    labels: Tensor,
-    noise: Tensor,
-    *,
-    temperature: float = 1.0,
-    disallow_correct: bool = False,
-) -> GeneratorOutput:
-    """Return one sample per chosen position: ``[N, D], [N], [N] -> [N]``.
-
-    ``hidden`` is None for a generator without context. With ``disallow_correct`` the label is
-    never drawn (google electra, ``disallow_correct``).
-    """
-    if isinstance(generator, Frequencies):
-        return _from_frequencies(
-            generator.probabilities, labels, noise, temperature, disallow_correct
-        )
-    assert hidden is not None
-    logits = vocabulary_logits(generator, hidden)
-    return draw_from_logits(
-        logits, labels, noise, temperature=temperature, disallow_correct=disallow_correct
-    )
-
-
-def draw_from_logits(
     logits: Tensor,
     labels: Tensor,
     noise: Tensor,
@@ -73,7 +60,9 @@ def draw_from_logits(
     temperature: float = 1.0,
     disallow_correct: bool = False,
 ) -> GeneratorOutput:
-    """Return one sample per row of a generator's logits: ``[N, V], [N], [N] -> [N]``."""
+    """Return one sample per row of a generator's logits: ``[N, V], [N], [N] -> [N]``. With
+    ``disallow_correct`` the label is never drawn (google electra, ``disallow_correct``).
+    """
     predicted = predict(logits, labels, noise)
     if temperature == 1.0 and not disallow_correct:
         return predicted
@@ -81,19 +70,6 @@ def draw_from_logits(
     if disallow_correct:
         tempered.scatter_(1, labels[:, None], 0.0)
     return predicted._replace(sampled=invert(tempered, noise))
-
-
-def _from_frequencies(
-    probabilities: Tensor, labels: Tensor, noise: Tensor, temperature: float, disallow: bool
-) -> GeneratorOutput:
-    tempered = probabilities ** (1 / temperature)
-    tempered = (tempered / tempered.sum()).repeat(len(labels), 1)
-    entropy = torch.special.entr(tempered).sum()
-    loss = -probabilities[labels].clamp(min=1e-30).log().sum()
-    num_correct = (labels == probabilities.argmax()).sum()
-    if disallow:
-        tempered.scatter_(1, labels[:, None], 0.0)
-    return GeneratorOutput(loss, invert(tempered, noise), num_correct, entropy)
 
 
 def is_frozen(generator: Generator) -> bool:

@@ -13,18 +13,16 @@ from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
 from road_ray.models.config import Tying
 from road_ray.models.hf_logging import suppress_logging
-from road_ray.models.language_model import states
+from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 from road_ray.models.weight_tying import share
 from road_ray.objectives.base import Metrics, Term
-from road_ray.objectives.masking.corruption import corrupt
-from road_ray.objectives.masking.positions import put, rows_at
+from road_ray.objectives.masking import corrupt, put, rows_at
 from road_ray.objectives.pretraining.parts.generator import (
     Frequencies,
     Generator,
     GeneratorOutput,
     draw,
-    draw_from_logits,
     is_frozen,
 )
 from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
@@ -78,6 +76,12 @@ class CorruptingObjective(MaskingObjective):
         self.disallow_correct = disallow_correct
         self.frozen = is_frozen(generator)
 
+    @property
+    def main(self) -> PreTrainedModel:
+        """The main encoder with its head, which subclasses hold under their name for it."""
+        main: PreTrainedModel = getattr(self, "discriminator", None) or self.model
+        return main
+
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
         if self.frozen:
@@ -96,18 +100,15 @@ class CorruptingObjective(MaskingObjective):
         tokens, positions = batch["input_ids"], batch["chosen"]
         chosen, masked = self.hide(batch)
         labels = rows_at(tokens, positions)
-        hidden = None
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            if isinstance(self.generator, PreTrainedModel):
+            if isinstance(self.generator, Frequencies):
+                noise = rows_at(batch["noise"][2], positions)
+                drawn = self.generator.draw(
+                    labels, noise, self.temperature, disallow_correct=self.disallow_correct
+                )
+            else:
                 hidden = rows_at(states(self.generator.base_model, masked, batch), positions)
-            drawn = draw(
-                self.generator,
-                hidden,
-                labels,
-                rows_at(batch["noise"][2], positions),
-                temperature=self.temperature,
-                disallow_correct=self.disallow_correct,
-            )
+                drawn = self.draw_from(vocabulary_logits(self.generator, hidden), batch)
         changed, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
         count = torch.full((), len(labels), device=tokens.device)
         terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
@@ -116,7 +117,7 @@ class CorruptingObjective(MaskingObjective):
 
     def draw_from(self, logits: Tensor, batch: Batch) -> GeneratorOutput:
         """Return samples from the generator's ``logits`` at the chosen positions, ``[N, V]``."""
-        return draw_from_logits(
+        return draw(
             logits,
             rows_at(batch["input_ids"], batch["chosen"]),
             rows_at(batch["noise"][2], batch["chosen"]),
@@ -133,10 +134,10 @@ class CorruptingObjective(MaskingObjective):
             "replaced_fraction": (replaced.sum(), batch["attention_mask"].sum()),
         }
 
-    def export_pair(self, directory: Path, main: PreTrainedModel) -> None:
+    def export(self, directory: Path) -> None:
         """Write the main encoder to ``directory``, the generator to ``directory/generator``."""
         with suppress_logging():
-            main.save_pretrained(directory)
+            self.main.save_pretrained(directory)
             if isinstance(self.generator, PreTrainedModel):
                 self.generator.save_pretrained(directory / "generator")
 

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.objectives.base import Objective
-from road_ray.objectives.masking.corruption import mask
-from road_ray.objectives.masking.positions import choose, flat_positions
+from road_ray.objectives.masking import choose, flat_positions, mask
 
 
 class MaskingObjective(Objective):

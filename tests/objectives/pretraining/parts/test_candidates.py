@@ -5,20 +5,10 @@ from __future__ import annotations
 import torch
 from torch.testing import assert_close
 
-from road_ray.objectives.masking.sampling import sample
 from road_ray.objectives.pretraining.parts.candidates import (
     candidate_logits,
-    with_replacement,
     without_replacement,
 )
-
-
-def test_draws_with_replacement_are_draws_of_the_sampler():
-    torch.manual_seed(0)
-    logits, noise = torch.randn(30, 23), torch.rand(30, 4)
-    drawn = with_replacement(logits, noise)
-    for number in range(4):
-        assert torch.equal(drawn[:, number], sample(logits, noise[:, number]))
 
 
 def test_draws_without_replacement_differ_and_never_are_the_gold():

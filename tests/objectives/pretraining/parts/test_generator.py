@@ -7,7 +7,8 @@ import torch
 from torch.nn import functional
 from torch.testing import assert_close
 
-from road_ray.objectives.masking.sampling import sample
+from road_ray.models.language_model import vocabulary_logits
+from road_ray.objectives.masking import sample
 from road_ray.objectives.pretraining.parts.generator import (
     Frequencies,
     draw,
@@ -16,11 +17,18 @@ from road_ray.objectives.pretraining.parts.generator import (
 )
 
 
+def drawn_by(generator, hidden, gold, noise, *, temperature=1.0, disallow_correct=False):
+    if isinstance(generator, Frequencies):
+        return generator.draw(gold, noise, temperature, disallow_correct=disallow_correct)
+    options = {"temperature": temperature, "disallow_correct": disallow_correct}
+    return draw(vocabulary_logits(generator, hidden), gold, noise, **options)
+
+
 def test_frequencies_are_drawn_by_their_share_and_know_the_gold_by_it():
     torch.manual_seed(0)
     generator = Frequencies(torch.tensor([0.0, 1.0, 3.0]))
     gold = torch.ones(40_000, dtype=torch.long)
-    drawn = draw(generator, None, gold, torch.rand(40_000))
+    drawn = drawn_by(generator, None, gold, torch.rand(40_000))
     shares = torch.bincount(drawn.sampled, minlength=3) / 40_000
     assert_close(shares, torch.tensor([0.0, 0.25, 0.75]), rtol=0, atol=0.01)
     assert float(drawn.loss) == pytest.approx(40_000 * 1.386294, rel=1e-4)  # log 4
@@ -34,26 +42,21 @@ def test_the_gold_is_never_drawn_when_disallowed(generator, kind):
     torch.manual_seed(0)
     gold = torch.randint(0, 97, (200,))
     used = generator if kind == "model" else Frequencies(torch.ones(97))
-    drawn = draw(used, torch.randn(200, 16), gold, torch.rand(200), disallow_correct=True)
+    drawn = drawn_by(used, torch.randn(200, 16), gold, torch.rand(200), disallow_correct=True)
     assert not (drawn.sampled == gold).any()
-    lucky = draw(used, torch.randn(200, 16), drawn.sampled, torch.rand(200))
+    lucky = drawn_by(used, torch.randn(200, 16), drawn.sampled, torch.rand(200))
     assert torch.isfinite(lucky.loss)
 
 
 def test_the_temperature_changes_the_samples_and_not_the_loss(generator):
     torch.manual_seed(0)
     hidden, gold, noise = torch.randn(50, 16), torch.zeros(50, dtype=torch.long), torch.rand(50)
-    plain = draw(generator, hidden, gold, noise)
-    hot = draw(generator, hidden, gold, noise, temperature=5.0)
+    plain = drawn_by(generator, hidden, gold, noise)
+    hot = drawn_by(generator, hidden, gold, noise, temperature=5.0)
     logits = generator.generator_lm_head(generator.generator_predictions(hidden))
     assert torch.equal(hot.sampled, sample(logits, noise, temperature=5.0))
     assert torch.equal(plain.sampled, sample(logits, noise))
     assert_close(plain.loss, hot.loss)
-
-
-def test_a_model_is_frozen_when_nothing_of_it_learns(generator):
-    assert not is_frozen(generator)
-    assert is_frozen(generator.requires_grad_(False))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -74,32 +77,6 @@ def test_loss_and_gradient_are_those_of_cross_entropy(dtype, spread):
     assert right == (logits.argmax(-1) == gold).sum()
     expected = torch.distributions.Categorical(logits=logits.float()).entropy().sum()
     assert_close(entropy, expected, rtol=1e-4, atol=1e-2)
-
-
-def test_only_the_loss_carries_a_gradient():
-    logits = torch.randn(6, 11, requires_grad=True)
-    loss, *rest = predict(logits, torch.zeros(6, dtype=torch.long), torch.rand(6))
-    assert loss.requires_grad
-    assert not any(other.requires_grad for other in rest)
-
-
-def test_samples_are_those_of_the_sampler():
-    torch.manual_seed(0)
-    logits, noise = torch.randn(50, 31), torch.rand(50)
-    result = predict(logits, torch.zeros(50, dtype=torch.long), noise)
-    assert torch.equal(result.sampled, sample(logits, noise))
-
-
-def test_no_positions_make_no_loss_and_no_samples():
-    logits = torch.randn(0, 11, requires_grad=True)
-    loss, sampled, right, _ = predict(logits, torch.zeros(0, dtype=torch.long), torch.rand(0))
-    loss.backward()
-    assert (float(loss.detach()), sampled.shape, int(right), logits.grad.shape) == (
-        0,
-        (0,),
-        0,
-        (0, 11),
-    )
 
 
 def test_a_logit_that_is_not_finite_makes_a_loss_that_is_not_finite():

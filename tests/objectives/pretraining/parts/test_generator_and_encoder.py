@@ -18,21 +18,6 @@ def encoders(electra):
     return electra.generator.electra, electra.discriminator.electra
 
 
-def test_nothing_but_the_decoding_matrix_is_shared_without_tying(generator, discriminator):
-    ours, theirs = encoders(Electra(generator, discriminator, tying="none", **OPTIONS))
-    assert not {id(p) for p in ours.parameters()} & {id(p) for p in theirs.parameters()}
-    assert generator.generator_lm_head.weight is ours.embeddings.word_embeddings.weight
-
-
-def test_the_whole_encoder_is_shared_with_tying_all(discriminator, batch):
-    generator = ElectraForMaskedLM(config_of(32))
-    electra = Electra(generator, discriminator, tying="all", **OPTIONS)
-    ours, theirs = encoders(electra)
-    assert ours is theirs
-    electra(batch).terms["generator"].total.backward()
-    assert theirs.encoder.layer[0].output.dense.weight.grad is not None
-
-
 def test_tying_all_is_refused_between_sizes(generator, discriminator):
     with pytest.raises(ConfigError, match=r"tying = all.*differ in size"):
         Electra(generator, discriminator, tying="all", **OPTIONS)
