@@ -8,7 +8,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,8 +16,10 @@ import torch
 from road_ray.distributed.connection import connected, driver_environment, variables_for_workers
 from road_ray.errors import ClusterError, ConfigError, InterruptedRunError, RoadError
 from road_ray.training.run_context import RunContext
+from road_ray.training.stop_request import StopRequest
 
 _log = logging.getLogger(__name__)
+_POLL_SECONDS = 0.2
 
 
 class ParallelSettings(Protocol):
@@ -71,28 +72,6 @@ def run_all(
             after=after,
             return_errors=return_errors,
         )
-
-
-@contextmanager
-def warnings_once(is_new: Callable[[str], bool]) -> Iterator[None]:
-    """Show a warning of road_ray only if ``is_new`` returns True for its text: the runs of one
-    command, each in a process of its own, have the same ones.
-    """
-
-    def shown(record: logging.LogRecord) -> bool:
-        ours = record.name.startswith("road_ray") and record.levelno == logging.WARNING
-        return not ours or is_new(record.getMessage())
-
-    loggers = (logging.getLogger(), logging.getLogger("road_ray"))
-    handlers = [handler for logger in loggers for handler in logger.handlers]
-    handlers += [logging.lastResort] if logging.lastResort else []
-    for handler in handlers:
-        handler.addFilter(shown)
-    try:
-        yield
-    finally:
-        for handler in handlers:
-            handler.removeFilter(shown)
 
 
 def _in_order(after: Sequence[Sequence[int]]) -> Iterator[int]:
@@ -151,10 +130,6 @@ def failed_run(error: Exception) -> RoadError:
     return RoadError(f"{type(error).__name__}: {error}")
 
 
-def _is_stop(result: object) -> bool:
-    return isinstance(result, InterruptedRunError)
-
-
 def _told(error: RoadError, config: object, number: int = 0) -> RoadError:
     _log.error("%s failed; the others go on: %s", task_name(number, config), error)
     return error
@@ -182,43 +157,42 @@ def run_parallel(
     import ray
 
     from road_ray.distributed.placement import check_placement
-    from road_ray.distributed.train.supervisor import supervise
-    from road_ray.distributed.train.worker_channel import WorkerChannel, connect_worker
 
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
-    directory, variables, channel = os.getcwd(), variables_for_workers(), WorkerChannel()
+    directory, variables = os.getcwd(), variables_for_workers()
 
-    def run(number: int, config: object) -> Any:
+    def run(config: object, task_context: RunContext) -> Any:
         torch.set_num_threads(max(1, int(num_cpus)))
-        task_context = RunContext()
-        with connect_worker(channel, number, task_context), warnings_once(channel.is_new):
-            if task_context.stop.is_set():
-                return InterruptedRunError(f"run {number} was not started")
-            try:
-                return function(config, *extra, context=task_context)
-            except Exception as error:
-                return failed_run(error)
+        try:
+            return function(config, *extra, context=task_context)
+        except Exception as error:
+            return failed_run(error)
 
-    def in_thread(number: int, config: object) -> Any:
-        # While the main thread of a task waits for an answer (of the channel, of a teacher),
-        # Ray lends its CPUs to another task, and two runs share them. Other threads keep theirs.
+    def in_thread(config: object) -> Any:
+        # While the main thread of a task waits for an answer (of a teacher), Ray lends its CPUs to
+        # another task, and two runs share them. Other threads keep theirs.
+        task_context = RunContext()
         with driver_environment(directory, variables), ThreadPoolExecutor(1) as thread:
-            return thread.submit(run, number, config).result()
+            result = thread.submit(run, config, task_context)
+            try:
+                while not result.done():
+                    time.sleep(_POLL_SECONDS)
+            except KeyboardInterrupt:  # how Ray cancels a task
+                task_context.stop.set()
+            return result.result()
 
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(in_thread)
-
     tasks = _Tasks(task, configs, after or [()] * len(configs))
     try:
-        results = supervise(lambda: tasks.results(timeout_seconds), channel, context)
+        results = tasks.results(timeout_seconds, context or RunContext())
     finally:
         for ref in [*tasks.refs]:
             ray.cancel(ref, force=True)
-        channel.close()
     raised = InterruptedRunError if return_errors else RoadError
     for result in results:
         if isinstance(result, raised):
             raise result
-    return list(results)
+    return results
 
 
 def task_name(number: int, config: object) -> str:
@@ -239,44 +213,70 @@ class _Tasks:
         self._task, self._configs, self._after = task, configs, after
         self.refs: dict[object, int] = {}  # of the tasks that have begun
 
-    def results(self, timeout_seconds: float) -> list[Any]:
+    def results(self, timeout_seconds: float, context: RunContext) -> list[Any]:
         """Return the results of the tasks, and the error of those that fail, need a failed one, or
-        do not end within ``timeout_seconds``. Each error is logged when it is there.
+        do not end within ``timeout_seconds``. Each error is logged when it is there. SIGTERM,
+        Ctrl-C and ``context.stop`` stop all tasks.
         """
-        import ray
-
         results: dict[int, Any] = {}
-        waiting, count = [*_in_order(self._after)], len(self._configs)
+        waiting, count, stopping = [*_in_order(self._after)], len(self._configs), False
         end = time.monotonic() + timeout_seconds
-        while len(results) < count and (left := end - time.monotonic()) > 0:
-            for number in [n for n in waiting if results.keys() >= {*self._after[n]}]:
-                waiting.remove(number)
-                if error := _not_run(number, results, self._configs, self._after):
-                    results[number] = error
-                else:
-                    config = self._configs[number]
-                    named = self._task.options(name=task_name(number, config))
-                    self.refs[named.remote(number, config)] = number
-            unfinished = [ref for ref, number in self.refs.items() if number not in results]
-            for ref in ray.wait(unfinished, timeout=left)[0] if unfinished else ():
-                number = self.refs[ref]
-                results[number] = _result_of(ref)
-                if isinstance(results[number], RoadError) and not _is_stop(results[number]):
-                    _told(results[number], self._configs[number], number)
-                elif count > 1:
-                    name = task_name(number, self._configs[number])
-                    _log.info("%s has ended, %d of %d", name, len(results), count)
+        with StopRequest() as request:
+            while len(results) < count and time.monotonic() < end:
+                self._begin(waiting, results)
+                self._collect(results)
+                if not stopping and (request.requested or context.stop.is_set()):
+                    stopping = True
+                    _log.warning("stopping after the step in progress; repeat to stop at once")
+                    self._stop(waiting, results)
         late = f"{count - len(results)} of {count} runs did not end within {timeout_seconds:g} s"
         return [results.get(number, ClusterError(late)) for number in range(count)]
+
+    def _begin(self, waiting: list[int], results: dict[int, Any]) -> None:
+        """Start the tasks that need no other one any more."""
+        for number in [n for n in waiting if results.keys() >= {*self._after[n]}]:
+            waiting.remove(number)
+            if error := _not_run(number, results, self._configs, self._after):
+                results[number] = error
+            else:
+                config = self._configs[number]
+                named = self._task.options(name=task_name(number, config))
+                self.refs[named.remote(config)] = number
+
+    def _collect(self, results: dict[int, Any]) -> None:
+        """Store the result of a task that has ended, if there is one."""
+        import ray
+
+        unfinished = [ref for ref, number in self.refs.items() if number not in results]
+        for ref in ray.wait(unfinished, timeout=_POLL_SECONDS)[0] if unfinished else ():
+            number = self.refs[ref]
+            results[number] = result = _result_of(ref)
+            name = task_name(number, self._configs[number])
+            if isinstance(result, RoadError) and not isinstance(result, InterruptedRunError):
+                _told(result, self._configs[number], number)
+            elif len(self._configs) > 1:
+                _log.info("%s has ended, %d of %d", name, len(results), len(self._configs))
+
+    def _stop(self, waiting: list[int], results: dict[int, Any]) -> None:
+        """Stop the tasks that run, and start no other one."""
+        import ray
+
+        for ref in self.refs:
+            ray.cancel(ref)
+        for number in waiting:
+            results[number] = InterruptedRunError(f"run {number} was not started")
+        waiting.clear()
 
 
 def _result_of(ref: object) -> Any:
     """Return the result of a finished task, or an error if its process died."""
     import ray
-    from ray.exceptions import RayError, RayTaskError
+    from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
     try:
         return ray.get(ref, timeout=60)
+    except TaskCancelledError:
+        return InterruptedRunError("a run was not started")
     except RayTaskError as error:  # of what surrounds the recipe
         return failed_run(error)
     except RayError as error:

@@ -24,7 +24,6 @@ from pathlib import Path
 
 import torch
 
-from road_ray.distributed.train import supervisor
 from tests.chaos.runs import events_of, paced, quiet, rows_of, trained, weights
 from tests.conftest import PRETRAINING
 
@@ -217,7 +216,6 @@ def drive(run: str, minutes: str, pace: str) -> int:
     """The driver's own process: exit code 6 after a stop, as ``road`` has it."""
     from road_ray.errors import RoadError
 
-    supervisor.SILENT_SECONDS = 15.0
     try:
         trained(
             settings(float(minutes), Path(run)), Path(run), {"paced": paced, "quiet": quiet}[pace]

@@ -1,6 +1,6 @@
 """Ray Train: one training on a group of workers.
 
-Start with ``launch.py``. ``worker_group.py`` starts a group and restarts it, ``supervisor.py`` is
-the driver beside its workers, ``worker_channel.py`` the actor through which they talk,
-``preemption.py`` the notice of a cloud. ``gpu_check.py`` checks the GPUs before a start.
+Start with ``launch.py``. ``worker_group.py`` starts a group, supervises and restarts it,
+``messages.py`` is what driver and workers tell each other, ``preemption.py`` the notice of a cloud,
+``gpu_check.py`` the check of GPUs before a start.
 """

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,12 @@ from road_ray.distributed.local_cluster import temporary_variables
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.distributed.ray_private import propagate_environment_variable
 from road_ray.distributed.train.gpu_check import check_gpus
-from road_ray.distributed.train.supervisor import supervise
-from road_ray.distributed.train.worker_channel import WorkerChannel, connect_worker
+from road_ray.distributed.train.messages import Inbox, Messages, append
 from road_ray.errors import ClusterError, RoadError
+from road_ray.training.monitoring.metrics_journal import last_row
 from road_ray.training.monitoring.out_of_memory import REMEDY, oom_as_error
 from road_ray.training.run_context import RunContext
+from road_ray.training.stop_request import StopRequest
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -44,6 +47,8 @@ _MAX_FAILURES = 3  # restarts of the worker group; Ray's own default is none
 _GROWS_AFTER_SECONDS = 60.0  # between two checks for room for more workers
 # Of a step: while rank 0 evaluates or saves, the others wait in a barrier of their own.
 _COLLECTIVE_SECONDS = 1800
+# Signs in Ray's message that a process was killed, by SIGKILL or by Ray's memory monitor.
+_KILLED = ("End of file", "memory", "SIGKILL", "died unexpectedly", "worker died")
 
 
 def fit_worker_group(
@@ -60,21 +65,23 @@ def fit_worker_group(
     """Run ``main(config, worker, context, *extra)`` in ``workers`` workers, or in as many as there
     is room for but at least ``min_workers``; return the result of rank 0. Ray is connected.
 
-    ``context`` is the driver's; each worker makes its own (see ``_on_worker``).
+    ``context`` is the driver's; each worker makes its own (see ``_on_worker``). What they tell each
+    other travels through files below ``scratch``, the run's directory, which all machines share.
     """
     resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
     minimum = min_workers or workers
     _require_room(minimum, resources)
-    channel = WorkerChannel()
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     # Earlier files are of a driver that was killed: the directory belongs to this process.
     shutil.rmtree(storage, ignore_errors=True)
+    storage.mkdir(parents=True)
+    messages = Messages(storage)
     settings = {
         "main": main,
         "config": config,
         "extra": tuple(extra),
         "environment": (os.getcwd(), variables_for_workers()),
-        "channel": channel,
+        "messages": messages,
         "report_rows": context.on_row is not None,
     }
     trainer = _trainer(settings, minimum, workers, resources, name, storage)
@@ -83,20 +90,74 @@ def fit_worker_group(
     propagate_environment_variable("RAY_ADDRESS")
     try:
         with temporary_variables({"RAY_ADDRESS": ray.get_runtime_context().gcs_address}):
-            result = supervise(
-                lambda: _persistent(lambda: trainer.fit().return_value, channel.furthest),
-                channel,
+            metrics: dict[str, float] = _supervise(
+                lambda: _persistent(
+                    lambda: trainer.fit().return_value, lambda: _furthest(Path(scratch))
+                ),
+                messages,
                 context,
             )
+            return metrics
     except Exception as error:
         raise _user_error(error) from error
     finally:
-        channel.close()
-        shutil.rmtree(storage / name, ignore_errors=True)  # only Ray's own files
-        with suppress(OSError):
-            storage.rmdir()
-    metrics: dict[str, float] = result
-    return metrics
+        shutil.rmtree(storage, ignore_errors=True)
+
+
+def _supervise(work: Callable[[], Any], messages: Messages, context: RunContext) -> Any:
+    """Return the result of ``work``, which runs in a thread. Meanwhile this thread forwards
+    SIGTERM, Ctrl-C and ``context.stop`` to the workers and their rows to ``context.on_row``, and
+    logs deaths.
+
+    Raises the failure that a worker reported, also when ``work`` ended in another way.
+    """
+    outcome: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    def forward() -> None:
+        for row in rows.new():
+            if context.on_row is not None:
+                context.on_row(*row)
+        for rank, cause in deaths.new():
+            _log.warning("%s", describe_death(rank, cause))
+
+    rows, deaths, stopping = Inbox(messages.rows), Inbox(messages.deaths), False
+    with StopRequest() as request:
+        threading.Thread(target=run, name="fit", daemon=True).start()
+        while not outcome.done():
+            wait([outcome], timeout=0.2)
+            if not stopping and (request.requested or context.stop.is_set()):
+                stopping = True
+                messages.stop()
+                _log.warning("stopping after the step in progress; repeat to stop at once")
+            forward()
+        forward()
+    if failure := messages.failure():
+        raise failure from outcome.exception()
+    return outcome.result()
+
+
+def describe_death(rank: int, cause: str) -> str:
+    """Return a message about a worker that failed; for one that was killed, with the settings that
+    take less memory.
+    """
+    if any(sign in cause for sign in _KILLED):
+        return (
+            f"worker {rank} failed: its process was killed or crashed\n"
+            f"  was it for memory? then: {REMEDY}\n"
+            "  the group restarts from the newest checkpoint"
+        )
+    return f"worker {rank} failed: {(cause.strip().splitlines() or ['no message'])[-1]}"
+
+
+def _furthest(directory: Path) -> int:
+    """Return the last step in the journal of a run, 0 if there is none."""
+    return int((last_row(directory / "metrics.jsonl") or {"step": 0})["step"])
 
 
 def _require_room(workers: int, resources: Mapping[str, float]) -> None:
@@ -134,7 +195,7 @@ def _trainer(
             name=name,
             storage_path=str(storage),
             failure_config=FailureConfig(max_failures=_MAX_FAILURES),
-            callbacks=[_Deaths(settings["channel"])],
+            callbacks=[_Deaths(settings["messages"].deaths)],
             # Ray would print the traceback of every error; the last one is raised.
             logging_config=LoggingConfig(log_level="CRITICAL"),
         ),
@@ -142,13 +203,14 @@ def _trainer(
 
 
 class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
-    """Reports workers that died to the channel; lives beside Ray's controller."""
+    """Tells the driver which workers died; lives beside Ray's controller."""
 
-    def __init__(self, channel: WorkerChannel) -> None:
-        self._channel = channel
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def after_exception(self, run_context: object, worker_exceptions: dict[int, Exception]) -> None:
-        self._channel.died({rank: str(error) for rank, error in worker_exceptions.items()})
+        for rank, error in worker_exceptions.items():
+            append(self._path, rank, str(error))
 
 
 def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
@@ -161,16 +223,12 @@ def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
     while True:
         try:
             return fit()
-        except ControllerError as error:
-            if not retries_left or not isinstance(error.controller_failure, RayActorError):
+        except (ControllerError, RayActorError) as error:
+            cause = getattr(error, "controller_failure", error)
+            if not retries_left or not isinstance(cause, RayActorError):
                 raise
             retries_left -= 1
-            _log.warning("a worker died during its start; restarting")
-        except RayActorError:
-            if not retries_left:
-                raise
-            retries_left -= 1
-            _log.warning("the controller of the workers is gone; restarting")
+            _log.warning("a worker died during its start, or Ray's controller; restarting")
         except WorkerGroupError:
             if (now := furthest()) <= reached:
                 raise
@@ -182,35 +240,32 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     """Training function of Ray Train: run ``main`` with the worker and the context of this process.
 
     A retry does not cure a ``RoadError``, so it must not fail the worker, which would restart the
-    group: it goes to the channel, and the other workers stop waiting because this one leaves
+    group: it is told to the driver, and the other workers stop waiting because this one leaves
     their process group.
     """
     settings = ray.get(config["settings"])
-    channel: WorkerChannel = settings["channel"]
-    if channel.failure() is not None:
+    messages: Messages = settings["messages"]
+    if messages.failure() is not None:
         return None
     group = ray.train.get_context()
     device = get_device() if torch.cuda.is_available() else torch.device("cpu")
     worker = Worker(group.get_world_rank(), group.get_world_size(), device)
     if device.type == "cpu":
         torch.set_num_threads(1)
-    on_row = channel.row if settings["report_rows"] else None
+    on_row = partial(append, messages.rows) if settings["report_rows"] else None
     context = RunContext(on_row=on_row, preempted=_preempted)
-    with (
-        driver_environment(*settings["environment"]),
-        connect_worker(channel, worker.rank, context, worker.size),
-    ):
+    with driver_environment(*settings["environment"]), messages.reach(context):
         try:
             with oom_as_error(worker.rank, context):
                 return settings["main"](settings["config"], worker, context, *settings["extra"])
         except RoadError as error:
-            channel.fail(error)
+            messages.fail(error)
             if dist.is_initialized():
                 dist.destroy_process_group()
             return None
         except Exception:
             time.sleep(1.0)  # another worker may be about to report why this one lost its group
-            if channel.failure() is not None:
+            if messages.failure() is not None:
                 return None
             raise
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import socket
 import threading
@@ -84,8 +83,6 @@ def die_once(place, worker, context):
     started = Path(place) / f"started-{worker.rank}-{os.getpid()}"
     started.touch()
     if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
-        context.step, context.batch = 3, "8 x 32 tokens"
-        time.sleep(2)
         os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
     return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
 
@@ -311,7 +308,7 @@ class TestCluster:
         assert result == {"sum": 3.0}
         assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not hang once"
         assert not Path("/proc", frozen.read_text()).exists(), "what hung lives on"
-        assert "worker 1 (process" in caplog.text
+        assert "worker 1 failed" in caplog.text
         message = f"5 s here; {connection._READ_AT_IMPORT[HEALTH]} s unless told"
         record_property("worker stopped (SIGSTOP): noticed after", message)
 
@@ -321,11 +318,8 @@ class TestCluster:
         place.mkdir()
         assert launch(die_once, str(place), workers=2, scratch=tmp_path) == {"sum": 3.0}
         assert len(list(place.glob("started-1-*"))) == 2, "rank 1 did not die once"
-        assert re.search(
-            r"worker 1 \(process \d+\) failed after step 3, at work on 8 x 32 tokens: "
-            r"its process was killed or crashed\n  was it for memory\?",
-            caplog.text,
-        )
+        said = "worker 1 failed: its process was killed or crashed\n  was it for memory?"
+        assert said in caplog.text
 
     def test_more_workers_than_room_is_said_at_once(self, tmp_path):
         with pytest.raises(ClusterError, match=r"room for \d of 9 workers"):
@@ -411,19 +405,6 @@ class TestCluster:
         assert runs[1] is True
         assert type(runs[0]) is RoadError
         assert str(runs[0]) == "TypeError: no such thing"
-
-    def test_a_warning_that_all_runs_have_is_shown_once(self):
-        def one(config, context):
-            shown = []
-            handlers = logging.getLogger().handlers or [logging.lastResort]
-            handlers[0].emit = lambda record: shown.append(record.getMessage())
-            for text in ("the same for all", f"of run {config}"):
-                logging.getLogger("road_ray.recipes.any").warning(text)
-            return shown
-
-        runs = run_parallel(one, [1, 2, 3], timeout_seconds=120)
-        texts = sorted(text for run in runs for text in run)
-        assert texts == ["of run 1", "of run 2", "of run 3", "the same for all"]
 
     def test_a_run_that_does_not_end_leaves_the_results_of_the_others(self):
         def one(config, context):

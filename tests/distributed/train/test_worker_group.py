@@ -89,3 +89,18 @@ def test_deaths_are_no_end_as_long_as_the_run_gets_further():
     with pytest.raises(WorkerGroupError):
         module._persistent(fit, lambda: reached[len(tries) - 1])
     assert len(tries) == 4
+
+
+def test_what_a_run_has_reached_is_in_its_journal(tmp_path):
+    assert module._furthest(tmp_path) == 0
+    (tmp_path / "metrics.jsonl").write_text('{"step": 4, "m": 1.0}\n{"step": 5, "m"')
+    assert module._furthest(tmp_path) == 4
+
+
+def test_a_worker_that_failed_is_told_with_what_to_do():
+    killed = module.describe_death(1, "connection error code 2. End of file")
+    assert killed.startswith("worker 1 failed: its process was killed or crashed")
+    assert "was it for memory?" in killed
+    assert "training.passes" in killed
+    error = module.describe_death(0, "Traceback:\n  line 3\nKeyError: 'x'\n")
+    assert error == "worker 0 failed: KeyError: 'x'"
