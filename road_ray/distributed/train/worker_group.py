@@ -36,7 +36,7 @@ from road_ray.distributed.ray_private import propagate_environment_variable
 from road_ray.distributed.train.gpu_check import check_gpus
 from road_ray.distributed.train.messages import Inbox, Messages, append
 from road_ray.errors import ClusterError, RoadError
-from road_ray.training.monitoring.metrics_journal import last_row
+from road_ray.training.monitoring.metrics_journal import read_metrics
 from road_ray.training.monitoring.out_of_memory import REMEDY, oom_as_error
 from road_ray.training.run_context import RunContext
 from road_ray.training.stop_request import StopRequest
@@ -157,7 +157,8 @@ def describe_death(rank: int, cause: str) -> str:
 
 def _furthest(directory: Path) -> int:
     """Return the last step in the journal of a run, 0 if there is none."""
-    return int((last_row(directory / "metrics.jsonl") or {"step": 0})["step"])
+    path = directory / "metrics.jsonl"
+    return max((int(row["step"]) for row in read_metrics(path)), default=0) if path.is_file() else 0
 
 
 def _require_room(workers: int, resources: Mapping[str, float]) -> None:
