@@ -23,7 +23,7 @@ _GRACE_SECONDS = 20.0  # for a worker to notice by itself that another one has f
 
 
 class Messages:
-    """What driver and workers tell each other; can be sent to other processes."""
+    """Stop, failure, rows and deaths of one group; can be sent to other processes."""
 
     def __init__(self, directory: Path) -> None:
         self._stop, self._failure = directory / "stop", directory / "failure.json"
