@@ -50,17 +50,6 @@ class Family:
     # A family without a detection head uses a token classifier with one label.
     detector_options: dict[str, Any]
     encoder_options: dict[str, Any]
-    # Stored name of the dense layer below a sentence head: BERT and ALBERT count it to the encoder,
-    # ELECTRA to the head (None).
-    pooler: str | None = None
-
-    def stored(self, name: str) -> str:
-        """Return the name of a head's weight in a Hugging Face model with that head."""
-        if self.config.model_type not in FAMILIES:
-            return name.removeprefix("model.")  # the module of ``TransformersHead``
-        if self.pooler is None or not name.startswith("pooler."):
-            return name
-        return f"{self.pooler}.{name.removeprefix('pooler.')}"
 
 
 _ONE_LABEL = {"num_labels": 1}
@@ -73,13 +62,11 @@ FAMILIES: dict[str, Family] = {
         *(BertConfig, BertModel, BertForMaskedLM, BertForTokenClassification),
         _ONE_LABEL,
         _NO_POOLER,
-        "bert.pooler.dense",
     ),
     "albert": Family(
         *(AlbertConfig, AlbertModel, AlbertForMaskedLM, AlbertForTokenClassification),
         _ONE_LABEL,
         _NO_POOLER,
-        "albert.pooler",
     ),
 }
 
@@ -152,10 +139,3 @@ def detector_output(model: PreTrainedModel) -> nn.Linear:
     head: Any = getattr(model, "discriminator_predictions", None)
     output: nn.Linear = head.dense_prediction if head is not None else model.classifier
     return output
-
-
-def head_dropout(config: PreTrainedConfig) -> float:
-    """Return the dropout probability of a head for classes, tags or choices."""
-    names = ("classifier_dropout", "classifier_dropout_prob", "hidden_dropout_prob", "dropout")
-    values = (getattr(config, name, None) for name in names)
-    return float(next((value for value in values if value is not None), 0.0))

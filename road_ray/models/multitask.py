@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,10 +13,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
-    AutoModelForMultipleChoice,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
     PreTrainedModel,
 )
 
@@ -26,11 +21,10 @@ from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.special_heads import SpecialHead, special_head
 from road_ray.data.task_and_dataset import Choose, Classify, Kind, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
-from road_ray.models.architectures import family_of, input_names
+from road_ray.models.architectures import input_names
 from road_ray.models.encoder import load_encoder
-from road_ray.models.heads.base import Head
 from road_ray.models.heads.label_order import LabelMap, label_order
-from road_ray.models.heads.standard import Heads, PooledHead, build_head
+from road_ray.models.heads.standard import Heads, TransformersHead, build_head, model_class
 from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.load_weights import check_finite, load_stored
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
@@ -44,6 +38,7 @@ _GIVEN = {
     Tag: "a label for each word",
     Choose: "a choice among answers",
 }
+_PROBLEMS = {Classify: "single_label_classification", Regress: "regression"}
 
 
 class MultitaskModel(nn.Module):
@@ -67,8 +62,7 @@ class MultitaskModel(nn.Module):
 
     def read(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return the same logits from the encoder's ``hidden`` states."""
-        head = cast("Head", self.heads[batch["task"]])
-        logits: Tensor = head(hidden, batch) if head.reads_batch else head(hidden)
+        logits: Tensor = self.heads[batch["task"]](hidden, batch)
         kind = self.tasks[batch["task"]].kind
         if isinstance(kind, Regress):
             logits = kind.low + kind.range * logits.float()  # bf16 has steps of 2 at 500
@@ -91,7 +85,22 @@ class MultitaskModel(nn.Module):
         if special is not None:
             _export_special(self, directory, task, special)
             return
-        exported = _hugging_face_class(self.tasks[task]).from_multitask(self, task)
+        kind = self.tasks[task].kind
+        # An encoder fine-tuned on another task has the labels of that task in its configuration.
+        labels = {
+            "id2label": dict(enumerate(_labels(kind))),
+            "label2id": {label: index for index, label in enumerate(_labels(kind))},
+            "problem_type": _PROBLEMS.get(type(kind)),
+        }
+        config = AutoConfig.for_model(**(self.encoder.config.to_dict() | labels))
+        # Random weights would draw from the global generator, while the training goes on.
+        with torch.device("meta"):
+            exported = model_class(kind, config)(config)
+        prefix = exported.base_model_prefix
+        state = {f"{prefix}.{name}": x for name, x in self.encoder.state_dict().items()}
+        head: Any = self.heads[task]
+        state |= _in_label_units(head.model.state_dict(), kind)
+        exported.load_state_dict(state, assign=True)
         with suppress_logging():
             exported.save_pretrained(directory)
 
@@ -170,51 +179,17 @@ def _in_units_of_range(head: Mapping[str, Tensor], kind: Kind) -> dict[str, Tens
     return dict(head) | {f"{last}weight": weight, f"{last}bias": bias}
 
 
-@dataclass(frozen=True)
-class _Exporter:
-    """Builder of the Hugging Face model of one kind of head, from trained modules."""
-
-    kind: Any  # the Auto class; the encoder's configuration selects the family
-    labels: tuple[str, ...]
-    problem: str | None = None
-
-    def from_multitask(self, model: MultitaskModel, task: str) -> PreTrainedModel:
-        # An encoder fine-tuned on another task has the labels of that task in its configuration.
-        labels = {
-            "id2label": dict(enumerate(self.labels)),
-            "label2id": {label: index for index, label in enumerate(self.labels)},
-            "problem_type": self.problem,
-        }
-        config = AutoConfig.for_model(**(model.encoder.config.to_dict() | labels))
-        # Random weights would draw from the global generator, while the training goes on.
-        with torch.device("meta"):
-            exported: PreTrainedModel = self.kind.from_config(config)
-        family = family_of(config)
-        state = {
-            f"{exported.base_model_prefix}.{name}": tensor
-            for name, tensor in model.encoder.state_dict().items()
-        }
-        head = _in_label_units(model.heads[task].state_dict(), model.tasks[task].kind)
-        state |= {family.stored(name): x for name, x in head.items()}
-        exported.load_state_dict(state, assign=True)
-        return exported
-
-
-def _hugging_face_class(task: Task) -> _Exporter:
-    match task.kind:
+def _labels(kind: Kind) -> tuple[str, ...]:
+    """Return the names of a head's outputs in an exported configuration."""
+    match kind:
+        case Classify(labels) | Tag(labels):
+            return labels
         case Span():
-            return _Exporter(AutoModelForQuestionAnswering, ("start", "end"))
-        case Classify(labels):
-            return _Exporter(
-                AutoModelForSequenceClassification, labels, "single_label_classification"
-            )
-        case Regress():
-            return _Exporter(AutoModelForSequenceClassification, ("score",), "regression")
-        case Tag(labels):
-            return _Exporter(AutoModelForTokenClassification, labels)
+            return ("start", "end")
         case Choose(choices):
-            names = tuple(f"choice {number}" for number in range(choices))
-            return _Exporter(AutoModelForMultipleChoice, names)
+            return tuple(f"choice {number}" for number in range(choices))
+        case _:
+            return ("score",)
 
 
 def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
@@ -227,32 +202,27 @@ def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
 
 
 def keep_pooler(model: MultitaskModel, directory: str) -> dict[str, list[str]]:
-    """Load the pooler of a stored BERT or ALBERT, which was trained on pairs of sentences, into the
-    sentence heads. Return ``kept`` and ``new`` as ``load_heads`` does; without a stored pooler all
-    heads stay new.
+    """Load the pooler of a stored encoder, which BERT and ALBERT train on pairs of sentences, into
+    the heads that read it. Return ``kept`` and ``new`` as ``load_heads`` does.
     """
-    pooler = _stored_pooler(locate_model(directory), model.encoder)
-    heads = [head for head in model.heads.values() if isinstance(head, PooledHead)]
-    for head in heads if pooler else []:
-        head.pooler.load_state_dict(pooler)
-    return {"kept": ["pooler"] if pooler and heads else [], "new": list(model.heads)}
-
-
-def _stored_pooler(directory: Path, encoder: PreTrainedModel) -> dict[str, Tensor]:
-    """Return weight and bias of a stored pooler; empty if there is none of the encoder's width."""
-    name = family_of(encoder.config).pooler
-    if name is None:
-        return {}
-    fronts = (name, name.split(".", 1)[1])
-    parts = {f"{front}.{part}": part for front in fronts for part in ("weight", "bias")}
-    pooler: dict[str, Tensor] = {}
-    for path in directory.glob("*.safetensors"):
+    prefix = f"{model.encoder.base_model_prefix}.pooler."
+    stored: dict[str, Tensor] = {}
+    place = locate_model(directory)
+    for path in place.glob("*.safetensors"):
         with safe_open(path, framework="pt") as file:
-            names = [name for name in file.keys() if name in parts]  # noqa: SIM118
-            pooler |= {parts[name]: file.get_tensor(name) for name in names}
-    check_finite(directory, pooler)
-    fits = len(pooler) == 2 and pooler["bias"].shape == (encoder.config.hidden_size,)
-    return pooler if fits else {}
+            for name in file.keys():  # noqa: SIM118
+                if name.startswith((prefix, "pooler.")):
+                    stored[f"{prefix}{name.partition('pooler.')[2]}"] = file.get_tensor(name)
+    check_finite(place, stored)
+    kept = False
+    for head in model.heads.values():
+        if not isinstance(head, TransformersHead):
+            continue
+        pooler = {n: x for n, x in head.model.state_dict().items() if n.startswith(prefix)}
+        if pooler and all(n in stored and stored[n].shape == x.shape for n, x in pooler.items()):
+            head.model.load_state_dict({name: stored[name] for name in pooler}, strict=False)
+            kept = True
+    return {"kept": ["pooler"] if kept else [], "new": list(model.heads)}
 
 
 def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) -> MultitaskModel:
@@ -265,7 +235,7 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
         return _load_special(str(place), task, special, label_map)
     model = load_multitask(str(place), [task])
     try:
-        trained, missing = load_stored(_hugging_face_class(task).kind, place)
+        trained, missing = load_stored(model_class(task.kind, model.encoder.config), place)
     except CheckpointError as error:  # the encoder was loaded above, so it is the head
         raise CheckpointError(f"{_no_head(directory, task)}:\n{error}") from error
     if missing:
@@ -281,8 +251,8 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
             f"task {task.name} wants {task.kind.width}\n  fix: name a model of task {task.name}"
         )
     order = label_order(place, trained.config.id2label, task, label_map)
-    head, state = model.heads[task.name], trained.state_dict()
-    stored = family_of(trained.config).stored
-    weights = {name: state[stored(name)] for name in head.state_dict()}
-    head.load_state_dict(_in_units_of_range(_reordered(weights, order), task.kind))
+    head: Any = model.heads[task.name]
+    state = trained.state_dict()
+    weights = _reordered({name: state[name] for name in head.model.state_dict()}, order)
+    head.model.load_state_dict(_in_units_of_range(weights, task.kind))
     return model

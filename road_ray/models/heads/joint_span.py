@@ -12,14 +12,13 @@ from transformers import PreTrainedConfig
 
 from road_ray.data.batching import Batch, allowed_positions
 from road_ray.models.encoder import initialize, initialize_output
-from road_ray.models.heads.base import Head
 
 BEAM = 20
 _WIDTH = 512
 _MASKED = float("-inf")
 
 
-class JointSpanHead(Head):
+class JointSpanHead(nn.Module):
     """Joint span head. With labels ``[B, L, D] -> [B, 3, L]``: start logits, end logits given the
     labelled start, and the logit of no answer, repeated in every position.
 
@@ -27,8 +26,6 @@ class JointSpanHead(Head):
     every position, and for each of the K best starts those of its ends, ``-inf`` before the start.
     Source: google-research/electra, finetune/qa/qa_tasks.py.
     """
-
-    reads_batch = True
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()

@@ -11,21 +11,18 @@ from transformers import PreTrainedConfig
 
 from road_ray.data.batching import Batch, second_text
 from road_ray.models.encoder import initialize, initialize_output
-from road_ray.models.heads.base import Head
 
 STEPS = 5
 _DROPOUT = 0.1  # of inputs and, in training, of whole steps
 _MASKED = float("-inf")
 
 
-class StochasticAnswerNetwork(Head):
+class StochasticAnswerNetwork(nn.Module):
     """Log-probabilities of the classes, averaged over ``STEPS`` steps: ``[B, L, D] -> [B, width]``.
 
     In training each row drops some of its steps, but never all. A row without a second text
     attends to its only one. Source: Liu et al. 2018 (SAN); Liu et al. 2019 (MT-DNN), section 3.
     """
-
-    reads_batch = True
 
     def __init__(self, config: PreTrainedConfig, width: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Heads of Hugging Face, so that a trained one loads with ``transformers``; ``build_head``.
+"""Heads as transformers builds them, so that a trained one loads there; ``build_head``.
 
 There is one head per task, shared by its data sets (ROaD part 1, section 3.4).
 """
@@ -6,144 +6,129 @@ There is one head per task, shared by its data sets (ROaD part 1, section 3.4).
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Any
 
+import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig
-from transformers.models.electra.modeling_electra import (
-    ElectraClassificationHead,
-    ElectraSequenceSummary,
+from transformers import (
+    MODEL_FOR_MULTIPLE_CHOICE_MAPPING,
+    MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    PreTrainedConfig,
 )
+from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPooling, ModelOutput
 
-from road_ray.data.task_and_dataset import (
-    Choose,
-    Classify,
-    JointSpan,
-    Kind,
-    Reason,
-    Regress,
-    Span,
-    Tag,
-)
-from road_ray.models.architectures import FAMILIES, head_dropout
+from road_ray.data.batching import Batch
+from road_ray.data.task_and_dataset import Choose, JointSpan, Kind, Reason, Regress, Span, Tag
+from road_ray.errors import CheckpointError
+from road_ray.models.architectures import FAMILIES
 from road_ray.models.encoder import initialize, initialize_task_output
-from road_ray.models.heads.base import Head
 from road_ray.models.heads.joint_span import JointSpanHead
 from road_ray.models.heads.san import StochasticAnswerNetwork
-from road_ray.models.heads.transformers_head import TransformersHead
 
 
-class SentenceHead(Head):
-    """Classification or regression from the first token: ``[B, L, D] -> [B, width]``.
+class TransformersHead(nn.Module):
+    """Layers that a model class of ``transformers`` puts on its encoder, with the class's own
+    ``forward``: what they compute and how they are stored is the architecture's.
 
-    A dense layer, GELU and a linear layer, as in transformers' ELECTRA, so that it loads the
-    exported model. google-research/electra has the linear layer alone; the choice is ours.
+    ``[B, L, D]`` (``[B * N, L, D]`` of choices) to the logits of ``MultitaskModel``.
     """
 
-    def __init__(self, config: PreTrainedConfig, width: int) -> None:
+    def __init__(self, kind: Kind, config: PreTrainedConfig) -> None:
         super().__init__()
+        self.choices = kind.choices if isinstance(kind, Choose) else 1
         sized = deepcopy(config)
-        sized.num_labels = width
-        self.classifier = ElectraClassificationHead(sized)
-        initialize(self.classifier, config.initializer_range)
-        initialize_task_output(self.classifier.out_proj, config)
+        sized.num_labels = 2 if isinstance(kind, Span) else max(kind.width, 1)
+        sized.problem_type = "regression" if isinstance(kind, Regress) else None
+        with torch.device("meta"):  # the encoder of this model is dropped before it takes memory
+            model: Any = model_class(kind, config)(sized)
+        setattr(model, model.base_model_prefix, _GivenStates(model.base_model))
+        model.to_empty(device="cpu")
+        if config.model_type in FAMILIES:
+            _initialize(model, config)
+        else:
+            for part in model.modules():
+                part._is_hf_initialized = False
+            model.initialize_weights()
+        self.model = model
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.classifier(hidden)
+    def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
+        if self.choices > 1:
+            hidden = hidden.view(-1, self.choices, *hidden.shape[1:])
+        output = self.model(inputs_embeds=hidden, attention_mask=batch["attention_mask"])
+        if "start_logits" in output:
+            return torch.stack([output.start_logits, output.end_logits], 1)
+        logits: Tensor = output.logits
         return logits
 
 
-class PooledHead(Head):
-    """``SentenceHead`` of BERT and ALBERT, with a tanh pooler: ``[B, L, D] -> [B, width]``."""
-
-    def __init__(self, config: PreTrainedConfig, width: int) -> None:
-        super().__init__()
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
-        self.dropout = nn.Dropout(head_dropout(config))
-        self.classifier = nn.Linear(config.hidden_size, width)
-        initialize(self.pooler, config.initializer_range)
-        initialize_task_output(self.classifier, config)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.classifier(self.dropout(self.pooler(hidden[:, 0]).tanh()))
-        return logits
-
-
-class SpanHead(Head):
-    """Start and end logits, independent of each other: ``[B, L, D] -> [B, 2, L]``.
-
-    Position 0 means no answer. Source: ROaD part 1, section 2.
+class _GivenStates(nn.Module):
+    """Module in the place of the encoder that returns the states it is given, and the encoder's
+    pooler on them if the class wants one.
     """
 
-    def __init__(self, config: PreTrainedConfig) -> None:
+    def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
-        initialize_task_output(self.qa_outputs, config)
+        self.pooler: Any = getattr(encoder, "pooler", None)
+        # ALBERT's pooler is a linear layer, with its activation beside it.
+        self.activation: Any = getattr(encoder, "pooler_activation", None)
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.qa_outputs(hidden)
-        return logits.transpose(1, 2)
-
-
-class TagHead(Head):
-    """Logits of every token: ``[B, L, D] -> [B, L, width]``. Source: Devlin et al. 2019, s. 5.3."""
-
-    def __init__(self, config: PreTrainedConfig, width: int) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(head_dropout(config))
-        self.classifier = nn.Linear(config.hidden_size, width)
-        initialize_task_output(self.classifier, config)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.classifier(self.dropout(hidden))
-        return logits
+    def forward(self, *_: object, inputs_embeds: Tensor, **__: object) -> ModelOutput:
+        if self.pooler is None:
+            return BaseModelOutput(last_hidden_state=inputs_embeds)
+        if self.activation is None:
+            pooled = self.pooler(inputs_embeds)
+        else:
+            pooled = self.activation(self.pooler(inputs_embeds[:, 0]))
+        return BaseModelOutputWithPooling(last_hidden_state=inputs_embeds, pooler_output=pooled)
 
 
-class ChoiceHead(Head):
-    """One logit per choice from its first token: ``[B * N, L, D] -> [B, N]``."""
-
-    def __init__(self, config: PreTrainedConfig, choices: int) -> None:
-        super().__init__()
-        self.choices = choices
-        self.sequence_summary = ElectraSequenceSummary(config)
-        self.classifier = nn.Linear(config.hidden_size, 1)
-        initialize(self.sequence_summary, config.initializer_range)
-        initialize_task_output(self.classifier, config)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.classifier(self.sequence_summary(hidden))
-        return logits.view(-1, self.choices)
+def _initialize(model: nn.Module, config: PreTrainedConfig) -> None:
+    """Initialize a head of a family of ours, whose last layer begins as in its published code."""
+    linears = [part for part in model.modules() if isinstance(part, nn.Linear)]
+    for linear in linears:
+        linear.reset_parameters()  # draws what a module built on the CPU has drawn
+    for part in model.children():
+        if part is not linears[-1]:
+            initialize(part, config.initializer_range)
+    initialize_task_output(linears[-1], config)
 
 
-class PooledChoiceHead(PooledHead):
-    """``ChoiceHead`` of BERT and ALBERT: ``[B * N, L, D] -> [B, N]``."""
+def model_class(kind: Kind, config: PreTrainedConfig) -> Any:
+    """Return the class of ``transformers`` for a kind of head on an architecture.
 
-    def __init__(self, config: PreTrainedConfig, choices: int) -> None:
-        super().__init__(config, 1)
-        self.choices = choices
+    Raises ``CheckpointError`` if it has none.
+    """
+    match kind:
+        case Span():
+            mapping, name = MODEL_FOR_QUESTION_ANSWERING_MAPPING, "question answering"
+        case Tag():
+            mapping, name = MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, "token classification"
+        case Choose():
+            mapping, name = MODEL_FOR_MULTIPLE_CHOICE_MAPPING, "multiple choice"
+        case _:
+            mapping, name = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, "sequence classification"
+    entry = mapping.get(type(config), None)
+    if entry is None:
+        raise CheckpointError(
+            f"{config.name_or_path or 'config.json'}: transformers has no head for {name} on "
+            f"{config.model_type!r}\n  fix: name a model of another architecture, such as roberta"
+        )
+    return entry[0] if isinstance(entry, tuple) else entry
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        return super().forward(hidden).view(-1, self.choices)
 
-
-def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
-    """Return a new head of ``kind`` for an encoder with ``config``."""
-    built_in = config.model_type in FAMILIES
-    pooled = built_in and FAMILIES[config.model_type].pooler is not None
+def build_head(kind: Kind, config: PreTrainedConfig) -> nn.Module:
+    """Return a new head of ``kind`` for an encoder with ``config``: ``head(hidden, batch)`` gives
+    the logits.
+    """
     match kind:
         case JointSpan():
             return JointSpanHead(config)
         case Reason():
             return StochasticAnswerNetwork(config, kind.width)
-        case _ if not built_in:
+        case _:
             return TransformersHead(kind, config)
-        case Span():
-            return SpanHead(config)
-        case Tag():
-            return TagHead(config, kind.width)
-        case Choose():
-            return (PooledChoiceHead if pooled else ChoiceHead)(config, kind.choices)
-        case Classify() | Regress():
-            return (PooledHead if pooled else SentenceHead)(config, kind.width)
 
 
 class Heads(nn.ModuleDict):
