@@ -32,8 +32,9 @@ from road_ray.evaluation.spans.no_answer_threshold import (
     answerability,
     choose_threshold,
     score,
+    write_json,
+    write_predictions,
 )
-from road_ray.evaluation.spans.prediction_files import write_json, write_predictions
 from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
 from road_ray.evaluation.tag_metrics import entity_scores, predicted_tags
 from road_ray.models.config import Precision
@@ -109,16 +110,12 @@ def batched_logits(
 ) -> list[NDArray[np.float32]]:
     """Return the logits that ``forward`` computes for every row, unpadded: ``[C]`` (or ``[N]``,
     ``[1]``), ``[2, length]`` of spans, ``[length, C]`` of tags. Rows of similar length share a
-    batch. The longest come first, as they need the most memory, then the others in a fixed random
-    order, so that the remaining time follows from the rows done.
+    batch; the longest come first, as they need the most memory.
     """
     lengths = features.lengths
     rows: list[NDArray[np.float32] | None] = [None] * len(features)
-    batches = _batches(lengths)
-    others = np.random.default_rng(0).permutation(max(len(batches) - 1, 0))
     done = 0
-    for place in [-1, *others] if batches else []:
-        numbers = batches[place]
+    for numbers in reversed(_batches(lengths)):
         done += len(numbers)
         batch: Batch = pad(features, numbers, pad_id=pad_id) | {"task": features.task}
         for number, row in zip(numbers, forward(batch).float().cpu().numpy(), strict=True):
@@ -137,8 +134,7 @@ def evaluation_tokens(features: Features) -> int:
     """Return the number of tokens of an evaluation, padding included."""
     lengths, most = features.lengths, features.max_length_tokens
     widths = (len(of) * padded_width(int(lengths[of].max()), most) for of in _batches(lengths))
-    wide = sum(widths)
-    return wide * features.choices
+    return sum(widths) * features.choices
 
 
 def _batches(lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:

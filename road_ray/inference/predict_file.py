@@ -24,7 +24,7 @@ from typing import IO, Any
 from road_ray.data.model_files.locate_model import locate_model, model_hashes
 from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError
 from road_ray.evaluation.evaluate_split import OnRows
-from road_ray.evaluation.spans.prediction_files import write_json
+from road_ray.evaluation.spans.no_answer_threshold import write_json
 from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor

@@ -1,14 +1,19 @@
-"""Decision to abstain: the threshold on ``null_odds``, and SQuAD's scores with and without it."""
+"""Decision to abstain: the threshold on ``null_odds``, SQuAD's scores with and without it, and the
+files of predictions, as BERT writes them and the official SQuAD script reads them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.evaluation import squad
 from road_ray.evaluation.spans.span_decoding import SpanPrediction
+from road_ray.system.json_file import write_text_atomic
 
 UNTUNED_THRESHOLD = 0.0
 
@@ -94,3 +99,28 @@ def texts_of(predictions: Sequence[SpanPrediction]) -> dict[str, str]:
 def odds_of(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
     """Return ``null_odds`` of each question, by id."""
     return {p.id: p.null_odds for p in predictions}
+
+
+def write_predictions(
+    directory: Path, predictions: Sequence[SpanPrediction], threshold: float
+) -> None:
+    """Write ``predictions.json``, ``nbest_predictions.json``, ``null_odds.json``, as BERT does.
+
+    The official script reads the first (threshold applied) and the last (as ``--na-prob-file``).
+    ``nbest_predictions.json`` holds spans only, without an entry for "no answer".
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(directory / "predictions.json", apply_threshold(predictions, threshold))
+    columns = ("text", "probability", "start_logit", "end_logit")  # of BERT's file
+    listed = {
+        p.id: [{name: getattr(candidate, name) for name in columns} for candidate in p.n_best]
+        for p in predictions
+    }
+    write_json(directory / "nbest_predictions.json", listed)
+    write_json(directory / "null_odds.json", odds_of(predictions))
+
+
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    """Write a JSON file atomically, its text as it is: not escaped to ASCII."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=2)
+    write_text_atomic(path, text)

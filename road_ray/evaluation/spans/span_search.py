@@ -1,4 +1,4 @@
-"""Exact search for the best spans of one window, and checks that logits fit their rows."""
+"""Exact search for the best spans of one window."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import Features, Ints
-from road_ray.errors import DataError
 
 Logits = Sequence[NDArray[np.float32]]
 Floats = NDArray[np.float64]
@@ -64,13 +63,7 @@ def window_spans(
 
 
 def span_columns(features: Features) -> tuple[Ints, Flags]:
-    """Return ``offsets`` and ``max_context`` of span rows.
-
-    Raises ``DataError`` for the rows of another task.
-    """
-    if features.offsets is None or features.max_context is None:
-        raise DataError(
-            f"{features.dataset}: the rows of task {features.task!r} have no offsets\n"
-            "  allowed: rows of a span task"
-        )
+    """Return ``offsets`` and ``max_context`` of span rows."""
+    assert features.offsets is not None, "rows of a span task have offsets"
+    assert features.max_context is not None
     return features.offsets, features.max_context

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from statistics import median
+from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
@@ -84,8 +84,14 @@ def measure(
     objective.to(worker.device).train()
     optimizer = build_optimizer(objective, training.optimizer)
     optimizer.set_rate(0.0)
-    backwards = partial(_backward, objective, training=training, worker=worker, autocast=autocast)
     total, starts = training.total_steps, training.phase_starts
+
+    def backwards(passes: list[Batch], step: int) -> None:
+        """Compute and clip the gradient of one step, and wait for the device."""
+        seed = training.seed
+        backward(objective, objective, passes, worker, seed=seed, step=step, autocast=autocast)
+        float(clip(objective, training.optimizer.max_grad_norm))
+
     phases = [_timed(objective, optimizer, steps(start), backwards, worker) for start in starts]
     lengths = [end - start for start, end in pairwise((*starts, total))]
     if training.totals is not None:
@@ -99,14 +105,10 @@ def measure(
     seconds = mean(lambda phase: phase.seconds_per_step)
     fastest = mean(lambda phase: phase.seconds_of(min))
     slowest = mean(lambda phase: phase.seconds_of(max))
-    state = [
-        value
-        for moments in optimizer.state.values()
-        for value in moments.values()
-        if torch.is_tensor(value)
-    ]
+    state = [value for moments in optimizer.state.values() for value in moments.values()]
+    optimizer_bytes = sum(value.nbytes for value in state if torch.is_tensor(value))
     parameters = list(objective.parameters())
-    weights = sum(map(_size, parameters))
+    weights = sum(parameter.nbytes for parameter in parameters)
     return Measured(
         total_steps=total,
         rows_per_step=mean(lambda phase: phase.totals.rows / phase.steps),
@@ -114,14 +116,14 @@ def measure(
         parameters=sum(p.numel() for p in parameters if p.requires_grad),
         parameter_bytes=weights,
         gradient_bytes=max(phase.gradient_bytes for phase in phases),
-        optimizer_bytes=sum(map(_size, state)),
+        optimizer_bytes=optimizer_bytes,
         activation_bytes=max(phase.saved_bytes for phase in phases),
         seconds_per_step=seconds,
         seconds_range=(min(seconds, fastest), max(seconds, slowest)),
         data_seconds_per_step=mean(lambda phase: median(phase.waits[1:])),
         seconds_by_phase=tuple(phase.seconds_per_step for phase in phases),
         # The model twice: once for resuming, once in Hugging Face layout.
-        checkpoint_bytes=2 * weights + sum(map(_size, state)),
+        checkpoint_bytes=2 * weights + optimizer_bytes,
         keep_checkpoints=training.config.keep_checkpoints,
         rows_per_epoch=training.rows_per_epoch,
     )
@@ -184,39 +186,18 @@ def _timed(
         timed.updates.append(time.perf_counter() - started - backward_seconds)
         timed.positions.append(sum(batch["attention_mask"].numel() for batch in parts))
         timed.saved_bytes = max(timed.saved_bytes, round(scale * saved.largest))
-        measured = _sizes(passes)
-        timed.totals = BatchTotals(*map(sum, zip(timed.totals, measured, strict=True)))
-        gradients = [p.grad for p in objective.parameters() if p.grad is not None]
-        timed.gradient_bytes = sum(map(_size, gradients))
+        for mask in (batch["attention_mask"] for batch in passes):
+            rows, tokens, positions = timed.totals
+            timed.totals = BatchTotals(
+                rows + len(mask), tokens + int(mask.sum()), positions + mask.numel()
+            )
+        gradients = (p.grad for p in objective.parameters() if p.grad is not None)
+        timed.gradient_bytes = sum(gradient.nbytes for gradient in gradients)
         optimizer.zero_grad(set_to_none=True)
         # The first step warms up and is the slowest: as many rows as fit into the limit.
         if on_cpu:
             num_rows = max(_FIRST_ROWS, int(num_rows * _LONGEST_STEP_SECONDS / backward_seconds))
     return timed
-
-
-def _sizes(passes: list[Batch]) -> BatchTotals:
-    masks = [batch["attention_mask"] for batch in passes]
-    return BatchTotals(
-        sum(len(mask) for mask in masks),
-        sum(int(mask.sum()) for mask in masks),
-        sum(mask.numel() for mask in masks),
-    )
-
-
-def _backward(
-    objective: Objective,
-    passes: list[Batch],
-    step: int,
-    *,
-    training: Training,
-    worker: Worker,
-    autocast: torch.dtype | None,
-) -> None:
-    """Compute and clip the gradient of one step, and wait for the device."""
-    seed = training.seed
-    backward(objective, objective, passes, worker, seed=seed, step=step, autocast=autocast)
-    float(clip(objective, training.optimizer.max_grad_norm))
 
 
 def _part(batch: Batch, rows: int) -> Batch:
@@ -235,31 +216,21 @@ def _part(batch: Batch, rows: int) -> Batch:
     return cast("Batch", {name: cut(value) for name, value in batch.items()})
 
 
-class _SavedTensors:
-    """Counts the bytes that autograd saves; ``largest`` is their maximum over the passes."""
+@contextmanager
+def _saved_tensors() -> Iterator[SimpleNamespace]:
+    """Count the bytes that autograd saves; ``largest`` is their maximum over the passes."""
+    saved, seen = SimpleNamespace(largest=0), dict[int, int]()
 
-    def __init__(self) -> None:
-        self.largest = 0
-        self._seen: dict[int, int] = {}
-
-    def pack(self, tensor: Tensor) -> Tensor:
+    def pack(tensor: Tensor) -> Tensor:
         if not isinstance(tensor, torch.nn.Parameter):
             storage = tensor.untyped_storage()
-            self._seen[storage.data_ptr()] = storage.nbytes()
-            self.largest = max(self.largest, sum(self._seen.values()))
+            seen[storage.data_ptr()] = storage.nbytes()
+            saved.largest = max(saved.largest, sum(seen.values()))
         return tensor
 
-    def unpack(self, tensor: Tensor) -> Tensor:
-        self._seen.clear()  # backward has begun: what follows belongs to the next pass
+    def unpack(tensor: Tensor) -> Tensor:
+        seen.clear()  # backward has begun: what follows belongs to the next pass
         return tensor
 
-
-@contextmanager
-def _saved_tensors() -> Iterator[_SavedTensors]:
-    saved = _SavedTensors()
-    with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
         yield saved
-
-
-def _size(tensor: Any) -> int:
-    return int(tensor.numel() * tensor.element_size())

@@ -15,8 +15,8 @@ from road_ray.evaluation.spans.no_answer_threshold import (
     apply_threshold,
     choose_threshold,
     score,
+    write_predictions,
 )
-from road_ray.evaluation.spans.prediction_files import write_predictions
 from road_ray.evaluation.spans.span_decoding import Candidate, SpanPrediction, best_spans
 
 Rows = list[NDArray[np.float32]]
