@@ -1,22 +1,18 @@
 """Demo of ROaD at miniature scale: pre-training, multi-task training, three teachers, and students
-with few labels, with and without distillation.
+with few labels, with and without distillation, which are the arms of an experiment.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from road_ray.data.config import CorpusConfig
-from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel_runs import run_parallel
-from road_ray.evaluation.seed_statistics import summary
+from road_ray.experiment.config import ArmConfig
 from road_ray.experiment.data_files import write_unlabelled
-from road_ray.experiment.table import experiment_metrics
+from road_ray.experiment.expand import Expanded, Job
+from road_ray.experiment.run import run_experiment
 from road_ray.models.config import EncoderConfig
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.distillation.config import (
@@ -25,146 +21,82 @@ from road_ray.recipes.distillation.config import (
     DistillDataConfig,
     WeightingConfig,
 )
-from road_ray.recipes.distillation.distill import distill
-from road_ray.recipes.distillation.teacher_list import teachers_json
 from road_ray.recipes.finetuning.config import (
     FinetuneConfig,
     FinetuneDataConfig,
     StudentConfig,
+    TeachersConfig,
 )
-from road_ray.recipes.finetuning.finetune import finetune
+from road_ray.recipes.finetuning.train_teachers import single_teachers
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, MultitaskDataConfig
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
-from road_ray.reporting.records.comparison_table import figure_over_seeds, paired_tests
-from road_ray.system.json_file import write_json_atomic
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
 
-TASK, _METRIC = "sst2", "accuracy"
-# Kinds of students, each with the part of its directories' names: ``student-none-100``.
-STUDENTS = {
-    "no KD": "none",
-    "mean KD": "mean",
-    "Weighted KD": "correctness",
-    "no KD, all labels": "all",
+TASK = "sst2"
+# Kinds of students by the part of their directories' names: ``student-none-100``. The rule of
+# teachers is the name of a kind that has them.
+ARMS = {
+    "none": ArmConfig(about="no KD"),
+    "mean": ArmConfig(about="mean KD", teachers="teachers"),
+    "correctness": ArmConfig(about="Weighted KD", teachers="teachers"),
+    "all": ArmConfig(about="no KD, all labels"),
 }
 _ABOUT = (
     "what do teachers gain for a small student that has few labels and many rows without, and does "
     "it matter how they are weighted? The teachers have all labels"
 )
-_PLAIN = ("none", "all")  # kinds of students without teachers
 _STEPS = {"pretrain": 600, "multitask": 300, "teacher": 300, "student": 400}
 NUM_LABELS = 300  # of the students; they have the other training rows without labels
-_MOST_SECONDS = 3600.0  # of the runs of one stage
-NUM_STAGES = 3 + len(STUDENTS)
+_FIRST_SEED = 100  # of the students
 
 
 def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
     """Run the demo; ``table.json`` and ``report.html`` hold the results, and
     ``teachers/teachers.json`` lists the teachers for another `distill`.
     """
-    return load_finished_run(config) or _run(config, context)
-
-
-def _run(config: DemoConfig, context: RunContext | None) -> Run:
+    if done := load_finished_run(config):
+        return done
     with open_run_directory(config) as directory:
-        with _stage(1, "pre-training of an encoder on the embedded corpus"):
-            pretrain(pretrain_config(config), context)
-        with _stage(2, "multi-task training on four data sets"):
-            multitask(multitask_config(config), context)
-        with connected(config.address, num_cpus=2 * config.max_concurrent):
-            with _stage(3, f"{config.num_teachers} teachers with all labels of {TASK}"):
-                teachers = _teachers(config, context)
-            students = _students(config, teachers, context)
-        results = table(teachers, students)
-        metrics = experiment_metrics(results)
-        write_json_atomic(directory / "table.json", results)
-        write_json_atomic(directory / "metrics.json", metrics)
-    return Run(directory, metrics)
+        _log.info("pre-training of an encoder on the embedded corpus")
+        pretrain(pretrain_config(config), context)
+        _log.info("multi-task training on four data sets")
+        multitask(multitask_config(config), context)
+        _log.info("teachers with all labels of %s, and students with %d", TASK, NUM_LABELS)
+        return run_experiment(directory, experiment_of(config), config, context)
 
 
-@contextmanager
-def _stage(number: int, title: str) -> Iterator[None]:
-    """Log the start of a stage and the seconds that it took."""
-    _log.info("stage %d of %d: %s", number, NUM_STAGES, title)
-    began = time.monotonic()
-    yield
-    _log.info("stage %d of %d took %.0f s", number, NUM_STAGES, time.monotonic() - began)
-
-
-def _teachers(config: DemoConfig, context: RunContext | None) -> list[Run]:
-    configs = [teacher_config(config, number) for number in range(config.num_teachers)]
-    runs = run_parallel(finetune, configs, timeout_seconds=_MOST_SECONDS, context=context)
-    place = config.run_dir / "teachers"
-    write_json_atomic(place / "teachers.json", teachers_json(place, configs, runs))
-    return runs
-
-
-def _students(
-    config: DemoConfig, teachers: Sequence[Run], context: RunContext | None
-) -> dict[str, list[Run]]:
-    from road_ray.data import catalog
-    from road_ray.distributed.teachers.pool import start_teachers
-
-    directories = [str(run.hf_dir) for run in teachers]
-    path = unlabelled_rows(config)
-    write_unlabelled(path, TASK, finetune_config(config, "none", 0).data, None)
-    seeds = range(100, 100 + config.num_seeds)
-    with start_teachers(directories, catalog.task(TASK)) as ensemble:
-        students = {}
-        for number, (title, kind) in enumerate(STUDENTS.items(), start=4):
-            with _stage(number, f"{config.num_seeds} students: {title}"):
-                if kind in _PLAIN:
-                    plain = [finetune_config(config, kind, seed) for seed in seeds]
-                    runs = run_parallel(
-                        finetune, plain, timeout_seconds=_MOST_SECONDS, context=context
-                    )
-                else:
-                    pupils = [distill_config(config, kind, seed, directories) for seed in seeds]
-                    runs = run_parallel(
-                        distill, pupils, ensemble, timeout_seconds=_MOST_SECONDS, context=context
-                    )
-                students[title] = runs
-    return students
-
-
-def table(teachers: Sequence[Run], students: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
-    """Return the content of ``table.json``: each kind of student as an arm, tested against the
-    first, and the teachers.
-    """
-    name = f"{TASK}/{_METRIC}"
-    scores = {
-        STUDENTS[title]: {
-            seed: run.metrics[f"eval/{name}"] for seed, run in enumerate(runs, start=100)
-        }
-        for title, runs in students.items()
-    }
-    first, *others = scores
-    tests = paired_tests(scores, {other: [first] for other in others})
-    single = summary([run.metrics[f"eval/{name}"] for run in teachers])
-    figure = {"teachers": single.mean, "deviation": single.deviation}
-    return {
-        "comparison": "demo",
-        "about": _ABOUT,
-        "source": "nothing comparable with tiny models on a synthetic data set",
-        "data_sets": {TASK: [_METRIC]},
-        "arms": [
-            {
-                "name": STUDENTS[title],
-                "about": title,
-                "seeds": [*scores[STUDENTS[title]]],
-                "figures": {name: figure_over_seeds(scores[STUDENTS[title]])},
-            }
-            for title in students
-        ],
-        "ensembles": [{"name": "teachers", "teachers": len(teachers), "figures": {name: figure}}],
-        "tests": [{"data_set": TASK, "metric": _METRIC} | test for test in tests],
-    }
+def experiment_of(config: DemoConfig) -> Expanded:
+    """Return the teachers and students, and write the rows without labels of the students."""
+    ensemble = teachers_config(config)
+    jobs = [
+        Job(f"teacher-{number}", "finetune", single)
+        for number, single in enumerate(single_teachers(ensemble))
+    ]
+    jobs.append(Job("teachers", "teachers", ensemble, after=tuple(job.name for job in jobs)))
+    seeds = range(_FIRST_SEED, _FIRST_SEED + config.num_seeds)
+    data = finetune_config(config, "none", _FIRST_SEED).data
+    write_unlabelled(unlabelled_rows(config), TASK, data, None)
+    for kind, arm in ARMS.items():
+        for seed in seeds:
+            taught = bool(arm.teachers)
+            student = (distill_config if taught else finetune_config)(config, kind, seed)
+            verb, after = ("distill", ("teachers",)) if taught else ("finetune", ())
+            jobs.append(Job(f"{kind}-{seed}", verb, student, after, kind, scored=True))
+    return Expanded(
+        name="demo",
+        about=_ABOUT,
+        source="nothing comparable with tiny models on a synthetic data set",
+        arms=ARMS,
+        seeds=seeds,
+        jobs=tuple(jobs),
+        data=data,
+    )
 
 
 def pretrain_config(config: DemoConfig) -> PretrainConfig:
@@ -222,16 +154,14 @@ def multitask_config(config: DemoConfig) -> MultitaskConfig:
     )
 
 
-def teacher_config(config: DemoConfig, number: int) -> FinetuneConfig:
-    """Return a teacher: all layers of the multi-task encoder, trained on all labels."""
-    plain = finetune_config(config, "all", number)
-    return plain.model_copy(
-        update={
-            "run_dir": config.run_dir / f"teacher-{number}",
-            "student": StudentConfig(),
-            "training": TrainingConfig(steps=_STEPS["teacher"], save_every_steps=100_000),
-        }
-    )
+def teachers_config(config: DemoConfig) -> TeachersConfig:
+    """Return the teachers: all layers of the multi-task encoder, trained on all labels."""
+    plain: dict[str, Any] = dict(finetune_config(config, "all", config.seed)) | {
+        "run_dir": config.run_dir / "teachers",
+        "student": StudentConfig(),
+        "training": TrainingConfig(steps=_STEPS["teacher"], save_every_steps=100_000),
+    }
+    return TeachersConfig(**plain, num_teachers=config.num_teachers)
 
 
 def finetune_config(config: DemoConfig, kind: str, seed: int) -> FinetuneConfig:
@@ -262,16 +192,17 @@ def unlabelled_rows(config: DemoConfig) -> Path:
     return config.run_dir / "rows" / "unlabelled.jsonl"
 
 
-def distill_config(
-    config: DemoConfig, rule: str, seed: int, directories: Sequence[str]
-) -> DistillConfig:
+def distill_config(config: DemoConfig, rule: str, seed: int) -> DistillConfig:
     """Return the same student with teachers, weighted by ``rule``, and rows without labels."""
-    plain = finetune_config(config, rule, seed)
-    shared = {name: getattr(plain, name) for name in FinetuneConfig.model_fields if name != "data"}
+    plain = dict(finetune_config(config, rule, seed))
     rows = (str(unlabelled_rows(config)),)
+    data = DistillDataConfig(**dict(plain.pop("data")), unlabelled=rows)
+    teachers = (str(config.run_dir / "teachers" / "teachers.json"),)
     return DistillConfig(
-        **shared,
-        data=DistillDataConfig(**plain.data.model_dump(), unlabelled=rows),
-        distillation=DistillationConfig(teachers=tuple(directories), num_teachers=len(directories)),
+        **plain,
+        data=data,
+        distillation=DistillationConfig(
+            teachers=teachers, num_teachers=config.num_teachers, host="process", answers="live"
+        ),
         weighting=WeightingConfig(rule=rule),
     )

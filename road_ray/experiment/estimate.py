@@ -20,7 +20,7 @@ from road_ray.distributed.connection import connected
 from road_ray.distributed.resource_estimate import available_resources
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.data_files import count_rows
-from road_ray.experiment.expand import ANSWERS, Expanded, Job, as_base, expand
+from road_ray.experiment.expand import ANSWERS, Job, as_base, expand
 from road_ray.experiment.run import RECIPES
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
@@ -54,7 +54,7 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
         inner = override(config, changes).model_copy(update={"tracking": TrackingConfig()})
         torch.set_num_threads(1 if config.max_concurrent else threads)
         try:
-            return _Estimate(expand(inner), Path(place), config).table()
+            return _Estimate(inner, Path(place), config.run_dir).table()
         finally:
             torch.set_num_threads(threads)
 
@@ -62,9 +62,9 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
 class _Estimate:
     """Measures each distinct training once."""
 
-    def __init__(self, experiment: Expanded, place: Path, config: ReproduceConfig) -> None:
-        self.experiment, self.place, self.config = experiment, place, config
-        self.jobs = {job.name: job for job in experiment.jobs}
+    def __init__(self, config: ReproduceConfig, place: Path, run_dir: Path) -> None:
+        self.config, self.place, self.run_dir = config, place, run_dir
+        self.jobs = {job.name: job for job in expand(config).jobs}
         self.measured: dict[str, Measured] = {}
         self.models: dict[str, str] = {}
 
@@ -98,7 +98,7 @@ class _Estimate:
     def _is_finished(self, name: str) -> bool:
         if self.jobs[name].verb == ANSWERS:
             return all(self._is_finished(n) for n, job in self.jobs.items() if name in job.after)
-        return (self.config.run_dir / name / "metrics.json").is_file()
+        return (self.run_dir / name / "metrics.json").is_file()
 
     def _steps_and_seconds(self, job: Job) -> tuple[int, float]:
         config = job.config
@@ -134,7 +134,7 @@ class _Estimate:
         """Return the configuration of a job with models that are there."""
         changes: dict[str, Any] = {}
         init = str(getattr(config, "init", ""))
-        if init and Path(init).is_relative_to(self.experiment.config.run_dir):
+        if init and Path(init).is_relative_to(self.config.run_dir):
             pretraining = isinstance(config, PretrainConfig)
             changes["init"] = self._model(init, with_generator=pretraining)
             if pretraining and config.generator.init == init:
@@ -157,10 +157,10 @@ class _Estimate:
         """Return a model of the size of one that is not trained yet. The encoders of all arms of a
         comparison are equal, their generators are not.
         """
-        config = self.experiment.config
+        config = self.config
         if not config.of_pretraining:
             return config.init
-        job = self.experiment.jobs[0]
+        job = next(iter(self.jobs.values()))
         if with_generator:
             job = self.jobs[Path(init).relative_to(config.run_dir).as_posix()]
         if job.name not in self.models:

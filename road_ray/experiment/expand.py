@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -57,18 +57,18 @@ class Job:
 class Expanded:
     """All jobs of an experiment, each after those that it needs."""
 
-    config: ReproduceConfig
+    name: str
+    about: str  # title of tables
+    source: str  # paper of the published metrics
     arms: Mapping[str, ArmConfig]
+    seeds: Sequence[int]  # of every arm
     jobs: tuple[Job, ...]
+    data: SourceConfig  # in which the evaluated data sets are found
+    scored_on: tuple[str, ...] = ()  # data sets whose mean is the score of an arm; none: no score
 
     def of_arm(self, arm: str, seed: int) -> list[Job]:
         """Return the jobs of one arm with one seed."""
         return [job for job in self.jobs if (job.arm, job.config.seed) == (arm, seed)]
-
-    @property
-    def seeds(self) -> range:
-        """Seeds of every arm."""
-        return range(self.config.seed, self.config.seed + self.config.num_seeds)
 
     @property
     def ensembles(self) -> list[TeachersConfig]:
@@ -104,15 +104,28 @@ class _Expander:
         self.made: dict[Hashable, object] = {}
 
     def expanded(self) -> Expanded:
-        if self.config.of_pretraining:
-            self._require_probes()
-        else:
+        if not self.config.of_pretraining:
             require_init(self.config.init)
-            self._require_data(self._targets)
+        # Else the first error would come after trainings that need other data sets.
+        require_splits(
+            self._needed(),
+            "name the data sets that are there: data.dataset=..., targets={...}, "
+            "multitask.data.datasets=[...] or probe_on=[...]",
+        )
         for name in self.arms:  # one that another starts from comes before it
             for number in range(self.config.num_seeds):
                 self._arm(name, self.config.seed + number)
-        return Expanded(self.config, self.arms, tuple(self.jobs.values()))
+        of_pretraining = self.config.of_pretraining
+        return Expanded(
+            name=self.config.comparison,
+            about=self.config.compared.about or self.config.run_dir.name,
+            source=self.config.compared.source,
+            arms=self.arms,
+            seeds=range(self.config.seed, self.config.seed + self.config.num_seeds),
+            jobs=tuple(self.jobs.values()),
+            data=self.config.probe.data if of_pretraining else self.config.data,
+            scored_on=self.config.probe_on if of_pretraining else (),
+        )
 
     @cached_property
     def _targets(self) -> dict[str, Keys]:
@@ -140,47 +153,24 @@ class _Expander:
         self.jobs.setdefault(name, Job(name, verb, config, after, arm, **more))
         return name
 
-    # Data.
-
-    def _require_probes(self) -> None:
-        """Raise ``DataError`` for data sets without files: else the first error would come after
-        the first pre-training.
-        """
-        probe = self.config.probe
-        data = {name: self._probe_data(name) for name in self.config.probe_on}
-        require_splits(
-            (
-                split
-                for source in data.values()
-                for split in probe.model_copy(update={"data": source}).data.splits()
-            ),
-            "name data sets that are there: probe_on=[...]",
-        )
+    def _needed(self) -> Iterator[tuple[str, str, SourceConfig]]:
+        """Yield data set, split and source of all that the arms read."""
+        if self.config.of_pretraining:
+            for name in self.config.probe_on:
+                yield from self._probe_data(name).splits()
+            return
+        targets = {name: self._data_of(name, keys) for name, keys in self._targets.items()}
+        check_evaluated_once((name, d.evaluate_on or (name,)) for name, d in targets.items())
+        for data in targets.values():
+            yield from data.splits()
+        if any(stage.verb == "multitask" for arm in self.arms.values() for stage in arm.stages):
+            for name in self.config.multitask.data.datasets:
+                yield from ((name, split, self._mixture_data()) for split in ("train", "dev"))
 
     def _probe_data(self, name: str) -> FinetuneDataConfig:
         data = self.config.probe.data
         root = data.root or self.config.root
         return data.model_copy(update={"dataset": name, "root": root})
-
-    def _require_data(self, targets: Mapping[str, Keys]) -> None:
-        """Raise ``DataError`` if a data set has no files."""
-        default = self.config.data.evaluate_on
-        judged = {n: keys.get("data.evaluate_on", default or [n]) for n, keys in targets.items()}
-        check_evaluated_once(judged.items())
-        needed: dict[str, tuple[str, ...]] = {name: ("train",) for name in targets}
-        for name in [name for names in judged.values() for name in names]:
-            needed[name] = (*needed.get(name, ()), "dev")
-        sources: dict[str, SourceConfig] = dict.fromkeys(needed, self.config.data)
-        stages = [stage.verb for arm in self.arms.values() for stage in arm.stages]
-        if "multitask" in stages:
-            mixture = self._mixture_data()
-            sources |= dict.fromkeys(self.config.multitask.data.datasets, mixture)
-            needed |= {name: ("train", "dev") for name in self.config.multitask.data.datasets}
-        require_splits(
-            ((name, split, sources[name]) for name, splits in needed.items() for split in splits),
-            "name the data sets that are there: data.dataset=..., targets={...} or "
-            "multitask.data.datasets=[...]",
-        )
 
     # One arm with one seed.
 

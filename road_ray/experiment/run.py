@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from road_ray.distributed.parallel_runs import NotRunError, run_all
+from road_ray.distributed.parallel_runs import NotRunError, ParallelSettings, run_all
 from road_ray.errors import ConfigError, RoadError, first_line
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Expanded, Job, expand
@@ -21,8 +20,6 @@ from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.run_context import RunContext
 
-_log = logging.getLogger(__name__)
-
 RECIPES: Mapping[str, Callable[..., Run]] = {
     "pretrain": pretrain,
     "multitask": multitask,
@@ -35,30 +32,38 @@ RECIPES: Mapping[str, Callable[..., Run]] = {
 def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run:
     """Run an experiment; ``table.json`` and ``report.html`` compare the arms, the metrics are
     ``eval/<arm>/<data set>/<metric>``, means over seeds.
+    """
+    if done := load_finished_run(config):
+        return done
+    with open_run_directory(config) as directory:
+        return run_experiment(directory, expand(config), config, context)
+
+
+def run_experiment(
+    directory: Path,
+    experiment: Expanded,
+    settings: ParallelSettings,
+    context: RunContext | None,
+) -> Run:
+    """Run the jobs of an experiment in its open run directory, and make the table.
 
     A job that fails, with whatever exception, is told at once and skips only those that need it;
     the error comes after the table of the rest.
     """
-    return load_finished_run(config) or _run(config, context)
-
-
-def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
-    with open_run_directory(config) as directory:
-        experiment = expand(config)
-        jobs = experiment.jobs
-        numbers = {job.name: number for number, job in enumerate(jobs)}
-        after = [[numbers[name] for name in job.after] for job in jobs]
-        runs = run_all(run_job, jobs, config, context, after=after, return_errors=True)
-        results = {job.name: run for job, run in zip(jobs, runs, strict=True)}
-        outcomes = outcomes_of(experiment, results)
-        table = experiment_table(experiment, outcomes)
-        write_json_atomic(directory / "table.json", table)
-        failed = [outcome for outcome in outcomes if outcome.error is not None]
-        if failed:
-            write_report(directory)
-            raise _failure(directory, len(outcomes), failed)
-        metrics = experiment_metrics(table)
-        write_json_atomic(directory / "metrics.json", metrics)
+    jobs = experiment.jobs
+    numbers = {job.name: number for number, job in enumerate(jobs)}
+    after = [[numbers[name] for name in job.after] for job in jobs]
+    runs = run_all(run_job, jobs, settings, context, after=after, return_errors=True)
+    results = {job.name: run for job, run in zip(jobs, runs, strict=True)}
+    outcomes = outcomes_of(experiment, results)
+    table = experiment_table(experiment, outcomes)
+    write_json_atomic(directory / "table.json", table)
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if failed:
+        write_report(directory)
+        raise _failure(directory, len(outcomes), failed)
+    metrics = experiment_metrics(table)
+    write_json_atomic(directory / "metrics.json", metrics)
     return Run(directory, metrics)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset
 from road_ray.data.model_files.locate_model import MODEL_RECORD
 from road_ray.data.task_and_dataset import Span
 from road_ray.errors import RoadError
 from road_ray.evaluation.glue import electra_figure
-from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Expanded, Job
 from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.reporting.health import right_counts
@@ -37,26 +37,24 @@ def experiment_table(experiment: Expanded, outcomes: Sequence[Outcome]) -> dict[
     """Return the content of ``table.json``: ``arms`` with their figures, ``tests`` between arms on
     the first metric of each data set, ``ensembles``, and ``failed`` runs.
     """
-    config = experiment.config
     done = [outcome for outcome in outcomes if outcome.error is None]
-    if config.of_pretraining:
-        done = [_with_score(config, outcome) for outcome in done]
-    metrics = _metrics(config, done)
+    if experiment.scored_on:
+        done = [_with_score(experiment, outcome) for outcome in done]
+    metrics = _metrics(experiment.data, done)
     by_arm: dict[str, dict[int, Outcome]] = {name: {} for name in experiment.arms}
     for outcome in done:
         by_arm[outcome.arm][outcome.seed] = outcome
-    speeds = _speeds(job for o in done for job in experiment.of_arm(o.arm, o.seed))
     return {
-        "comparison": config.comparison,
-        "about": config.compared.about or config.run_dir.name,
-        "source": config.compared.source,
+        "comparison": experiment.name,
+        "about": experiment.about,
+        "source": experiment.source,
         "data_sets": metrics,
-        "arms": [_arm(experiment, name, by_arm[name], metrics, speeds) for name in by_arm],
+        "arms": [_arm(experiment, name, by_arm[name], metrics) for name in by_arm],
         "ensembles": [_ensemble(ensemble, metrics) for ensemble in experiment.ensembles],
         "tests": [
             test
             for dataset, names in metrics.items()
-            if names and not (config.of_pretraining and dataset != "glue")
+            if names and not (experiment.scored_on and dataset != "glue")
             for test in _tests(experiment, by_arm, dataset, names)
         ],
         "failed": [
@@ -78,15 +76,15 @@ def experiment_metrics(table: Mapping[str, Any]) -> dict[str, float]:
     return figures
 
 
-def _with_score(config: ReproduceConfig, outcome: Outcome) -> Outcome:
+def _with_score(experiment: Expanded, outcome: Outcome) -> Outcome:
     """Return the outcome with the mean of the data sets' figures as ELECTRA's tables have them."""
-    entries = [find_dataset(name, config.probe.data)[0] for name in config.probe_on]
+    entries = [find_dataset(name, experiment.data)[0] for name in experiment.scored_on]
     scores = [electra_figure(entry, outcome.metrics) for entry in entries]
     metrics = {f"eval/{SCORE}": sum(scores) / len(scores), **outcome.metrics}
     return Outcome(outcome.arm, outcome.seed, metrics)
 
 
-def _metrics(config: ReproduceConfig, done: Iterable[Outcome]) -> dict[str, list[str]]:
+def _metrics(data: SourceConfig, done: Iterable[Outcome]) -> dict[str, list[str]]:
     """Return the shown metrics of each evaluated data set, the tested one first."""
     names = {
         name.removeprefix("eval/"): None
@@ -94,7 +92,6 @@ def _metrics(config: ReproduceConfig, done: Iterable[Outcome]) -> dict[str, list
         for name in outcome.metrics
         if name.startswith("eval/")
     }
-    data = config.probe.data if config.of_pretraining else config.data
     shown: dict[str, list[str]] = {}
     for name in dict.fromkeys(name.split("/")[0] for name in names):
         if f"{name}/score" == SCORE:
@@ -113,7 +110,6 @@ def _arm(
     name: str,
     by_seed: Mapping[int, Outcome],
     metrics: Mapping[str, Sequence[str]],
-    speeds: Mapping[int, float],
 ) -> dict[str, Any]:
     arm, figures = experiment.arms[name], {}
     for dataset, names in metrics.items():
@@ -124,14 +120,14 @@ def _arm(
                 figure["published"] = arm.published.get(f"{dataset}/{metric}")
                 figures[f"{dataset}/{metric}"] = figure
     jobs = [job for seed in sorted(by_seed) for job in experiment.of_arm(name, seed) if job.scored]
-    parameters = next((record.get("parameters") for record in _records(jobs)), None)
+    records = (job.config.run_dir / "hf" / MODEL_RECORD for job in jobs)
+    sizes = (read_json(path).get("parameters") for path in records if path.is_file())
     return {
         "name": name,
         "about": arm.about or name,
         "seeds": sorted(by_seed),
         "figures": figures,
-        "parameters": parameters,
-        "rows_per_second": speeds.get(parameters or 0),
+        "parameters": next(sizes, None),
         "teachers_right": _right(jobs),
     }
 
@@ -176,24 +172,6 @@ def _tests(
     against = {name: experiment.arms[name].against or (first,) for name in others}
     both = {"data_set": dataset, "metric": metrics[0]}
     return [both | test for test in paired_tests(scores, against)]
-
-
-def _records(jobs: Iterable[Job]) -> list[dict[str, Any]]:
-    """Return the model records of the trained models."""
-    paths = [job.config.run_dir / "hf" / MODEL_RECORD for job in jobs if job.scored]
-    return [read_json(path) for path in paths if path.is_file()]
-
-
-def _speeds(jobs: Iterable[Job]) -> dict[int, float]:
-    """Return rows a second for each number of parameters: the most that was measured, because
-    models of one size share an architecture and other work only makes a measurement slower.
-    """
-    speeds: dict[int, float] = {}
-    for record in _records(jobs):
-        for cost in filter(None, (record.get("cost_of_init"), record.get("cost"))):
-            size = cost["parameters"]
-            speeds[size] = max(cost["rows_per_second"], speeds.get(size, 0.0))
-    return speeds
 
 
 def _right(jobs: Iterable[Job]) -> list[float] | None:

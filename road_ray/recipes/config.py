@@ -181,8 +181,8 @@ class DemoConfig(RunConfig):
     its own seed."""
 
     max_concurrent: Free[int] = Field(2, ge=1)
-    """Number of students that train at the same time beside their teachers, one core each. A local
-    cluster gets twice as many cores."""
+    """Number of teachers or students that train at the same time, one core each. A student computes
+    its teachers' answers itself."""
 
     def without_effect(self) -> dict[str, str]:
         reason = "every run of `road demo` trains in one process on one core\n    fix: leave it out"

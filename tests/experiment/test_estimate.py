@@ -89,4 +89,4 @@ def test_arms_side_by_side_are_counted_as_such(given):
     alone, total = hours(0)
     assert alone == pytest.approx(total)
     beside, total = hours(2)
-    assert total / 2 <= beside < 0.8 * total
+    assert 0.49 * total < beside < 0.8 * total

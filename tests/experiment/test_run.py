@@ -78,17 +78,6 @@ def test_every_comparison_runs_and_fills_its_table(tiny, name):
     assert "<svg" in (run.directory / "report.html").read_text()
 
 
-@pytest.mark.slow
-def test_models_of_one_size_are_shown_with_one_speed(tiny):
-    """The encoder has one layer, so a third of its layers and all of them are one."""
-    given = tiny("compression", **(SIZES["compression"] | {"arms": ["kd_third"], "num_seeds": 1}))
-    rows = table_of(rr.reproduce(overrides=given).directory)["arms"]
-    assert len(rows) > 2
-    assert len({row["parameters"] for row in rows}) == 1
-    (speed,) = {row["rows_per_second"] for row in rows}
-    assert speed > 0
-
-
 @pytest.mark.long
 def test_teachers_answer_once_and_the_same_command_trains_nothing_anew(tiny):
     given = tiny("low_resource", **(SIZES["low_resource"] | {"arms": ["mean", "correctness"]}))
@@ -155,28 +144,6 @@ def test_a_killed_comparison_resumes_to_equal_weights(tiny, tmp_path, flags):
     run = rr.reproduce(overrides=killed)
     assert run.metrics == whole.metrics
     assert weights(run.directory) == weights(whole.directory)
-
-
-def test_an_arm_that_fails_leaves_the_others_and_is_run_again(tiny, tmp_path):
-    given = tiny("low_resource", **(SIZES["low_resource"] | {"arms": ["labelled"]}))
-    broken = tmp_path / "run" / "none" / "seed-1" / "student"
-    broken.mkdir(parents=True)
-    (broken / "MANIFEST.json").write_text("{}")
-    (broken / "metrics.json").write_text("{}")  # a run whose configuration is unknown
-    with pytest.raises(CheckpointError, match=r"1 of 4 runs of .* failed:\n    none, seed 1"):
-        rr.reproduce(overrides=given)
-    run = tmp_path / "run"
-    assert not (run / "metrics.json").exists()
-    table = table_of(run)
-    assert [(item["arm"], item["seed"]) for item in table["failed"]] == [("none", 1)]
-    assert [arm["seeds"] for arm in table["arms"]] == [[0], [0, 1]]
-    assert "Failed runs" in (run / "report.html").read_text()
-    for path in broken.iterdir():
-        path.unlink()
-    assert [arm["seeds"] for arm in table_of(rr.reproduce(overrides=given).directory)["arms"]] == [
-        [0, 1],
-        [0, 1],
-    ]
 
 
 def test_teachers_that_fail_stop_the_arms_that_need_them_alone(tiny, tmp_path, road, flags):

@@ -209,14 +209,14 @@ def _results_table(table: ComparisonTable, name: str) -> Table:
     columns = ["", "seeds"]
     for title in map(metric_title, metrics):
         columns += [title, "95% interval", *([f"published {title}"] if printed else [])]
-    columns += ["parameters", "rows a second"] if sized else []
+    columns += ["parameters"] if sized else []
     rows = []
     for arm in arms:
         row = [Cell(arm.about), _cell(len(arm.seeds), "d")]
         for key in keys:
             row += _figure_cells(arm.figures.get(key), printed=printed)
         if sized:
-            row += [_cell(arm.parameters, ",d"), _cell(arm.rows_per_second, ".0f")]
+            row.append(_cell(arm.parameters, ",d"))
         rows.append(row)
     note = "Mean ± standard deviation over seeds."
     note += " Published figures are of large models." if printed else ""

@@ -38,7 +38,6 @@ class Arm(BaseModel):
     seeds: list[int | str]
     figures: dict[str, Figure]
     parameters: int | None = None
-    rows_per_second: float | None = None
     teachers_right: list[float] | None = None
 
 

@@ -184,7 +184,6 @@ def arm(name, mean, parameters=1_000_000, right=None, published=None):
         "seeds": [0, 1],
         "figures": {"sst2/accuracy": figure(mean, published=published)},
         "parameters": parameters,
-        "rows_per_second": None,
         "teachers_right": right,
     }
 
@@ -220,7 +219,6 @@ def test_figures_stand_with_intervals_published_figures_and_sizes(directory):
     rows = texts(results)
     assert rows[1] == [
         *("arm mean", "2", "72.00 ± 0.50", "71.00 to 73.00", "91.38", "500,000"),
-        NOTHING.text,
     ]
     assert rows[2][:3] == ["teachers-sst2: single teachers", "3", "80.00 ± 1.00"]
     assert rows[3][:3] == ["teachers-sst2: the ensemble", "1", "82.50"]
