@@ -16,13 +16,8 @@ from tests.docs.blocks import ROOT, all_blocks, blocks, pages
 
 # The tests that run the blocks of a page. Those of other pages are in `test_guides_run.py`.
 TESTS = {
-    "docs/tutorial.md": "docs/test_tutorial.py",
-    "docs/method.md": "docs/test_tutorial.py",
     "docs/architecture.md": "docs/test_links.py",
     "docs/guides/cluster.md": "journeys/test_submit.py",
-    "docs/guides/data.md": "docs/test_data_guide.py",
-    "docs/guides/inference.md": "docs/test_inference_guide.py",
-    "docs/guides/pretraining.md": "docs/test_pretraining_guide.py",
 }
 ALL = {  # run without their names
     *(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,8 +19,11 @@ import urllib.error
 import urllib.request
 
 import pytest
+from transformers import AutoConfig
 
 import road_ray as rr
+from road_ray.data.load_split import find_dataset
+from road_ray.verbs import configure, verb_of_file
 from tests.conftest import PRETRAINING, SPANS
 from tests.docs.blocks import ROOT, blocks, commands
 from tests.ports import free_port
@@ -51,6 +55,11 @@ def place(tmp_path, monkeypatch, world):
     for path in world.iterdir():
         (tmp_path / "DATA" / path.name).symlink_to(path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/road").write_text(f'#!/bin/sh\nexec {sys.executable} -m road_ray "$@"\n')
+    (tmp_path / "bin/road").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (tmp_path / "TEXT").mkdir()
     (tmp_path / "TEXT" / "cases.txt").write_text(SENTENCES * 120)
     sizes = {"max_position_embeddings": 512}
@@ -71,8 +80,8 @@ def run(road, flags):
                     options = flags(short.get(verb, {}) | more.get(verb, {}))
                     done.append(road(*words[1:], *options))
                     assert done[-1].code == 0, (words, done[-1].err)
-                elif words[0] != "optuna-dashboard":
-                    subprocess.run(["bash", "-euc", line], check=True, timeout=60)
+                elif words[0] not in ("optuna-dashboard", "pip"):
+                    subprocess.run(["bash", "-euc", line], check=True, timeout=240)
         return done
 
     return run
@@ -80,6 +89,10 @@ def run(road, flags):
 
 def metrics(run_dir):
     return json.loads((run_dir / "metrics.json").read_text())
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_first_commands(run, place, world, monkeypatch):
@@ -294,12 +307,8 @@ def test_predictions_by_several_workers(run, place, cluster, monkeypatch):
 def test_serving(place, block):
     """The server answers, asks for its token, and ends on a signal."""
     model = publish(place / "model", "electra", "ForSequenceClassification", labels=("bad", "good"))
-    (place / "bin").mkdir()
-    (place / "bin/road").write_text(f'#!/bin/sh\nexec {sys.executable} -m road_ray "$@"\n')
-    (place / "bin/road").chmod(0o755)
     port = free_port()
     environment = os.environ | {"MODEL": str(model), "PORT": str(port)}
-    environment |= {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     line = blocks("docs/guides/serving.md")[block].replace("road serve", "exec road serve")
     server = subprocess.Popen(["bash", "-euc", line], env=environment)
     try:
@@ -326,3 +335,99 @@ def status(port, path, body=None):
         return error.code
     except OSError:
         return 0
+
+
+TEXT = STEPS | {"data.batch_size": 2, "console": "quiet"}
+TINY = {"encoder.layers": 1, "encoder.hidden_size": 32, "encoder.heads": 2, "generator.scale": 1}
+
+
+def test_vocabulary_run_preview_and_shards_of_a_text(run, place):
+    *_, peek = run("docs/guides/pretraining.md", "own", {"pretrain": TEXT | TINY})
+    assert " -> " in peek.out
+    (built,) = run("docs/guides/pretraining.md", "shards")
+    assert "data.tokenizer=runs/vocabulary" in built.out
+    assert any((place / "SHARDS").iterdir())
+
+
+def test_published_weights_give_tokenizer_family_and_sizes(run, place):
+    """A generator of half the width and other layers than the preset's: nobody copies numbers."""
+    small = {"hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 1, "layers": 1}
+    small |= {"seed": 1, "max_position_embeddings": 512}
+    publish(place / "google/electra-small-generator", "electra", "ForMaskedLM", **small)
+    run("docs/guides/pretraining.md", "published", {"pretrain": TEXT})
+    hf = place / "runs" / "legal" / "hf"
+    made = AutoConfig.from_pretrained(hf), AutoConfig.from_pretrained(hf / "generator")
+    assert [config.hidden_size for config in made] == [16, 8]
+    assert [config.num_hidden_layers for config in made] == [2, 1]
+    (started,) = [e for e in rows(place / "runs/legal/events.jsonl") if e["kind"] == "initialized"]
+    assert started["new"] == []
+
+
+def test_a_model_of_another_family_goes_on_and_is_finetuned(run, place):
+    publish(place / "FacebookAI/roberta-base", "roberta", "ForMaskedLM")
+    run("docs/guides/pretraining.md", "family", {"pretrain": TEXT, "finetune": TEXT})
+    assert AutoConfig.from_pretrained(place / "runs/finetuned/hf").model_type == "roberta"
+
+
+def test_predictions_of_finished_models(run, place):
+    publish(place / "runs/films", "electra", "ForSequenceClassification", labels=("bad", "good"))
+    publish(place / "runs/answers", "bert", "ForQuestionAnswering")
+    (place / "rows.csv").write_text("text\na fine film\na dull one\n")
+    (place / "reviews.csv").write_text("number,review\n7,a fine film\n8,a dull one\n")
+    run("docs/guides/inference.md", "files")
+    assert [row["id"] for row in rows(place / "predictions.jsonl")] == ["7", "8"]
+    exec(blocks("docs/guides/inference.md", "python")["load"], {})
+    run("docs/guides/inference.md", "export")
+    labels = [
+        [line.split(",")[:2] for line in (place / name).read_text().splitlines()]
+        for name in ("onnx.csv", "predictions.csv")
+    ]
+    assert labels[0] == labels[1]
+    names: dict[str, object] = {}
+    exec(blocks("docs/guides/inference.md", "python")["runtime"], names)
+    assert getattr(names["logits"], "shape", None) == (1, 2)
+
+
+@pytest.mark.parametrize("name", blocks("docs/guides/data.md", "yaml"))
+def test_a_block_is_a_configuration_of_data_sets_that_fit(name, tmp_path):
+    file = tmp_path / "block.yaml"
+    file.write_text(blocks("docs/guides/data.md", "yaml")[name])
+    config = configure(verb_of_file(file), path=file)
+    settings = getattr(config.data, "datasets", None) or (config.data.dataset,)
+    assert set(settings) <= set(config.data.sets)
+    for dataset in config.data.sets:
+        find_dataset(dataset, config.data)
+
+
+def test_from_a_file_to_predictions_and_a_score(run, place):
+    labels = {"fine": "good", "dull": "bad"}
+    written = [
+        f"a {word} film number {n},{label}" for n in range(20) for word, label in labels.items()
+    ]
+    (place / "reviews.csv").write_text("\n".join(["review,verdict", *written]) + "\n")
+    (place / "new.csv").write_text("review\na fine film\na dull film\n")
+    (place / "labelled.csv").write_text("review,verdict,page\na fine film,good,1\n")
+    run("docs/guides/data.md", "start", {})
+    assert {row["label"] for row in rows(place / "out.jsonl")} <= {*labels.values()}
+
+
+def test_the_tutorial_from_a_csv_to_an_onnx_student(run, place):
+    few = {"training.steps": 3, "data.batch_size": 4, "console": "quiet"}
+    short = {"pretrain": PRETRAINING, "finetune": few, "teachers": few, "distill": few | IN_PROCESS}
+    for name in blocks("docs/tutorial.md"):
+        done = run("docs/tutorial.md", name, short)
+        if name in ("classifier", "onnx"):
+            predicted = [json.loads(line) for line in done[1].out.splitlines()]
+            assert len(predicted) == 12
+            assert all(sum(row["scores"].values()) == pytest.approx(1) for row in predicted)
+    teachers = json.loads((place / "runs/teachers/teachers.json").read_text())
+    assert len(teachers["teachers"]) == 3
+    assert (place / "runs/student/report.html").is_file()
+
+
+@pytest.mark.parametrize("name", ["weights", "loss"])
+def test_a_formula_prints_what_the_page_says(name, capsys):
+    exec(blocks("docs/method.md", "python")[name], {})
+    page = (ROOT / "docs/method.md").read_text("utf-8")
+    [printed] = re.findall(rf"^```python {name}\n.*?^```\n\n    (.*?)\n", page, flags=re.M | re.S)
+    assert capsys.readouterr().out.strip() == printed
