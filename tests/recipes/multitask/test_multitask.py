@@ -1,13 +1,16 @@
-"""Multi-task training mixes data sets, leaves a head each, and tells mistakes at once."""
+"""Heads, weights and teachers of the data sets of a mixture."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+from safetensors.torch import load_file
 
 import road_ray as rr
-from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.recipes.multitask.config import MixTeachingConfig
+from road_ray.recipes.train.find_teachers import locate_teachers
+from road_ray.verbs import preset_config
 
 
 @pytest.fixture(scope="session")
@@ -21,24 +24,6 @@ def mix(questions) -> dict[str, object]:
 @pytest.fixture(scope="session")
 def mixture(mix, tmp_path_factory):
     return rr.multitask(overrides=mix, run_dir=tmp_path_factory.mktemp("runs") / "mixture")
-
-
-def test_the_mixture_is_judged_on_the_way_when_asked(mix, tmp_path):
-    rr.multitask(overrides=mix | {"training.evaluate_every_steps": 2}, run_dir=tmp_path)
-    rows = read_rows(tmp_path / "metrics.jsonl")
-    assert [row["step"] for row in rows if "eval/squad_v2/f1" in row] == [2, 4]
-
-
-def test_every_task_has_a_head_and_figures(mixture):
-    for name, figure in {"sst2": "accuracy", "squad_v2": "f1", "mnli": "accuracy"}.items():
-        assert f"eval/{name}/{figure}" in mixture.metrics
-    heads = {path.name: path for path in (mixture.hf_dir / "heads").iterdir()}
-    assert set(heads) == {"sentiment", "mrc", "nli"}
-    for place in heads.values():
-        assert (place / "tokenizer.json").is_file()
-        limit = json.loads((place / "tokenizer_config.json").read_text())["model_max_length"]
-        assert limit == json.loads((place / "config.json").read_text())["max_position_embeddings"]
-        assert (place / "model.safetensors").is_file()
 
 
 def test_the_span_head_keeps_its_threshold(mixture, road, world, tmp_path):
@@ -60,34 +45,6 @@ def test_the_next_stage_starts_from_it(mixture, sentiment, tmp_path):
     assert rr.finetune(overrides=overrides, run_dir=tmp_path).hf_dir.is_dir()
 
 
-@pytest.mark.parametrize(
-    ("changed", "code", "message"),
-    [
-        ({"data.datasets": ["sst2", "sst2"]}, 2, "one is named twice"),
-        ({"data.datasets": []}, 2, "data.datasets"),
-        ({"data.datasets": ["sst2", "newsqa"]}, 2, "'newsqa' has no train split"),
-        ({"mixing.passes": 4, "mixing.replacement": "false"}, 2, "allowed: at most 3"),
-        ({"mixing.weights.mnly": 2.0}, 2, "no data set or task of the mix"),
-        ({"mixing.weights.nli": -1.0}, 2, "allowed: 0 or more"),
-        ({"mixing.passes": 0}, 2, "mixing.passes = 0"),
-        ({"training.passes": 2}, 2, "mixing.passes=2"),
-        ({"training.steps": "null"}, 2, "training.steps is not given"),
-        ({"init": ""}, 2, "init is not given"),
-        ({"data.max_length_tokens": 512, "data.datasets": ["squad_v2"]}, 2, "128 positions"),
-    ],
-)
-def test_mistakes_are_told(road, flags, mix, tmp_path, changed, code, message):
-    result = road("multitask", *flags(mix | changed), "--run-dir", tmp_path)
-    assert result.code == code
-    assert message in result.err
-
-
-def test_the_journal_says_which_mix_was_realised(mixture):
-    rows = read_rows(mixture.directory / "metrics.jsonl")
-    seen = sum(v for row in rows for name, v in row.items() if name.startswith("mix/"))
-    assert seen == 4 * 2 * 4
-
-
 def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_path):
     settings = {"data.datasets": ["squad_v2", "mnli", "rte"], "mixing.heads": "dataset"}
     settings |= {"mixing.weights": {"mnli": 0.0}, "mixing.sampler": "size_power"}
@@ -103,3 +60,29 @@ def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_pat
     judged = {"data.root": mix["data.root"], "init": str(run.directory), "data.datasets": ["rte"]}
     values = rr.evaluate(overrides=judged, run_dir=tmp_path / "judged").metrics
     assert values["eval/rte/accuracy"] == run.metrics["eval/rte/accuracy"]
+
+
+def test_a_data_set_keeps_its_weight_under_teachers(mix, teachers, tmp_path):
+    listed = str(teachers.directory / "teachers.json")
+    taught = mix | {"distillation.host": "process", "distillation.teachers.sst2": listed}
+    heads = []
+    for weight in (1.0, 0.0):
+        chosen = taught | {"mixing.weights.sst2": weight}
+        run = rr.multitask(overrides=chosen, run_dir=tmp_path / str(weight))
+        tensors = load_file(run.hf_dir / "heads" / "sentiment" / "model.safetensors")
+        heads.append(tensors["classifier.out_proj.weight"])
+    assert not heads[0].equal(heads[1])
+
+
+def test_roads_preset_forgets_no_data_set():
+    config = preset_config("road_with_kd")
+    assert config.distillation.temperature > 3
+    with pytest.raises(rr.errors.ConfigError, match="names none for triviaqa, natural_questions"):
+        locate_teachers(config)
+
+
+def test_all_pools_ask_for_room_together():
+    settings = MixTeachingConfig(teachers={"sst2": ("a", "b"), "mnli": "c", "qqp": ()})
+    assert settings.total_teachers == 3
+    assert settings.of("mnli") == ("c",)
+    assert settings.of("qqp") == settings.of("rte") == ()

@@ -1,0 +1,279 @@
+"""``finetune``, ``multitask`` and ``distill`` are one recipe: what one of them does, all do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from safetensors.torch import load_file
+from torch.testing import assert_close
+from transformers import AutoTokenizer
+
+import road_ray as rr
+from road_ray.training.monitoring.metrics_journal import read_rows
+
+VERBS = ("finetune", "multitask", "distill")
+SAVING = {"training.save_every_steps": 2, "training.keep_checkpoints": 9}
+SAVING |= {"training.keep_checkpoints_at_end": 9, "training.evaluate_every_steps": 2}
+
+
+@pytest.fixture(scope="session")
+def overrides(sentiment, questions, teachers, span_run) -> dict[str, dict[str, object]]:
+    """Overrides by verb: spans on two data sets, a mixture with teachers of two of three data sets,
+    and a student of three teachers.
+    """
+    mixture = {key: v for key, v in questions.items() if not key.startswith("data.")} | {
+        key: v for key, v in questions.items() if key in ("data.root", "data.max_length_tokens")
+    }
+    mixture |= {key: questions[key] for key in ("data.stride_tokens", "data.max_question_tokens")}
+    mixture |= {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 4}
+    listed = str(teachers.directory / "teachers.json")
+    taught = {"distillation.host": "process", "distillation.schedule": "linear"}
+    return {
+        "finetune": questions | {"training.passes": 2},
+        "plain": mixture | {"mixing.passes": 2, "data.max_judged_rows": 8},
+        "multitask": mixture
+        | taught
+        | {"mixing.passes": 2, "data.max_judged_rows": 8, "distillation.teachers.sst2": listed}
+        | {"distillation.teachers.squad_v2": [str(span_run.directory)]},
+        "distill": sentiment | taught | {"distillation.teachers": [listed], "seed": 7},
+    }
+
+
+@pytest.fixture(scope="session", params=VERBS)
+def whole(request, overrides, tmp_path_factory):
+    """The verb, its overrides and its run, with the checkpoints of steps 2, 4 and 6."""
+    verb = request.param
+    run_dir = tmp_path_factory.mktemp("whole") / verb
+    chosen = overrides[verb] | SAVING
+    return verb, chosen, getattr(rr, verb)(overrides=chosen, run_dir=run_dir)
+
+
+def weights(run: rr.Run) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(run.hf_dir.rglob("model.safetensors"))]
+
+
+def trained(run: rr.Run) -> list[dict[str, float]]:
+    rows = [r for r in read_rows(run.directory / "metrics.jsonl") if "train/lr" in r]
+    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]
+
+
+def test_a_stopped_run_goes_on_to_the_very_same_weights(whole, tmp_path):
+    verb, chosen, run = whole
+    stopped = shutil.copytree(run.directory, tmp_path / verb)
+    for name in ("step-00000004", "step-00000006"):
+        shutil.rmtree(stopped / "checkpoints" / name)
+    (stopped / "metrics.json").unlink()
+    again = getattr(rr, verb)(overrides=chosen, run_dir=stopped)
+    assert weights(again) == weights(run)
+    assert trained(again) == trained(run)
+    kinds = [event["kind"] for event in read_rows(stopped / "events.jsonl")]
+    assert kinds.count("resumed") == 1
+
+
+def test_a_finished_run_is_given_back_and_not_trained_with_another_key(whole, road, flags):
+    verb, chosen, run = whole
+    stamp = (run.directory / "metrics.jsonl").stat().st_mtime_ns
+    result = road(verb, *flags(chosen), "--run-dir", run.directory, "--json")
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out)["metrics"] == run.metrics
+    assert (run.directory / "metrics.jsonl").stat().st_mtime_ns == stamp
+    other = road(verb, *flags(chosen), "--run-dir", run.directory, "optimizer.peak_lr=1e-3")
+    assert other.code == 2
+    assert "optimizer.peak_lr: there 0.01, asked 0.001" in other.err
+
+
+def test_every_data_set_is_evaluated_on_the_way_and_at_the_end(whole):
+    _, chosen, run = whole
+    names = chosen.get("data.datasets") or [chosen["data.dataset"]]
+    rows = read_rows(run.directory / "metrics.jsonl")
+    for name in names:
+        metric = "f1" if name == "squad_v2" else "accuracy"
+        key = f"eval/{name}/{metric}"
+        assert [row["step"] for row in rows if key in row][:3] == [2, 4, 6]
+        assert rows[-1][key] == run.metrics[key]
+    for name in chosen.get("data.evaluate_on") or names:
+        assert run.metrics[f"data/{name}/overlap_with_train"] == 0
+        assert (run.directory / "predictions" / name / "predictions.json").is_file()
+
+
+def test_every_exported_head_has_its_tokenizer_record_and_card(whole):
+    verb, chosen, run = whole
+    places = [run.hf_dir, *(run.hf_dir / "heads").glob("*")]
+    assert {path.name for path in places} == (
+        {"hf", "sentiment", "mrc", "nli"} if verb == "multitask" else {"hf"}
+    )
+    for place in places:
+        shape = json.loads((place / "config.json").read_text())
+        limit = AutoTokenizer.from_pretrained(place).model_max_length
+        assert limit == shape["max_position_embeddings"]
+        record = json.loads((place / "road_ray.json").read_text())
+        assert (
+            record["parameters"]
+            > sum(x.numel() for x in load_file(next(place.glob("*.safet*"))).values()) / 2
+        )
+        assert record["columns"]
+        assert record["datasets"] == (chosen.get("data.datasets") or [chosen["data.dataset"]])
+        of_spans = record["task"] == "mrc"
+        threshold = run.metrics["eval/squad_v2/threshold"] if of_spans else None
+        assert record["no_answer_threshold"] == threshold
+
+
+def test_the_record_the_checkpoints_and_the_card_name_the_teachers(whole):
+    verb, _, run = whole
+    state = json.loads(next(run.directory.glob("checkpoints/*/state.json")).read_text())
+    card = (run.hf_dir / "README.md").read_text()
+    if verb == "finetune":
+        assert not (run.directory / "teachers.json").exists()
+        return
+    count = {"multitask": 4, "distill": 3}[verb]
+    entries = json.loads((run.hf_dir / "road_ray.json").read_text())["teachers"]
+    assert state["record"]["teachers"] == entries
+    assert len({entry["weights_sha256"] for entry in entries}) == count
+    assert "teachers" in state["identity"]
+    assert "- weighting.rule: `correctness`" in card
+    assert "- weighting.wrong: `0.75`" in card
+    assert "- teacher 2: `.../teacher-2/hf`, weights `" in card
+    assert entries[0]["directory"] not in card
+    temperature = {"multitask": "4.0", "distill": "2.0"}[verb]
+    assert f"- distillation.temperature: `{temperature}`" in card
+
+
+def test_the_journal_counts_right_teachers_and_the_schedule(whole):
+    verb, _, run = whole
+    rows = trained(run)
+    names = {name for row in rows for name in row}
+    if verb == "finetune":
+        assert not [name for name in names if name.startswith(("teachers/", "mix/"))]
+        return
+    assert [row["train/kd_weight"] for row in rows] == pytest.approx([1 - n / 6 for n in range(6)])
+    if verb == "distill":
+        for row in rows:  # 150 rows, 10 batches
+            assert sum(row[f"teachers/right_{n}"] for n in range(4)) in (15, 16)
+            assert row["train/sst2_soft"] >= 0
+        return
+    for name, heads in {"sst2": 1, "squad_v2": 2}.items():
+        counted = [v for r in rows for n, v in r.items() if n.startswith(f"teachers/{name}/")]
+        seen = sum(row.get(f"mix/{name}", 0) for row in rows)
+        assert sum(counted) == heads * seen > 0
+    assert sum(v for r in rows for n, v in r.items() if n.startswith("mix/")) == 6 * 2 * 4
+    assert not [n for n in names if n.startswith(("teachers/mnli", "teachers/right"))]
+    assert {"train/sst2_soft", "train/squad_v2_soft", "train/mnli"} <= names
+    assert "train/mnli_soft" not in names
+
+
+@pytest.mark.parametrize(("plain", "taught"), [("finetune", "distill"), ("multitask", "multitask")])
+def test_without_soft_loss_it_is_the_training_on_labels(overrides, plain, taught, tmp_path):
+    settings = overrides[taught] | {"distillation.schedule": "constant"}
+    settings |= {"distillation.kd_weight": 0.0}
+    without = {k: v for k, v in settings.items() if not k.startswith("distillation.")}
+    runs = [
+        getattr(rr, verb)(overrides=chosen, run_dir=tmp_path / name)
+        for verb, chosen, name in ((plain, without, "plain"), (taught, settings, "gold"))
+    ]
+    ours, theirs = (load_file(run.hf_dir / "model.safetensors") for run in runs)
+    assert_close(theirs, ours, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(
+    overrides, tmp_path, caplog
+):
+    more = tmp_path / "more.txt"
+    more.write_text("".join(f"film number {n} is better than expected\n" for n in range(200)))
+    common = {"data.max_rows": 4, "training.steps": 8, "distillation.schedule": "constant"}
+    ways = {"distill": {"data.unlabelled": [str(more)]}}
+    ways["multitask"] = {"data.unlabelled.sst2": [str(more)]}
+    with caplog.at_level("INFO"):
+        for verb, way in ways.items():
+            run = getattr(rr, verb)(
+                overrides=overrides[verb] | common | way, run_dir=tmp_path / verb
+            )
+            prefix = "teachers/sst2/" if verb == "multitask" else "teachers/"
+            rows = [row for row in trained(run) if "train/sst2_soft" in row]
+            judged = [sum(row.get(f"{prefix}right_{n}", 0) for n in range(4)) for row in rows]
+            seen = sum(row.get("mix/sst2", 16) for row in rows)
+            assert sum(judged) < seen, "only rows with a label tell who was right"
+            assert all(row["train/sst2_soft"] > 0 for row in rows)
+            assert str(more) in (run.directory / "inputs.json").read_text()
+    assert "sst2: 4 labelled + 200 unlabelled rows; 3 teachers, rule correctness" in caplog.text
+
+
+MISTAKES = [
+    ("finetune", {"data.rot": "x"}, 2, "did you mean 'data.root'"),
+    ("finetune", {"data.dataset": "sst3"}, 2, "did you mean 'sst2'"),
+    ("finetune", {"data.root": "/nowhere"}, 2, "data.root = /nowhere: no such directory"),
+    ("finetune", {"data.dataset": "stsb", "data.evaluate_on": "null"}, 3, "glue/STS-B/train.tsv"),
+    ("finetune", {"data.dataset": "newsqa"}, 2, "has no train split"),
+    ("finetune", {"data.evaluate_on": ["sst2"]}, 2, "sst2 is of task sentiment"),
+    ("finetune", {"init": "/"}, 4, "no config.json there"),
+    ("finetune", {"init": "PRETRAINEDD"}, 2, "did you mean PRETRAINED?"),
+    ("finetune", {"init": "PRETRAINED/zzz"}, 2, "name one in PRETRAINED"),
+    ("finetune", {"training.steps": 0}, 2, "training.steps = 0"),
+    ("finetune", {"optimizer.peak_lr": 1e20}, 2, "0 < value <= 1"),
+    ("finetune", {"student.layers": 99}, 2, "student.layers = 99: init has"),
+    *((verb, {"init": ""}, 2, "init is not given") for verb in VERBS),
+    ("multitask", {"data.datasets": ["sst2", "sst2"]}, 2, "one is named twice"),
+    ("multitask", {"data.datasets": []}, 2, "data.datasets"),
+    ("plain", {"data.datasets": ["sst2", "newsqa"]}, 2, "'newsqa' has no train split"),
+    ("plain", {"data.datasets": ["squad_v2"], "data.max_length_tokens": 512}, 2, "128 positions"),
+    ("multitask", {"mixing.passes": 4, "mixing.replacement": "false"}, 2, "allowed: at most 3"),
+    ("multitask", {"mixing.passes": 0}, 2, "mixing.passes = 0"),
+    ("multitask", {"mixing.weights.mnly": 2.0}, 2, "no data set or task of the mix"),
+    ("multitask", {"mixing.weights.nli": -1.0}, 2, "allowed: 0 or more"),
+    ("multitask", {"training.passes": 2}, 2, "mixing.passes=2"),
+    ("multitask", {"training.steps": "null"}, 2, "training.steps is not given"),
+    ("multitask", {"distillation.teachers.mnly": "x/y"}, 2, "did you mean 'mnli'?"),
+    ("multitask", {"distillation.num_teachers": 1}, 2, "names none for mnli"),
+    (
+        "multitask",
+        {"distillation.num_teachers": 1, "distillation.teachers.mnli": "[]"},
+        2,
+        "distillation.teachers.sst2 lists 3",
+    ),
+    ("multitask", {"distillation.teachers.mnli": "T0"}, 4, "distillation.teachers.mnli: "),
+    ("multitask", {"distillation.teachers.sst2": "SPANS"}, 4, "ForSequenceClassification"),
+    ("multitask", {"distillation.teachers.mnli": "/nowhere"}, 4, "teachers.mnli: /nowhere"),
+    ("multitask", {"data.unlabelled.mnli": "[more.txt]"}, 2, "rows without labels need teachers"),
+    ("distill", {"distillation.teachers": []}, 2, "names no teacher"),
+    ("distill", {"distillation.teachers": ["/nowhere/teachers.json"]}, 2, "json: no such file"),
+    ("distill", {"distillation.teachers": ["/nowhere/at/all"]}, 4, "/nowhere/at/all"),
+    ("distill", {"distillation.teachers": ["T0", "SPANS"]}, 4, "ForSequenceClassification"),
+    ("distill", {"distillation.teachers": ["PRETRAINED"]}, 4, "ForSequenceClassification"),
+    ("distill", {"distillation.teachers": ["TEACHERS"]}, 4, "(as teachers: TEACHERS/teachers.json"),
+    ("distill", {"distillation.temperature": 0}, 2, "distillation.temperature"),
+    ("distill", {"distillation.kd_weight": 1.5}, 2, "distillation.kd_weight"),
+    ("distill", {"weighting.wrong": -1}, 2, "weighting.wrong"),
+    ("distill", {"distillation.schedule": [[0.5, 1], [0, 0]]}, 2, "[[0.5, 1], [0, 0]]"),
+    (
+        "distill",
+        {"distillation.average_loss": True, "weighting.rule": "mean_probabilities"},
+        2,
+        "average_loss",
+    ),
+    (
+        "distill",
+        {"distillation.matching.teacher": 3, "distillation.matching.hidden_weight": 1},
+        2,
+        "matching.teacher = 3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("verb", "changed", "code", "message"), MISTAKES)
+def test_a_mistake_is_a_message_and_an_exit_code_before_the_first_step(
+    road, flags, overrides, teachers, span_run, pretrained, tmp_path, verb, changed, code, message
+):
+    places = {"TEACHERS": teachers.directory, "T0": teachers.directory / "teacher-0"}
+    places |= {"SPANS": span_run.directory, "PRETRAINED": pretrained.directory}
+
+    def placed(text: str) -> str:
+        for name, place in places.items():
+            text = text.replace(name, str(place))
+        return text
+
+    arguments = [placed(argument) for argument in flags(overrides[verb] | changed)]
+    result = road(verb.replace("plain", "multitask"), *arguments, "--run-dir", tmp_path / "run")
+    assert result.code == code, result.err
+    assert placed(message) in result.err
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
