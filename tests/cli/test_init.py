@@ -46,12 +46,6 @@ def test_the_file_is_commented_loads_and_names_its_schema(road, reviews):
     ]
 
 
-def test_json_names_the_file_and_the_command(road, reviews):
-    output = json.loads(road("init", "reviews.csv", "--label", "queue", "--json").out)
-    assert (output["output"], output["command"]) == ("reviews.yaml", "road finetune reviews.yaml")
-    assert output["kind"] == "classify"
-
-
 def test_an_odd_name_is_quoted_in_command_and_file(road, reviews):
     (reviews / "my data").mkdir()
     (reviews / "reviews.csv").rename(reviews / "my data" / "sst2.csv")
@@ -96,6 +90,7 @@ def test_rates_are_those_of_the_family_and_size_of_init(road, reviews, init, con
             "fix: --output OTHER.yaml",
         ),
         (["nowhere.csv"], 2, "nowhere.csv: no such file"),
+        (["review.csv"], 2, "did you mean 'reviews.csv'?"),
         (["nowhere.csv", "--output", "reviews.csv"], 2, "reviews.csv: exists"),
         ([], 2, "Missing argument"),
     ],
@@ -177,14 +172,6 @@ def test_a_small_text_is_read_three_times(road, reviews, init, batch_size):
     assert f"steps: {config.training.steps} of" in (reviews / "notes.yaml").read_text()
 
 
-def test_commands_are_quoted_for_a_shell(road, reviews):
-    rows = "".join(f"film {n},{'ab'[n % 2]},{'cd'[n % 2]}\n" for n in range(40))
-    (reviews / "two labels.csv").write_text(f"body,the queue,the team\n{rows}")
-    assert "such as --label 'the queue'" in road("init", "two labels.csv").err
-    road("init", "two labels.csv", "--label", "the queue", "--output", "my file.yaml")
-    assert "Train: road finetune 'my file.yaml'" in (reviews / "my file.yaml").read_text()
-
-
 @pytest.mark.parametrize(
     ("config", "length"),
     [
@@ -207,7 +194,3 @@ def test_rows_are_as_long_as_the_model_takes(road, reviews, config, length):
     assert ("the most that the model takes" in out) == (length < 1263)
     config = configure("finetune", path=reviews / "long.yaml")
     assert config.data.max_length_tokens == length
-
-
-def test_a_wrong_path_names_the_nearest_file(road, reviews):
-    assert "did you mean 'reviews.csv'?" in road("init", "review.csv").err

@@ -124,11 +124,5 @@ def test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line(
     assert {row["name"] for row in json.loads(road("runs", "list", tmp_path, "--json").out)} == {
         *names
     }
-    for name in names:
-        result = road("report", tmp_path / name)
-        assert result.code == 0, result.err
-        page = (tmp_path / name / "report.html").read_text(encoding="utf-8")
-        assert not set("\u202e\u2066\x1b") & set(page)
-        assert road("runs", "show", tmp_path / name).code == 0
-        assert road("runs", "diff", tmp_path / name, pretrained.directory).code == 0
     assert road("report", *(tmp_path / name for name in names), "--out", tmp_path / "x").code == 0
+    assert not set("\u202e\u2066\x1b") & set((tmp_path / "x").read_text(encoding="utf-8"))

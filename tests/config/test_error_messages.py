@@ -82,16 +82,6 @@ def test_of_very_many_mistakes_the_first_are_shown() -> None:
     )
 
 
-def test_mistakes_are_listed_and_counted_and_the_last_line_says_what_was_kept() -> None:
-    error = InvalidConfig([Problem("a.yaml:1", "x = 1", "use 2"), Problem("a.yaml:2", "y = 1")])
-    assert str(error) == (
-        "error[CONFIG] a.yaml:1  x = 1\n"
-        "    fix: use 2\n"
-        "error[CONFIG] a.yaml:2  y = 1\n"
-        "  2 mistakes; nothing was started; no file was changed"
-    )
-
-
 class Described(Config):
     inner: Inner = Inner(peak_lr=0.25)
     wrong: float = Field(0.75, ge=0, le=1)
