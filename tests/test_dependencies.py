@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS = {  # the only modules that may import packages of an extra
     "road_ray/distributed/serving/api.py": ("serve",),
     "road_ray/distributed/serving/deployment.py": ("serve",),
-    "road_ray/distributed/serving/one_process.py": ("serve",),
+    "road_ray/distributed/serving/server.py": ("serve",),
     "road_ray/distributed/serving/request_checks.py": ("serve",),
     "road_ray/inference/onnx_export.py": ("onnx",),
     "road_ray/inference/onnx_model.py": ("onnx",),

@@ -55,7 +55,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "rows.csv"
         write_rows(source, told.rows)
-        call: dict[str, Any] = {"model": told.model, "report_progress": False}
+        call: dict[str, Any] = {"model": told.model}
         rows = predict_file(
             predictor, str(source), Path(place) / "out.jsonl", predict=reported, **call
         )

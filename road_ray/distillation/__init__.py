@@ -2,8 +2,8 @@
 
 ``weighting/`` has the rules (ROaD's Algorithm 2 is ``weighting/correctness.py``), ``losses.py`` the
 losses, ``ensemble/`` the ensembles of this process, ``answers/`` the teacher logits on disk,
-``parity.py`` the check that actors, tables and local teachers agree, ``teacher_checks.py``
-the checks of a teacher's labels, tokenizer and files. Teachers in Ray actors are in
-``distributed/teachers/``, the recipe in ``recipes/distillation/``. To add a weighting rule, add one
-function to ``weighting/``.
+``parity.py`` the check that actors, tables and local teachers agree, ``teacher_directory.py``
+a teacher's identity and the checks of its labels, tokenizer and files. Teachers in Ray actors are
+in ``distributed/teachers/``, the recipe in ``recipes/distillation/``. To add a weighting rule, add
+one function to ``weighting/``.
 """

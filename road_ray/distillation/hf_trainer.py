@@ -21,7 +21,7 @@ from road_ray.distillation.ensemble.protocol import Ensemble
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distillation.schedule import Shape
 from road_ray.distillation.schedule import schedule as schedule_of
-from road_ray.distillation.teacher_identity import fingerprint_tokenizer, reads_other_tokens
+from road_ray.distillation.teacher_directory import fingerprint_tokenizer, reads_other_tokens
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.errors import ConfigError
 

@@ -11,7 +11,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -36,21 +35,11 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 _SHORTEST_SECRET = 6  # characters
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
-@dataclass(frozen=True)
-class ModelFile:
-    """A file of a model: its name in the repository, its local path, its size."""
-
-    name: str
-    path: Path
-    size_bytes: int
-
-
-def model_files(model: str | Path, include: Sequence[str] = ()) -> list[ModelFile]:
-    """Return the files of a run's ``hf/`` or of a model directory that are uploaded: weights,
-    configuration, tokenizer, model card and record by their names, and those of ``generator/`` and
+def model_files(model: str | Path, include: Sequence[str] = ()) -> dict[str, Path]:
+    """Return the files of a run's ``hf/`` or of a model directory that are uploaded, by their
+    names: weights, configuration, tokenizer, model card and record, and those of ``generator/`` and
     ``heads/``. Others are sent only if a pattern of ``include`` fits; hidden ones never are.
 
     Raises ``CheckpointError`` for a directory without a model, a damaged one, and a link out of it;
@@ -60,7 +49,7 @@ def model_files(model: str | Path, include: Sequence[str] = ()) -> list[ModelFil
     for part in {directory, *(path.parent for path in directory.rglob("config.json"))}:
         for weights in (True, False):
             check_hashes(part, weights=weights)
-    files = []
+    files = {}
     for name, path in _visible(directory):
         if not (_OF_MODEL.fullmatch(name) or any(fnmatchcase(name, p) for p in include)):
             continue
@@ -69,25 +58,18 @@ def model_files(model: str | Path, include: Sequence[str] = ()) -> list[ModelFil
                 f"{path}: leads out of the model, to {path.resolve()}\n"
                 "  fix: copy the file here, or remove the link\n  nothing was sent"
             )
-        if not path.stat().st_size:
-            raise CheckpointError(
-                f"{path}: is empty\n  fix: restore it, or make it again with the command that "
-                "wrote it\n  nothing was sent"
-            )
         _refuse_secret(path)
-        files.append(ModelFile(name, path, path.stat().st_size))
-    names = [file.name for file in files]
-    if unused := [p for p in include if not any(fnmatchcase(name, p) for name in names)]:
+        files[name] = path
+    if unused := [p for p in include if not any(fnmatchcase(name, p) for name in files)]:
         raise ConfigError(f"--include {unused[0]}: fits no file in {directory}\n  nothing was sent")
-    if not any(name.endswith((".safetensors", ".onnx")) for name in names):
+    if not any(name.endswith((".safetensors", ".onnx")) for name in files):
         raise CheckpointError(f"{directory}: has no weights\n  nothing was sent")
     return files
 
 
-def left_out(model: str | Path, files: Sequence[ModelFile]) -> list[str]:
+def left_out(model: str | Path, files: Mapping[str, Path]) -> list[str]:
     """Return the names of the files of a model directory that are not uploaded."""
-    sent = {file.name for file in files}
-    return [name for name, _ in _visible(_directory(model)) if name not in sent]
+    return [name for name, _ in _visible(_directory(model)) if name not in files]
 
 
 def _directory(model: str | Path) -> Path:
@@ -109,85 +91,62 @@ def _visible(directory: Path) -> Iterator[tuple[str, Path]]:
             yield name.as_posix(), path
 
 
-def push(
-    files: Sequence[ModelFile], repository: str, *, public: bool = False, replace: bool = False
-) -> str:
-    """Send files in one commit to a repository, private unless ``public``, and return its address.
+def push(model: str | Path, files: Mapping[str, Path], repository: str, *, public: bool) -> str:
+    """Send ``files`` of a model in one commit to a repository, private unless ``public``, and
+    return its address. A missing repository is created; the history of an existing one keeps what
+    it had.
 
-    A missing repository is created. Raises ``ConfigError`` if it has files of these names, unless
-    ``replace``, and if it is public, unless ``public``; ``ResourceError`` without a token or
+    Raises ``ConfigError`` if it is public, unless ``public``; ``ResourceError`` without a token or
     network.
     """
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: of its client
-        HfHubHTTPError,
         HTTPError,
-        OfflineModeIsEnabled,
         RepositoryNotFoundError,
     )
 
-    check_repository(repository)
     if not (token := get_token()):
         fix = "`hf auth login`, or HF_TOKEN in the environment, with a token that may write"
         raise ResourceError(f"no token of the hub\n  fix: {fix}\n  nothing was sent")
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=token)
     try:
         try:
-            info = api.model_info(repository)
-            there = {file.rfilename for file in info.siblings or ()}
-            existing = there & {file.name for file in files}
-            exposed = not public and info.private is False
-            _refuse_existing(repository, existing, exposed=exposed, replace=replace)
+            exposed = not public and api.model_info(repository).private is False
         except RepositoryNotFoundError:
             api.create_repo(repository, private=not public)
+            exposed = False
+        if exposed:
+            raise ConfigError(
+                f"{repository} is public\n  fix: --public to publish the model there, or name "
+                "another repository\n  nothing was sent"
+            )
         api.upload_folder(
             repo_id=repository,
-            folder_path=files[0].path.parents[files[0].name.count("/")],
-            allow_patterns=[glob.escape(file.name) for file in files],
+            folder_path=_directory(model),
+            allow_patterns=[glob.escape(name) for name in files],
             commit_message="Model by road_ray",
         )
-    except OfflineModeIsEnabled as error:
+    except (OSError, HTTPError) as error:  # refused, offline, or without a network
         raise ResourceError(
-            "HF_HUB_OFFLINE is set, so the hub is not reached\n"
-            f"  fix: HF_HUB_OFFLINE=0 road push ...; the hub is {api.endpoint}\n  nothing was sent"
-        ) from error
-    except HfHubHTTPError as error:
-        raise ResourceError(
-            f"{api.endpoint} refuses {repository}: {str(error).splitlines()[0]}\n"
-            "  fix: check the name of the owner and that the token may write there\n"
+            f"{api.endpoint}: {repository} cannot be written: {str(error).splitlines()[0]}\n"
+            "  fix: check the network, HF_HUB_OFFLINE, the name of the owner and that the token "
+            "may write there\n"
             "  kept: the repository as it was; files arrive in one commit or not at all"
-        ) from error
-    except (OSError, HTTPError) as error:
-        raise ResourceError(
-            f"{api.endpoint} cannot be reached: {error}\n  fix: check the network, and run the "
-            "same command again\n  kept: the model here"
         ) from error
     return f"{api.endpoint}/{repository}"
 
 
 def check_repository(name: str) -> None:
     """Raise ``ConfigError`` for a name that is not ``OWNER/NAME``."""
-    if not _REPOSITORY.fullmatch(name) or len(name) > 96 or "--" in name or ".." in name:
-        raise ConfigError(
-            f"{name}: is not the name of a repository\n"
-            "  allowed: OWNER/NAME of letters, digits, - _ and ., at most 96 characters"
-        )
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils._validators import validate_repo_id
 
-
-def _refuse_existing(repository: str, existing: set[str], *, exposed: bool, replace: bool) -> None:
-    if exposed:
-        raise ConfigError(
-            f"{repository} is public\n  fix: --public to publish the model there, or name another "
-            "repository\n  nothing was sent"
-        )
-    # A new repository of the hub begins with .gitattributes alone.
-    if existing and not replace:
-        raise ConfigError(
-            f"{repository} has {', '.join(sorted(existing)[:4])}"
-            + (f" and {len(existing) - 4} more of these files" if len(existing) > 4 else "")
-            + "\n  fix: --replace (the history of the repository keeps the old ones), or name "
-            "another repository\n  nothing was sent"
-        )
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise ConfigError(f"{name}: is not OWNER/NAME of a repository: {error}") from error
+    if "/" not in name:
+        raise ConfigError(f"{name}: is not OWNER/NAME of a repository: it has no owner")
 
 
 def _refuse_secret(path: Path) -> None:

@@ -179,14 +179,6 @@ def input_rows(
         )
 
 
-def count_rows(source: str, trained: TrainedInput | None = None) -> int | None:
-    """Return the number of rows of a file, which is read for it; None for standard input.
-
-    Raises ``DataError`` for a row that cannot be read.
-    """
-    return None if source == STDIN else sum(1 for _ in _rows(source, trained or TrainedInput()))
-
-
 def cell(row: Row, column: str | list[str]) -> object:
     """Return the value of a column, or the list of those of several."""
     return row[column] if isinstance(column, str) else [row[name] for name in column]

@@ -15,24 +15,22 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from road_ray.data.model_files.locate_model import locate_model, model_hashes
 from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError
-from road_ray.evaluation.evaluate_split import OnRows
 from road_ray.evaluation.spans.no_answer_threshold import write_json
-from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
+from road_ray.inference.input_rows import ColumnChoice, InputRow, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
 from road_ray.models.encoder import model_directory
 from road_ray.system.file_lock import try_lock
 from road_ray.system.json_file import read_json
 from road_ray.system.paths import STDIN, check_new
-from road_ray.training.monitoring.console_progress import Console, Kind
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 10.0
@@ -51,7 +49,6 @@ def predict_file(
     model: str,
     columns: ColumnChoice | None = None,
     predict: Predict | None = None,
-    report_progress: bool = True,
     escape_formulas: bool = False,
 ) -> int:
     """Write the predictions of all rows of ``source`` to ``output``; return their number.
@@ -67,20 +64,15 @@ def predict_file(
     done = file.rows
     if done:
         _log.info("%s: resuming after %d rows", output, done)
-    kind: Kind | None = None if report_progress else "quiet"
+    shown = time.monotonic()
     try:
-        with closing(Console(kind, None, _SECONDS_BETWEEN_REPORTS)) as console:
-            read = input_rows(source, columns, predictor.fields, predictor.trained)
-            first = next(read)  # checked before all are counted
-            total = count_rows(source, predictor.trained) if report_progress else 0
-            progress = _Progress(done, total, console)
-            on_rows = progress.report_part if report_progress else None
-            progress.report(done)
-            waiting = chunks_of(islice(chain([first], read), done, None), CHUNK_ROWS)
-            predict = predict or partial(map, partial(predict_chunk, predictor, on_rows=on_rows))
-            for predictions in predict(waiting):
-                file.append(predictions)
-                progress.report(file.rows)
+        rows = input_rows(source, columns, predictor.fields, predictor.trained)
+        predict = predict or partial(map, partial(predict_chunk, predictor))
+        for predictions in predict(chunks_of(islice(rows, done, None), CHUNK_ROWS)):
+            file.append(predictions)
+            if time.monotonic() - shown >= _SECONDS_BETWEEN_REPORTS:
+                shown = time.monotonic()
+                _log.info("%s rows predicted", f"{file.rows:,}")
         file.finish()
     except KeyboardInterrupt:
         fix = "to resume, run the same command"
@@ -109,13 +101,9 @@ def chunks_of(rows: Iterator[InputRow], size: int) -> Iterator[list[InputRow]]:
         yield chunk
 
 
-def predict_chunk(
-    predictor: Predictor, chunk: Sequence[InputRow], on_rows: OnRows | None = None
-) -> list[Prediction]:
-    """Return the predictions of the rows, with the cells that are copied. ``on_rows`` is called
-    with the number of rows that are predicted.
-    """
-    predictions = predictor.predict_rows([(row.where, row.fields) for row in chunk], on_rows)
+def predict_chunk(predictor: Predictor, chunk: Sequence[InputRow]) -> list[Prediction]:
+    """Return the predictions of the rows, with the cells that are copied."""
+    predictions = predictor.predict_rows([(row.where, row.fields) for row in chunk])
     pairs = zip(predictions, chunk, strict=True)
     return [prediction | dict(row.copied) for prediction, row in pairs]
 
@@ -232,15 +220,8 @@ class PredictionFile:
         """Give the file its name. Raises ``ConfigError`` if another program has made one of that
         name meanwhile.
         """
-        try:
-            os.link(self._partial, self.path)  # unlike a rename, it never replaces a file
-        except FileExistsError:
-            check_new(self.path)
-        except OSError:  # a file system without hard links
-            check_new(self.path)
-            self._file.close()
-            self._partial.rename(self.path)
-        self._partial.unlink(missing_ok=True)
+        check_new(self.path)
+        self._partial.rename(self.path)
         self._state.unlink(missing_ok=True)
         if self._formulas:
             _log.warning(
@@ -348,30 +329,3 @@ def _flat(prediction: Prediction) -> dict[str, object]:
         else:
             cells[name] = None if isinstance(value, float) and math.isnan(value) else value
     return cells
-
-
-class _Progress:
-    """Shows the rows that are predicted of those that are left, with the time that they take; of
-    standard input, which has no known end, their number.
-    """
-
-    def __init__(self, done: int, total: int | None, console: Console) -> None:
-        self._first, self._rows, self._total, self._console = done, done, total, console
-        self._shown = time.monotonic()
-
-    def report(self, rows: int) -> None:
-        """Show the rows that are written."""
-        self._rows = rows
-        self._show(rows)
-
-    def report_part(self, done: int, total: int) -> None:
-        """Show the rows that are written and the share of the next chunk that is predicted."""
-        left = CHUNK_ROWS if self._total is None else self._total - self._rows
-        self._show(self._rows + min(CHUNK_ROWS, left) * done // total)
-
-    def _show(self, rows: int) -> None:
-        if self._total is not None:
-            self._console.part("predictions", rows - self._first, self._total - self._first)
-        elif time.monotonic() - self._shown >= _SECONDS_BETWEEN_REPORTS:
-            self._shown = time.monotonic()
-            _log.info("%s rows predicted", f"{rows:,}")

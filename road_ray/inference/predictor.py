@@ -39,7 +39,7 @@ from road_ray.data.task_and_dataset import (
 )
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.errors import DataError
-from road_ray.evaluation.evaluate_split import OnRows, batched_logits
+from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
 from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
 from road_ray.inference.entities import Sentence, entities, softmax
@@ -126,9 +126,7 @@ class Predictor:
         while chunk := list(islice(waiting, chunk_rows)):
             yield from self.predict_rows([(where, self.trained.named(row)) for where, row in chunk])
 
-    def predict_rows(
-        self, rows: Sequence[tuple[str, Row]], on_rows: OnRows | None = None
-    ) -> list[Prediction]:
+    def predict_rows(self, rows: Sequence[tuple[str, Row]]) -> list[Prediction]:
         """Return the predictions of a chunk of rows by fields of the model; rows of similar length
         share a batch.
         """
@@ -141,19 +139,17 @@ class Predictor:
             else:
                 groups.setdefault(_width(example), []).append(number)
         for width, numbers in groups.items():
-            answers = self._predict_group([examples[n] for n in numbers], width, on_rows)
+            answers = self._predict_group([examples[n] for n in numbers], width)
             for number, answer in zip(numbers, answers, strict=True):
                 predictions[number] = {"id": examples[number].id} | answer
         return predictions
 
-    def _predict_group(
-        self, examples: Sequence[Example], width: int, on_rows: OnRows | None
-    ) -> list[Prediction]:
+    def _predict_group(self, examples: Sequence[Example], width: int) -> list[Prediction]:
         """Return predictions of rows with the same number of texts."""
         kind = self.task.kind
         if isinstance(kind, ChooseAny):
-            return self._choose_any(examples, kind.choices, on_rows)
-        features, logits = self._logits(examples, width, on_rows)
+            return self._choose_any(examples, kind.choices)
+        features, logits = self._logits(examples, width)
         match kind:
             case Span():
                 return self._answers(examples, features, logits)
@@ -166,9 +162,7 @@ class Predictor:
             case Classify():
                 return [_class(kind.labels, row) for row in logits]
 
-    def _logits(
-        self, examples: Sequence[Example], width: int, on_rows: OnRows | None
-    ) -> tuple[Features, list[Floats]]:
+    def _logits(self, examples: Sequence[Example], width: int) -> tuple[Features, list[Floats]]:
         """Return the features of rows with the same number of texts, and their logits."""
         columns = Columns(tuple(range(width)))
         dataset = Dataset("input", task=self.task.name, layout="", folder="", columns=columns)
@@ -188,16 +182,13 @@ class Predictor:
                 features,
                 self.task.kind,
                 pad_id,
-                on_rows,
             )
         return features, logits
 
-    def _choose_any(
-        self, examples: Sequence[Any], size: int, on_rows: OnRows | None
-    ) -> list[Prediction]:
+    def _choose_any(self, examples: Sequence[Any], size: int) -> list[Prediction]:
         """Return predictions of rows with any number of choices, read in parts of ``size``."""
         parts = [_parts(example, size) for example in examples]
-        logits = iter(self._logits([part for row in parts for part in row], 1, on_rows)[1])
+        logits = iter(self._logits([part for row in parts for part in row], 1)[1])
         return [
             _choice(np.concatenate([next(logits) for _ in row])[: len(example.choices)])
             for example, row in zip(examples, parts, strict=True)

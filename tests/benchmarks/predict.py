@@ -91,7 +91,6 @@ def ours(work: Work, connection: Connection) -> None:
                 str(work.rows),
                 Path(place) / f"{number}.csv",
                 model=str(work.model),
-                report_progress=False,
             )
 
 

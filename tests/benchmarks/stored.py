@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.answers.row_keys import RowKeys, rows_of
 from road_ray.distillation.ensemble.protocol import Ensemble
 from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
 
@@ -47,17 +46,10 @@ def measured(
     shape = (2, -1) if name == "mrc" else (subject.kind.width,)
     batches = _batches(rows, length, batch_size)
 
-    keys = RowKeys(np.concatenate([rows_of(batch).keys for batch in batches]))
-    groups = np.split(np.arange(rows), range(batch_size, rows, batch_size))
     with tempfile.TemporaryDirectory() as root:
         stored = StoredEnsemble.open(root, _manifest(), subject)
         began = now()
-        stored.label(
-            keys,
-            groups,
-            lambda numbers: batches[int(numbers[0]) // batch_size],
-            lambda members: _Said(shape),
-        )
+        stored.label(lambda: batches, lambda members: _Said(shape))
         written = now() - began
         began = now()
         for batch in batches:

@@ -77,11 +77,6 @@ def test_a_regression_learns_the_teachers_number():
     assert soft_loss(outputs, batch, 2.0) == pytest.approx((1 + 4) / 2)
 
 
-def test_what_the_teachers_added_is_not_for_the_model():
-    _, batch = classified()
-    assert set(model_inputs(batch | {"stats": {}, "input_ids": 1})) == {"labels", "input_ids"}
-
-
 def test_mistakes_are_told():
     outputs, batch = classified()
     with pytest.raises(ConfigError, match="kd_weight"):

@@ -40,12 +40,6 @@ def test_each_teacher_answers_as_its_model_does_on_its_own_tokens(ensemble, dire
         assert_close(answers, plain, rtol=1e-4, atol=1e-5)
 
 
-def test_a_batch_without_texts_is_refused(ensemble):
-    opened, student = ensemble
-    with pytest.raises(rr.errors.DataError, match="the batch has no texts"):
-        opened.logits(student(list(TEXTS), padding=True, return_tensors="pt"))
-
-
 @pytest.mark.slow
 def test_the_trainer_distils_from_texts_of_a_collator(ensemble, tmp_path):
     pytest.importorskip("accelerate")

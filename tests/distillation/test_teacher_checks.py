@@ -10,16 +10,16 @@ from transformers import CTRLTokenizer
 
 from road_ray.data.catalog import task
 from road_ray.data.model_files.locate_model import locate_model
-from road_ray.distillation.teacher_checks import (
+from road_ray.distillation.teacher_directory import (
     LABEL_MAP,
     check_teacher,
     check_teachers,
-    refuse_foreign,
-)
-from road_ray.distillation.teacher_identity import (
     fingerprint_tokenizer,
     fingerprint_weights,
+    identity_only,
     reads_other_tokens,
+    refuse_foreign,
+    teacher_manifest,
     teacher_tokenizer,
 )
 from road_ray.errors import CheckpointError
@@ -117,7 +117,7 @@ def test_a_tokenizer_with_two_ids_swapped_is_another_one(tmp_path, teacher, toke
     assert not reads_other_tokens(directory, fingerprint_tokenizer(tokenizer_of()))
     assert check_teacher(directory, NLI, swapped) is None  # it reads texts
     swapped.save_pretrained(teacher(tmp_path / "b"))
-    with pytest.raises(CheckpointError, match=r"2 with another id \['a', 'b'\]"):
+    with pytest.raises(CheckpointError, match="another tokenizer than the first"):
         check_teachers([directory, tmp_path / "b"], NLI)
     check_teachers([directory, tmp_path / "b"], NLI, swapped)
 
@@ -157,3 +157,51 @@ def test_a_teacher_without_offsets_is_refused_if_it_must_read_texts(tmp_path, te
     slow.save_pretrained(directory)
     with pytest.raises(CheckpointError, match=r"(?s)reads texts.*fast tokenizer"):
         check_teacher(directory, NLI, tokenizer)
+
+
+def test_the_manifest_tells_teachers_apart(tmp_path, teacher, tokenizer):
+    directories = [teacher(tmp_path / str(seed), seed) for seed in range(2)]
+    manifest = json.loads(json.dumps(teacher_manifest(directories, NLI)))
+    first, second = manifest["teachers"]
+    assert manifest["task"] == "nli"
+    assert first["weights_sha256"] != second["weights_sha256"]
+    assert first["config_sha256"] == second["config_sha256"]
+    assert (
+        first["tokenizer_sha256"] == second["tokenizer_sha256"] == fingerprint_tokenizer(tokenizer)
+    )
+    assert first["labels"] == ["contradiction", "entailment", "neutral"]
+
+
+def test_a_teacher_of_ours_brings_its_figures_and_where_it_comes_from(tmp_path, teacher):
+    directory = teacher(tmp_path / "a")
+    record = {"metrics": {"eval/mnli/accuracy": 0.8}, "seed": 3, "init": "runs/p", "other": 1}
+    (directory / "road_ray.json").write_text(json.dumps(record))
+    (entry,) = teacher_manifest([directory], NLI)["teachers"]
+    assert entry["metrics"] == {"eval/mnli/accuracy": 0.8}
+    assert (entry["seed"], entry["init"]) == (3, "runs/p")
+    assert "other" not in entry
+
+
+def test_a_teacher_stays_itself_when_it_moves_or_is_judged_again(tmp_path, teacher):
+    before = teacher(tmp_path / "a")
+    after = teacher(tmp_path / "b")
+    (after / "road_ray.json").write_text('{"metrics": {"x": 1}}')
+    config = after / "config.json"
+    changed = json.loads(config.read_text()) | {"transformers_version": "9"}
+    config.write_text(json.dumps(changed))
+    first, two = (teacher_manifest([place], NLI) for place in (before, after))
+    assert first != two
+    assert identity_only(first) == identity_only(two)
+
+
+def test_other_label_names_or_another_shape_make_another_teacher(tmp_path, teacher):
+    first = teacher(tmp_path / "a")
+    renamed = teacher(tmp_path / "b", labels=("entailment", "neutral", "contradiction"))
+    shaped = teacher(tmp_path / "c")
+    config = shaped / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_attention_heads": 4}))
+    who = [identity_only(teacher_manifest([place], NLI)) for place in (first, renamed, shaped)]
+    hashes = {first["teachers"][0]["weights_sha256"] for first in who}
+    assert len(hashes) == 1
+    assert who[0] != who[1]
+    assert who[0] != who[2]

@@ -24,7 +24,9 @@ from tests.published import TEXTS, publish
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 OPTIONS = {"precision": "fp32"}
 ROWS = [{"text": TEXTS[number % 3] * (1 + number % 4), "stars": number} for number in range(18)]
-CALL = {"columns": ColumnChoice(keep={"stars": "stars"}), "report_progress": False}
+CALL = {
+    "columns": ColumnChoice(keep={"stars": "stars"}),
+}
 
 
 @pytest.fixture(scope="module")

@@ -186,25 +186,12 @@ def test_weights_beside_the_onnx_file_belong_to_the_export(classifier, tmp_path,
     sizes = {name: (place / name).stat().st_size for name in ("model.onnx", "model.onnx.data")}
     assert facts["bytes"]["onnx_fp32"] == sum(sizes.values())
     assert sizes.keys() <= json.loads((place / "road_ray.json").read_text())["files"].keys()
-    assert sizes.keys() <= {file.name for file in model_files(place)}
+    assert sizes.keys() <= {*model_files(place)}
     assert_alike(load(classifier)(PAIRS), load(place)(PAIRS))
     with (place / "model.onnx.data").open("r+b") as file:
         file.write(b"more")
     with pytest.raises(CheckpointError, match=r"model.onnx.data: not the file that .* records"):
         load(place)
-
-
-@pytest.mark.long  # 8 s
-def test_weights_beside_the_onnx_file_are_in_the_file_of_int8(classifier, tmp_path, monkeypatch):
-    exporter = "torch.onnx._internal.exporter._onnx_program"
-    monkeypatch.setattr(f"{exporter}._LARGE_MODEL_THRESHOLD", 1)
-    facts = export(str(classifier), tmp_path / "fp32")[1]
-    place, int8 = export(str(classifier), tmp_path / "int8", quantize="int8")
-    assert [path.name for path in place.glob("*.onnx*")] == ["model_int8.onnx"]
-    assert int8["bytes"] == facts["bytes"] | {
-        "onnx_int8": (place / "model_int8.onnx").stat().st_size
-    }
-    assert load(place)(TEXTS)
 
 
 @pytest.mark.slow

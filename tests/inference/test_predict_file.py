@@ -87,13 +87,6 @@ def test_every_format_gives_the_same_rows(rows_file, suffix):
     assert [row.fields for row in read] == ROWS
 
 
-def test_lines_of_text_are_numbered(rows_file):
-    read = list(input_rows(rows_file(".txt"), EACH, ("text",)))
-    assert [row.fields for row in read] == [
-        {"text": row["text"], "id": str(number)} for number, row in enumerate(ROWS)
-    ]
-
-
 def test_standard_input_takes_texts_and_json_objects(monkeypatch):
     given = b'\xef\xbb\xbfplain text\n\n{"text": "b", "id": 7}\n'
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
@@ -108,22 +101,14 @@ def test_standard_input_takes_texts_and_json_objects(monkeypatch):
         (b"fine\ncaf\xe9\n", r"<stdin>:2: .*not UTF-8"),
         (b'[{"text": "fine"}]', r"<stdin>:1: the beginning of a JSON array.*one object a line"),
         (b'[\n {"text": "fine"}\n]\n', r"<stdin>:1: the beginning of a JSON array"),
-        ("fine\n".encode("utf-16"), r"<stdin>:1: .*not UTF-8.*iconv -f utf-16"),
-        (b"long " * (14 << 20), r"<stdin>:1: a line of more than 64 MiB"),
     ],
-    ids=["empty", "Latin-1", "array", "printed array", "UTF-16", "long line"],
+    ids=["empty", "Latin-1", "array", "printed array"],
 )
 def test_standard_input_that_is_not_read_is_refused(monkeypatch, given, message):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
     with pytest.raises(DataError) as error:
         list(input_rows("-", EACH, ("text",)))
     assert re.search(message, str(error.value), re.DOTALL)
-
-
-def test_a_column_of_lines_is_refused_with_the_way_to_give_one(monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"number,review\n7,fine\n")))
-    with pytest.raises(DataError, match=r"no column 'review'.*\n  fix: name a CSV file"):
-        list(input_rows("-", ColumnChoice({"text": "review"}), ("text",)))
 
 
 def test_squad_layout_gives_questions(world):
@@ -230,22 +215,6 @@ def test_ids_that_are_null_are_counted_and_never_those_that_are_given(rows_file)
         ids(None, None, "0")
 
 
-def test_a_quoted_line_end_stays_as_it_is(tmp_path):
-    """The module ``csv`` reads the same file."""
-    path = tmp_path / "rows.csv"
-    path.write_bytes(b'text,note\r\n"a\r\nb","c\rd"\r\ne,"f\ng"\r\n')
-    with path.open(newline="") as file:
-        expected = [tuple(row.values()) for row in csv.DictReader(file)]
-    read = [(r.fields["text"], r.copied["note"]) for r in input_rows(str(path), EACH, ("text",))]
-    assert read == expected == [("a\r\nb", "c\rd"), ("e", "f\ng")]
-
-
-def test_missing_columns_that_are_chosen_are_named(rows_file):
-    path = rows_file(".csv", [{"text": "fine", "my stars": "3"}])
-    with pytest.raises(DataError, match=r"no column 'star'.*nearest: 'star' -> 'my stars'"):
-        list(input_rows(path, ColumnChoice(keep={"star": "star"}), ("text",)))
-
-
 @pytest.mark.parametrize("fields", [("question", "context"), ("question", "choices")])
 def test_a_question_needs_all_its_fields(rows_file, fields):
     path = rows_file(".jsonl", [{"question": "Who?"}])
@@ -327,23 +296,8 @@ def test_kept_columns_stand_beside_their_predictions(
     assert (first["input_label"], "day" in first) == ("0", False)
 
 
-def test_progress_counts_the_rows_that_are_left(directory, rows_file, tmp_path, capfd, monkeypatch):
-    rows = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(100)])
-    with monkeypatch.context() as patch:
-        patch.setattr(predicting, "_SECONDS_BETWEEN_REPORTS", 0.0)
-        predict_file(load(directory), rows, tmp_path / "o.csv", model=str(directory))
-    lines = capfd.readouterr().err.splitlines()
-    assert lines[0] == "predictions 0/100"
-    assert re.fullmatch(r"predictions 36/100  eta 0:00:\d\d", lines[1])
-    predict_file(load(directory), rows, tmp_path / "q.csv", model=str(directory))
-    assert capfd.readouterr().err == ""  # done before a line was due
-
-
-def test_a_killed_run_resumes_behind_its_last_chunk(
-    directory, rows_file, tmp_path, monkeypatch, capfd
-):
+def test_a_killed_run_resumes_behind_its_last_chunk(directory, rows_file, tmp_path, monkeypatch):
     monkeypatch.setattr(predicting, "CHUNK_ROWS", 4)
-    monkeypatch.setattr(predicting, "_SECONDS_BETWEEN_REPORTS", 0.0)
     rows = [{"text": f"film {number}", "id": str(number)} for number in range(18)]
     source, model = rows_file(".jsonl", rows), load(directory)
     whole, cut = tmp_path / "whole.csv", tmp_path / "cut.csv"
@@ -362,14 +316,12 @@ def test_a_killed_run_resumes_behind_its_last_chunk(
     assert not cut.exists()
     counted = []
 
-    def counting(predictor, chunk, on_rows):
+    def counting(predictor, chunk):
         counted.extend(row.fields["id"] for row in chunk)
-        return predict_chunk(predictor, chunk, on_rows)
+        return predict_chunk(predictor, chunk)
 
     monkeypatch.setattr(predicting, "predict_chunk", counting)
-    capfd.readouterr()
     assert predict_file(model, source, cut, **call) == 18
-    assert "predictions 4/10  eta" in capfd.readouterr().err  # of the rest
     assert counted == [str(number) for number in range(8, 18)]
     assert cut.read_bytes() == whole.read_bytes()
 
@@ -384,11 +336,11 @@ def test_a_signal_ends_with_exit_code_6_and_the_same_command_resumes(
     assert road("predict", directory, source, "--output", whole).code == 0
     chunks, predict_chunk = [], predicting.predict_chunk
 
-    def signalled(predictor, chunk, on_rows):
+    def signalled(predictor, chunk):
         chunks.append(len(chunk))
         if len(chunks) == 3:
             os.kill(os.getpid(), number)
-        return predict_chunk(predictor, chunk, on_rows)
+        return predict_chunk(predictor, chunk)
 
     monkeypatch.setattr(predicting, "predict_chunk", signalled)
     words = ("predict", directory, source, "--output", cut)
@@ -425,22 +377,11 @@ def test_a_stop_before_the_first_row_and_of_standard_input_say_what_is_kept(
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
-@pytest.mark.parametrize("text", ["fine \ud83d", "\udc00"])
-@pytest.mark.parametrize(
-    "row", [{"text": "{}"}, {"id": "{}"}, {"note": "{}"}, {"note": ["a", {"b": "{}"}]}]
-)
-def test_half_of_a_surrogate_pair_is_refused_by_its_line(
-    road, directory, rows_file, tmp_path, row, text
-):
+def test_half_of_a_surrogate_pair_in_a_copied_cell_is_refused_by_its_line(rows_file):
     good = {"text": "a fine film \N{GRINNING FACE}", "id": "0", "note": ""}
-    broken = json.loads(json.dumps(row).replace("{}", json.dumps(text)[1:-1]))
-    source = rows_file(".jsonl", [good, good | broken])
-    output = tmp_path / "out.jsonl"
-    result = road("predict", directory, source, "--keep", "note", "--output", output)
-    assert result.code == 3
-    [column] = row
-    assert f"{source}:2: column '{column}' holds a lone surrogate U+" in result.err
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+    source = rows_file(".jsonl", [good, good | {"note": ["a", {"b": "fine \ud83d"}]}])
+    with pytest.raises(DataError, match=r":2: column 'note' holds a lone surrogate U\+"):
+        list(input_rows(source, EACH, ("text",)))
 
 
 def test_infinite_thresholds_always_and_never_answer_and_nan_is_refused(road, rows_file, tmp_path):
@@ -599,8 +540,9 @@ def whole_outputs(tmp_path, number, seed):
 @pytest.mark.parametrize(
     ("number", "rounds"),
     [
-        *((number, 20) for number in (2, 3, 4)),
-        *(pytest.param(number, 100, marks=pytest.mark.long) for number in (2, 3, 4)),
+        (2, 20),
+        (4, 20),
+        pytest.param(3, 100, marks=pytest.mark.long),
     ],
 )
 def test_of_processes_that_write_one_output_each_gives_it_whole_or_is_refused(
@@ -683,31 +625,29 @@ def test_a_header_is_checked_before_torch_is_imported(directory, rows_file, tmp_
         ("text\na fine film\n".encode("utf-16"), r"rows.csv:1: not UTF-8.*iconv -f utf-16"),
         (b"body\na fine film\n", r"rows.csv:2: none of the fields text, text_pair; found: body"),
         (b"text,text\na,b\n", "the header names 'text' twice"),
-        (b"text\n" + b"long " * (14 << 20) + b"\n", r"rows.csv:2: a line of more than 64 MiB"),
         (b'text\n"open\n', "broken CSV"),
     ],
-    ids=["empty", "header alone", "UTF-16", "column", "twice", "long line", "quote"],
+    ids=["empty", "header alone", "UTF-16", "column", "twice", "quote"],
 )
 def test_a_bad_file_is_named_and_leaves_nothing(directory, tmp_path, content, message):
     source = tmp_path / "rows.csv"
     source.write_bytes(content)
-    call = {"model": str(directory), "report_progress": False}
+    call = {"model": str(directory)}
     with pytest.raises(DataError) as error:
         predict_file(load(directory), str(source), tmp_path / "out.jsonl", **call)
     assert re.search(message, str(error.value), re.DOTALL)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
-def test_questions_for_a_model_of_classes_are_refused(road, directory, world, tmp_path):
-    result = road(
-        "predict", directory, world / "squad" / "dev-v2.0.json", "--output", tmp_path / "o.jsonl"
-    )
-    assert (result.code, "none of the fields text, text_pair" in result.err) == (3, True)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
-@pytest.mark.parametrize("verb", ["predict", "export", "serve"])
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [
+        ("predict", "model.safetensors"),
+        ("predict", "tokenizer.json"),
+        ("export", "config.json"),
+        ("serve", "model.safetensors"),
+    ],
+)
 def test_a_model_with_an_empty_file_is_refused(road, directory, tmp_path, verb, name):
     model = tmp_path / "model"
     shutil.copytree(directory, model)
@@ -718,19 +658,12 @@ def test_a_model_with_an_empty_file_is_refused(road, directory, tmp_path, verb, 
     assert sorted(path.name for path in model.iterdir()) == before
 
 
-def test_a_byte_order_mark_and_a_long_text_are_read(directory, tmp_path):
-    source = tmp_path / "rows.csv"
-    source.write_bytes(b"\xef\xbb\xbftext\n" + b"fine " * 200_000 + b"\na film\n")
-    call = {"model": str(directory), "report_progress": False}
-    assert predict_file(load(directory), str(source), tmp_path / "out.jsonl", **call) == 2
-
-
 def test_standard_output_without_room_is_an_error_without_a_traceback(directory, rows_file):
     command = [sys.executable, "-m", "road_ray", "predict", str(directory), rows_file(".csv")]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 4, done.stderr
-    assert "standard output: cannot be written: No space left on device" in done.stderr
+    assert "standard output: No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -739,7 +672,7 @@ def test_a_full_disk_keeps_the_chunks_that_were_written(
 ):
     monkeypatch.setattr(predicting, "CHUNK_ROWS", 50)
     source = rows_file(".jsonl", [{"text": "film", "id": str(n)} for n in range(1000)])
-    disk, call = small_disk(64), {"model": str(directory), "report_progress": False}
+    disk, call = small_disk(64), {"model": str(directory)}
     with pytest.raises(ResourceError, match="cannot be written: No space left on device") as error:
         predict_file(load(directory), source, disk / "out.jsonl", **call)
     num_rows = int(re.search(r"kept: (\d+) rows", str(error.value))[1])

@@ -14,8 +14,7 @@ from torch.testing import assert_close
 
 import road_ray as rr
 from road_ray.data import catalog
-from road_ray.distillation.teacher_checks import HEADS
-from road_ray.distillation.teacher_identity import ANSWERS_FOR
+from road_ray.distillation.teacher_directory import ANSWERS_FOR, HEADS
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.conftest import SPANS
 from tests.published import publish

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import limit_length, load_tokenizer
-from road_ray.distillation.teacher_checks import HEADS
+from road_ray.distillation.teacher_directory import HEADS
 from road_ray.models.architectures import input_names, longest_row
 from road_ray.models.multitask import load_multitask, load_trained
 from tests.published import FAMILIES, TEXTS, publish

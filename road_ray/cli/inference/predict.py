@@ -114,7 +114,7 @@ def predict(
     if output is None:
         _print(model, source, chosen, options, pool)
         return
-    call = {"columns": chosen, "report_progress": not quiet, "escape_formulas": escape_formulas}
+    call = {"columns": chosen, "escape_formulas": escape_formulas}
     rows = run_interruptible(
         lambda pool: _write(model, source, output, call, options, pool),
         pool,

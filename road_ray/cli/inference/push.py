@@ -24,9 +24,6 @@ def push(
     public: Annotated[
         bool, typer.Option("--public", help="a repository that everybody can read")
     ] = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="replace files that the repository has")
-    ] = False,
     include: Annotated[
         list[str] | None,
         typer.Option(metavar="PATTERN", help="send files besides those of a model too"),
@@ -44,16 +41,15 @@ def push(
     upload.check_repository(repository)
     files = upload.model_files(model, include or ())
     others = upload.left_out(model, files)
-    rows = [{"file": file.name, "bytes": f"{file.size_bytes:,}"} for file in files]
-    total = sum(file.size_bytes for file in files)
+    sizes = {name: path.stat().st_size for name, path in files.items()}
+    rows = [{"file": name, "bytes": f"{size:,}"} for name, size in sizes.items()]
     if not as_json:
         typer.echo(aligned(rows))
-        typer.echo(f"{len(files)} files, {total:,} bytes")
+        typer.echo(f"{len(files)} files, {sum(sizes.values()):,} bytes")
         if others:
             typer.echo(f"not sent: {', '.join(others)} (--include NAME sends one)")
-    url = None if dry_run else upload.push(files, repository, public=public, replace=replace)
+    url = None if dry_run else upload.push(model, files, repository, public=public)
     if as_json:
-        sizes = {file.name: file.size_bytes for file in files}
         entry = {"repository": repository, "url": url, "files": sizes, "left_out": others}
         typer.echo(json.dumps(entry))
     else:

@@ -11,14 +11,14 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.features.examples_and_features import Features, Longs
+from road_ray.data.features.examples_and_features import Longs
 from road_ray.data.features.text_rows import bounds_of
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
@@ -48,23 +48,6 @@ class Rows:
         lengths: Longs = self.real.sum(-1, dtype=np.int64)
         return lengths
 
-    def select(self, numbers: NDArray[Any]) -> Rows:
-        """Return the rows of these numbers, or of a mask."""
-        return Rows(self.keys[numbers], self.real[numbers])
-
-
-class RowKeys(NamedTuple):
-    """Keys of the same rows for teachers with the student's tokenizer and for those that read
-    texts, ``[N, 2]`` each; None where no teacher does.
-    """
-
-    tokens: Keys
-    texts: Keys | None = None
-
-    def select(self, numbers: NDArray[Any]) -> RowKeys:
-        """Return the keys of these rows, by number or by a mask."""
-        return RowKeys(self.tokens[numbers], None if self.texts is None else self.texts[numbers])
-
 
 def rows_of(inputs: Mapping[str, Any]) -> Rows:
     """Return the rows of ``input_ids`` ``[B, L]`` (or ``[B, N, L]``: N choices per row), with mask
@@ -80,16 +63,6 @@ def rows_of(inputs: Mapping[str, Any]) -> Rows:
     if ids.ndim == 3:
         keys, real = _keys_of_choices(keys, ids.shape[1]), real.reshape(len(ids), -1)
     return Rows(keys, real)
-
-
-def keys_of(features: Features) -> Keys:
-    """Return the keys of all rows of a data set, ``[N, 2]``."""
-    lengths = np.diff(features.bounds)
-    marked = features.tokens
-    if features.segments is not None:
-        marked = marked | (features.segments.astype(np.int32) << _SEGMENT_SHIFT)
-    keys = _hashed(marked, features.bounds[:-1], lengths)
-    return keys if features.choices == 1 else _keys_of_choices(keys, features.choices)
 
 
 def keys_of_texts(texts: Iterable[Sequence[str]]) -> Keys:

@@ -30,7 +30,7 @@ from road_ray.distillation.answers.answer_table import (
     write_table,
 )
 from road_ray.distillation.answers.row_keys import Keys, Values
-from road_ray.distillation.teacher_identity import ANSWERS_FOR, decisive_entries
+from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.json_file import write_json_atomic
 

@@ -17,7 +17,7 @@ from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, Ensemble, numbered, stacked
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
-from road_ray.distillation.teacher_identity import reads_other_tokens
+from road_ray.distillation.teacher_directory import reads_other_tokens
 from road_ray.errors import ConfigError
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.heads.label_order import LabelMap

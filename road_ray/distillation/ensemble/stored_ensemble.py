@@ -8,7 +8,7 @@ teacher's tokens, which are transferred to the student's tokens on each read.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,6 @@ from road_ray.data.features.examples_and_features import Longs
 from road_ray.data.task_and_dataset import Kind, Span, Tag, Task
 from road_ray.distillation.answers.row_keys import (
     Keys,
-    RowKeys,
     Rows,
     counts_of,
     keys_of_texts,
@@ -35,7 +34,7 @@ from road_ray.distillation.answers.teacher_tables import Places, TeacherTables
 from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader, TokenRow
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT, Ensemble, numbered
 from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
-from road_ray.distillation.teacher_identity import ANSWERS_FOR
+from road_ray.distillation.teacher_directory import ANSWERS_FOR
 from road_ray.errors import CheckpointError, DataError
 
 _AHEAD = 4  # batches that are sent to the teachers before the answers of the first are read
@@ -43,8 +42,8 @@ _AHEAD = 4  # batches that are sent to the teachers before the answers of the fi
 Members = tuple[int, ...]
 Live = Callable[[Members], AbstractContextManager[Ensemble]]
 """Starts the teachers of these numbers until it is left; they answer in this order."""
-MakeBatch = Callable[[Longs], Mapping[str, Any]]
-"""Returns the inputs of rows by their numbers."""
+Batches = Callable[[], Iterable[Mapping[str, Any]]]
+"""Returns the batches to label, the same at each call."""
 
 
 @dataclass(frozen=True)
@@ -126,83 +125,74 @@ class StoredEnsemble(Ensemble):
         self._stats = numbered(figures)
         return torch.stack(answers)
 
-    def holds(self, keys: RowKeys) -> NDArray[np.bool_]:
-        """Return which rows have the answers of every teacher. ``[N] -> [N]``."""
-        held = [tables.holds(self._keys(n, keys)) for n, tables in enumerate(self.tables)]
-        everywhere: NDArray[np.bool_] = np.logical_and.reduce(held)
-        return everywhere
-
-    def label(
-        self, keys: RowKeys, groups: Iterable[Longs], make_batch: MakeBatch, live: Live
-    ) -> int:
-        """Have the teachers answer every row that has no answer, into one further table of each
-        teacher, and return how many rows that were. ``groups`` are the numbers of the rows, as many
-        as are sent together. Another process that labels the same rows is waited for.
+    def label(self, batches: Batches, live: Live) -> int:
+        """Have the teachers answer every row of ``batches`` that has no answer, and return how many
+        rows that were. Another process that labels for these teachers is waited for.
 
         What was answered before an interruption is not asked again.
         """
-        own_keys = [self._keys(number, keys) for number in range(self.size)]
-        lacking = [n for n, t in enumerate(self.tables) if not t.holds(own_keys[n]).all()]
-        wanted = np.zeros(len(keys.tokens), np.bool_)
+        found: list[list[Keys]] = [[] for _ in self.tables]
+        for batch in batches():
+            inputs = inputs_of(batch)
+            for own, reader in zip(found, self._readers, strict=True):
+                own.append(_keys(reader, inputs))
+        keys = [np.concatenate(own) for own in found]
+        lacking = [n for n, tables in enumerate(self.tables) if not tables.holds(keys[n]).all()]
         with ExitStack() as stack:
             for tables in sorted((self.tables[n] for n in lacking), key=lambda t: t.directory):
                 stack.enter_context(tables.labelling())
-            masks = {n: _first_missing(self.tables[n], own_keys[n]) for n in lacking}
+            masks = {n: _first_missing(self.tables[n], keys[n]) for n in lacking}
             missing = {number: mask for number, mask in masks.items() if mask.any()}
-            for mask in missing.values():
-                wanted |= mask
-            if missing:
-                ensemble = stack.enter_context(live(tuple(missing)))
-                parts = (numbers[wanted[numbers]] for numbers in groups)
-                asked = self._asked(ensemble, filter(len, parts), make_batch)
-                for numbers, inputs, answers in asked:
-                    for number, answer in zip(missing, answers, strict=True):
-                        chosen = np.flatnonzero(missing[number][numbers])
-                        rows = own_keys[number][numbers[chosen]]
-                        self._add(number, rows, chosen, answer, inputs)
+            if not missing:
+                return 0
+            ensemble = stack.enter_context(live(tuple(missing)))
+            waiting: deque[tuple[Longs, Mapping[str, Any], Any]] = deque()
+            wanted, begin = np.logical_or.reduce([*missing.values()]), 0
+            for batch in batches():
+                inputs = inputs_of(batch)
+                numbers = np.arange(begin, begin + len(inputs["input_ids"]))
+                begin += len(numbers)
+                if not wanted[numbers].any():
+                    continue
+                inputs = some_rows(inputs, np.flatnonzero(wanted[numbers]))
+                numbers = numbers[wanted[numbers]]
+                if any(self._readers):
+                    inputs[OWN_TOKENS] = torch.ones(len(numbers), dtype=torch.bool)
+                waiting.append((numbers, inputs, ensemble.submit(inputs)))
+                if len(waiting) > _AHEAD:
+                    self._keep(missing, ensemble, *waiting.popleft())
+            while waiting:
+                self._keep(missing, ensemble, *waiting.popleft())
         return int(wanted.sum())
 
-    def _asked(
-        self, ensemble: Ensemble, groups: Iterable[Longs], make_batch: MakeBatch
-    ) -> Iterator[tuple[Longs, Mapping[str, Any], Tensor]]:
-        """Yield the numbers, inputs and answers of each group, in order; some are sent ahead."""
-        waiting: deque[tuple[Longs, Mapping[str, Any], Any]] = deque()
-        for numbers in groups:
-            inputs = inputs_of(make_batch(numbers))
-            if any(self._readers):
-                inputs[OWN_TOKENS] = torch.ones(len(numbers), dtype=torch.bool)
-            waiting.append((numbers, inputs, ensemble.submit(inputs)))
-            if len(waiting) > _AHEAD:
-                first, sent, handle = waiting.popleft()
-                yield first, sent, ensemble.gather(handle)
-        for first, sent, handle in waiting:
-            yield first, sent, ensemble.gather(handle)
-
-    def _add(
+    def _keep(
         self,
-        number: int,
-        keys: Keys,
-        chosen: Longs,
-        answers: Tensor,
+        missing: Mapping[int, NDArray[np.bool_]],
+        ensemble: Ensemble,
+        numbers: Longs,
         inputs: Mapping[str, Any],
+        handle: object,
     ) -> None:
-        """Add a teacher's answers to the ``chosen`` rows of a batch."""
-        if not len(chosen):
-            return
-        kind = self.tables[number].kind
-        rows = _stored_rows(self._readers[number], some_rows(inputs, chosen)).rows
-        kept = answers[torch.from_numpy(chosen).to(answers.device)]
-        try:
-            values = unpadded(_fitted(kept, rows, kind), rows, kind)
-        except CheckpointError as error:
-            raise CheckpointError(f"teacher {number}: {error}") from error
-        self.tables[number].add(keys, counts_of(kind, rows.lengths), values)
+        """Add the answers to the rows of these numbers to the tables of the teachers that miss
+        them.
+        """
+        for number, answers in zip(missing, ensemble.gather(handle), strict=True):
+            chosen = np.flatnonzero(missing[number][numbers])
+            if not len(chosen):
+                continue
+            kind = self.tables[number].kind
+            rows = _stored_rows(self._readers[number], some_rows(inputs, chosen)).rows
+            kept = answers[torch.from_numpy(chosen).to(answers.device)]
+            try:
+                values = unpadded(_fitted(kept, rows, kind), rows, kind)
+            except CheckpointError as error:
+                raise CheckpointError(f"teacher {number}: {error}") from error
+            self.tables[number].add(rows.keys, counts_of(kind, rows.lengths), values)
 
-    def _keys(self, number: int, keys: RowKeys) -> Keys:
-        if self._readers[number] is None:
-            return keys.tokens
-        assert keys.texts is not None
-        return keys.texts
+
+def _keys(reader: TextReader | None, inputs: Mapping[str, Any]) -> Keys:
+    """Return the keys of the rows of a batch for one teacher: by their tokens or by their texts."""
+    return rows_of(inputs).keys if reader is None else keys_of_texts(reader.texts_of(inputs))
 
 
 def _first_missing(tables: TeacherTables, keys: Keys) -> NDArray[np.bool_]:

@@ -16,8 +16,12 @@ from road_ray.data.batching import INPUTS
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
-from road_ray.distillation.teacher_checks import HEADS, check_teacher, refuse_random
-from road_ray.distillation.teacher_identity import teacher_input_names
+from road_ray.distillation.teacher_directory import (
+    HEADS,
+    check_teacher,
+    refuse_random,
+    teacher_input_names,
+)
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import longest_row
 from road_ray.models.config import TeacherPrecision

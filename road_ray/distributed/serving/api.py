@@ -31,7 +31,7 @@ from road_ray.distributed.serving.request_checks import (
     read_body,
 )
 from road_ray.distributed.serving.row_queue import RowQueue
-from road_ray.distributed.serving.schemas import Problem, RowType, Status, body_types
+from road_ray.distributed.serving.schemas import Problem, RowType, Status, row_type
 from road_ray.errors import DataError, RoadError
 from road_ray.inference.predictor import Predictor
 
@@ -53,8 +53,8 @@ def build_api(
     """Return the application; ``digest`` is that of the token that requests must show. Without one,
     requests must name this machine or ``host`` as their host and their origin.
     """
-    row_type, prediction = body_types(predictor.task.kind, predictor.trained.fields)
-    reader = RowReader(predictor, config, row_type)
+    kind_of_row = row_type(predictor.task.kind, predictor.trained.fields)
+    reader = RowReader(predictor, config, kind_of_row)
     queue = RowQueue(
         predictor.predict_rows,
         max_rows=config.max_batch_rows,
@@ -82,10 +82,9 @@ def build_api(
 
     @app.post(
         "/predict",
-        response_model=prediction | list[prediction],  # type: ignore[valid-type]
         responses=_PROBLEMS,
         dependencies=[Security(TokenCheck(digest))] if digest else [],
-        openapi_extra={"requestBody": _request_body(row_type, config)},
+        openapi_extra={"requestBody": _request_body(kind_of_row, config)},
     )
     async def predict(request: Request) -> Response:
         """Return the prediction of a row, or a list of those of a list of rows."""

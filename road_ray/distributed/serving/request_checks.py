@@ -19,7 +19,6 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import Headers
 
 from road_ray.distributed.serving.config import ServingConfig, digest_of, is_loopback
-from road_ray.distributed.serving.row_queue import characters, texts_of
 from road_ray.distributed.serving.schemas import Problem, RowType
 from road_ray.inference.input_rows import Row
 from road_ray.inference.predictor import Predictor
@@ -57,7 +56,6 @@ class RowReader:
 
         Raises ``Refusal``.
         """
-        _check_utf8(body)
         single = not body.lstrip().startswith(b"[")
         try:
             parsed = (
@@ -82,11 +80,13 @@ class RowReader:
         return rows, single
 
     def _check_size(self, row: Row, where: str) -> None:
-        size, most = characters(row), self._config.max_row_characters
+        values = [value for name, value in row.items() if name != "id"]
+        lists = [value if isinstance(value, list) else [value] for value in values]
+        texts = [text for parts in lists for text in parts if isinstance(text, str)]
+        size, most = sum(map(len, texts)), self._config.max_row_characters
         if size > most:
             raise Refusal(413, "characters of a row", where, size, f"at most {most} characters")
         most = self._config.max_row_tokens
-        texts = texts_of(row)
         if sum(len(text.encode()) for text in texts) <= most:  # a token has a byte at least
             return
         token_ids = self._tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
@@ -97,7 +97,9 @@ class RowReader:
     def _refusal(self, error: ValidationError) -> Refusal:
         first = error.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
-            return Refusal(400, first["msg"], "body", None, "a JSON object, or a list of them")
+            return Refusal(
+                400, first["msg"], "body", None, "a JSON object, or a list of them, in UTF-8"
+            )
         places = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]]
         where = "".join(places).lstrip(".") or "body"
         message = first["msg"].removeprefix("Value error, ")
@@ -114,17 +116,6 @@ def _refuse_repeated(pairs: list[tuple[str, object]]) -> dict[str, object]:
         twice = next(name for name in names if names.count(name) > 1)
         raise Refusal(422, "repeated field", twice, None, "each field once")
     return row
-
-
-def _check_utf8(body: bytes) -> None:
-    place = body.find(b"\0")  # never in JSON; every other byte of UTF-16
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        place = error.start
-    if place >= 0:
-        where, seen = f"byte {place} of the body", f"0x{body[place]:02x}"
-        raise Refusal(400, "body is not UTF-8", where, seen, "JSON in UTF-8")
 
 
 def check_site(headers: Headers, host: str) -> None:

@@ -1,43 +1,32 @@
 """Dynamic batching: rows of waiting requests share a forward pass. Independent of Ray and HTTP.
 
-Ray Serve's own ``@serve.batch`` lets the model idle for its whole time-out before each batch, and
-batches in the order of arrival, whatever the lengths. Here a batch is taken as soon as the model is
-free, from what arrived meanwhile.
+Ray Serve's own ``@serve.batch`` works inside its replicas only, and a server of one process has
+none; it refuses a request that has more rows than a batch.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from road_ray.inference.input_rows import Row
 from road_ray.inference.predictor import Prediction
 
-_SHORT_CHARACTERS = 256  # below it, padding costs less than a pass of its own
-_MOST_SPREAD = 2.0  # longest over shortest request of a batch
 
-
-@dataclass(eq=False)
-class _Request:
+class _Request(NamedTuple):
     rows: Sequence[tuple[str, Row]]
     answer: asyncio.Future[list[Prediction]]
-    arrived: float = field(default_factory=time.monotonic)
-
-    @property
-    def length(self) -> int:
-        """Return the characters of the longest row."""
-        return max(characters(row) for _, row in self.rows)
 
 
 class RowQueue:
     """Queue in front of ``predict``, which is called in a single thread.
 
-    A batch has the oldest request and those of similar length, at most ``max_rows`` rows in all
-    unless one request alone has more. While the model is idle, a request waits ``wait_seconds`` for
-    others. ``begin`` is called first in the thread.
+    A batch is taken as soon as the model is free, from what arrived meanwhile: the oldest requests,
+    at most ``max_rows`` rows in all unless one request alone has more. While the model is idle, a
+    request waits ``wait_seconds`` for others. ``begin`` is called first in the thread.
     """
 
     def __init__(
@@ -50,7 +39,7 @@ class RowQueue:
     ) -> None:
         self._predict, self._max_rows, self._wait_seconds = predict, max_rows, wait_seconds
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model", initializer=begin)
-        self._waiting: list[_Request] = []
+        self._waiting: deque[_Request] = deque()
         self._work: asyncio.Task[None] | None = None
 
     async def predict(self, rows: Sequence[tuple[str, Row]]) -> list[Prediction]:
@@ -66,25 +55,17 @@ class RowQueue:
         """Predict until nothing waits."""
         if self._wait_seconds:
             await asyncio.sleep(self._wait_seconds)
-        while batch := self._take_batch():
-            await self._answer(batch)
-
-    def _take_batch(self) -> list[_Request]:
-        """Remove the oldest request and those that share its pass from the queue."""
-        self._waiting = [request for request in self._waiting if not request.answer.cancelled()]
-        if not self._waiting:
-            return []
-        first, *later = self._waiting
-        batch, rows = [first], len(first.rows)
-        similar = [request for request in later if _similar(first.length, request.length)]
-        for request in sorted(similar, key=lambda request: abs(request.length - first.length)):
-            if rows + len(request.rows) <= self._max_rows:
-                batch.append(request)
-                rows += len(request.rows)
-        self._waiting = [request for request in self._waiting if request not in batch]
-        return batch
+        while self._waiting:
+            batch = [self._waiting.popleft()]
+            count = len(batch[0].rows)
+            while self._waiting and count + len(self._waiting[0].rows) <= self._max_rows:
+                batch.append(self._waiting.popleft())
+                count += len(batch[-1].rows)
+            await self._answer([request for request in batch if not request.answer.cancelled()])
 
     async def _answer(self, batch: Sequence[_Request]) -> None:
+        if not batch:
+            return
         rows = [row for request in batch for row in request.rows]
         loop = asyncio.get_running_loop()
         try:
@@ -102,21 +83,3 @@ class RowQueue:
             if not request.answer.done():  # the client may have gone
                 request.answer.set_result(predictions[begin:end])
             begin = end
-
-
-def texts_of(row: Row) -> list[str]:
-    """Return all texts of a row, without its id."""
-    values = [value for name, value in row.items() if name != "id"]
-    lists = [value if isinstance(value, list) else [value] for value in values]
-    return [text for texts in lists for text in texts if isinstance(text, str)]
-
-
-def characters(row: Row) -> int:
-    """Return the characters of all texts of a row."""
-    return sum(map(len, texts_of(row)))
-
-
-def _similar(length: int, other: int) -> bool:
-    """Return True if requests of these lengths may share a batch."""
-    longest = max(length, other)
-    return longest <= _SHORT_CHARACTERS or longest <= _MOST_SPREAD * min(length, other)

@@ -1,4 +1,4 @@
-"""Types of the bodies of requests and answers, one pair for each kind of head."""
+"""Types of the rows of requests, one for each kind of head, and of refusals."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from road_ray.data.task_and_dataset import Choose, Classify, Kind, Regress, Span, Tag
+from road_ray.data.task_and_dataset import Choose, Kind, Span, Tag
 
 
-class _Body(BaseModel):
+class _Row(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
-
-class _Row(_Body):
     id: str | int | None = None
     """Name of the row in the answer; by default its number in the request."""
 
@@ -77,78 +75,6 @@ class ChoiceRow(_Row):
     """The texts to choose from."""
 
 
-class ClassPrediction(_Body):
-    """The likeliest class."""
-
-    id: str
-    label: str
-    score: float
-    """Probability of the label."""
-    scores: dict[str, float]
-    """Probability of every label."""
-
-
-class NumberPrediction(_Body):
-    """A number on the scale of the training data."""
-
-    id: str
-    value: float
-
-
-class Answer(_Body):
-    """One of the best answers."""
-
-    answer: str
-    score: float
-    start: int
-    end: int
-
-
-class AnswerPrediction(_Body):
-    """The best answer, or an empty one if the model judges that there is none."""
-
-    id: str
-    answer: str
-    score: float
-    start: int | None
-    """Offset of the answer's first character in the context."""
-    end: int | None
-    """Offset behind the answer's last character."""
-    no_answer_score: float
-    """Probability that the context has no answer."""
-    null_odds: float
-    """Odds of no answer, which the threshold is compared with."""
-    n_best: list[Answer] = []
-
-
-class Entity(_Body):
-    """A span of tagged words."""
-
-    type: str
-    text: str
-    start: int
-    end: int
-    score: float
-
-
-class TagPrediction(_Body):
-    """The tags of a sentence and its entities."""
-
-    id: str
-    tags: list[str]
-    words: list[str]
-    entities: list[Entity]
-
-
-class ChoicePrediction(_Body):
-    """The number of the likeliest choice, from 0."""
-
-    id: str
-    choice: int
-    score: float
-    scores: list[float]
-
-
 class Problem(BaseModel):
     """Reason for which a request is refused."""
 
@@ -180,22 +106,17 @@ RowType: TypeAlias = (
 )
 
 
-def body_types(kind: Kind, trained: Collection[str] = ()) -> tuple[RowType, type[BaseModel]]:
-    """Return the types of a row and of its prediction; ``trained`` are the fields of the training
-    rows, if the model records them.
+def row_type(kind: Kind, trained: Collection[str] = ()) -> RowType:
+    """Return the type of a row; ``trained`` are the fields of the training rows, if the model
+    records them.
     """
-    text: RowType = TextRow
-    if trained:
-        text = PairRow if "text_pair" in trained else OneTextRow
     match kind:
         case Span():
-            return QuestionRow, AnswerPrediction
+            return QuestionRow
         case Tag():
-            return SentenceRow, TagPrediction
+            return SentenceRow
         case Choose():
-            return ChoiceRow, ChoicePrediction
-        case Regress():
-            return text, NumberPrediction
-        case Classify():
-            return text, ClassPrediction
-    raise AssertionError(kind)
+            return ChoiceRow
+    if not trained:
+        return TextRow
+    return PairRow if "text_pair" in trained else OneTextRow

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +20,7 @@ from road_ray.errors import ClusterError, ConfigError
 
 _log = logging.getLogger(__name__)
 _NAME = "road"  # of the application
-_START_SECONDS, _POLL_SECONDS = 600.0, 0.5
+_MOST_CONNECTIONS = 4096  # of a server of one process; more are refused with status 503
 
 
 @dataclass(frozen=True)
@@ -54,23 +55,40 @@ def serve_model(
     cpus = config.replicas * config.cpus_per_replica
     check_machine(cpus, listening.address)
     on_ray = config.replicas > 1 or address_of(listening.address) is not None or is_joined()
-    if on_ray:
-        _serve_on_ray(config, listening, digest, ready)
-        return
-    with _signals():  # takes the signal that ended the server, which raises it again
-        _serve_here(config, listening, digest, ready)
+    with suppress(KeyboardInterrupt):
+        (_serve_on_ray if on_ray else _serve_here)(config, listening, digest, ready)
 
 
 def _serve_here(
     config: ServingConfig, listening: Listening, digest: str | None, ready: Callable[[str], None]
 ) -> None:
-    with _listener(listening) as listener:
-        from road_ray.distributed.serving.one_process import serve_here
+    with _interruptible(), _listener(listening) as listener:
+        import uvicorn
+
+        from road_ray.distributed.serving.api import build_api
         from road_ray.inference.load_model import load
 
         device = None if config.gpus_per_replica else "cpu"
         predictor = load(config.model, **config.loading | {"device": device})
-        serve_here(predictor, config, listener, digest, lambda: ready(predictor.task.name))
+        server = uvicorn.Server(
+            uvicorn.Config(
+                build_api(predictor, config, digest, listening.host),
+                log_level="warning",
+                access_log=False,
+                limit_concurrency=_MOST_CONNECTIONS,
+                timeout_graceful_shutdown=math.ceil(config.stop_seconds),
+            )
+        )
+
+        async def serve() -> None:
+            serving = asyncio.create_task(server.serve([listener]))
+            while not server.started and not serving.done():
+                await asyncio.sleep(0.01)
+            if server.started:
+                ready(predictor.task.name)
+            await serving  # raises the signal that ended it again
+
+        asyncio.run(serve())
 
 
 def _serve_on_ray(
@@ -86,19 +104,14 @@ def _serve_on_ray(
     if place.exists():
         config = config.model_copy(update={"model": str(place.resolve())})
     cpus = config.replicas * config.cpus_per_replica
-    with connected(listening.address, num_cpus=None if listening.address else cpus):
-        try:
-            with _interruptible():
-                require_room(config)
-        except KeyboardInterrupt:
-            return
-        with (
-            _signals() as stop,  # within, because Ray has a handler of its own
-            running_application(config, listening, digest, stop),
-        ):
-            if not stop.is_set():
-                ready(task)
-            stop.wait()
+    with (
+        connected(listening.address, num_cpus=None if listening.address else cpus),
+        _interruptible(),  # within, because Ray has a handler of its own
+    ):
+        require_room(config)
+        with running_application(config, listening, digest):
+            ready(task)
+            threading.Event().wait()
 
 
 def require_room(config: ServingConfig) -> None:
@@ -112,11 +125,9 @@ def require_room(config: ServingConfig) -> None:
 
 @contextmanager
 def running_application(
-    config: ServingConfig, listening: Listening, digest: str | None, stop: threading.Event
+    config: ServingConfig, listening: Listening, digest: str | None
 ) -> Iterator[None]:
-    """Run the application on the joined cluster. Enters the body once it answers, or ``stop`` is
-    set.
-    """
+    """Run the application on the joined cluster. Enters the body once it answers."""
     from ray import serve
     from ray.exceptions import RayError
 
@@ -138,40 +149,23 @@ def running_application(
     try:
         try:
             serve.start(proxy_location="HeadOnly", http_options=http, logging_config=logging_config)
-            target = serve.RunTarget(
-                build_application(config, digest, listening.host), _NAME, route_prefix="/"
-            )
-            serve.run_many([target], wait_for_applications_running=False)
-            _wait_until_running(stop)
-        except (RayError, RuntimeError, TimeoutError) as error:
+            application = build_application(config, digest, listening.host)
+            serve.run(application, name=_NAME, route_prefix="/")
+        except (RayError, RuntimeError) as error:
             raise ClusterError(
                 f"the model could not be served: {str(error).splitlines()[0]}\n"
                 "  fix: see the errors of replicas above, or try again when the machine is less "
                 f"busy; every machine with a replica reads {config.model}\n"
                 "  kept: nothing was left running"
             ) from error
-        yield
-        # The proxy would go at once with Serve, and open requests with it.
-        serve.delete(_NAME)
+        try:
+            yield
+        finally:
+            # The proxy would go at once with Serve, and open requests with it.
+            _log.info("stopping; open requests are answered first")
+            serve.delete(_NAME)
     finally:
         serve.shutdown()
-
-
-def _wait_until_running(stop: threading.Event) -> None:
-    """Wait until the application answers or ``stop`` is set. Raises ``RuntimeError`` if a replica
-    cannot be started, ``TimeoutError`` after ``_START_SECONDS``.
-    """
-    from ray import serve
-
-    deadline = time.monotonic() + _START_SECONDS
-    while not stop.wait(_POLL_SECONDS):
-        application = serve.status().applications[_NAME]
-        if application.status == "DEPLOY_FAILED":
-            raise RuntimeError(f"deployment failed: {application.message}")
-        if application.status == "RUNNING":
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"it has not started after {_START_SECONDS:g} s")
 
 
 @contextmanager
@@ -182,30 +176,6 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """Give the event that the first SIGTERM or SIGINT sets; a second one ends the process."""
-    stop = threading.Event()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.getsignal(number) for number in numbers}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def ask(number: int, frame: object) -> None:
-        restore()
-        _log.info("stopping; open requests are answered first")
-        stop.set()
-
-    for number in numbers:
-        signal.signal(number, ask)
-    try:
-        yield stop
-    finally:
-        restore()
 
 
 def _listener(listening: Listening) -> socket.socket:

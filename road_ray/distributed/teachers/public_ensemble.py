@@ -11,23 +11,22 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data import catalog
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation import weighting as rules
-from road_ray.distillation.answers.row_keys import RowKeys, keys_of_texts, rows_of
 from road_ray.distillation.ensemble import protocol
 from road_ray.distillation.ensemble.annotate import allowed_of, annotate, targets_of
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
 from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
-from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
-from road_ray.distillation.teacher_checks import check_teachers
-from road_ray.distillation.teacher_identity import fingerprint_tokenizer
-from road_ray.distillation.teacher_manifest import teacher_manifest
+from road_ray.distillation.ensemble.teacher import inputs_of
+from road_ray.distillation.teacher_directory import (
+    check_teachers,
+    fingerprint_tokenizer,
+    teacher_manifest,
+)
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import task_of
@@ -94,27 +93,14 @@ class Ensemble(protocol.WrappedEnsemble):
         """
         if not isinstance(self.inner, StoredEnsemble):
             raise ConfigError("label: the ensemble has no store\n  fix: Ensemble(..., store=PATH)")
-        inputs = [inputs_of(batch) for batch in batches]
-        sizes = np.array([len(batch["input_ids"]) for batch in inputs])
-        begins = np.cumsum(sizes) - sizes
-        keys = [rows_of(batch).keys for batch in inputs]
-        texts = [keys_of_texts(batch["texts"]) for batch in inputs if "texts" in batch]
-
-        def make_batch(numbers: NDArray[np.int64]) -> Mapping[str, Any]:
-            batch = int(np.searchsorted(begins, numbers[0], "right")) - 1
-            return some_rows(inputs[batch], numbers - begins[batch])
+        given = [inputs_of(batch) for batch in batches]
 
         @contextmanager
         def live(members: Members) -> Iterator[protocol.Ensemble]:
             with self._start([self.directories[member] for member in members]) as ensemble:
                 yield ensemble
 
-        return self.inner.label(
-            RowKeys(np.concatenate(keys), np.concatenate(texts) if texts else None),
-            [begin + np.arange(size) for begin, size in zip(begins, sizes, strict=True)],
-            make_batch,
-            live,
-        )
+        return self.inner.label(lambda: given, live)
 
     def logits(self, batch: Mapping[str, Any]) -> Tensor:
         """Return the logits of each teacher in order. ``-> [M, B, ..., C]``, fp32."""

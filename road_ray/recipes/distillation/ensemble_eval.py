@@ -16,7 +16,7 @@ from road_ray.data.load_split import Split, find_dataset, load_split
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
-from road_ray.distillation.teacher_checks import check_equal_tokenizers
+from road_ray.distillation.teacher_directory import check_equal_tokenizers
 from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits
 from road_ray.models.encoder import model_directory
 from road_ray.models.heads.label_order import LabelMap

@@ -17,13 +17,14 @@ from road_ray.data.model_files.locate_model import MODEL_RECORD, locate_model
 from road_ray.data.task_and_dataset import Span
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader
-from road_ray.distillation.teacher_checks import LABEL_MAP, check_teacher
-from road_ray.distillation.teacher_identity import (
+from road_ray.distillation.teacher_directory import (
     ANSWERS_FOR,
+    LABEL_MAP,
+    check_teacher,
     fingerprint_tokenizer,
     reads_other_tokens,
+    teacher_manifest,
 )
-from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.errors import CheckpointError, ConfigError, nearest
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.config import DistillConfig, MatchingConfig

@@ -13,8 +13,7 @@ import numpy as np
 from road_ray.config import to_dict
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.data.load_split import Split
-from road_ray.distillation.teacher_identity import ANSWERS_FOR
-from road_ray.distillation.teacher_manifest import identity_only
+from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
 from road_ray.errors import CheckpointError
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.train.mixture import SupervisedConfig

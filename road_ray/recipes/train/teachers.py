@@ -21,7 +21,6 @@ from road_ray.data.folds import row_folds
 from road_ray.data.load_split import Split, row_features
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import pad_id_of
-from road_ray.distillation.answers.row_keys import RowKeys, keys_of, keys_of_texts
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, WithTexts
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
@@ -29,7 +28,7 @@ from road_ray.distillation.ensemble.out_of_fold_ensemble import OutOfFoldEnsembl
 from road_ray.distillation.ensemble.protocol import Ensemble
 from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.parity import check_parity
-from road_ray.distillation.teacher_identity import ANSWERS_FOR
+from road_ray.distillation.teacher_directory import ANSWERS_FOR
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.config import TeachingConfig, WeightingConfig
@@ -232,16 +231,10 @@ class Teachers:
                     started = stack.enter_context(chosen.start_pool(beside=0))
                 yield chosen._open(rows, mask, started, lambda *_, **__: None)
 
-        features, texts = rows.features, rows.texts
-        keys = RowKeys(keys_of(features), None if texts is None else keys_of_texts(texts.all()))
-        numbers = np.flatnonzero(mask)
-        positions = np.empty(len(features), np.int64)
-        positions[numbers] = np.arange(len(numbers))
+        features = rows.features
+        groups = _groups(np.flatnonzero(mask), features.lengths * features.choices)
         StoredEnsemble.open(self.store, self.manifest, self.task).label(
-            keys.select(numbers),
-            [positions[group] for group in _groups(numbers, features.lengths * features.choices)],
-            lambda chosen: rows.batch(numbers[chosen]),
-            live,
+            lambda: map(rows.batch, groups), live
         )
 
 

@@ -29,8 +29,7 @@ from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher
-from road_ray.distillation.teacher_checks import HEADS
-from road_ray.distillation.teacher_identity import fingerprint_tokenizer, reads_other_tokens
+from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, reads_other_tokens
 from road_ray.inference.load_model import load
 from road_ray.models.architectures import input_names
 from road_ray.models.multitask import load_trained

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
 
-from road_ray.data.batching import pad
 from road_ray.data.catalog import task
-from road_ray.data.features.examples_and_features import Features
 from road_ray.data.task_and_dataset import Choose, Tag
 from road_ray.distillation.answers.row_keys import (
     counts_of,
-    keys_of,
     padded,
     rows_of,
     unpadded,
     value_type,
 )
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
-from road_ray.distillation.ensemble.teacher import inputs_of
 from road_ray.errors import CheckpointError
 
 NLI, MRC, SIMILARITY = (task(name).kind for name in ("nli", "mrc", "similarity"))
-
-
-def features() -> Features:
-    lengths = [3, 7, 5, 7]
-    tokens = np.arange(5, 5 + sum(lengths), dtype=np.int32)
-    tokens[15:] = tokens[3:10]  # row 3 has the tokens of row 1, but other segments
-    bounds = np.concatenate([[0], np.cumsum(lengths)])
-    first = np.array([2, 4, 5, 3], np.int32)
-    of = np.arange(4, dtype=np.int32)
-    segments = np.concatenate([np.arange(n) >= f for n, f in zip(lengths, first, strict=True)])
-    return Features("nli", "nli", tokens, bounds, first, {}, of, segments.astype(np.int8))
 
 
 def inputs(*rows: list[int], width: int = 8, left: bool = False):
@@ -44,14 +27,6 @@ def inputs(*rows: list[int], width: int = 8, left: bool = False):
         where = slice(width - len(row), None) if left else slice(len(row))
         ids[index, where], mask[index, where] = torch.tensor(row), 1
     return {"input_ids": ids, "attention_mask": mask}
-
-
-def test_the_keys_of_a_data_set_are_those_of_its_batches():
-    keys = keys_of(features())
-    assert len({key.tobytes() for key in keys}) == 4
-    for width in (None, 16):
-        batch = pad(features(), np.array([2, 0, 3]), pad_id=0, width=width)
-        assert (rows_of(inputs_of(batch)).keys == keys[[2, 0, 3]]).all()
 
 
 def test_padding_side_width_and_kind_of_integer_do_not_matter():
@@ -83,16 +58,6 @@ def test_a_row_of_choices_has_one_key():
     assert keys.shape == (2, 2)
     moved = ids[:, [1, 0, 2]]
     assert (rows_of({"input_ids": moved}).keys != keys).any(1).all()
-
-
-def test_the_keys_of_a_data_set_of_choices_are_those_of_its_batches():
-    plain = features()
-    chosen = dataclasses.replace(plain, choices=2, example=np.arange(2, dtype=np.int32))
-    keys = keys_of(chosen)
-    assert len(keys) == 2
-    batch = pad(chosen, np.array([1, 0]), pad_id=0)
-    assert batch["input_ids"].ndim == 3
-    assert (rows_of(inputs_of(batch)).keys == keys[[1, 0]]).all()
 
 
 @pytest.mark.parametrize("left", [False, True])

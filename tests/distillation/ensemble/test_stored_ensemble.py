@@ -10,13 +10,12 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.distillation import weighting
-from road_ray.distillation.answers.row_keys import RowKeys, rows_of
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.ensemble.protocol import WrappedEnsemble
 from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
 from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
-from road_ray.distillation.teacher_manifest import teacher_manifest
+from road_ray.distillation.teacher_directory import teacher_manifest
 from road_ray.errors import CheckpointError, DataError
 
 NLI, MRC = task("nli"), task("mrc")
@@ -80,10 +79,9 @@ def school(tmp_path, teacher):
 def label(stored, live, given, size=2):
     """Label a batch, ``size`` rows at a time; return the number of rows that were asked."""
     inputs = inputs_of(given)
-    keys = RowKeys(rows_of(inputs).keys)
-    numbers = np.arange(len(keys.tokens))
+    numbers = np.arange(len(inputs["input_ids"]))
     groups = np.array_split(numbers, -(-len(numbers) // size))
-    return stored.label(keys, groups, lambda chosen: some_rows(inputs, chosen), live)
+    return stored.label(lambda: [some_rows(inputs, group) for group in groups], live)
 
 
 def ask(ensemble, given):

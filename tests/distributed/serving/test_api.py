@@ -14,7 +14,7 @@ from road_ray.data.task_and_dataset import Classify
 from road_ray.distributed.serving import request_checks
 from road_ray.distributed.serving.api import build_api
 from road_ray.distributed.serving.config import ServingConfig, digest_of
-from road_ray.distributed.serving.schemas import body_types
+from road_ray.distributed.serving.schemas import row_type
 from road_ray.inference.load_model import load
 from road_ray.inference.onnx_model import OnnxModel
 from road_ray.inference.predictor import Predictor
@@ -64,15 +64,13 @@ def client(predictor_of):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_answers_are_those_of_the_predictor_and_have_the_declared_type(client, predictor_of, name):
+def test_answers_are_those_of_the_predictor(client, predictor_of, name):
     row = HEADS[name][2]
     http, predictor = client(name, n_best=1), predictor_of(name)
     first = http.post("/predict", json=row | {"id": "a"})
     assert (first.status_code, first.json()) == (200, predictor(row | {"id": "a"}))
     many = http.post("/predict", json=[row, row | {"id": 7}, row]).json()
     assert many == predictor([row | {"id": name} for name in ("0", "7", "2")])
-    declared = TypeAdapter(list[body_types(predictor.task.kind)[1]])
-    assert declared.dump_python(declared.validate_python(many), exclude_unset=True) == many
 
 
 @pytest.mark.parametrize(
@@ -83,7 +81,7 @@ def test_answers_are_those_of_the_predictor_and_have_the_declared_type(client, p
     ],
 )
 def test_a_row_has_the_fields_of_the_training(trained, row, refused):
-    reader = TypeAdapter(body_types(Classify(("no", "yes")), trained)[0])
+    reader = TypeAdapter(row_type(Classify(("no", "yes")), trained))
     assert set(reader.validate_python(row).model_fields_set) == set(row)
     with pytest.raises(ValidationError):
         reader.validate_python(refused)
@@ -119,9 +117,9 @@ def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, 
     [
         (b"", 400, "Invalid JSON", "body", None, "a JSON object"),
         (b'{"text": "a"', 400, "Invalid JSON", "body", None, "a JSON object"),
-        (b'{"text": "caf\xe9"}', 400, "not UTF-8", "byte 13 of the body", "0xe9", "JSON in UTF-8"),
-        ('{"text": "a"}'.encode("utf-16"), 400, "not UTF-8", "byte 0 of the", "0xff", "UTF-8"),
-        ('{"text": "a"}'.encode("utf-16-le"), 400, "not UTF-8", "byte 1 of the", "0x00", "UTF-8"),
+        (b'{"text": "caf\xe9"}', 400, "Invalid JSON", "body", None, "in UTF-8"),
+        ('{"text": "a"}'.encode("utf-16"), 400, "Invalid JSON", "body", None, "in UTF-8"),
+        ('{"text": "a"}'.encode("utf-16-le"), 400, "Invalid JSON", "body", None, "in UTF-8"),
         (b'\xef\xbb\xbf{"text": "a"}', 400, "Invalid JSON", "body", None, "a JSON object"),
         (rb'{"text": "\ud800"}', 400, "Invalid JSON", "body", None, "a JSON object"),
         (b"[" * 100_000, 400, "Invalid JSON", "body", None, "a JSON object"),
@@ -291,21 +289,15 @@ def load_name(http):
     return http.get("/openapi.json").json()["info"]["title"].removeprefix("road_ray: ")
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_the_page_describes_rows_predictions_and_token_without_other_hosts(
-    client, predictor_of, name
-):
-    http = client(name, token=TOKEN, max_request_rows=5)
+def test_the_page_describes_rows_and_token_without_other_hosts(client):
+    http = client("span", token=TOKEN, max_request_rows=5)
     page = http.get("/docs").text
     assert "swagger-ui-bundle.js" in page
     assert "https://" not in page
     described = http.get("/openapi.json").json()
     post = described["paths"]["/predict"]["post"]
     first, many = post["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
-    assert set(HEADS[name][2]) <= set(first["properties"])
+    assert set(first["properties"]) == {"id", "question", "context"}
     assert (many["maxItems"], many["items"]) == (5, first)
     assert {"200", "400", "401", "413", "422"} <= set(post["responses"])
     assert post["security"] == [{"HTTPBearer": []}]
-    answer = post["responses"]["200"]["content"]["application/json"]["schema"]["anyOf"][0]
-    declared = body_types(predictor_of(name).task.kind)[1]
-    assert answer["$ref"].endswith(f"/{declared.__name__}")

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from road_ray.distributed.serving.row_queue import RowQueue, characters
+from road_ray.distributed.serving.row_queue import RowQueue
 from road_ray.errors import DataError
 
 
@@ -21,7 +21,7 @@ class Model:
         self.free.set()
 
     def __call__(self, rows):
-        self.batches.append([characters(row) for _, row in rows])
+        self.batches.append([len(row["text"]) for _, row in rows])
         assert self.free.wait(10)
         if any(row["text"] == "bad" for _, row in rows):
             raise DataError("bad row")
@@ -65,19 +65,11 @@ def test_a_lone_request_does_not_wait(model):
     assert model.batches == [[3]]
 
 
-def test_rows_of_like_length_are_batched_and_the_oldest_comes_first(model):
-    queue = RowQueue(model, max_rows=8)
-    lengths = [1000, 20, 1900, 300, 2100, 30]
-    asyncio.run(behind_a_pass(model, queue, [request(length) for length in lengths]))
-    # Up to twice as long as the oldest, and short ones always.
-    assert [sorted(batch) for batch in model.batches[1:]] == [[1000, 1900], [20, 30], [300], [2100]]
-
-
 def test_a_batch_is_bounded_but_one_request_is_never_split(model):
     queue = RowQueue(model, max_rows=3)
     requests = [request(1), request(1, 1), request(1), request(*[1] * 5), request(1)]
     asyncio.run(behind_a_pass(model, queue, requests))
-    assert [len(batch) for batch in model.batches[1:]] == [3, 2, 5]
+    assert [len(batch) for batch in model.batches[1:]] == [3, 1, 5, 1]
 
 
 def test_a_faulty_request_fails_alone(model):
@@ -118,7 +110,3 @@ def test_a_client_that_has_gone_costs_no_pass(model):
 
     asyncio.run(cancelled())
     assert model.batches == [[1], [3]]
-
-
-def test_characters_of_texts_and_lists_count_and_the_id_does_not():
-    assert characters({"id": "12345", "question": "abc", "choices": ["de", "f"]}) == 6

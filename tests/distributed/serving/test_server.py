@@ -112,13 +112,13 @@ def test_a_killed_replica_loses_no_request_that_is_sent_twice(cluster, model):
     config = ServingConfig(model=model, replicas=2, stop_seconds=5)
     listening = Listening(port=free_port())
     expected = load(model)(TEXTS[0])["label"]
-    with running_application(config, listening, digest_of(TOKEN), threading.Event()):
+    with running_application(config, listening, digest_of(TOKEN)):
         url = f"{listening.url}/predict"
         assert ask(f"{listening.url}/ready")[1]["status"] == "ready"
         assert ask(url, {"text": TEXTS[0]}, token="wrong")[0] == 401
         status, huge = ask(url, {"text": "a" * 3_000_000})
         assert (status, huge["error"]) == (413, "bytes of the body")
-        second = running_application(config, listening, None, threading.Event())
+        second = running_application(config, listening, None)
         with pytest.raises(ClusterError, match="runs on this cluster already"), second:
             pass
         before = replica_processes()

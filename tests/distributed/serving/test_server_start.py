@@ -14,7 +14,7 @@ from road_ray.distributed import placement
 from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.serving import server
 from road_ray.distributed.serving.config import ServingConfig
-from road_ray.distributed.serving.server import Listening, require_room, running_application
+from road_ray.distributed.serving.server import Listening, require_room
 from road_ray.errors import ClusterError
 from tests.ports import free_port
 from tests.published import publish
@@ -75,22 +75,3 @@ def test_serve_model_ends_its_wait_for_machines_at_the_first_signal(model, monke
         signal.signal(signal.SIGTERM, before)
     assert time.monotonic() - began < 40
     assert not late
-
-
-@pytest.mark.usefixtures("busy")
-def test_running_application_gives_up_replicas_that_do_not_start(model, monkeypatch):
-    monkeypatch.setattr(server, "_START_SECONDS", 1.0)
-    config = ServingConfig(model=model, stop_seconds=0)
-    listening, stop = Listening(port=free_port()), threading.Event()
-    application = running_application(config, listening, None, stop)
-    with pytest.raises(ClusterError, match="has not started after 1 s"), application:
-        raise AssertionError("unreachable")
-
-
-@pytest.mark.usefixtures("busy")
-def test_running_application_waits_no_longer_once_it_is_asked_to_stop(model):
-    config = ServingConfig(model=model, stop_seconds=0)
-    listening, stop = Listening(port=free_port()), threading.Event()
-    threading.Timer(1.0, stop.set).start()
-    with running_application(config, listening, None, stop):
-        assert stop.is_set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,11 +56,6 @@ class RowTexts:
         if rows.words is not None:
             inputs["words"] = torch.from_numpy(words)
         return inputs
-
-    def all(self) -> Iterator[tuple[str, ...]]:
-        """Yield the texts of every row."""
-        for number in range(len(self.features)):
-            yield self._row(number)[0]
 
     def _row(self, number: int) -> tuple[tuple[str, ...], NDArray[np.int32] | None]:
         """Return the texts of a row, and of its tokens the characters ``[L, 2]`` or words ``[L]``

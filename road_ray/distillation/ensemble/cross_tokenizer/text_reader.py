@@ -21,7 +21,7 @@ from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
 from road_ray.distillation.ensemble.cross_tokenizer.span_transfer import can_express, transfer_spans
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
-from road_ray.distillation.teacher_identity import teacher_tokenizer
+from road_ray.distillation.teacher_directory import teacher_tokenizer
 from road_ray.errors import DataError
 from road_ray.models.architectures import longest_row_of
 

@@ -1,0 +1,321 @@
+"""A teacher's model directory: its identity, the checks that it fits, and its manifest.
+
+What decides a teacher's answers is known by hashes; tokenizers are compared by content. A directory
+that could run code on loading is refused before a loader opens any of its files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from road_ray.data.features.text_rows import check_fast
+from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files.remote_code import check_tokenizer_files, read_config
+from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.tokenizer import gives_segments, read_tokenizer
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.models.heads.label_order import LabelMap, label_order
+from road_ray.system.file_hashes import sha256_of
+from road_ray.system.json_file import read_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+    from road_ray.models.config import TeacherPrecision
+
+_FOREIGN_SUFFIXES = {".py", ".pkl", ".pickle", ".bin", ".ckpt", ".h5", ".msgpack"}
+_NEVER_LOADED = {"training_args.bin"}  # written by the Trainer; no from_pretrained reads it
+LABEL_MAP = "distillation.label_map"
+HEADS: dict[type, str] = {  # suffixes of the names of Hugging Face's classes
+    Span: "ForQuestionAnswering",
+    Classify: "ForSequenceClassification",
+    Regress: "ForSequenceClassification",
+    Tag: "ForTokenClassification",
+    Choose: "ForMultipleChoice",
+}
+_IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
+# Entries of a teacher's manifest that decide its answers.
+_DECISIVE = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order", "precision")
+# The student's tokenizer, where a teacher with another one answers for its tokens.
+ANSWERS_FOR = "answers_for_tokenizer_sha256"
+_RECORDED = ("metrics", "datasets", "seed", "init")  # entries copied from road_ray.json
+
+
+def check_teacher(
+    directory: str | Path,
+    task: Task,
+    student_tokenizer: Any = None,
+    label_map: LabelMap | None = None,
+    key: str = "label_map",
+) -> tuple[int, ...] | None:
+    """Return the label order of a compatible teacher. Raises ``CheckpointError`` with the reason if
+    it is not; ``key`` is the configuration key of the ``label_map``.
+
+    With ``student_tokenizer``, the teacher may have another one, unless it has no offsets.
+    """
+    directory = Path(directory)
+    if not (directory / "config.json").is_file():
+        raise CheckpointError(
+            f"{directory}: no config.json\n  fix: name a model directory (hf/ of a run)"
+        )
+    refuse_foreign(directory)
+    config = read_config(directory)
+    _check_head(directory, config, task)
+    _check_tokenizer(directory, config, student_tokenizer)
+    return label_order(directory, config.id2label, task, label_map, key)
+
+
+def check_teachers(
+    directories: Sequence[str | Path],
+    task: Task,
+    student_tokenizer: Any = None,
+    label_map: LabelMap | None = None,
+) -> None:
+    """Raise ``CheckpointError`` unless all teachers fit the task, and the student's tokenizer or,
+    without one, each other's.
+    """
+    for name in directories:
+        check_teacher(locate_model(name), task, student_tokenizer, label_map)
+    if student_tokenizer is None:  # all get the same ids
+        check_equal_tokenizers(directories)
+
+
+def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
+    """Raise ``CheckpointError`` unless all teachers have the tokenizer of the first."""
+    tokenizers = [teacher_tokenizer(locate_model(name)) for name in directories]
+    prints = [item if item is None else fingerprint_tokenizer(item) for item in tokenizers]
+    for directory, found in zip(directories, prints, strict=True):
+        if found != prints[0] and None not in (found, prints[0]):
+            raise CheckpointError(
+                f"{directory}: another tokenizer than the first teacher's\n"
+                "  fix: give the student's tokenizer (student_tokenizer=...) and `texts` in every "
+                "batch, or take teachers with one tokenizer"
+            )
+
+
+def refuse_foreign(directory: str | Path) -> None:
+    """Raise ``CheckpointError`` for a file or field that could run code when the model is loaded;
+    pickles are refused even if no loader would open them.
+    """
+    directory = Path(directory)
+    for path in sorted(directory.iterdir()):
+        if path.suffix in _FOREIGN_SUFFIXES and path.name not in _NEVER_LOADED:
+            raise CheckpointError(
+                f"{path}: a file that can run code does not belong in a model directory\n"
+                "  allowed: config.json, *.safetensors and tokenizer files\n"
+                "  fix: remove it; convert pickled weights to safetensors in a place you trust"
+            )
+    read_config(directory)
+    check_tokenizer_files(directory)
+
+
+def refuse_random(directory: Path, missing: Sequence[str]) -> None:
+    """Raise ``CheckpointError`` if weights of a teacher are not in its files."""
+    if missing:
+        raise CheckpointError(
+            f"{directory}: {len(missing)} weights are not in the file "
+            f"and would be random: {list(missing[:3])}\n"
+            "  fix: save the fine-tuned model whole with save_pretrained"
+        )
+
+
+def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
+    head, where = HEADS.get(type(task.kind)), directory / "config.json"
+    if head is None:
+        raise CheckpointError(
+            f"task {task.name!r}: no teacher has a head of kind {type(task.kind).__name__}\n"
+            "  fix: train the student on its labels (`road finetune`)"
+        )
+    architectures = list(getattr(config, "architectures", None) or [])
+    if not any(name.endswith(head) for name in architectures):
+        raise CheckpointError(
+            f"{where}: architectures is {architectures}; "
+            f"task {task.name!r} needs one ending in {head}\n"
+            "  fix: fine-tune the model on the task first; a new head has random outputs"
+        )
+    if not isinstance(task.kind, Choose) and config.num_labels != task.kind.width:
+        raise CheckpointError(
+            f"{where}: the head gives {config.num_labels} numbers; "
+            f"task {task.name!r} has {task.kind.width}\n"
+            f"  allowed: {task.kind.width}\n  fix: name a model that was trained on this task"
+        )
+
+
+def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: object) -> None:
+    tokenizer = teacher_tokenizer(directory)
+    if tokenizer is None and student is not None:
+        raise CheckpointError(
+            f"{directory}: no tokenizer beside the teacher to compare with the student's\n"
+            "  fix: tokenizer.save_pretrained into that directory"
+        )
+    if tokenizer is None:
+        return
+    if len(tokenizer) > config.vocab_size:
+        raise CheckpointError(
+            f"{directory}: the tokenizer has {len(tokenizer)} ids, "
+            f"the model {config.vocab_size} embeddings\n  fix: save the tokenizer of this model"
+        )
+    if student is None or fingerprint_tokenizer(tokenizer) == fingerprint_tokenizer(student):
+        return
+    try:
+        check_fast(tokenizer)
+    except ConfigError as error:
+        raise CheckpointError(
+            f"{directory}: has another tokenizer than the student, so it reads texts: {error}"
+        ) from error
+
+
+def fingerprint_tokenizer(tokenizer: Any) -> str:
+    """Return the sha256 of everything that determines token ids and segments: vocabulary,
+    normalizer, pre-tokenizer, model, special tokens, and a pair of texts as it encodes them.
+    """
+    encoded = tokenizer("a", "b")
+    return _fingerprint(tokenizer, encoded["input_ids"], encoded.get("token_type_ids"))
+
+
+def _fingerprint(tokenizer: Any, pair: list[int], segments: list[int] | None) -> str:
+    content: dict[str, Any] = {
+        "pair": [pair, segments if segments and any(segments) else None],
+        "vocab": sorted(tokenizer.get_vocab().items()),
+        "special": {
+            role: token if isinstance(token, str) else [str(part) for part in token]
+            for role, token in sorted(tokenizer.special_tokens_map.items())
+            if role != "additional_special_tokens"
+        },
+    }
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        content["lower"] = getattr(tokenizer, "do_lower_case", None)
+    else:  # truncation and padding are left out: they change with every call
+        parts = json.loads(backend.to_str())
+        content["parts"] = [parts[name] for name in ("normalizer", "pre_tokenizer")]
+        model = parts["model"]
+        content["model"] = {key: model[key] for key in sorted(model) if key != "vocab"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def fingerprint_weights(directory: str | Path) -> str:
+    """Return the sha256 of ``model.safetensors``; for shards, that of their names and hashes."""
+    files = sorted(Path(directory).glob("*.safetensors"))
+    if not files:
+        raise CheckpointError(
+            f"{directory}: no *.safetensors here\n  fix: save with save_pretrained"
+        )
+    hashes = [sha256_of(path) for path in files]
+    if len(files) == 1:
+        return hashes[0]
+    lines = (f"{path.name} {digest}\n" for path, digest in zip(files, hashes, strict=True))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def fingerprint_config(directory: str | Path) -> str:
+    """Return the sha256 of the entries of ``config.json`` that affect the outputs: equal weights in
+    another shape, or with other label names, are another teacher.
+    """
+    content = read_json(Path(directory) / "config.json")
+    decisive = {name: value for name, value in content.items() if name not in _IDLE_FIELDS}
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def decisive_entries(teacher: Mapping[str, object]) -> dict[str, Any]:
+    """Return the entries of a teacher in a manifest that decide its answers."""
+    entries = {name: teacher.get(name) for name in _DECISIVE}
+    return entries | ({ANSWERS_FOR: teacher[ANSWERS_FOR]} if teacher.get(ANSWERS_FOR) else {})
+
+
+def teacher_tokenizer(directory: str | Path) -> Any | None:
+    """Return the tokenizer in a teacher's directory, or None."""
+    if not any(
+        (Path(directory) / name).is_file()
+        for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+    ):
+        return None
+    return read_tokenizer(directory)
+
+
+def teacher_input_names(directory: str | Path, model: PreTrainedModel) -> tuple[str, ...]:
+    """Return the names of the inputs that a teacher takes of a student's batch: no segments if its
+    own tokenizer gives none.
+    """
+    from road_ray.models.architectures import input_names
+
+    tokenizer, names = teacher_tokenizer(directory), input_names(model)
+    if tokenizer is None or gives_segments(tokenizer):
+        return names
+    return tuple(name for name in names if name != "token_type_ids")
+
+
+def reads_other_tokens(directory: str | Path, student: str) -> bool:
+    """Return True if a teacher's tokenizer makes other rows than that of the fingerprint
+    ``student``. A teacher whose own tokenizer gives no segments reads rows with segments too:
+    ``Teacher`` leaves them out.
+    """
+    tokenizer = teacher_tokenizer(directory)
+    if tokenizer is None or fingerprint_tokenizer(tokenizer) == student:
+        return False
+    if gives_segments(tokenizer) or not tokenizer.is_fast:
+        return True
+    encoded = tokenizer("a", "b")
+    texts = encoded.sequence_ids(0)
+    if 1 in texts:
+        second = texts.index(1)
+        segments = [0] * second + [1] * (len(texts) - second)
+        return _fingerprint(tokenizer, encoded["input_ids"], segments) != student
+    return True
+
+
+def teacher_manifest(
+    directories: Sequence[str | Path],
+    task: Task,
+    label_map: LabelMap | None = None,
+    precision: TeacherPrecision = "auto",
+    student: str | None = None,
+) -> dict[str, Any]:
+    """Return the manifest of the teachers, ready for JSON: hashes of weights, configuration and
+    tokenizer, labels, order, precision, and metrics and origin from ``road_ray.json`` if present.
+
+    ``student`` is the fingerprint of the student's tokenizer, which decides the answers of teachers
+    with another one.
+    """
+    teachers = []
+    for directory in directories:
+        order = check_teacher(directory, task, label_map=label_map)
+        tokenizer = teacher_tokenizer(directory)
+        fingerprint = None if tokenizer is None else fingerprint_tokenizer(tokenizer)
+        other = student is not None and reads_other_tokens(directory, student)
+        labels = read_config(directory).id2label
+        teachers.append(
+            {
+                "directory": str(directory),
+                "weights_sha256": fingerprint_weights(directory),
+                "config_sha256": fingerprint_config(directory),
+                "tokenizer_sha256": fingerprint,
+                **({ANSWERS_FOR: student} if other else {}),
+                "labels": [labels[index] for index in sorted(labels)],
+                "order": None if order is None else list(order),
+                "precision": precision,
+                **_recorded(Path(directory)),
+            }
+        )
+    return {"task": task.name, "teachers": teachers}
+
+
+def identity_only(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a manifest that identify the teachers, without directory and metrics.
+    The manifest of a mixture has ``datasets``, each with a manifest; they are returned by data set.
+    """
+    if "datasets" in manifest:
+        return {name: identity_only(inner) for name, inner in manifest["datasets"].items()}
+    teachers = [decisive_entries(teacher) for teacher in manifest["teachers"]]
+    return {"task": manifest["task"], "teachers": teachers}
+
+
+def _recorded(directory: Path) -> dict[str, Any]:
+    """Return metrics and origin of a teacher that road_ray trained."""
+    path = directory / "road_ray.json"
+    record = read_json(path) if path.is_file() else {}
+    return {name: record[name] for name in _RECORDED if name in record}
