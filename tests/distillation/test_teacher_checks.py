@@ -9,7 +9,6 @@ import pytest
 from transformers import CTRLTokenizer
 
 from road_ray.data.catalog import task
-from road_ray.data.model_files.locate_model import locate_model
 from road_ray.distillation.teacher_directory import (
     LABEL_MAP,
     check_teacher,
@@ -138,14 +137,6 @@ def test_more_token_ids_than_embeddings_are_refused(tmp_path, teacher, tokenizer
     more.save_pretrained(teacher(tmp_path))
     with pytest.raises(CheckpointError, match="25 ids, the model 24 embeddings"):
         check_teacher(tmp_path, NLI)
-
-
-def test_a_run_directory_stands_for_its_model(tmp_path, teacher):
-    hf = teacher(tmp_path / "run" / "hf")
-    assert locate_model(tmp_path / "run") == hf
-    assert locate_model(hf) == hf
-    with pytest.raises(CheckpointError, match="no/such"):
-        locate_model("no/such")
 
 
 def test_a_teacher_without_offsets_is_refused_if_it_must_read_texts(tmp_path, teacher, tokenizer):

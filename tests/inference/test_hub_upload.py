@@ -2,113 +2,49 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import shutil
-import subprocess
-import sys
-import threading
-from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from fnmatch import fnmatchcase
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from httpx import Request, Response
+from huggingface_hub import HfApi
+from huggingface_hub.errors import RepositoryNotFoundError
 
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.inference.hub_upload import check_repository, model_files
 
-ROOT = Path(__file__).parents[2]
-COMMIT = 40 * "c"
-
-
-class Hub(BaseHTTPRequestHandler):
-    """The calls of a commit and of a download, as the hub answers them; ``server.repositories`` by
-    name.
-    """
-
-    def do_GET(self):
-        repository, resolve, file = self.path[1:].partition(f"/resolve/{COMMIT}/")
-        if resolve:
-            self.send_file(self.server.repositories[repository]["files"].get(file))
-            return
-        name, tree, _ = self.path.removeprefix("/api/models/").partition(f"/tree/{COMMIT}?")
-        if tree:
-            files = self.server.repositories[name]["files"].items()
-            facts = {"type": "file", "oid": "0"}
-            self.answer(200, [facts | {"path": file, "size": len(x)} for file, x in files])
-            return
-        repository = self.server.repositories.get(name.removesuffix("/revision/main"))
-        if repository is None:
-            self.answer(404, {"error": "Repository not found"}, error="RepoNotFound")
-            return
-        siblings = [{"rfilename": name} for name in repository["files"]]
-        facts = {"id": "o/n", "sha": COMMIT, "private": repository["private"]}
-        self.answer(200, facts | {"siblings": siblings})
-
-    do_HEAD = do_GET
-
-    def do_POST(self):
-        assert self.headers["authorization"] == "Bearer hf_of_the_test"
-        body = self.rfile.read(int(self.headers["content-length"])).decode()
-        self.server.calls.append(self.path)
-        if self.path == "/api/validate-yaml":  # of the model card
-            self.answer(200, {"errors": [], "warnings": []})
-        elif self.path == "/api/repos/create":
-            wanted = json.loads(body)
-            name = f"{wanted['organization']}/{wanted['name']}"
-            private = wanted.get("private") or wanted.get("visibility") == "private"
-            self.server.repositories[name] = {"private": private, "files": {}}
-            self.answer(200, {"url": f"{self.server.url}/{name}"})
-        elif self.path.endswith("/preupload/main"):
-            paths = [file["path"] for file in json.loads(body)["files"]]
-            regular = {"uploadMode": "regular", "shouldIgnore": False}
-            self.answer(200, {"files": [{"path": path} | regular for path in paths]})
-        elif self.path.endswith("/commit/main"):
-            name = self.path.removeprefix("/api/models/").removesuffix("/commit/main")
-            for line in map(json.loads, body.splitlines()):
-                if line["key"] == "file":
-                    content = base64.b64decode(line["value"]["content"])
-                    self.server.repositories[name]["files"][line["value"]["path"]] = content
-            self.answer(200, {"commitUrl": f"{self.server.url}/{name}/commit/1", "commitOid": "1"})
-        else:
-            self.answer(500, {"error": self.path})
-
-    def send_file(self, content):
-        if content is None:
-            self.answer(404, {}, error="EntryNotFound")
-            return
-        self.send_response(200)
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", f'"{sha256(content).hexdigest()}"')
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
-
-    def answer(self, code, content, error=""):
-        body = json.dumps(content).encode()
-        self.send_response(code)
-        if error:
-            self.send_header("X-Error-Code", error)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+REQUEST = Request("GET", "https://hub.test")
 
 
 @pytest.fixture
-def hub():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        server.repositories, server.calls = {}, []
-        server.url = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
+def hub(monkeypatch):
+    """The hub's repositories by name, as the calls of ``HfApi`` see and change them."""
+    repositories: dict[str, dict] = {}
+
+    def model_info(self, name):
+        if name not in repositories:
+            raise RepositoryNotFoundError("404", response=Response(404, request=REQUEST))
+        return SimpleNamespace(private=repositories[name]["private"])
+
+    def create_repo(self, name, private):
+        repositories[name] = {"private": private, "files": {}}
+
+    def upload_folder(self, repo_id, folder_path, allow_patterns, commit_message):
+        files = [path for path in Path(folder_path).rglob("*") if path.is_file()]
+        named = {path.relative_to(folder_path).as_posix(): path.read_bytes() for path in files}
+        repositories[repo_id]["files"] |= {
+            name: content
+            for name, content in named.items()
+            if any(fnmatchcase(name, pattern) for pattern in allow_patterns)
+        }
+
+    for call in (model_info, create_repo, upload_folder):
+        monkeypatch.setattr(HfApi, call.__name__, call)
+    monkeypatch.setenv("HF_TOKEN", "hf_of_the_test")
+    return repositories
 
 
 @pytest.fixture
@@ -122,34 +58,17 @@ def model(pretrained, tmp_path):
     return run
 
 
-def road_push(*words, **more):
-    return road_process("push", *words, **more)
-
-
-def road_process(*words, hub=None, **more):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))}
-    environment |= {"HF_HUB_OFFLINE": "0", "HF_HOME": "/nonexistent", "HF_HUB_DISABLE_XET": "1"}
-    environment |= {"HF_ENDPOINT": hub.url if hub else "http://127.0.0.1:9"} | more
-    command = [sys.executable, "-m", "road_ray", *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-
-
-TOKEN = {"HF_TOKEN": "hf_of_the_test"}
-
-
-def test_the_model_and_nothing_else_is_sent_to_a_private_repository(hub, model):
-    done = road_push(model, "me/mine", hub=hub, **TOKEN)
-    assert done.returncode == 0, done.stderr
-    assert f"sent to {hub.url}/me/mine (private)" in done.stdout
-    there = hub.repositories["me/mine"]
-    assert there["private"] is True
+def test_the_model_and_nothing_else_is_sent_to_a_private_repository(road, hub, model):
+    done = road("push", model, "me/mine")
+    assert done.code == 0, done.err
+    assert "/me/mine (private)" in done.out
+    assert hub["me/mine"]["private"] is True
     here = {name: path.read_bytes() for name, path in model_files(model).items()}
-    assert there["files"] == here
+    assert hub["me/mine"]["files"] == here
     assert {"config.json", "model.safetensors", "generator/model.safetensors"} <= here.keys()
     assert not {"train.csv", ".netrc", "notes.json.swp"} & here.keys()
-
-    again = road_push(model, "me/mine", "--json", hub=hub, **TOKEN)
-    assert json.loads(again.stdout)["url"] == f"{hub.url}/me/mine"
+    again = road("push", model, "me/mine", "--json")
+    assert json.loads(again.out)["url"].endswith("/me/mine")
 
 
 SECRETS = {
@@ -194,12 +113,12 @@ def test_only_files_of_a_model_are_sent_and_others_on_request(road, model):
         model_files(model, ["nots.*"])
 
 
-def test_a_public_repository_gets_a_model_only_on_request(hub, model):
-    hub.repositories["me/open"] = {"private": False, "files": {".gitattributes": b""}}
-    refused = road_push(model, "me/open", hub=hub, **TOKEN)
-    assert (refused.returncode, "is public" in refused.stderr) == (2, True)
-    assert hub.calls == []
-    assert road_push(model, "me/open", "--public", hub=hub, **TOKEN).returncode == 0
+def test_a_public_repository_gets_a_model_only_on_request(road, hub, model):
+    hub["me/open"] = {"private": False, "files": {}}
+    refused = road("push", model, "me/open")
+    assert (refused.code, "is public" in refused.err) == (2, True)
+    assert hub["me/open"]["files"] == {}
+    assert road("push", model, "me/open", "--public").code == 0
 
 
 def test_dry_run_lists_and_sends_nothing(road, model):
@@ -214,19 +133,16 @@ def test_dry_run_lists_and_sends_nothing(road, model):
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({}, "no token"),
-        (TOKEN, "cannot be written"),
-        (TOKEN | {"HF_HUB_OFFLINE": "1"}, "offline mode"),
-    ],
+    ("token", "message"), [("", "no token of the hub"), ("hf_of_the_test", "offline mode")]
 )
-def test_without_token_or_network_is_told_with_exit_code_4(model, more, message):
-    done = road_push(model, "me/mine", **more)
-    assert done.returncode == 4, done.stderr
-    assert message in done.stderr
-    assert "fix:" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_without_token_or_network_is_told_with_exit_code_4(
+    road, model, monkeypatch, token, message
+):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: token or None)
+    done = road("push", model, "me/mine")
+    assert done.code == 4
+    assert message in done.err
+    assert "fix:" in done.err
 
 
 @pytest.mark.parametrize("name", ["mine", "me/mi ne", "me/../x", "a/b/c", f"me/{'x' * 100}"])

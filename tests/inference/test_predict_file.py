@@ -215,13 +215,6 @@ def test_ids_that_are_null_are_counted_and_never_those_that_are_given(rows_file)
         ids(None, None, "0")
 
 
-@pytest.mark.parametrize("fields", [("question", "context"), ("question", "choices")])
-def test_a_question_needs_all_its_fields(rows_file, fields):
-    path = rows_file(".jsonl", [{"question": "Who?"}])
-    with pytest.raises(DataError, match=rf"no column '{fields[1]}'.*\n.*--column {fields[1]}=NAME"):
-        list(input_rows(path, EACH, fields))
-
-
 def test_every_row_of_jsonl_has_its_own_columns_and_flat_questions_keep_theirs(rows_file):
     path = rows_file(".jsonl", [{"text": "a"}, {"text": "b", "stars": 3}])
     assert [row.copied for row in input_rows(path, EACH, ("text",))] == [{}, {"stars": 3}]
@@ -236,23 +229,6 @@ def test_a_kept_column_cannot_hide_a_prediction(name):
     with pytest.raises(ConfigError, match=f"fix: .*--keep input_{name}={name}"):
         ColumnChoice(keep={name: name})
     ColumnChoice(keep={f"input_{name}": name})
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.xlsx", "", r"\.xlsx is not read"),
-        ("a.json", '{"rows": 3,\n"x": 1}', "neither an array of rows nor in SQuAD's layout"),
-        ("a.json", "[1]", r"\[0\] is no JSON object"),
-        ("a.csv", "text\n\xff", "not UTF-8"),
-        ("a.json", "", "the file is empty"),
-    ],
-)
-def test_a_file_that_is_not_read_is_refused(tmp_path, name, content, message):
-    path = tmp_path / name
-    path.write_bytes(content.encode("latin1"))
-    with pytest.raises((ConfigError, DataError), match=message):
-        list(input_rows(str(path), EACH, ("text",)))
 
 
 def test_jsonl_and_csv_hold_the_same_predictions(directory, rows_file, tmp_path):
@@ -395,16 +371,6 @@ def test_infinite_thresholds_always_and_never_answer_and_nan_is_refused(road, ro
         assert {answer == "" for answer in answers} == silent
     result = road("predict", model, rows, "--threshold", "nan", "--output", tmp_path / "o.jsonl")
     assert (result.code, "threshold = nan\n  allowed: " in result.err) == (2, True)
-
-
-def test_another_input_is_predicted_from_the_start(tmp_path):
-    first = PredictionFile(tmp_path / "a.jsonl", {"source": 1})
-    first.append([{"id": "0"}])
-    first.close()
-    again = PredictionFile(tmp_path / "a.jsonl", {"source": 1})
-    assert again.rows == 1
-    again.close()
-    assert PredictionFile(tmp_path / "a.jsonl", {"source": 2}).rows == 0
 
 
 def test_an_output_that_another_process_writes_is_refused_and_left_alone(tmp_path):
@@ -583,20 +549,6 @@ def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_
     assert (result.code, "no such file" in result.err) == (2, True)
     assert road("predict", directory, "-", "--column", "text").code == 2
     assert road("predict", directory, "-", "--precision", "fp8").code == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--keep", "=x"), "--keep =x\n  allowed: NAME or NEW=NAME"),
-        (("--keep", "x="), "--keep x=\n  allowed"),
-        (("--column", "=text"), "--column =text\n  allowed: FIELD=NAME"),
-        (("--gpus-per-worker", "1"), "--gpus-per-worker 1: there are no workers"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(road, directory, rows_file, options, message):
-    result = road("predict", directory, rows_file(".csv"), *options)
-    assert (result.code, message in result.err) == (2, True), result.err
 
 
 def test_a_header_is_checked_before_torch_is_imported(directory, rows_file, tmp_path):

@@ -150,11 +150,6 @@ def test_grouped_entities_have_offsets_in_the_text():
     assert [e["score"] for e in entities] == pytest.approx([0.75, 0.8, 0.7, 0.6])
 
 
-def test_a_text_is_split_into_words_and_punctuation(exported):
-    first = load(exported("ner"))("Ada lives in London.")
-    assert first["words"] == ["Ada", "lives", "in", "London", "."]
-
-
 def test_choices_have_the_number_that_the_model_was_trained_with(exported):
     task, number = next(
         (name, task.kind.choices) for name, task in TASKS.items() if isinstance(task.kind, Choose)
@@ -278,13 +273,6 @@ def test_options_of_answers_are_refused_for_a_model_of_classes(exported, option)
         load(exported("sentiment"), **option)
 
 
-def test_an_encoder_without_a_head_is_refused(model, tokenizer, tmp_path):
-    model.encoder.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="has no head of a task"):
-        load(tmp_path)
-
-
 def test_a_model_of_several_heads_wants_one_named(exported, tmp_path):
     for task in ("sentiment", "ner"):
         (tmp_path / "heads").mkdir(exist_ok=True)
@@ -295,11 +283,6 @@ def test_a_model_of_several_heads_wants_one_named(exported, tmp_path):
     assert isinstance(load(tmp_path, head="ner"), Predictor)
     with pytest.raises(ConfigError, match="allowed: ner, sentiment"):
         load(tmp_path, head="qqp")
-
-
-def test_more_tokens_than_positions_are_refused(exported):
-    with pytest.raises(ConfigError, match="the model has 512 positions"):
-        load(exported("sentiment"), max_length_tokens=513)
 
 
 def test_the_stored_length_and_threshold_are_used(exported):

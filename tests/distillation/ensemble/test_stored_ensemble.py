@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation import weighting
-from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.ensemble.protocol import WrappedEnsemble
 from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
@@ -143,17 +141,6 @@ def test_spans_are_kept_without_padding_and_served_at_any_width(school):
     assert (wide[..., 10:] == -10000).all()
 
 
-def test_rule_weights_and_subset_come_after_the_tables(school):
-    stored, first = school()
-    label(stored, first, batch(1, 2))
-    alone, live = school(chosen=(1,))
-    for options in ({"wrong": 0.5}, {"wrong": 0.9}):
-        rule = weighting.resolve("correctness", **options)
-        (softened,) = annotate([batch(1, 2)], alone, rule)
-        assert softened["soft_logits"].shape == (2, 3)
-    assert label(alone, live, batch(1, 2)) == 0
-
-
 def test_an_interrupted_labelling_goes_on_where_it_was(school, monkeypatch):
     from road_ray.distillation.answers import teacher_tables
 
@@ -219,19 +206,3 @@ def test_replaced_weights_are_never_served_the_old_answers(school, teacher):
     assert not torch.allclose(old, new, atol=0.1)
     exact = ask(LocalEnsemble.load(live.directories, NLI), batch(1, 2))
     torch.testing.assert_close(new, exact, rtol=2**-10, atol=1e-4)
-
-
-def test_permuted_labels_in_the_same_weights_are_other_answers(school):
-    """Only the names in config.json move: columns must not be served by position."""
-    import json
-
-    stored, live = school(chosen=(0,))
-    label(stored, live, batch(1, 2))
-    old = ask(stored, batch(1, 2))
-    path = live.directories[0] / "config.json"
-    names = {"0": "entailment", "1": "contradiction", "2": "neutral"}
-    changed = {"id2label": names, "label2id": {name: int(i) for i, name in names.items()}}
-    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-    again, fresh = school(chosen=(0,))
-    assert label(again, fresh, batch(1, 2)) == 2
-    torch.testing.assert_close(ask(again, batch(1, 2)), old[..., [1, 0, 2]])

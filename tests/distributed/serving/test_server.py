@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -21,9 +20,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from road_ray.distributed.serving.config import ServingConfig, digest_of
-from road_ray.distributed.serving.server import Listening, running_application
-from road_ray.errors import ClusterError
 from road_ray.inference.load_model import load
 from road_ray.recipes.export import export
 from tests.ports import free_port
@@ -63,72 +59,6 @@ def block(name, **variables):
     match = re.search(rf"^```bash {name}\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
     command, environment = ["bash", "-c", match[1]], os.environ | variables
     return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
-
-
-def replica_processes():
-    import ray
-
-    return [
-        actor["Pid"]
-        for actor in ray._private.state.actors().values()
-        if actor["ActorClassName"].startswith("ServeReplica") and actor["State"] == "ALIVE"
-    ]
-
-
-def ask_while_one_dies(url, victim, expected):
-    """Kill a process while four clients ask, which ask once more after an error; return the errors.
-    Second errors and wrong answers fail the test.
-    """
-    retried, wrong, over = [], [], threading.Event()
-
-    def client():
-        done = 0
-        while not over.is_set():
-            for attempt in (1, 2):
-                try:
-                    status, answer = ask(url, {"text": TEXTS[0]})
-                except OSError as error:
-                    status, answer = 0, error
-                if status == 200:
-                    assert answer["label"] == expected
-                    done += 1
-                    break
-                (retried if attempt == 1 else wrong).append((status, answer))
-        return done
-
-    with ThreadPoolExecutor(4) as threads:
-        clients = [threads.submit(client) for _ in range(4)]
-        time.sleep(2)
-        os.kill(victim, signal.SIGKILL)
-        time.sleep(5)
-        over.set()
-        done = [one.result() for one in clients]
-    assert wrong == []
-    assert min(done) > 0
-    return retried
-
-
-def test_a_killed_replica_loses_no_request_that_is_sent_twice(cluster, model):
-    config = ServingConfig(model=model, replicas=2, stop_seconds=5)
-    listening = Listening(port=free_port())
-    expected = load(model)(TEXTS[0])["label"]
-    with running_application(config, listening, digest_of(TOKEN)):
-        url = f"{listening.url}/predict"
-        assert ask(f"{listening.url}/ready")[1]["status"] == "ready"
-        assert ask(url, {"text": TEXTS[0]}, token="wrong")[0] == 401
-        status, huge = ask(url, {"text": "a" * 3_000_000})
-        assert (status, huge["error"]) == (413, "bytes of the body")
-        second = running_application(config, listening, None)
-        with pytest.raises(ClusterError, match="runs on this cluster already"), second:
-            pass
-        before = replica_processes()
-        assert len(before) == 2
-        retried = ask_while_one_dies(url, before[0], expected)
-        deadline = time.monotonic() + 120
-        while not set(replica_processes()) - set(before):
-            assert time.monotonic() < deadline, "the replica was not replaced"
-            time.sleep(0.5)
-    assert len(retried) <= 4 * 2  # those that the dead replica had, and a few before it was known
 
 
 @contextmanager

@@ -80,12 +80,6 @@ def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
         assert torch.equal(again.logits(first), output)
 
 
-def test_a_run_directory_is_as_good_as_its_model(tmp_path):
-    make_teacher(tmp_path / "run" / "hf", labels=LABELS)
-    with Ensemble([tmp_path / "run"], task="sst2", host="process") as ensemble:
-        assert ensemble.size == 1
-
-
 def test_what_cannot_be_done_is_refused_before_anything_starts(directories, tmp_path):
     with pytest.raises(ConfigError, match="'actors', 'process'"):
         Ensemble(directories, task="sst2", host="cloud")
@@ -153,22 +147,6 @@ def test_without_a_cluster_it_brings_its_own_and_takes_it_away(
     assert done.returncode == 0, done.stderr
     assert str({"rank": 0, "size": 1, "extra": 0, "config": 5}) in done.stdout
     assert list(scratch.iterdir()) == []
-
-
-def test_a_task_of_ones_own_is_taken(tmp_path):
-    labels = ("sport", "politics", "art")
-    places = [make_teacher(tmp_path / str(seed), seed, labels=labels) for seed in range(2)]
-    own = Task("topic", Classify(labels))
-    with Ensemble(places, task=own, host="process") as ensemble:
-        assert ensemble.logits(batch()).shape == (2, 6, 3)
-        (annotated,) = ensemble.annotate([batch()], weighting="mean", average_loss=True)
-        assert annotated["teacher_logits"].shape == (2, 6, 3)
-
-
-def test_one_teacher_has_the_mean_by_default(directories):
-    with Ensemble(directories[:1], task="sst2", host="process") as ensemble:
-        first = batch()
-        torch.testing.assert_close(ensemble.soft_targets(first), ensemble.logits(first)[0])
 
 
 def test_labels_of_other_names_are_refused_or_mapped(directories, tmp_path):
