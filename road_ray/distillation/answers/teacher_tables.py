@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from road_ray.distillation.answers.answer_table import (
 )
 from road_ray.distillation.answers.row_keys import Keys, Values
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
+from road_ray.errors import DataError
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.json_file import write_json_atomic
 
@@ -40,20 +41,6 @@ _LOCK = ".lock"
 _TABLE_BYTES = 2**28  # of answers in memory, and ...
 _TABLE_SECONDS = 300.0  # ... the time after which they become a table: the most that a kill loses
 _POLL_SECONDS = 1.0
-
-
-class Places(NamedTuple):
-    """Places of the answers to some rows, ``[N]`` each: the number of the table, -1 for none, and
-    of the row in it.
-    """
-
-    table: Longs
-    row: Longs
-
-    @property
-    def is_stored(self) -> NDArray[np.bool_]:
-        """Mask of the rows that have an answer."""
-        return self.table >= 0
 
 
 class TeacherTables:
@@ -82,24 +69,25 @@ class TeacherTables:
         with suppress(OSError):  # when it was last used, for `prune`; others may only read it
             os.utime(self.directory / MANIFEST)
 
-    def find(self, keys: Keys) -> Places:
-        """Return the places of the answers to these rows. ``[N, 2] -> [N]``."""
-        table = np.full(len(keys), -1)
-        row = np.zeros(len(keys), np.int64)
-        for number, candidate in enumerate(self.tables):
-            found = candidate.find(keys)
-            table[found >= 0] = number
-            row[found >= 0] = found[found >= 0]
-        return Places(table, row)
-
     def holds(self, keys: Keys) -> NDArray[np.bool_]:
         """Return which of the rows have an answer. ``[N, 2] -> [N]``."""
-        return self.find(keys).is_stored
+        found = [table.find(keys) >= 0 for table in self.tables]
+        return np.logical_or.reduce(found) if found else np.zeros(len(keys), np.bool_)
 
-    def read(self, places: Places) -> list[Values]:
-        """Return the numbers of each row, which must have an answer."""
-        pairs = zip(places.table.tolist(), places.row.tolist(), strict=True)
-        return [self.tables[table].read(row) for table, row in pairs]
+    def read(self, keys: Keys) -> list[Values]:
+        """Return the numbers of each row. Raises ``DataError`` for rows without an answer."""
+        answers: list[Values | None] = [None] * len(keys)
+        for table in self.tables:
+            rows = table.find(keys)
+            for number in np.flatnonzero(rows >= 0):
+                answers[number] = table.read(int(rows[number]))
+        if missing := sum(answer is None for answer in answers):
+            raise DataError(
+                f"{self.directory}: has no answers to {missing} of {len(keys)} rows of a batch\n"
+                "  fix: run the command again, which asks for them; in a script, "
+                "ensemble.label(batches) before the first epoch"
+            )
+        return cast("list[Values]", answers)
 
     @contextmanager
     def labelling(self) -> Iterator[None]:

@@ -30,12 +30,12 @@ from road_ray.distillation.answers.row_keys import (
     rows_of,
     unpadded,
 )
-from road_ray.distillation.answers.teacher_tables import Places, TeacherTables
+from road_ray.distillation.answers.teacher_tables import TeacherTables
 from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader, TokenRow
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT, Ensemble, numbered
 from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
 from road_ray.distillation.teacher_directory import ANSWERS_FOR
-from road_ray.errors import CheckpointError, DataError
+from road_ray.errors import CheckpointError
 
 _AHEAD = 4  # batches that are sent to the teachers before the answers of the first are read
 
@@ -54,15 +54,6 @@ class StoredRows:
 
     rows: Rows
     tokens: list[list[TokenRow]] | None = None
-
-
-@dataclass(frozen=True)
-class Request:
-    """A batch, with its rows and the places of their answers by teacher."""
-
-    inputs: Mapping[str, Any]
-    rows: list[StoredRows]
-    places: list[Places]
 
 
 class StoredEnsemble(Ensemble):
@@ -96,31 +87,21 @@ class StoredEnsemble(Ensemble):
         """Figures of the last answers that were transferred to the student's tokens."""
         return self._stats
 
-    def submit(self, batch: Mapping[str, object]) -> Request:
-        """Look the rows up. Raises ``DataError`` for a row that a teacher was not asked."""
-        inputs = inputs_of(batch)
-        rows = [_stored_rows(reader, inputs) for reader in self._readers]
-        pairs = zip(self.tables, rows, strict=True)
-        places = [tables.find(stored.rows.keys) for tables, stored in pairs]
-        for number, found in enumerate(places):
-            if missing := int((~found.is_stored).sum()):
-                raise DataError(
-                    f"{self.tables[number].directory}: has no answers of teacher {number} to "
-                    f"{missing} of {len(found.table)} rows of a batch\n"
-                    "  fix: run the command again, which asks for them; in a script, "
-                    "ensemble.label(batches) before the first epoch"
-                )
-        return Request(inputs, rows, places)
+    def submit(self, batch: Mapping[str, object]) -> Mapping[str, Any]:
+        """Return the inputs of the batch; ``gather`` looks its rows up."""
+        return inputs_of(batch)
 
-    def gather(self, handle: Request) -> Tensor:
-        """Return the stored logits. ``-> [M, B, ..., C]``, fp32; span padding is ``PAD_LOGIT``."""
+    def gather(self, handle: Mapping[str, Any]) -> Tensor:
+        """Return the stored logits. ``-> [M, B, ..., C]``, fp32; span padding is ``PAD_LOGIT``.
+        Raises ``DataError`` for a row that a teacher was not asked.
+        """
         answers: list[Tensor] = []
         figures: dict[int, Mapping[str, float]] = {}
         for number, (tables, reader) in enumerate(zip(self.tables, self._readers, strict=True)):
-            stored = handle.rows[number]
-            answer = padded(tables.read(handle.places[number]), stored.rows, tables.kind)
+            stored = _stored_rows(reader, handle)
+            answer = padded(tables.read(stored.rows.keys), stored.rows, tables.kind)
             if reader is not None and stored.tokens is not None:
-                answer, figures[number] = reader.carried(stored.tokens, answer, handle.inputs)
+                answer, figures[number] = reader.carried(stored.tokens, answer, handle)
             answers.append(answer)
         self._stats = numbered(figures)
         return torch.stack(answers)

@@ -114,8 +114,8 @@ def test_only_the_rows_that_are_missing_are_asked(school):
 def test_a_row_that_was_not_asked_is_an_error(school):
     stored, live = school()
     label(stored, live, batch(1, 2))
-    with pytest.raises(DataError, match=r"no answers of teacher 0 to 1 of 2 rows(.|\n)*label"):
-        stored.submit(batch(1, 7))
+    with pytest.raises(DataError, match=r"no answers to 1 of 2 rows(.|\n)*label"):
+        ask(stored, batch(1, 7))
 
 
 def test_only_the_teacher_that_is_new_is_started(school):

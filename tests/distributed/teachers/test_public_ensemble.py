@@ -95,7 +95,7 @@ def test_teachers_of_different_tokenizers_are_refused(directories, tmp_path):
     swapped = [*WORDS[:5], WORDS[6], WORDS[5], *WORDS[7:]]
     stranger = make_teacher(tmp_path / "stranger", 3, labels=LABELS)
     make_tokenizer(swapped).save_pretrained(stranger)
-    with pytest.raises(CheckpointError, match=r"(?s)stranger.*2 with another id"):
+    with pytest.raises(CheckpointError, match="stranger: another tokenizer than the first"):
         Ensemble([*directories, stranger], task="sst2", host="process")
 
 
