@@ -42,8 +42,9 @@ class Losses:
 
 
 class Objective(nn.Module, ABC):
-    """``forward(batch) -> Losses``. It never divides by a count, writes a log, reads its rank or
-    waits for the device: no ``.item()``, no boolean index, no shape that depends on values.
+    """``forward(batch) -> Losses`` of a prepared batch. It never divides by a count, writes a log,
+    reads its rank or waits for the device: no ``.item()``, no boolean index, no shape that depends
+    on values.
 
     ``sparse`` is true if a step may leave some parameters without gradient, because its passes have
     different heads.
@@ -58,11 +59,9 @@ class Objective(nn.Module, ABC):
     def prepare(self, batch: Batch) -> Batch:
         """Return the batch with facts that ``forward`` would otherwise read back from the device.
 
-        It is called on the host, before the batch is moved, so that the number of positions is
-        known without waiting for the device. A prepared batch is returned unchanged.
+        It is called once, on the host, before the batch is moved, so that the number of positions
+        is known without waiting for the device.
         """
-        if "unpadded" in batch or batch["attention_mask"].device.type != "cpu":
-            return batch
         return {**batch, "unpadded": bool(batch["attention_mask"].all())}
 
     @abstractmethod

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
 
 VOCAB, PAD, UNK, CLS, SEP, MASK = 97, 0, 1, 2, 3, 4
 SPECIAL = (PAD, CLS, SEP, MASK)
@@ -24,6 +27,18 @@ def config_of(hidden: int, **options) -> ElectraConfig:
         "initializer_range": 0.2,  # so that predictions differ from position to position
     }
     return ElectraConfig(**(sizes | options))
+
+
+@pytest.fixture(autouse=True)
+def prepared():
+    """Batches reach ``forward`` prepared, as those of the loop."""
+
+    def prepare(module, arguments):
+        return (module.prepare(*arguments),) if isinstance(module, MaskingObjective) else None
+
+    hook = register_module_forward_pre_hook(prepare)
+    yield
+    hook.remove()
 
 
 @pytest.fixture

@@ -56,7 +56,6 @@ class Adversarial(Electra):
         self.generator_weight = generator_weight
 
     def forward(self, batch: Batch) -> Losses:
-        batch = self.prepare(batch)
         tokens, real, positions = batch["input_ids"], batch["attention_mask"], batch["chosen"]
         chosen, masked = self.hide(batch)
         hidden = rows_at(states(self.generator.base_model, masked, batch), positions)

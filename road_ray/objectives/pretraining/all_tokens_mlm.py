@@ -58,7 +58,6 @@ class AllTokensMLM(CorruptingObjective):
         self.discriminator_weight = discriminator_weight
 
     def forward(self, batch: Batch) -> Losses:
-        batch = self.prepare(batch)
         corruption = self.corrupted(batch)
         hidden = rows_at(states(self.encoder, corruption.tokens, batch), batch["real"])
         labels = rows_at(batch["input_ids"], batch["real"])

@@ -69,7 +69,6 @@ class MCBert(CorruptingObjective):
         self.none_bias = nn.Parameter(torch.zeros(1))
 
     def forward(self, batch: Batch) -> Losses:
-        batch = self.prepare(batch)
         tokens, real, positions = batch["input_ids"], batch["real"], batch["chosen"]
         chosen, masked = self.hide(batch)
         hidden = rows_at(states(self.generator.base_model, masked, batch), real)

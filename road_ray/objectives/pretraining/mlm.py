@@ -37,7 +37,6 @@ class MaskedLanguageModel(MaskingObjective):
         self.encoder = model.base_model
 
     def forward(self, batch: Batch) -> Losses:
-        batch = self.prepare(batch)
         _, masked = self.hide(batch)
         hidden = rows_at(states(self.encoder, masked, batch), batch["chosen"])
         logits = vocabulary_logits(self.model, hidden).float()

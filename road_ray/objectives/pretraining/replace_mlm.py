@@ -41,7 +41,6 @@ class ReplaceMLM(CorruptingObjective):
         self.discriminator_weight = discriminator_weight
 
     def forward(self, batch: Batch) -> Losses:
-        batch = self.prepare(batch)
         corruption = self.corrupted(batch)
         hidden = rows_at(states(self.encoder, corruption.tokens, batch), batch["chosen"])
         logits = vocabulary_logits(self.model, hidden).float()

@@ -87,7 +87,6 @@ class Teams(CorruptingObjective):
         initialize_output(output)
 
     def forward(self, batch: Batch) -> Losses:
-        batch = self.prepare(batch)
         tokens, real, positions = batch["input_ids"], batch["attention_mask"], batch["chosen"]
         chosen, masked = self.hide(batch)
         labels = rows_at(tokens, positions)

@@ -42,7 +42,7 @@ def peek(place: str, rows: int) -> str:
     if newest is not None:
         load_weights(made.objective, newest)
         step = int(newest.name.removeprefix("step-"))
-    batch = next(made.steps.since(step))[0]
+    batch = made.objective.prepare(next(made.steps.since(step))[0])
     title = f"{config.objective.name}, the batch after step {step}"
     marked = _marked(made.objective, batch, made.tokenizer)
     lines = [f"{title}: {len(marked[:rows])} of {len(marked)} rows"]

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from road_ray.data.batching import Batch
 from road_ray.objectives.base import Losses, Objective
-from road_ray.training.performance.prefetch import placed
 from road_ray.training.worker import Worker
 
 
@@ -53,8 +52,9 @@ def backward(
     autocast: torch.dtype | None,
     one_batch: bool = False,
 ) -> StepResult:
-    """Compute the gradient of a step of several passes, each term divided by its count over all
-    workers: the mean of per-worker means would be wrong as soon as counts differ.
+    """Compute the gradient of a step of several passes, prepared and on the device, each term
+    divided by its count over all workers: the mean of per-worker means would be wrong as soon as
+    counts differ.
 
     With ``one_batch`` the passes are the pieces of one larger batch: a term's sums over all of them
     are divided by the sum of their counts, so the gradient is that of the larger batch. Otherwise
@@ -62,7 +62,6 @@ def backward(
     pass, rank), so no generator state has to be saved.
     """
     result = StepResult()
-    passes = [placed(batch, objective, worker.device) for batch in passes]
     began = time.perf_counter()
     counts = _counted([objective.counts(batch) for batch in passes], worker, one_batch=one_batch)
     result.communication_seconds = time.perf_counter() - began

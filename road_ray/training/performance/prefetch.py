@@ -13,18 +13,19 @@ from road_ray.objectives.base import Objective
 def one_ahead(
     steps: Iterable[Sequence[Batch]], objective: Objective, device: torch.device
 ) -> Iterator[tuple[Sequence[Batch], Sequence[Batch]]]:
-    """Yield the batches of each step, and the same batches on the device. On a GPU the copies of a
-    step start before the previous step computes.
+    """Yield the prepared batches of each step, and the same batches on the device. On a GPU the
+    copies of a step start before the previous step computes.
     """
-    if device.type != "cuda":
-        yield from ((passes, passes) for passes in steps)
-        return
     waiting = None
     for passes in steps:
-        moved = [placed(batch, objective, device) for batch in passes]
+        prepared = [objective.prepare(batch) for batch in passes]
+        moved = [to_device(batch, device) for batch in prepared]
+        if device.type != "cuda":
+            yield prepared, moved
+            continue
         if waiting is not None:
             yield waiting
-        waiting = passes, moved
+        waiting = prepared, moved
     if waiting is not None:
         yield waiting
 

@@ -15,10 +15,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from road_ray.data.batching import Batch, BatchTotals, to_device
+from road_ray.data.batching import Batch, BatchTotals
 from road_ray.objectives.base import Objective
 from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.optimization.optimizer import ElectraAdamW, build_optimizer, clip
+from road_ray.training.performance.prefetch import placed
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
@@ -174,7 +175,7 @@ def _timed(
         passes = next(source)
         timed.waits.append(time.perf_counter() - started)
         num_all_rows = sum(len(batch["input_ids"]) for batch in passes)
-        parts = [to_device(_part(batch, num_rows), worker.device) for batch in passes]
+        parts = [placed(_part(batch, num_rows), objective, worker.device) for batch in passes]
         scale = num_all_rows / sum(len(batch["input_ids"]) for batch in parts)
         started = time.perf_counter()
         with _saved_tensors() as saved:

@@ -43,7 +43,7 @@ def test_rewards_are_the_detectors_losses_at_chosen_positions(generator, discrim
     losses = objective(batch)
     terms = losses.terms
     electra = Electra(generator, discriminator, **OPTIONS)
-    made = electra.corrupted(batch)  # the same noise draws the same samples
+    made = electra.corrupted(electra.prepare(batch))  # the same noise draws the same samples
     scores = detection_scores(discriminator, made.tokens, batch)[made.chosen]
     # -log D where the sample is the original, -log(1 - D) elsewhere; D = P(real) = sigmoid(-score)
     real = torch.sigmoid(-scores)

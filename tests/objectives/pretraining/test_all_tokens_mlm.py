@@ -46,7 +46,7 @@ def test_all_real_tokens_count(generator, batch):
     objective = AllTokensMLM(generator, model, special_ids=SPECIAL, mask_id=MASK)
     terms = objective(batch).terms
     assert int(terms["mlm"].count) == 57
-    made, real = objective.corrupted(batch), batch["attention_mask"].bool()
+    made, real = objective.corrupted(objective.prepare(batch)), batch["attention_mask"].bool()
     hidden = objective.encoder(
         input_ids=made.tokens,
         attention_mask=batch["attention_mask"],

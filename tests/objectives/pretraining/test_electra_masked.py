@@ -17,7 +17,7 @@ def test_only_chosen_positions_count(generator, discriminator, batch):
     terms = ElectraMasked(generator, discriminator, **options)(batch).terms
     assert int(terms["discriminator"].count) == int(terms["generator"].count) == 10
     electra = Electra(generator, discriminator, **options)
-    made = electra.corrupted(batch)
+    made = electra.corrupted(electra.prepare(batch))
     scores = detection_scores(discriminator, made.tokens, batch)
     expected = detection_losses(scores, made.replaced)[made.chosen].sum()
     assert_close(terms["discriminator"].total, expected)
@@ -32,5 +32,5 @@ def test_scores_elsewhere_get_no_gradient(generator, discriminator, batch):
         lambda module, given, scores: seen.append(scores.retain_grad() or scores)
     )
     objective(batch).terms["discriminator"].total.backward()
-    chosen, _ = objective.hide(batch)
+    chosen, _ = objective.hide(objective.prepare(batch))
     assert torch.equal(seen[0].grad != 0, chosen)

@@ -52,7 +52,7 @@ def test_losses_equal_a_reference_that_walks_over_positions(objective, wide):
     terms = objective(wide).terms
     tokens, noise = wide["input_ids"], wide["noise"]
     options = {k: wide[k] for k in ("attention_mask", "token_type_ids")}
-    chosen, masked = objective.hide(wide)
+    chosen, masked = objective.hide(objective.prepare(wide))
     assert (masked[chosen] == MASK).all()  # every chosen position is masked
     logits = objective.generator(input_ids=masked, **options).logits
     chances = torch.softmax(logits, -1).cumsum(-1)

@@ -20,7 +20,7 @@ def objective(generator):
 
 def test_the_loss_is_that_of_the_originals_at_chosen_positions(objective, batch):
     terms = objective(batch).terms
-    made = objective.corrupted(batch)
+    made = objective.corrupted(objective.prepare(batch))
     outputs = objective.model(
         input_ids=made.tokens,
         attention_mask=batch["attention_mask"],
@@ -32,7 +32,7 @@ def test_the_loss_is_that_of_the_originals_at_chosen_positions(objective, batch)
 
 
 def test_the_model_never_sees_a_mask(objective, batch):
-    made = objective.corrupted(batch)
+    made = objective.corrupted(objective.prepare(batch))
     originals = batch["input_ids"]
     assert ((made.tokens == MASK) <= (made.replaced | (originals == MASK))).all()
     assert torch.equal(made.tokens[~made.chosen], originals[~made.chosen])

@@ -78,7 +78,7 @@ def test_a_family_of_init_runs_its_last_layer_twice(family, batch, tmp_path):
 def test_a_model_that_knows_the_gold_selects_it(objective, wide):
     tokens = wide["input_ids"]
     terms = objective(wide).terms
-    chosen, _ = objective.hide(wide)
+    chosen, _ = objective.hide(objective.prepare(wide))
     # Candidates alike score alike: the mean loss of a model that knows nothing is log 3.
     with torch.no_grad():
         objective.model.generator_predictions.LayerNorm.weight.zero_()

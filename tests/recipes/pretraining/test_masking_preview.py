@@ -28,7 +28,8 @@ def test_replacements_are_those_of_the_trained_generator(pretrained, pretraining
     made = prepare(config, Worker())
     load_weights(made.objective, pretrained.directory / "checkpoints" / "step-00000006")
     with torch.no_grad():
-        corrupted = made.objective.eval().corrupted(next(made.steps.since(6))[0])
+        batch = made.objective.prepare(next(made.steps.since(6))[0])
+        corrupted = made.objective.eval().corrupted(batch)
     head, *rows = peek(str(pretrained.directory), 100).split("\n\n")
     assert head == "electra, the batch after step 6: 8 of 8 rows"
     shown = [hidden(row) for row in rows]

@@ -23,7 +23,8 @@ def batch(objective: Objective):
     ids[:, 0], ids[:, -1] = 2, 3
     noise = torch.rand(objective.noise_channels, 4, 16, generator=chance)
     same = torch.ones_like(ids)
-    return {"input_ids": ids, "attention_mask": same, "token_type_ids": 0 * same, "noise": noise}
+    made = {"input_ids": ids, "attention_mask": same, "token_type_ids": 0 * same, "noise": noise}
+    return objective.prepare(made)
 
 
 def gradients(objective: Objective):

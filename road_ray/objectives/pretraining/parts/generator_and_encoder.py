@@ -96,7 +96,6 @@ class CorruptingObjective(MaskingObjective):
 
     def corrupted(self, batch: Batch) -> Corruption:
         """Return the corrupted batch, with the terms and metrics of the generator."""
-        batch = self.prepare(batch)
         tokens, positions = batch["input_ids"], batch["chosen"]
         chosen, masked = self.hide(batch)
         labels = rows_at(tokens, positions)

@@ -42,8 +42,6 @@ class MaskingObjective(Objective):
 
     def prepare(self, batch: Batch) -> Batch:
         """Return the batch with the positions that the loss reads, as ``Objective.prepare``."""
-        if "chosen" in batch:
-            return batch
         chosen = choose(
             batch["input_ids"],
             batch["attention_mask"],
@@ -63,7 +61,7 @@ class MaskingObjective(Objective):
 
     def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the chosen positions and the masked tokens, ``[B, L]`` each."""
-        tokens, positions = batch["input_ids"], self.prepare(batch)["chosen"]
+        tokens, positions = batch["input_ids"], batch["chosen"]
         chosen = torch.zeros_like(tokens, dtype=torch.bool).flatten()
         chosen = chosen.index_fill(0, positions, True).view_as(tokens)
         return chosen, mask(

@@ -49,7 +49,7 @@ def test_frequencies_corrupt_too_and_are_not_exported(discriminator, batch, tmp_
     chances[list(SPECIAL)] = 0
     electra = Electra(Frequencies(chances), discriminator, **OPTIONS)
     assert set(electra(batch).terms) == {"discriminator"}
-    made = electra.corrupted(batch)
+    made = electra.corrupted(electra.prepare(batch))
     assert not torch.isin(made.tokens[made.chosen], torch.tensor(SPECIAL)).any()
     electra.export(tmp_path)
     assert not (tmp_path / "generator").exists()
@@ -60,7 +60,7 @@ def test_every_replaced_token_is_chosen_and_metrics_are_those_of_the_generator(
     generator, discriminator, batch
 ):
     electra = Electra(generator, discriminator, disallow_correct=True, **OPTIONS)
-    made = electra.corrupted(batch)
+    made = electra.corrupted(electra.prepare(batch))
     assert torch.equal(made.replaced, made.chosen)
     total, count = made.metrics["generator_entropy"]
     assert 0 < float(total / count) <= torch.tensor(float(VOCAB)).log()
