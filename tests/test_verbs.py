@@ -164,7 +164,7 @@ def test_keys_of_one_data_set_take_every_value_that_the_keys_take():
         "data.epochs": 10,
     }
     config = configure("finetune", overrides={"init": "x", "pool": {"rte": keys, "sst2": {}}})
-    rte, sst2 = plan_runs(config)[0]
+    rte, sst2 = plan_runs(config)
     assert (rte.optimizer.bias_correction, rte.student.layers) == (True, (0, 2))
     assert (rte.training.steps, rte.data.epochs) == (None, 10.0)
     assert sst2.student.layers is None

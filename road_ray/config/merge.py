@@ -253,6 +253,11 @@ class _Merged:
             del self.origins[below]
 
 
+def parse_override(text: str, kind: type[Config], key: str) -> Any:
+    """Return the value of an override ``key=value``, where ``key`` is one of ``kind``."""
+    return _parsed(text, at(kind, tuple(key.split("."))) or {}, f"override {text!r}")
+
+
 def _parsed(text: str, node: Node, where: str) -> Any:
     """Return the value of an override ``key=value``. It is parsed as YAML, except that a key of
     text takes it unchanged, and ``a,b`` may stand for ``[a,b]``, whose brackets some shells remove.

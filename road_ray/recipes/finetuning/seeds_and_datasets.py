@@ -43,15 +43,14 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
 
 
 def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
-    waves = plan_runs(config)
+    every = plan_runs(config)
     if context is not None and context.plan_only:
-        if len(waves[0]) == 1:
-            return single.finetune(waves[0][0], context)
+        if len(every) == 1:
+            return single.finetune(every[0], context)
         raise ConfigError(
-            f"{sum(map(len, waves))} fine-tunings are not planned together\n"
+            f"{len(every)} fine-tunings are not planned together\n"
             "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
         )
-    every = [finetuning for wave in waves for finetuning in wave]
     check_evaluated_once((x.data.dataset, x.data.evaluate_on or (x.data.dataset,)) for x in every)
     for finetuning in every:
         Mixture.of(finetuning).check()
@@ -60,10 +59,10 @@ def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
         (split for finetuning in every for split in finetuning.data.splits()),
         "leave them out of `pool`, or set only_at_hand=true, which does so",
     )
-    runs: list[Run] = []
+    places = [str(finetuning.run_dir) for finetuning in every]
+    after = [[places.index(x.init)] if x.init in places else [] for x in every]
     with open_run_directory(config) as directory:
-        for wave in waves:
-            runs += run_all(single.finetune, wave, config, context)
+        runs = run_all(single.finetune, every, config, context, after=after)
         by_seed = _by_seed(config, every, runs)
         figures = summarise_seeds(by_seed)
         write_json_atomic(directory / "tasks.json", table(figures, config.num_seeds))
@@ -71,8 +70,8 @@ def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
     return Run(directory, figures)
 
 
-def plan_runs(config: FinetuningsConfig) -> list[list[FinetuneConfig]]:
-    """Return all fine-tunings in waves: those of the second wave start from models of the first."""
+def plan_runs(config: FinetuningsConfig) -> list[FinetuneConfig]:
+    """Return all fine-tunings, each after the one whose model it starts from."""
     pool = _at_hand(config) if config.only_at_hand else list(config.pool or [config.data.dataset])
     for name, before in config.start_from.items():
         if name in pool and (before not in pool or before in config.start_from):
@@ -81,10 +80,8 @@ def plan_runs(config: FinetuningsConfig) -> list[list[FinetuneConfig]]:
                 f"  allowed: a data set of the pool that starts from init: "
                 f"{', '.join(sorted(set(pool) - set(config.start_from)))}\n  nothing was started"
             )
-    later = [name for name in pool if name in config.start_from]
-    waves = [[name for name in pool if name not in later], later]
-    seeds = range(config.num_seeds)
-    return [[_single(config, name, n) for name in wave for n in seeds] for wave in waves if wave]
+    first_to_last = sorted(pool, key=config.start_from.__contains__)
+    return [_single(config, name, n) for name in first_to_last for n in range(config.num_seeds)]
 
 
 def _single(config: FinetuningsConfig, name: str, number: int) -> FinetuneConfig:

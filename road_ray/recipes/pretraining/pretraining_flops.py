@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from road_ray.models.config import EncoderConfig
@@ -30,53 +29,6 @@ class Cost:
     step_paper: float  # the mean of all steps
     infer_paper: float  # one row of the last phase through the encoder that is kept
     tokens: float  # rows taken as full
-
-
-@dataclass(frozen=True)
-class _Row:
-    """Sizes and numbers of tokens of one row, from which its heads are counted."""
-
-    size: EncoderConfig
-    small: EncoderConfig
-    vocab_size: int
-    length: int
-    candidates: int
-
-
-def _words(row: _Row) -> float:
-    return word_head_flops(row.size, row.vocab_size, row.length)
-
-
-def _words_everywhere(row: _Row) -> float:
-    return word_head_flops(row.size, row.vocab_size, row.length, 1.0)
-
-
-def _detection(row: _Row) -> float:
-    return detection_head_flops(row.size, row.length)
-
-
-def _mc_bert(row: _Row) -> float:
-    # Its generator samples at every position, not only at the chosen ones.
-    remaining = 1.0 - word_head_flops(row.small, row.vocab_size, row.length) / word_head_flops(
-        row.small, row.vocab_size, row.length, 1.0
-    )
-    generator = word_head_flops(row.small, row.vocab_size, row.length, remaining)
-    return generator + choice_head_flops(row.size, row.candidates, row.length, 1.0)
-
-
-def _teams(row: _Row) -> float:
-    choice = choice_head_flops(row.size, row.candidates, row.length, 0.15625)
-    return layer_flops(row.size, row.length) + _detection(row) + choice
-
-
-# Heads of the main encoder by objective; the generator's head for words is counted apart.
-_HEADS: dict[str, Callable[[_Row], float]] = {
-    "mlm": _words,
-    "replace_mlm": _words,
-    "all_tokens_mlm": _words_everywhere,
-    "mc_bert": _mc_bert,
-    "teams": _teams,
-}
 
 
 def cost(config: PretrainConfig, vocab_size: int | None = None) -> Cost:
@@ -131,16 +83,35 @@ def _forward_flops(
     """Return the forward operations of one row through both networks. A frozen generator counts
     half, because it has no backward pass.
     """
-    kind = objective_class(config.objective.name)
-    candidates = int(
-        config.objective.options.get("candidates", options_of(kind).get("candidates", 1))
-    )
-    head = _HEADS.get(config.objective.name, _detection)
     once = encoder_flops(config.encoder, vocab_size, length)
-    once += head(_Row(config.encoder, small, vocab_size, length, candidates))
+    once += _head_flops(config, small, vocab_size, length)
     if generates:
         generator = encoder_flops(small, vocab_size, length)
         generator += word_head_flops(small, vocab_size, length)
-
         once += generator / 2 if config.generator.frozen else generator
     return once
+
+
+def _head_flops(
+    config: PretrainConfig, small: EncoderConfig, vocab_size: int, length: int
+) -> float:
+    """Return the operations of the main encoder's heads; the generator's is counted apart."""
+    size, name = config.encoder, config.objective.name
+    defaults = options_of(objective_class(name))
+    candidates = int(config.objective.options.get("candidates", defaults.get("candidates", 1)))
+    detection = detection_head_flops(size, length)
+    match name:
+        case "mlm" | "replace_mlm":
+            return word_head_flops(size, vocab_size, length)
+        case "all_tokens_mlm":
+            return word_head_flops(size, vocab_size, length, 1.0)
+        case "mc_bert":
+            # Its generator samples at every position, not only at the chosen ones.
+            everywhere = word_head_flops(small, vocab_size, length, 1.0)
+            remaining = 1.0 - word_head_flops(small, vocab_size, length) / everywhere
+            generator = word_head_flops(small, vocab_size, length, remaining)
+            return generator + choice_head_flops(size, candidates, length, 1.0)
+        case "teams":
+            choice = choice_head_flops(size, candidates, length, 0.15625)
+            return layer_flops(size, length) + detection + choice
+    return detection

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
 from road_ray.data.config import CorpusConfig, SourceConfig
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.system.file_hashes import sha256_of
-from road_ray.system.json_file import read_json
 from road_ray.system.paths import path_of
 
 _log = logging.getLogger(__name__)
@@ -26,9 +27,17 @@ INPUTS = "inputs.json"
 _TOLD_BYTES = 2 * 10**9  # from which reading takes seconds
 TEACHERS = "teachers"  # the kind of inputs that may be allowed to change
 _MODEL_SUFFIXES = {".json", ".safetensors", ".txt", ".model"}
-_KEYS = {"bytes", "modified_ns", "sha256"}
 
+
+class _Entry(BaseModel):
+    bytes: int
+    modified_ns: int
+    sha256: str
+
+
+_INPUTS = TypeAdapter(dict[str, dict[str, _Entry]])
 Entry = dict[str, Any]
+"""Size, time and sha256 of a file."""
 Inputs = Mapping[str, Iterable[Path]]
 """Files by kind: ``init``, ``data``, ``teachers``."""
 
@@ -138,7 +147,7 @@ def changed_inputs(run_dir: Path, *, allow: Iterable[str] = ()) -> list[str]:
     ]
 
 
-def _change(path: Path, then: Mapping[str, object]) -> str | None:
+def _change(path: Path, then: Entry) -> str | None:
     if not _comparable(str(path)):
         return None
     if not path.is_file():
@@ -156,33 +165,30 @@ def _comparable(name: str) -> bool:
     return Path(name).parent.is_dir()
 
 
-def _short(entry: Mapping[str, object]) -> str:
-    return f"{entry['bytes']} bytes, sha256 {str(entry['sha256'])[:12]}"
+def _short(entry: Entry) -> str:
+    return f"{entry['bytes']} bytes, sha256 {entry['sha256'][:12]}"
 
 
-def _entry(path: Path, known: Mapping[str, object] | None) -> Entry:
+def _entry(path: Path, known: Entry | None) -> Entry:
     status = path.stat()
-    now = {"bytes": status.st_size, "modified_ns": status.st_mtime_ns}
-    if known is not None and all(known[key] == value for key, value in now.items()):
-        return dict(known)
-    return now | {"sha256": sha256_of(path)}
+    size, time = status.st_size, status.st_mtime_ns
+    if known is not None and (known["bytes"], known["modified_ns"]) == (size, time):
+        return known
+    return {"bytes": size, "modified_ns": time, "sha256": sha256_of(path)}
 
 
 def _recorded(run_dir: Path) -> dict[str, dict[str, Entry]]:
     path = run_dir / INPUTS
     if not path.is_file():
         return {}
-    remedy = "delete it, and the files that the run read are not compared"
-    recorded = read_json(path, fix=remedy)
-    if not all(_is_entry(entry) for entry in _leaves(recorded)):
-        raise CheckpointError(f"{path}: not the inputs of a run\n  fix: {remedy}")
-    return recorded
-
-
-def _leaves(recorded: Mapping[str, object]) -> Iterator[Any]:
-    for entries in recorded.values():
-        yield from entries.values() if isinstance(entries, dict) else [entries]
-
-
-def _is_entry(entry: object) -> bool:
-    return isinstance(entry, dict) and set(entry) == _KEYS
+    try:
+        recorded = _INPUTS.validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise CheckpointError(
+            f"{path}: not the inputs of a run: {error}\n"
+            "  fix: delete it, and the files that the run read are not compared"
+        ) from error
+    return {
+        kind: {name: entry.model_dump() for name, entry in entries.items()}
+        for kind, entries in recorded.items()
+    }

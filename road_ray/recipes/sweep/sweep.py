@@ -143,22 +143,16 @@ def check_sources(config: SweepConfig) -> Demand | None:
     file is.
     """
     stages = []
-    missing: list[ConfigError] = []
     for place, stage in enumerate(config.stages):
         base: Any = base_config(stage)
         drawn = any(key.removeprefix("then.") == "init" for key in config.space)
         if place == 0 and stage.verb != "pretrain" and not drawn:
-            with _collected(missing):
-                require_init(base.init)
-        with _collected(missing):
-            located = locate_teachers(base).values()
-            teachers = sum(len(directories) for directories, _ in located)
-            alike = taught_alike(config) if place == 0 else None
-            if alike is not None and alike.distillation.answers != "live":
-                teachers = 0  # they have answered before the first trial
-            stages.append(replace(_demand(base, teachers), shared=alike is not None))
-    if missing:
-        raise ConfigError("\n".join(map(str, missing)))
+            require_init(base.init)
+        teachers = sum(len(directories) for directories, _ in locate_teachers(base).values())
+        alike = taught_alike(config) if place == 0 else None
+        if alike is not None and alike.distillation.answers != "live":
+            teachers = 0  # they have answered before the first trial
+        stages.append(replace(_demand(base, teachers), shared=alike is not None))
     if not any(key.removeprefix("then.").startswith(_DATA) for key in config.space):
         for stage in config.stages:
             _check_files(base_config(stage))
@@ -176,15 +170,6 @@ def _check_files(base: Any) -> None:
     for name, split, source in both or base.data.splits():
         if (root := root_of(name, source)) is not None:
             require_files(find_dataset(name, source)[0], root, split)
-
-
-@contextmanager
-def _collected(errors: list[ConfigError]) -> Iterator[None]:
-    """Add a ``ConfigError`` to ``errors``, so that all are reported at once."""
-    try:
-        yield
-    except ConfigError as error:
-        errors.append(error)
 
 
 def _demand(base: Any, teachers: int) -> StageDemand:

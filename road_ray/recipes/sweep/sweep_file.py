@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, InvalidConfig, load, override
 from road_ray.config import read as yaml_lines
-from road_ray.config.merge import is_list_of_words
+from road_ray.config.merge import parse_override
 from road_ray.config.messages import unknown_key
-from road_ray.config.schema import Key, at, types
+from road_ray.config.schema import Key, at
 from road_ray.errors import Problem, nearest
 from road_ray.recipes.metric_names import COSTS, final_metrics, periodic_metrics
 from road_ray.recipes.sweep.config import SweepConfig, locate
@@ -27,64 +26,46 @@ def load_sweep(name: str | Path, overrides: Sequence[str] | Mapping[str, Any] = 
     """
     path = locate(name)
     written = yaml_lines.read_yaml(path)
-    verb = written.values.get("verb")
-    overrides = _as_text(address_overrides(overrides, verb), written.values)
-    config = load(SweepConfig, path=path, overrides=overrides)
+    addressed = _addressed(overrides, written.values)
+    config = load(SweepConfig, path=path, overrides=addressed)
     if not config.name:
         config = config.model_copy(update={"name": path.stem})
     lines: dict[Key, str] = {key: f"{path}:{line}" for key, line in written.lines.items()}
-    for text in overrides:  # or the keys of a mapping
-        section, _, rest = text.partition("=")[0].partition(".")
-        lines[(section, rest) if rest else (section,)] = f"override {text!r}"
+    for key, value in addressed.items():
+        section, _, rest = key.partition(".")
+        place = (section, rest) if rest else (section,)
+        lines[place] = f"override '{key}={value}'"
     if problems := list(_problems(config, lines, str(path))):
         raise InvalidConfig(problems)
     return config
 
 
-def address_overrides(
-    overrides: Sequence[str] | Mapping[str, Any], verb: object
-) -> list[str] | dict[str, Any]:
-    """Return the overrides, with those of the verb's keys moved below ``overrides``."""
-    kind = VERBS[verb].config if verb in VERBS else None
-
-    def full(key: str) -> str:
-        head = key.partition(".")[0].strip()
-        of_sweep = head in SweepConfig.model_fields
-        return f"overrides.{key}" if kind and not of_sweep and head in kind.model_fields else key
-
-    if isinstance(overrides, Mapping):
-        return {full(str(key)): value for key, value in overrides.items()}
-    texts = [overrides] if isinstance(overrides, str) else overrides
-    return [full(key) + equals + value for key, equals, value in (t.partition("=") for t in texts)]
-
-
-def _as_text(
-    overrides: list[str] | dict[str, Any], written: Mapping[str, Any]
-) -> list[str] | dict[str, Any]:
-    """Return the overrides, with values of text fields quoted: ``init=1e5`` names a directory; and
-    lists in brackets.
+def _addressed(
+    overrides: Sequence[str] | Mapping[str, Any], written: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the overrides by key, with those of the verb's keys below ``overrides``. A text is
+    parsed as the key of its class: ``init=1e5`` names a directory.
     """
-    if isinstance(overrides, dict):
-        return overrides
-    second = written.get("then")
-    stages = {"overrides.": written, "then.overrides.": second if second else {}}
-
-    def quoted(text: str) -> str:
-        key, equals, value = text.partition("=")
-        for prefix, stage in stages.items():
-            if key.startswith(prefix) and stage.get("verb") in VERBS:
-                kind = VERBS[stage["verb"]].config
-                node = at(kind, tuple(key.removeprefix(prefix).strip().split("."))) or {}
-                if value[:1] in ("'", '"'):
-                    return text
-                if node and types(node) <= {"string", "path"}:
-                    return key + equals + json.dumps(value)
-                parsed = yaml_lines.parse_value(value, text)
-                if isinstance(parsed, str) and is_list_of_words(node, parsed):
-                    return f"{key}{equals}[{value}]"
-        return text
-
-    return [quoted(text) for text in overrides]
+    kinds = {
+        prefix: VERBS[stage["verb"]].config
+        for prefix, stage in (("overrides.", written), ("then.overrides.", written.get("then")))
+        if stage and stage.get("verb") in VERBS
+    }
+    of_verb = kinds.get("overrides.", SweepConfig).model_fields
+    addressed = {}
+    for item in [overrides] if isinstance(overrides, str) else overrides:
+        key = item.partition("=")[0].strip()
+        head = key.partition(".")[0]
+        if head in of_verb and head not in SweepConfig.model_fields:
+            key = f"overrides.{key}"
+        prefix = next((name for name in kinds if key.startswith(name)), "")
+        if isinstance(overrides, Mapping):
+            addressed[key] = overrides[item]
+        else:
+            addressed[key] = parse_override(
+                item, kinds.get(prefix, SweepConfig), key.removeprefix(prefix)
+            )
+    return addressed
 
 
 def _problems(config: SweepConfig, lines: Mapping[Key, str], name: str) -> Iterator[Problem]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,6 @@ from road_ray.distributed.tune.search_config import decode_params
 from road_ray.distributed.tune.trial_record import OnReport, Outcome, Report
 from road_ray.errors import ConfigError
 from road_ray.evaluation.seed_statistics import summary
-from road_ray.recipes import preflight_checks
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
 from road_ray.training.run_context import RunContext
@@ -23,8 +20,6 @@ from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
-
-_FIRST_TRIAL = "0000"
 
 
 @dataclass(frozen=True)
@@ -67,9 +62,8 @@ class Trial:
             judged = number == 0 and place == len(runs) - 1
             started = time.monotonic()
             reporter = _Reporter(self.sweep.metric[0], on_report) if judged else None
-            with _warnings(shown=number == 0 and directory.name == _FIRST_TRIAL):
-                extra = self.teachers if place == 0 else []
-                run = VERBS[verb].run(config, *extra, context=RunContext(on_row=reporter))
+            extra = self.teachers if place == 0 else []
+            run = VERBS[verb].run(config, *extra, context=RunContext(on_row=reporter))
             teachers: Any = getattr(config, "distillation", None)
             if teachers is not None:
                 teacher_seconds += (time.monotonic() - started) * teachers.total_teachers
@@ -80,19 +74,6 @@ class Trial:
         figures["cost/seconds"] = time.monotonic() - began
         figures["cost/parameters"] = float(parameters(run.hf_dir))
         return figures, teacher_seconds
-
-
-@contextmanager
-def _warnings(*, shown: bool) -> Iterator[None]:
-    """Hide the warnings of preflight checks, which all trials share, unless ``shown``."""
-    checks = logging.getLogger(preflight_checks.__name__)
-    level = checks.level
-    if not shown:
-        checks.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        checks.setLevel(level)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def _folds():
 
 def _tasks():
     config = FinetuningsConfig(**MIRRORED, pool={"rte": {}, "mnli": {}}, num_seeds=2)
-    return [item for wave in plan_runs(config) for item in wave]
+    return plan_runs(config)
 
 
 def _generations():

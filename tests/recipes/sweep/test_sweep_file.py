@@ -10,7 +10,7 @@ import pytest
 from road_ray.config import InvalidConfig, override
 from road_ray.recipes.sweep.config import shipped
 from road_ray.recipes.sweep.stages import base_config, split_by_stage
-from road_ray.recipes.sweep.sweep_file import address_overrides, load_sweep
+from road_ray.recipes.sweep.sweep_file import load_sweep
 
 FILE = """\
 verb: finetune
@@ -69,11 +69,7 @@ def test_the_verbs_own_keys_need_no_prefix(file):
     assert (sweep.trials, sweep.name) == (3, "mine")
     assert load_sweep(file, ["init=1e5"]).overrides["init"] == "1e5"  # a directory, not a number
     assert load_sweep(file, ["init='1e5'"]).overrides["init"] == "1e5"
-    assert address_overrides({"init": 1, "seed": 2, "odd": 3}, "finetune") == {
-        "overrides.init": 1,
-        "seed": 2,
-        "odd": 3,
-    }
+    assert load_sweep(file, {"init": "x", "seeds": 2}).overrides["init"] == "x"
 
 
 @pytest.mark.parametrize(

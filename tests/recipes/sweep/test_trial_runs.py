@@ -9,7 +9,6 @@ import pytest
 
 from road_ray.config import load
 from road_ray.errors import ConfigError
-from road_ray.recipes.preflight_checks import warn_of_rates
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.trial_runs import Trial, parameters
 
@@ -44,19 +43,6 @@ def test_going_on_costs_nothing_where_all_is_done(sentiment, tmp_path, recipe):
     outcome = Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
     assert outcome.values == [50.0]
     assert outcome.deviation == [None]
-
-
-def test_warnings_that_all_trials_share_come_from_the_first(sentiment, tmp_path, recipe, caplog):
-    def warn(config, context):
-        warn_of_rates(config, "bert")
-        return SimpleNamespace(metrics={METRIC: 50.0}, hf_dir=tmp_path)
-
-    recipe(warn)
-    defaults = {k: v for k, v in sentiment.items() if not k.startswith("optimizer.")}
-    trial = Trial(sweep(defaults, seeds=2))
-    for number in ("0000", "0001"):
-        trial(tmp_path / "trials" / number, {}, lambda report: None)
-    assert caplog.text.count("are rates of ELECTRA") == 1
 
 
 def test_a_figure_that_is_no_number_stays_none(sentiment, tmp_path, recipe):
