@@ -4,7 +4,8 @@
 takes, by its JSON schema: explanations, completion, messages and editors read it. ``merge.py``
 loads: it merges sources, records where each value came from and validates strictly.
 ``messages.py`` words the mistakes, ``read.py`` and ``write.py`` have YAML, ``paths.py`` finds files
-beside a YAML file, ``url_secrets.py`` passwords in addresses; ``identity.py`` has marks for the
+beside a YAML file, ``url_secrets.py`` and ``database_url.py`` passwords in addresses;
+``identity.py`` has marks for the
 fields that may change when a run is resumed. The sections are in the ``config.py`` of the room that
 uses them. This room imports neither torch nor Ray.
 """

@@ -3,5 +3,5 @@
 Start with ``evaluate_split.py``. ``metrics.py`` has the scores of classes and numbers,
 ``tag_metrics.py`` those of entities, ``spans/`` the answers to questions, ``squad.py`` their
 official exact match and F1, ``glue.py`` the GLUE average and submission. ``seed_statistics.py`` has
-means, intervals and tests over seeds, ``pareto_front.py`` the best of several scores.
+means, intervals and tests over seeds.
 """

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from sys import maxsize
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load_file
 
 from road_ray.data.batching import Batch
-from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.models.performance.device_and_precision import autocast_dtype
 from road_ray.objectives.base import Objective
@@ -237,25 +234,3 @@ def _fetch_from_mirror(training: Training, worker: Worker) -> None:
         if fetched is not None:
             training.journal.event("fetched_from_mirror", checkpoint=fetched.name)
     worker.barrier()
-
-
-def head_units(tasks: Iterable[Task]) -> dict[str, str]:
-    """Return the identity of regression heads, whose outputs are in units of the task's range.
-    Checkpoints of older versions, which used other units, are then refused.
-    """
-    return (
-        identity_of(regression="range") if any(isinstance(t.kind, Regress) for t in tasks) else {}
-    )
-
-
-def identity_of(**inputs: object) -> dict[str, str]:
-    """Return 16 hexadecimal digits of the sha256 of each input that a resumed run must share."""
-    return {
-        name: hashlib.sha256(_bytes_of(value)).hexdigest()[:16] for name, value in inputs.items()
-    }
-
-
-def _bytes_of(value: object) -> bytes:
-    if isinstance(value, np.ndarray):
-        return value.tobytes()
-    return json.dumps(value, sort_keys=True, default=str).encode()

@@ -582,7 +582,7 @@ FAULTS = (
             "refused; the database is unchanged",
         ),
         "distributed/tune/test_study_storage.py::test_a_database_of_another_application_is_refused_and_stays_as_it_is",
-        "training/monitoring/test_database_url.py::test_a_url_that_does_more_than_name_a_lasting_database_is_refused",
+        "config/test_database_url.py::test_a_url_that_does_more_than_name_a_lasting_database_is_refused",
     ),
     _f(
         *("F70", "untracked secrets, a tracked link out of the tree", "they are not sent"),

@@ -6,14 +6,13 @@ import json
 import os
 import signal
 
-import numpy as np
 import pytest
 import torch
 
 from road_ray.data.mixing import accumulated, mixed
 from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
 from road_ray.models.multitask import MultitaskModel
-from road_ray.training.loop import _warn_of_warmup, identity_of, train
+from road_ray.training.loop import _warn_of_warmup, train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 
@@ -226,14 +225,6 @@ def test_the_journal_tells_rate_norm_and_means(tiny, tmp_path):
 def test_bf16_trains_and_keeps_weights_in_fp32(tiny, tmp_path):
     objective = run(tiny, "electra", tmp_path, precision="bf16")
     assert {p.dtype for p in objective.parameters()} == {torch.float32}
-
-
-def test_identities_tell_contents_apart():
-    first = identity_of(rows=np.arange(3), batch=8)
-    assert first == identity_of(rows=np.arange(3), batch=8)
-    assert first["rows"] != identity_of(rows=np.arange(4), batch=8)["rows"]
-    assert first["batch"] != identity_of(rows=np.arange(3), batch=9)["batch"]
-    assert all(len(value) == 16 for value in first.values())
 
 
 @pytest.mark.parametrize(("warmup", "total", "warns"), [(10, 10, True), (9, 10, False)])

@@ -28,6 +28,7 @@ from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.build_objective import build_objective, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.early_probe import early_probe, probe_of
+from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
 from road_ray.recipes.run_directory.run import (
     Run,
@@ -37,7 +38,7 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
-from road_ray.training.loop import identity_of, train
+from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import RunContext, Training
 from road_ray.training.worker import Worker

@@ -7,6 +7,8 @@ compared.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
@@ -14,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from road_ray.data.config import CorpusConfig, SourceConfig
@@ -192,3 +195,16 @@ def _recorded(run_dir: Path) -> dict[str, dict[str, Entry]]:
         kind: {name: entry.model_dump() for name, entry in entries.items()}
         for kind, entries in recorded.items()
     }
+
+
+def identity_of(**inputs: object) -> dict[str, str]:
+    """Return 16 hexadecimal digits of the sha256 of each input that a resumed run must share."""
+    return {
+        name: hashlib.sha256(_bytes_of(value)).hexdigest()[:16] for name, value in inputs.items()
+    }
+
+
+def _bytes_of(value: object) -> bytes:
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    return json.dumps(value, sort_keys=True, default=str).encode()

@@ -10,8 +10,8 @@ from typing import Any
 
 from road_ray.distributed.tune.trial_record import DIVERGED, Record
 from road_ray.errors import DivergedError, ResourceError
-from road_ray.evaluation.pareto_front import pareto_front
 from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.reporting.records.sweep_record import pareto_front
 from road_ray.system.json_file import write_json_atomic
 
 

@@ -17,7 +17,7 @@ from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.load_split import Split, training_tokenizer
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
-from road_ray.data.task_and_dataset import Task
+from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import longest_row
@@ -26,11 +26,11 @@ from road_ray.models.encoder_layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.recipes.finetuning.config import FinetuneConfig, judged_names
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
+from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import head_for, other_task
 from road_ray.recipes.train.mixture import Mixture, SupervisedConfig
 from road_ray.recipes.train.model_cost import model_cost
 from road_ray.recipes.train_dev_overlap import warn_of_overlap
-from road_ray.training.loop import head_units, identity_of
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -96,6 +96,8 @@ def prepare(config: SupervisedConfig, worker: Worker) -> Prepared:
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
     if isinstance(config, FinetuneConfig):
         rows = {"rows": rows[config.data.dataset]}
+    # Checkpoints of older versions, whose regressions had other units, are refused.
+    units = {"regression": "range"} if any(isinstance(t.kind, Regress) for t in tasks) else {}
     return Prepared(
         mixture,
         tokenizer,
@@ -104,7 +106,7 @@ def prepare(config: SupervisedConfig, worker: Worker) -> Prepared:
         judged,
         streams,
         _total_steps(config, streams),
-        identity_of(batch=config.data.batch_size, **rows) | head_units(tasks),
+        identity_of(batch=config.data.batch_size, **rows, **units),
         heads,
         record,
     )

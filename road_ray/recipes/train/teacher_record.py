@@ -16,12 +16,12 @@ from road_ray.data.load_split import Split
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
 from road_ray.errors import CheckpointError
 from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.mixture import SupervisedConfig
 from road_ray.recipes.train.prepare import kept_layers
 from road_ray.recipes.train.teachers import Teachers, used_weighting
 from road_ray.system.json_file import read_json, write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import has_checkpoints
-from road_ray.training.loop import identity_of
 
 # Settings of the distillation in the record and the card of the model.
 _CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "matching")

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.config import read as yaml_lines
-from road_ray.errors import DataError, RoadError
-from road_ray.evaluation.pareto_front import pareto_front
-from road_ray.reporting.plots.chart import Point, thinned
-from road_ray.reporting.records.run_record import is_run, runs_below
-from road_ray.training.monitoring.database_url import (
+from road_ray.config.database_url import (
     check_database,
     foreign_tables,
     sqlite_file,
     with_password,
 )
+from road_ray.errors import DataError, RoadError
+from road_ray.reporting.plots.chart import Point, thinned
+from road_ray.reporting.records.run_record import is_run, runs_below
 from road_ray.training.monitoring.metrics_journal import read_metrics
 from road_ray.training.monitoring.redaction import redact
 
@@ -95,6 +94,23 @@ class Sweep:
             for trial in self.judged
         ]
         return [self.judged[number] for number in pareto_front(scores)]
+
+
+def pareto_front(scores: Sequence[tuple[float, ...]]) -> list[int]:
+    """Return the indices of the scores (larger is better) that no other score dominates; with one
+    metric, the first of the best.
+    """
+    if scores and len(scores[0]) == 1:
+        return [max(range(len(scores)), key=lambda number: scores[number])]
+
+    def dominates(other: tuple[float, ...], candidate: tuple[float, ...]) -> bool:
+        return other != candidate and all(a >= b for a, b in zip(other, candidate, strict=True))
+
+    return [
+        number
+        for number, candidate in enumerate(scores)
+        if not any(dominates(other, candidate) for other in scores)
+    ]
 
 
 def is_sweep(directory: Path) -> bool:
