@@ -49,11 +49,11 @@ def batch_inference(
     with connected(address, num_cpus=workers if address is None else None):
         import ray
 
-        from road_ray.distributed.placement import check_placement
+        from road_ray.distributed.room import room
 
         resources = {"CPU": cpus, "GPU": gpus}
         workers = workers or _most(ray.available_resources(), resources)
-        check_placement(actors, workers, resources)
+        room(actors, workers, resources)
         actor_class = ray.remote(InferenceActor).options(
             num_cpus=cpus,
             num_gpus=gpus,

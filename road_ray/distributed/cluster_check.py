@@ -88,7 +88,7 @@ def _joined(address: str) -> list[Finding]:
     prepare_address(address)  # before Ray is imported
     import ray
 
-    from road_ray.distributed.placement import free_resources
+    from road_ray.distributed.room import free_resources
 
     try:
         with connected(address):

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.cluster_token import refuse_open_head, require_token
+from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.errors import ClusterError
 from road_ray.system.paths import CACHE
 

@@ -156,9 +156,9 @@ def run_parallel(
     """
     import ray
 
-    from road_ray.distributed.placement import check_placement
+    from road_ray.distributed.room import room
 
-    check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
+    room("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
     directory, variables = os.getcwd(), variables_for_workers()
 
     def run(config: object, task_context: RunContext) -> Any:

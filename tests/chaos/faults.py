@@ -560,7 +560,6 @@ FAULTS = (
         "chaos/test_fuzz.py::test_every_sample_can_be_read",
         "chaos/test_fuzz.py::test_readers_of_data_sets",
         "chaos/test_fuzz.py::test_readers_of_corpora",
-        "chaos/test_fuzz.py::test_readers_of_arrow",
         "chaos/test_fuzz.py::test_settings_in_files",
         "chaos/test_fuzz.py::test_settings_in_a_line",
         "chaos/test_fuzz.py::test_values_of_yaml",

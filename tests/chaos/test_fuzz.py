@@ -15,16 +15,13 @@ from road_ray.config import read as yaml_lines
 from road_ray.data.corpus.documents import read_corpus
 from road_ray.data.features.encode_examples import encode
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.readers.sentence_tables import read_table
-from road_ray.data.task_and_dataset import Columns, Span
+from road_ray.data.task_and_dataset import Span
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import RoadError
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from tests.chaos import fuzz
 
-# 18 layouts, 2 kinds of text, tables of Arrow, and 3 ways to write settings: 24 of them.
-FEW = 20
-MANY = 850  # 20,400 together
+FEW, MANY = 20, 850  # of each of the layouts, texts and ways to write settings
 AMOUNTS = (
     pytest.param(FEW, id="few"),
     pytest.param(MANY, id="many", marks=[pytest.mark.chaos, pytest.mark.timeout(900)]),
@@ -64,7 +61,7 @@ def test_every_sample_can_be_read(tmp_path, tokenizer):
     """Else its damaged copies would show nothing."""
     for sample in fuzz.SAMPLES:
         (tmp_path / "a.full.csv").write_text(sample.beside)
-        fuzz.put(tmp_path / sample.file, sample.text.encode())
+        (tmp_path / sample.file).write_text(sample.text)
         examples = read_split(sample.dataset, tmp_path, "train")
         assert len(encoded(sample, examples, tokenizer))
 
@@ -75,50 +72,33 @@ def test_readers_of_data_sets(sample, amount, tmp_path, tokenizer):
     if sample.beside:
         (tmp_path / "a.full.csv").write_text(sample.beside)
 
-    def read(example):
-        kind, content = example
-        path = fuzz.put(tmp_path / f"{sample.file}{kind}", content)
-        try:
-            for split in ("train", "test"):
-                examples = read_split(sample.dataset, tmp_path, split)
-                encoded(sample, examples[:4], tokenizer)
-        finally:
-            path.unlink()
+    def read(content):
+        (tmp_path / sample.file).write_bytes(content)
+        for split in ("train", "test"):
+            examples = read_split(sample.dataset, tmp_path, split)
+            encoded(sample, examples[:4], tokenizer)
 
-    tried(amount, fuzz.packed(sample.text, ("", ".gz")), read)
+    tried(amount, fuzz.written(sample.text), read)
 
 
 @amounts
 @pytest.mark.parametrize(("name", "text"), fuzz.TEXTS, ids=[name for name, _ in fuzz.TEXTS])
 def test_readers_of_corpora(name, text, amount, tmp_path):
-    def read(example):
-        kind, content = example
-        path = fuzz.put(tmp_path / f"{name}{kind}", content)
-        for document in islice(read_corpus(path), 4):
+    def read(content):
+        (tmp_path / name).write_bytes(content)
+        for document in islice(read_corpus(tmp_path / name), 4):
             document.encode()
 
-    tried(amount, fuzz.packed(text, tuple(fuzz.PACKED)), read)
-
-
-@amounts
-def test_readers_of_arrow(amount, tmp_path):
-    def read(example):
-        suffix, content = example
-        path = fuzz.put(tmp_path / f"a{suffix}", content)
-        with suppress(RoadError):
-            list(read_corpus(path))
-        read_table(path, Columns(("text",), "label"))
-
-    tried(amount, fuzz.tables(), read)
+    tried(amount, fuzz.written(text), read)
 
 
 @amounts
 def test_settings_in_files(amount, tmp_path):
     def read(content):
-        path = fuzz.put(tmp_path / "a.yaml", content)
+        (tmp_path / "a.yaml").write_bytes(content)
         with suppress(RoadError):
-            preset_named_in(path)
-        load(FinetuneConfig, path=path)
+            preset_named_in(tmp_path / "a.yaml")
+        load(FinetuneConfig, path=tmp_path / "a.yaml")
 
     tried(amount, fuzz.written(fuzz.SETTINGS), read)
 

@@ -14,6 +14,7 @@ import pytest
 
 import road_ray as rr
 from tests.chaos.runs import quiet, trained
+from tests.cluster import own_cluster
 
 ALONE, TOGETHER, FIRST = 90, 10, 20
 
@@ -31,14 +32,8 @@ def held() -> tuple[float, int, int]:
 
 @pytest.fixture
 def cluster():
-    import ray
-
-    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")
-    options = {"include_dashboard": False, "object_store_memory": 100 * 2**20}
-    ray.init(address="local", _temp_dir=place, num_cpus=2, **options)
-    yield ray
-    ray.shutdown()
-    shutil.rmtree(place, ignore_errors=True)
+    with own_cluster(2, include_dashboard=False) as ray:
+        yield ray
 
 
 def occupied(ray) -> tuple[dict[str, float], int]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import road_ray as rr
 from road_ray.distributed.train import worker_group as group
 from road_ray.distributed.train.preemption import drain
 from tests.chaos.runs import NOISE, InThread, paced, rows_of, sizes_of, trained, weights
-from tests.cluster import make_address_directory
+from tests.cluster import make_address_directory, short_directory
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]
 STORE = {"object_store_memory": 80 * 2**20}
@@ -30,16 +28,15 @@ def cluster():
     import ray
     from ray.cluster_utils import Cluster
 
-    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")
     os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "15"  # as the product sets it
-    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": place, **STORE}
-    make_address_directory()
-    made = Cluster(initialize_head=True, connect=True, head_node_args=head)
-    made.add_node(num_cpus=1, **STORE)
-    yield made
-    ray.shutdown()
-    made.shutdown()
-    shutil.rmtree(place, ignore_errors=True)
+    with short_directory() as place:
+        head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": place, **STORE}
+        make_address_directory()
+        made = Cluster(initialize_head=True, connect=True, head_node_args=head)
+        made.add_node(num_cpus=1, **STORE)
+        yield made
+        ray.shutdown()
+        made.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,8 @@ bit.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from functools import partial
@@ -28,22 +26,15 @@ from tests.chaos.runs import (
     trained,
     weights,
 )
-from tests.cluster import processes_with
+from tests.cluster import own_cluster, processes_with
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    import ray
-
-    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")
-    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "60"
-    options = {"include_dashboard": False, "object_store_memory": 100 * 2**20}
-    ray.init(address="local", _temp_dir=place, num_cpus=3, **options)
-    yield ray
-    ray.shutdown()
-    shutil.rmtree(place, ignore_errors=True)
+    with own_cluster(3, include_dashboard=False) as ray:
+        yield ray
 
 
 @pytest.fixture(scope="module")

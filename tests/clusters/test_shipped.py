@@ -187,7 +187,7 @@ def test_jobs_wait_for_machines_where_there_may_be_none(name):
 
 
 def test_the_job_of_kuberay_waits_for_machines_and_keeps_its_driver_on_the_head():
-    from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
+    from road_ray.distributed.room import SCALE_UP_VARIABLE
 
     assert may_be_empty("kuberay/rayjob")
     spec = loaded("kuberay/rayjob")["spec"]

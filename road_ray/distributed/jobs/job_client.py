@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from road_ray.config.url_secrets import masked
-from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
 from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
 from road_ray.distributed.jobs.working_dir import (
@@ -25,6 +24,7 @@ from road_ray.distributed.jobs.working_dir import (
     refuse_missing_models,
     tracked_files,
 )
+from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.errors import ClusterError, ConfigError
 from road_ray.training.monitoring.redaction import redact
 

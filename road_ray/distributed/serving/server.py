@@ -116,11 +116,10 @@ def _serve_on_ray(
 
 def require_room(config: ServingConfig) -> None:
     """Wait until the cluster has room for the replicas. Raises ``ClusterError`` if it has none."""
-    from road_ray.distributed.placement import check_placement, wait_for_room
+    from road_ray.distributed.room import room
 
     resources = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
-    check_placement("replicas", config.replicas, resources)
-    wait_for_room(config.replicas, resources, actors="replicas")
+    room("replicas", config.replicas, resources, free=True)
 
 
 @contextmanager

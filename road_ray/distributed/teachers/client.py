@@ -21,7 +21,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from torch import Tensor
 
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, Ensemble, numbered, stacked
-from road_ray.distributed.placement import free_resources
+from road_ray.distributed.room import free_resources
 from road_ray.distributed.teachers.actor import Answer, packed_inputs
 from road_ray.errors import ClusterError, RoadError
 

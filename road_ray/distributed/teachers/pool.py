@@ -11,8 +11,7 @@ import ray
 
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.ensemble.local_ensemble import PLAIN, TeacherOptions
-from road_ray.distributed.autoscaling import scale_up_seconds
-from road_ray.distributed.placement import check_placement, core_share, wait_for_room
+from road_ray.distributed.room import core_share, room, scale_up_seconds
 from road_ray.distributed.teachers.actor import TeacherActor
 from road_ray.distributed.teachers.client import ActorEnsemble
 from road_ray.errors import ConfigError
@@ -48,14 +47,14 @@ def start_teachers(
     if num_cpus is None:
         num_cpus = _share(count + other_teachers, beside)
     needed = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
-    check_placement(
+    room(
         "teachers",
         count + other_teachers,
         needed,
         remedy=", or keep them in this process (distillation.host: process)",
     )
     if scale_up_seconds():  # new machines may come later than teachers have to load
-        wait_for_room(count, needed, actors="teachers")
+        room("teachers", count, needed, free=True)
     actor = ray.remote(
         num_cpus=num_cpus,
         num_gpus=num_gpus,

@@ -31,8 +31,8 @@ from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
 from road_ray.distributed.connection import driver_environment, variables_for_workers
 from road_ray.distributed.local_cluster import temporary_variables
-from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.distributed.ray_private import propagate_environment_variable
+from road_ray.distributed.room import room
 from road_ray.distributed.train.gpu_check import check_gpus
 from road_ray.distributed.train.messages import Inbox, Messages, append
 from road_ray.errors import ClusterError, RoadError
@@ -70,7 +70,10 @@ def fit_worker_group(
     """
     resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
     minimum = min_workers or workers
-    _require_room(minimum, resources)
+    room("workers", minimum, resources, remedy=", or lower --workers")
+    if gpus_per_worker:
+        check_gpus()
+    room("workers", minimum, resources, free=True)
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     # Earlier files are of a driver that was killed: the directory belongs to this process.
     shutil.rmtree(storage, ignore_errors=True)
@@ -159,14 +162,6 @@ def _furthest(directory: Path) -> int:
     """Return the last step in the journal of a run, 0 if there is none."""
     path = directory / "metrics.jsonl"
     return max((int(row["step"]) for row in read_metrics(path)), default=0) if path.is_file() else 0
-
-
-def _require_room(workers: int, resources: Mapping[str, float]) -> None:
-    """Raise ``ClusterError`` unless so many workers fit and can use their GPUs."""
-    check_placement("workers", workers, resources, remedy=", or lower --workers")
-    if "GPU" in resources:
-        check_gpus()
-    wait_for_room(workers, resources)
 
 
 def _trainer(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
-from road_ray.distributed.autoscaling import scale_up_seconds
+from road_ray.distributed.room import room, scale_up_seconds
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.one_driver_at_a_time import wait_for_trials
 from road_ray.distributed.tune.search_config import SearchConfig
@@ -100,7 +100,6 @@ def _tune(
 
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # errors are in the records
 
-    from road_ray.distributed.placement import check_placement
     from road_ray.distributed.tune.schedulers import replay_reports, scheduler
     from road_ray.distributed.tune.trial_actor import Work, perform
 
@@ -108,7 +107,7 @@ def _tune(
     own_cpus = OWN_CPUS if demand else config.cpus_per_trial
     resources = {"CPU": own_cpus, "GPU": config.gpus_per_trial}
     resources = {key: amount for key, amount in resources.items() if amount}
-    check_placement("trial", 1, resources, remedy=", or lower cpus_per_trial and gpus_per_trial")
+    room("trial", 1, resources, remedy=", or lower cpus_per_trial and gpus_per_trial")
     work = Work(
         run=run,
         directory=directory.resolve(),

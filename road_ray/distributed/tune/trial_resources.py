@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
+from road_ray.distributed.room import SCALE_UP_VARIABLE, core_share
 from road_ray.errors import ClusterError
 
 OWN_CPUS = 0.1  # that the actor of a trial reserves where workers and teachers reserve the rest
@@ -34,8 +34,6 @@ class StageDemand:
         ``gpus_per_trial`` are those that the trial's own process holds beside its workers and
         teachers; it takes ``cpus_per_trial`` if it trains itself.
         """
-        from road_ray.distributed.placement import core_share  # imports Ray
-
         cpus = total.get("CPU", 0.0)
         per_teacher = self.cpus_per_teacher
         if per_teacher is None and self.teachers:

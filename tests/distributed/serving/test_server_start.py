@@ -6,12 +6,11 @@ import os
 import signal
 import threading
 import time
-from functools import partial
 
 import pytest
 
-from road_ray.distributed import placement
-from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
+from road_ray.distributed import room
+from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.distributed.serving import server
 from road_ray.distributed.serving.config import ServingConfig
 from road_ray.distributed.serving.server import Listening, require_room
@@ -32,8 +31,7 @@ class Holder:
 @pytest.fixture
 def busy(cluster, monkeypatch):
     """A cluster whose cores are all in use, which a server waits for half a second."""
-    quick = partial(placement.wait_for_room, timeout_seconds=0.5)
-    monkeypatch.setattr(placement, "wait_for_room", quick)
+    monkeypatch.setattr(room, "_BUSY_SECONDS", 0.5)
     holder = cluster.remote(num_cpus=4)(Holder).remote()
     cluster.get(holder.ready.remote())
     yield cluster
@@ -48,7 +46,7 @@ def model(tmp_path_factory):
 
 @pytest.mark.usefixtures("busy")
 def test_require_room_refuses_a_busy_cluster():
-    with pytest.raises(ClusterError, match="2 replicas wait for 2 x 1 CPU") as caught:
+    with pytest.raises(ClusterError, match="2 replicas wait for room") as caught:
         require_room(ServingConfig(model="m", replicas=2))
     assert caught.value.exit_code == 4
 

@@ -37,7 +37,7 @@ def test_an_actor_asks_for_what_its_teachers_need(monkeypatch, options, count, e
         raise Asked(number, resources)
 
     monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0})
-    monkeypatch.setattr("road_ray.distributed.teachers.pool.check_placement", check)
+    monkeypatch.setattr("road_ray.distributed.teachers.pool.room", check)
     with pytest.raises(Asked) as asked:
         start_teachers(["a", "b", "c"], NLI, **options)
     assert asked.value.args == (count, expected)

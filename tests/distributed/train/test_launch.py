@@ -16,10 +16,10 @@ import torch
 
 from road_ray.data.load_split import resolve_root
 from road_ray.distributed import connection, parallel_runs
-from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
+from road_ray.distributed import room as room_module
 from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel_runs import run_parallel, task_name
-from road_ray.distributed.placement import wait_for_room
+from road_ray.distributed.room import SCALE_UP_VARIABLE, room
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import (
     ClusterError,
@@ -330,13 +330,13 @@ class TestCluster:
 
         holder = ray.remote(num_cpus=2)(Holder).remote()
         ray.get(holder.ready.remote(), timeout=60)
-        with pytest.raises(ClusterError, match="3 workers wait for 3 x 1 CPU, and others hold it"):
-            wait_for_room(3, {"CPU": 1.0}, timeout_seconds=1.0)
+        monkeypatch.setattr(room_module, "_BUSY_SECONDS", 1.0)
+        with pytest.raises(ClusterError, match="3 workers wait for room that others hold"):
+            room("workers", 3, {"CPU": 1.0}, free=True)
         # A cluster that adds machines is asked for them, and waited for.
         monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
         threading.Timer(1.0, ray.kill, [holder]).start()
-        wait_for_room(3, {"CPU": 1.0}, timeout_seconds=0.2)
-        wait_for_room(3, {"CPU": 1.0}, timeout_seconds=30.0)
+        room("workers", 3, {"CPU": 1.0}, free=True)
 
     def test_runs_side_by_side_keep_their_order(self):
         def product(config, more, context):

@@ -13,7 +13,7 @@ import pytest
 import ray
 
 from road_ray.config import load
-from road_ray.distributed.autoscaling import SCALE_UP_VARIABLE
+from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.distributed.tune.driver import (
     _max_concurrent,
     _max_pending,
@@ -23,7 +23,7 @@ from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import Outcome
 from road_ray.distributed.tune.trial_resources import Demand, StageDemand
 from road_ray.errors import ClusterError
-from tests.distributed.test_autoscaling import ADDRESS, autoscaler_config, scaling_cluster
+from tests.distributed.test_room import ADDRESS, autoscaler_config, scaling_cluster
 
 TEACHERS = Demand((StageDemand(teachers=3, gpus_per_teacher=0.25),))
 

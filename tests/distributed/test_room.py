@@ -1,4 +1,4 @@
-"""Machines that a cluster adds: waited for as long as it is said, and asked for meanwhile."""
+"""Room is counted, waited for, and asked for from a cluster that adds machines."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from road_ray.distributed import autoscaling
-from road_ray.distributed.autoscaling import (
+from road_ray.distributed.room import (
     SCALE_UP_VARIABLE,
+    core_share,
+    fitting,
+    room,
     scale_up_seconds,
-    wait_for_machines,
 )
-from road_ray.distributed.placement import check_placement
 from road_ray.errors import ClusterError, ConfigError
 from tests.cluster import processes_with, short_directory
 
@@ -44,22 +44,20 @@ def test_other_values_are_refused(monkeypatch, text):
 @pytest.mark.ray
 def test_a_cluster_that_adds_nothing_is_waited_for_in_vain(cluster, monkeypatch, caplog):
     monkeypatch.setenv(SCALE_UP_VARIABLE, "1")
-    monkeypatch.setattr(autoscaling, "_MESSAGE_EVERY_SECONDS", 0.3)
     began = time.monotonic()
     with (
         caplog.at_level("INFO", logger="road_ray"),
         pytest.raises(ClusterError, match="room for 0 of 2 workers"),
     ):
-        check_placement("workers", 2, {"CPU": 1.0, "moon": 1.0})
+        room("workers", 2, {"CPU": 1.0, "moon": 1.0})
     assert 1 <= time.monotonic() - began < 10
-    assert "waiting up to 1 s for machines" in caplog.text
-    assert "still waiting" in caplog.text
+    assert "waiting up to 1 s for room, or machines that come" in caplog.text
 
 
 @pytest.mark.ray
 def test_machines_that_are_up_are_left_free(cluster, monkeypatch):
     monkeypatch.setenv(SCALE_UP_VARIABLE, "30")
-    assert wait_for_machines("workers", 2, {"CPU": 1.0})
+    room("workers", 2, {"CPU": 1.0}, free=True)
     deadline = time.monotonic() + 10
     while cluster.available_resources()["CPU"] < cluster.cluster_resources()["CPU"]:
         assert time.monotonic() < deadline
@@ -100,10 +98,10 @@ def autoscaler_config():
 
 _DRIVER = """
 import sys, ray
-from road_ray.distributed.placement import check_placement
+from road_ray.distributed.room import room
 ray.init(address=sys.argv[1], log_to_driver=False)
 assert "moon" not in ray.cluster_resources()
-check_placement("workers", 2, {"CPU": 1.0, "moon": 1.0})
+room("workers", 2, {"CPU": 1.0, "moon": 1.0})
 print("moons", ray.cluster_resources()["moon"])
 """
 
@@ -150,3 +148,42 @@ def test_an_autoscaler_adds_the_machines_that_a_run_waits_for():
         )
     assert done.returncode == 0, done.stderr
     assert "moons 2" in done.stdout
+
+
+NODE = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
+
+
+@pytest.mark.parametrize(
+    ("requested", "places"),
+    [
+        ({"CPU": 1.0}, 4),
+        ({"CPU": 3.0}, 1),
+        ({"CPU": 0.4}, 10),
+        ({"CPU": 5.0}, 0),
+        ({"CPU": 1.0, "GPU": 0.5}, 2),
+        ({"CPU": 1.0, "moon": 1.0}, 0),
+        ({}, 7),
+    ],
+)
+def test_the_scarcest_resource_decides(requested, places):
+    assert fitting(NODE, requested, most=7) == places
+
+
+@pytest.mark.parametrize(
+    ("amount", "places"), [(0.4, 4), (0.1, 20), (0.75, 2), (1.0, 2), (2.0, 1), (3.0, 0)]
+)
+def test_fitting_counts_fractions_per_gpu(amount, places):
+    assert fitting({"CPU": 8.0, "GPU": 2.0}, {"GPU": amount}, most=99) == places
+
+
+def test_ten_tenths_fit_into_one():
+    assert fitting({"CPU": 1.0}, {"CPU": 0.1}, most=99) == 10
+
+
+@pytest.mark.parametrize(
+    ("total", "beside", "share"),
+    [(8, 0, 1.0), (2, 0, 0.33), (8, 6, 0.66), (4, 2, 0.66), (2, 2, 0.0), (2, 4, 0.0)],
+)
+def test_three_teachers_leave_half_the_cores_and_one_for_every_worker(total, beside, share):
+    assert core_share(total, 3, beside) == share
+    assert total - 3 * share >= min(beside, total)

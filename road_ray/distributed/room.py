@@ -1,0 +1,142 @@
+"""Room for actors on a cluster, checked before they are requested; Ray would wait forever."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Mapping
+
+from road_ray.errors import ClusterError, ConfigError
+
+SCALE_UP_VARIABLE = "ROAD_SCALE_UP_SECONDS"
+"""Environment variable with the longest wait for new machines, in seconds. Unset or 0: the cluster
+adds none, and a run without room is refused at once. The shipped files of clusters that scale set
+it."""
+_BUSY_SECONDS = 30.0  # that room which others hold is waited for
+_SIGNALS_EVERY_SECONDS = 1  # Ray's own wait lets no handler of a signal run, and cuts off fractions
+_MESSAGE_EVERY_SECONDS = 60.0
+_log = logging.getLogger(__name__)
+
+
+def scale_up_seconds() -> float:
+    """Return the longest wait for new machines. Raises ``ConfigError`` if the variable is no
+    number of seconds.
+    """
+    text = os.environ.get(SCALE_UP_VARIABLE) or "0"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ConfigError(
+            f"{SCALE_UP_VARIABLE}={text}: no number of seconds\n"
+            "  allowed: 0 (the cluster adds no machines) or more, such as 1200"
+        )
+    return seconds
+
+
+def room(
+    actors: str,
+    count: int,
+    resources: Mapping[str, float],
+    *,
+    free: bool = False,
+    remedy: str = "",
+) -> None:
+    """Wait until the cluster has room for ``count`` ``actors`` with ``resources`` each, all those
+    of one actor on one node. Without ``free``, resources in use count as room: who asks waits for
+    them himself. Machines that the cluster adds are waited for up to ``scale_up_seconds()``.
+
+    Raises ``ClusterError`` with what was asked and what there is.
+    """
+    import ray
+
+    resources = {name: amount for name, amount in resources.items() if amount > 0}
+    if not resources:
+        return
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    places = sum(fitting(node, resources, count) for node in nodes)
+    seconds = scale_up_seconds()
+    if places >= count:
+        if not free or _wait(count, resources, max(seconds, _BUSY_SECONDS)):
+            return
+        problem = f"{count} {actors} wait for room that others hold: free {free_resources()}"
+        remedy = f"stop what else runs there, ask for fewer or less for each{remedy}"
+    else:
+        if seconds and _wait(count, resources, seconds):
+            return
+        alone = "this machine has" if len(nodes) == 1 else "the machines have"
+        no_gpu = resources.get("GPU") and not any(node.get("GPU") for node in nodes)
+        problem = f"the cluster has room for {places} of {count} {actors}, on {len(nodes)} nodes"
+        problem += f": {alone} no GPU" if no_gpu else ""
+        remedy = (
+            f"lower the resources of each, or add nodes{remedy}; set {SCALE_UP_VARIABLE} if the "
+            "cluster adds nodes by itself"
+        )
+    total = ray.cluster_resources()
+    rows = "".join(
+        f"  {name:<12}{f'{count} x {amount:g}':>14}{total.get(name, 0.0):>12g}\n"
+        for name, amount in resources.items()
+    )
+    raise ClusterError(
+        f"{problem}\n  {'resource':<12}{'asked':>14}{'available':>12}\n{rows}"
+        f"  fix: {remedy}\n  kept: nothing was started"
+    )
+
+
+def _wait(count: int, resources: Mapping[str, float], seconds: float) -> bool:
+    """Return True as soon as the resources are free, False after ``seconds``.
+
+    A placement group that waits is what Ray's autoscalers count as demand, and it goes with this
+    process, so a killed run asks for nothing.
+    """
+    from ray.util.placement_group import placement_group, remove_placement_group
+
+    group = placement_group([dict(resources)] * count, strategy="PACK")
+    began, told = time.monotonic(), -math.inf
+    try:
+        while not group.wait(_SIGNALS_EVERY_SECONDS):
+            if time.monotonic() > told + _MESSAGE_EVERY_SECONDS:
+                told = time.monotonic()
+                _log.info("waiting up to %.0f s for room, or machines that come", seconds)
+            if time.monotonic() > began + seconds:
+                return False
+        return True
+    finally:
+        remove_placement_group(group)
+
+
+def core_share(total: float, members: int, beside: int = 0) -> float:
+    """Return the CPUs of each of ``members`` actors: one, or the share with which all take at most
+    half of ``total`` and leave one CPU for each of ``beside`` workers.
+    """
+    spare = max(0.0, min(total / 2, total - beside))
+    return min(1.0, math.floor(100 * spare / members) / 100)
+
+
+def free_resources() -> str:
+    """Return the free CPUs and GPUs as text for a message."""
+    import ray
+
+    free, total = ray.available_resources(), ray.cluster_resources()
+    names = [name for name in ("CPU", "GPU") if name in total]
+    return ", ".join(f"{name} {free.get(name, 0.0):g} of {total[name]:g}" for name in names)
+
+
+def fitting(node: Mapping[str, float], resources: Mapping[str, float], most: int) -> int:
+    """Return how many actors with ``resources`` fit one node, ``most`` if they need none."""
+
+    def places(name: str, amount: float) -> int:
+        available = node.get(name, 0.0)
+        if name == "GPU" and amount < 1:  # an actor's fraction is of one GPU
+            return int(available) * _parts(1.0, amount)
+        return _parts(available, amount)
+
+    return min((places(name, amount) for name, amount in resources.items()), default=most)
+
+
+def _parts(total: float, amount: float) -> int:
+    # The margin is for shares such as 0.1, of which ten must fit into one.
+    return int(total / amount + 1e-9)
