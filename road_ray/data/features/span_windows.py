@@ -70,11 +70,13 @@ class _Windows(NamedTuple):
         """
         count = int(self.rows["bounds"][-1])
         offsets, most = np.full((count, 2), -1, np.int32), np.zeros(count, np.bool_)
-        scores = np.full((len(self.start), len(self.offsets)), -1, np.int64)  # in hundredths
+        # Of each token of the context; a score for each window would grow with its square.
+        highest, best = np.full(len(self.offsets), -1, np.int64), np.zeros(len(self.offsets), int)
         for rank, (start, length) in enumerate(zip(self.start, self.length, strict=True)):
             inside = np.arange(length)
-            scores[rank, start + inside] = 100 * np.minimum(inside, length - 1 - inside) + length
-        best = scores.argmax(0)
+            scores = 100 * np.minimum(inside, length - 1 - inside) + length  # in hundredths
+            better = start + inside[scores > highest[start + inside]]
+            highest[better], best[better] = scores[better - start], rank
         begins = self.rows["bounds"][:-1] + self.rows["first_segment"]
         for rank, (start, length) in enumerate(zip(self.start, self.length, strict=True)):
             place, source = begins[rank] + np.arange(length), start + np.arange(length)
