@@ -48,15 +48,13 @@ def submit(
         _show(cluster_files(cluster))
         return
     profile = load_profile(cluster)
-    if open_cluster:
-        profile = profile.model_copy(update={"open_cluster": True})
     if words[0] not in _ACTIONS:
         _check_verb(words)
-        _send(Jobs(profile), words, detach, as_json)
+        _send(Jobs(profile, accept_open=open_cluster), words, detach, as_json)
         return
     if words[0] not in ("list", "show") and len(words) != 2:
         raise ConfigError(f"road submit {words[0]}: name one run or job\n  fix: road submit list")
-    jobs = Jobs(profile)
+    jobs = Jobs(profile, accept_open=open_cluster)
     if words[0] == "list":
         show_list([dataclasses.asdict(job) for job in jobs.list()], as_json)
     elif words[0] == "status":

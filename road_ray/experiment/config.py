@@ -150,7 +150,7 @@ def continued_scale() -> PretrainConfig:
     ``init``, so that it shares the trained embeddings, and half its depth. Our choice.
     """
     return PretrainConfig(
-        data=CorpusConfig(max_length_tokens=128, batch_size=32),
+        data=CorpusConfig(corpus="", max_length_tokens=128, batch_size=32),
         encoder=EncoderConfig(family="init"),
         generator=GeneratorConfig(scale=1.0, depth=0.5),
         optimizer=OptimizerConfig(peak_lr=1e-4, warmup_steps=100),
@@ -224,11 +224,8 @@ class ReproduceConfig(RunConfig):
     multitask: MultitaskConfig = mixture_scale()
     """Multi-task stage of ``road_multitask``; arms change ``mixing`` and the teachers."""
     continued: PretrainConfig = continued_scale()
-    """Further pre-training of ``domain``; ``continued.data.corpus`` is the text of the training
-    split of ``data.dataset`` unless ``domain_text`` names another."""
-    domain_text: str | None = None
-    """Text for further pre-training in ``domain``: a file or directory, or ``hub:NAME``. None: the
-    training texts of ``data.dataset``, all rows."""
+    """Further pre-training of ``domain``; its ``data.corpus`` is the text of the training split of
+    ``data.dataset``, all rows, if it is empty."""
 
     flops: float = Field(6e13, gt=0)
     """Budget of the pre-training of each arm, in floating-point operations as the paper counts
@@ -351,9 +348,9 @@ def _unused(config: ReproduceConfig) -> list[str]:
     if config.of_pretraining:
         return [
             *("init", "data", "targets", "optimizer", "training", "student", "distillation"),
-            *("weighting", "multitask", "continued", "domain_text"),
+            *("weighting", "multitask", "continued"),
         ]
     verbs = {stage.verb for arm in config.compared.arms.values() for stage in arm.stages}
     unused = ["flops", "pretrain", "probe", "probe_on", "root"]
     unused += [] if "multitask" in verbs else ["multitask"]
-    return unused + ([] if "pretrain" in verbs else ["continued", "domain_text"])
+    return unused + ([] if "pretrain" in verbs else ["continued"])

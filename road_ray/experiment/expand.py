@@ -383,8 +383,8 @@ class _Expander:
 
     def _continued(self, stage: StageConfig, place: Path, seed: int, init: str) -> PretrainConfig:
         continued, config = self.config.continued, self.config
-        text = config.domain_text
-        if text is None:
+        text = continued.data.corpus
+        if not text:
             name = next(iter(self._targets))
             path = self._file(f"{name}-text.jsonl")
             data_files.write_domain_text(path, name, config.data)

@@ -62,7 +62,7 @@ def test_what_may_differ_in_a_distillation_and_a_pretraining():
     shared |= {"training.keep_checkpoints_at_end", "training.activation_checkpointing"}
     shared |= {"training.fsdp"}
     teaching = """host lookahead cpus_per_teacher gpus_per_teacher replicas resources num_teachers
-        timeout_seconds answers store check_parity allow_other_teachers"""
+        timeout_seconds answers store check_parity"""
     teachers = {f"distillation.{name}" for name in teaching.split()}
     assert marked(DistillConfig(), FreeOnResume) == shared | teachers | {"data.cache"}
     shards = {"data.shard_cache", "data.shard_cache_gb"}

@@ -49,9 +49,6 @@ class Profile(Config):
     exclude: tuple[str, ...] = ()
     """Patterns of tracked files that are not uploaded with a job, such as ``docs/*``. Empty: all
     tracked files are. Ray's limit is 100 MiB."""
-    open_cluster: bool = False
-    """Accept a cluster that answers without a token (``--i-know-this-is-open``). False: such a
-    cluster is refused, because everybody who reaches it can run code there."""
 
 
 def load_profile(cluster: str) -> Profile:

@@ -69,16 +69,16 @@ class Job:
 
 
 class Jobs:
-    """The jobs of one cluster.
+    """The jobs of one cluster; ``accept_open`` takes one that answers without a token.
 
     Raises ``ClusterError`` if the cluster cannot be reached, rejects our token, or accepts requests
     without one.
     """
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, *, accept_open: bool = False) -> None:
         self.profile = profile
         require_token()
-        refuse_open_cluster(profile.address, accepted=profile.open_cluster)
+        refuse_open_cluster(profile.address, accepted=accept_open)
         from ray.job_submission import JobSubmissionClient
 
         logging.getLogger("ray").setLevel(logging.ERROR)

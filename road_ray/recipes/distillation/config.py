@@ -120,8 +120,6 @@ class TeachingConfig(Config):
     check_parity: Free[bool] = True
     """Compare the logits of the source in use (actor, table) with the model's on a few rows before
     the first step; a difference is an error. False skips the seconds that it takes."""
-    allow_other_teachers: Free[bool] = False
-    """Resume a run with other teachers than it began with. False: changed teachers are an error."""
 
     def tables(self, run_dir: Path) -> Path | None:
         """Return the directory of the answers of a run; None if the teachers answer live."""

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 INPUTS = "inputs.json"
 _TOLD_BYTES = 2 * 10**9  # from which reading takes seconds
-TEACHERS = "teachers"  # the kind of inputs that may be allowed to change
+TEACHERS = "teachers"
 _MODEL_SUFFIXES = {".json", ".safetensors", ".txt", ".model"}
 
 
@@ -105,9 +105,7 @@ def corpus_files(data: CorpusConfig) -> list[Path]:
     return files
 
 
-def current_inputs(
-    run_dir: Path, inputs: Inputs, *, allow: Iterable[str] = ()
-) -> dict[str, dict[str, Entry]]:
+def current_inputs(run_dir: Path, inputs: Inputs) -> dict[str, dict[str, Entry]]:
     """Return the content of ``inputs.json`` for a run that starts or resumes. Files that an earlier
     start read and that can no longer be read stay recorded.
 
@@ -117,7 +115,7 @@ def current_inputs(
     inputs_now: dict[str, dict[str, Entry]] = {}
     for kind, paths in inputs.items():
         then = known.get(kind, {})
-        unavailable = {} if kind in allow else {n: e for n, e in then.items() if not _comparable(n)}
+        unavailable = {n: e for n, e in then.items() if not _comparable(n)}
         now = {str(path.resolve()): path for path in paths}
         try:
             inputs_now[kind] = unavailable | _entries(now, then)
@@ -139,12 +137,11 @@ def _entries(now: Mapping[str, Path], then: Mapping[str, Entry]) -> dict[str, En
         return dict(zip(now, entries, strict=True))
 
 
-def changed_inputs(run_dir: Path, *, allow: Iterable[str] = ()) -> list[str]:
-    """Return a line for each recorded file that has changed, except for the kinds in ``allow``."""
+def changed_inputs(run_dir: Path) -> list[str]:
+    """Return a line for each recorded file that has changed."""
     return [
         line
-        for kind, entries in _recorded(run_dir).items()
-        if kind not in allow
+        for entries in _recorded(run_dir).values()
         for name, then in entries.items()
         if (line := _change(Path(name), then))
     ]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
 from road_ray.config.identity import Extends, FreeOnResume, marked
 from road_ray.errors import ConfigError
-from road_ray.recipes.run_directory.input_files import TEACHERS
 from road_ray.system.remote_files import address_below
 from road_ray.training.config import TrainingConfig
 
@@ -47,8 +46,6 @@ def require_same(config: RunConfig, run_dir: Path) -> bool:
     now = flatten(to_dict(config))
     extends = marked(config, Extends)
     free = marked(config, FreeOnResume) | extends
-    if now.get("distillation.allow_other_teachers"):
-        free.add("distillation.teachers")
     differing = [key for key in sorted({*recorded, *now}) if recorded.get(key) != now.get(key)]
     changed = [key for key in differing if not _is_below(key, free)]
     if changed:
@@ -67,12 +64,6 @@ def require_same(config: RunConfig, run_dir: Path) -> bool:
             "  kept: that run, as it is"
         )
     return any(_is_below(key, extends) for key in differing)
-
-
-def allowed_inputs(config: Config) -> set[str]:
-    """Return the kinds of inputs that the configuration allows to be others."""
-    allowed = flatten(to_dict(config)).get("distillation.allow_other_teachers")
-    return {TEACHERS} if allowed else set()
 
 
 def deciding_digest(config: Config) -> str:

@@ -26,7 +26,6 @@ from road_ray.recipes.run_directory.input_files import (
 from road_ray.recipes.run_directory.manifest import damage, seal
 from road_ray.recipes.run_directory.recorded_config import (
     RECORD,
-    allowed_inputs,
     require_same,
 )
 from road_ray.recipes.run_directory.run_lock import lock_run_directory, write_error
@@ -112,7 +111,7 @@ def _status(config: RunConfig) -> Status:
     if not finished and not has_checkpoints(directory / "checkpoints"):
         return "new"
     extended = require_same(config, directory)
-    changed = changed_inputs(directory, allow=allowed_inputs(config))
+    changed = changed_inputs(directory)
     lines = _LINE.join(["", *changed])
     if changed and config.repeatable:
         _log.warning("%s: run again, because it read other files:%s", directory, lines)
@@ -183,7 +182,7 @@ def _record(config: RunConfig, status: Status) -> Mapping[str, Any]:
         write_text_atomic(directory / RECORD, header + to_yaml(config))
         for name in (INPUTS, "metrics.json"):
             (directory / name).unlink(missing_ok=True)
-    inputs = current_inputs(directory, config.inputs(), allow=allowed_inputs(config))
+    inputs = current_inputs(directory, config.inputs())
     if not (directory / "metrics.json").is_file():  # else it describes the metrics there
         write_json_atomic(directory / INPUTS, inputs)
     write_json_atomic(directory / "environment.json", environment() | {"seed": config.seed})

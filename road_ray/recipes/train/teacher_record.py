@@ -28,47 +28,29 @@ _CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "match
 
 
 def record_teachers(config: SupervisedConfig, teachers: Mapping[str, Teachers]) -> None:
-    """Record the teachers of a run, and those that it had before; a mixture has those of each data
-    set. Raises ``CheckpointError`` if a resumed run has other teachers and
-    ``allow_other_teachers`` is not set.
+    """Record the teachers of a run; a mixture has those of each data set. Raises
+    ``CheckpointError`` if a resumed run has other teachers.
     """
     manifests = {name: dict(found.manifest) for name, found in teachers.items()}
     now: dict[str, Any] = {"datasets": manifests}
     if isinstance(config, DistillConfig):
         (now,) = manifests.values()
-    settings = next(iter(teachers.values())).settings
-    run_dir, earlier = config.run_dir, []
-    path = run_dir / "teachers.json"
-    if path.is_file() and has_checkpoints(run_dir / "checkpoints"):
-        recorded = _manifest_in(path)
-        earlier = recorded.pop("before", [])
-        if identity_only(recorded) != identity_only(now):
-            if not settings.allow_other_teachers:
-                raise CheckpointError(
-                    f"{run_dir}: this run began with other teachers; {path} names them\n"
-                    "  fix: restore them, give another run_dir to start afresh, or allow it: "
-                    "distillation.allow_other_teachers=true\n"
-                    "  kept: the run, as it is"
-                )
-            earlier = [*earlier, recorded]
-    write_json_atomic(path, now | {"before": earlier})
+    path = config.run_dir / "teachers.json"
+    resumed = path.is_file() and has_checkpoints(config.run_dir / "checkpoints")
+    if resumed and identity_only(recorded_teachers(config.run_dir)) != identity_only(now):
+        raise CheckpointError(
+            f"{config.run_dir}: this run began with other teachers; {path} names them\n"
+            "  fix: restore them, or give another run_dir\n  kept: the run, as it is"
+        )
+    write_json_atomic(path, now)
 
 
-def recorded_teachers(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the manifest of the teachers of a run, and the identity of its first teachers."""
-    manifest = _manifest_in(run_dir / "teachers.json")
-    return manifest, identity_only((manifest.get("before") or [manifest])[0])
-
-
-def _manifest_in(path: Path) -> dict[str, Any]:
-    """Return the manifest that ``record_teachers`` wrote. Raises ``CheckpointError`` for any other
-    file.
-    """
-    fix = "restore it, or delete it: the checkpoint records the teachers too"
-    manifest = read_json(path, fix=fix)
+def recorded_teachers(run_dir: Path) -> dict[str, Any]:
+    """Return the manifest of the teachers of a run. Raises ``CheckpointError`` for any other."""
+    path, fix = run_dir / "teachers.json", "restore it, or delete it"
+    manifest = read_json(path, fix=f"{fix}: the checkpoint records the teachers too")
     try:
-        for recorded in (manifest, *manifest.get("before", [])):
-            identity_only(recorded)
+        identity_only(manifest)
     except (KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{path}: no manifest of teachers: {error!r}\n  fix: {fix}"
@@ -79,12 +61,10 @@ def _manifest_in(path: Path) -> dict[str, Any]:
 def lineage(
     config: SupervisedConfig, teachers: Mapping[str, Teachers]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the teachers for the record of the model, and the identity of the run's first
-    teachers.
-    """
+    """Return the teachers for the record of the model, and their identity."""
     if not teachers:
         return {}, {}
-    manifest, first = recorded_teachers(config.run_dir)
+    manifest = recorded_teachers(config.run_dir)
     listed = manifest.get("teachers") or [
         teacher | {"dataset": name}
         for name, of_dataset in manifest["datasets"].items()
@@ -98,7 +78,7 @@ def lineage(
         "teachers": listed,
     }
     folds = [found.folds for found in teachers.values() if found.folds > 1]
-    identity = identity_of(teachers=first)
+    identity = identity_of(teachers=identity_only(manifest))
     if isinstance(config, DistillConfig) and folds:
         identity |= identity_of(folds=folds[0])
     return record, identity

@@ -15,7 +15,6 @@ from road_ray.recipes.distillation.config import DistillationConfig, DistillConf
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.recorded_config import (
     RECORD,
-    allowed_inputs,
     deciding_digest,
     load_recorded,
     require_same,
@@ -28,12 +27,6 @@ def test_deciding_digest_changes_with_what_another_run_is_refused_for():
     plain = deciding_digest(FinetuneConfig())
     assert deciding_digest(FinetuneConfig(run_dir=Path("elsewhere"), workers=2)) == plain
     assert deciding_digest(FinetuneConfig(init="runs/x")) != plain
-
-
-def test_allowed_inputs_are_teachers_where_others_are_allowed():
-    assert allowed_inputs(FinetuneConfig()) == allowed_inputs(DistillConfig()) == set()
-    settings = DistillationConfig(allow_other_teachers=True)
-    assert allowed_inputs(DistillConfig(distillation=settings)) == {"teachers"}
 
 
 @pytest.mark.parametrize("recorded", ["", "null\n", "init: another\n"])
