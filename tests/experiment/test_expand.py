@@ -159,13 +159,6 @@ def test_files_of_other_settings_are_not_read_again(tiny, tmp_path):
     )
 
 
-def test_noisy_files_of_other_settings_are_not_read_again(tiny):
-    for count in (40, 20):
-        plan = planned(tiny("noisy_labels", **{"data.max_rows": count}))
-        entry = plan.ensembles[0].data.sets["sst2-noisy-10"]
-        assert len(Path(entry.train).read_text().splitlines()) == count
-
-
 def test_teachers_of_noisy_rows_learn_from_them_and_all_are_judged_on_clean_ones(tiny):
     plan = planned(tiny("noisy_labels", **{"data.max_rows": 40}))
     assert [ensemble.data.dataset for ensemble in plan.ensembles] == [

@@ -169,19 +169,6 @@ def test_a_model_is_evaluated_on_its_own_data_set_where_none_is_named(
     assert figures == {name: of_run[name] for name in figures}
 
 
-def test_a_model_that_was_trained_again_is_judged_again(attempt, teachers, tmp_path):
-    model = tmp_path / "model"
-    figures = []
-    for number in (0, 0, 1):
-        shutil.copytree(teachers.directory / f"teacher-{number}" / "hf", model, dirs_exist_ok=True)
-        figures.append(json.loads(attempt(model, "sst2").out)["metrics"])
-        teacher = json.loads(
-            (teachers.directory / f"teacher-{number}" / "metrics.json").read_text()
-        )
-        assert figures[-1]["eval/sst2/accuracy"] == teacher["eval/sst2/accuracy"]
-    assert figures[0] == figures[1]
-
-
 def accept_changes(model):
     """Delete the hashes of its files that a model is recorded with."""
     output = json.loads((model / "road_ray.json").read_text())
@@ -212,15 +199,6 @@ def contents(directory):
         for path in directory.rglob("*")
         if path.is_file() and path.name not in started
     }
-
-
-def test_evaluate_refuses_the_directory_of_another_evaluation(attempt, teachers, tmp_path):
-    assert attempt(teachers.directory / "teacher-0", "sst2").code == 0
-    before = contents(tmp_path / "run")
-    result = attempt(teachers.directory / "teacher-1", "sst2", more=("data.split=train",))
-    assert result.code == 2
-    assert "data.split: there 'dev', asked 'train'" in result.err
-    assert contents(tmp_path / "run") == before
 
 
 def test_evaluate_that_fails_keeps_the_earlier_result(road, world, span_run, tmp_path, caplog):

@@ -11,7 +11,6 @@ import road_ray as rr
 from road_ray.config import override
 from road_ray.errors import ConfigError, DataError
 from road_ray.evaluation.glue import average
-from road_ray.recipes.finetuning import finetune as single
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.finetuning.seeds_and_datasets import plan_runs, summarise_seeds, table
 from road_ray.verbs import preset_config
@@ -86,11 +85,11 @@ def pool(sentiment, tmp_path_factory):
     changes |= {"training.steps": 2, "pool": {"mnli": {}, "sst2": {"data.batch_size": 8}}}
     changes |= {"start_from": {"sst2": "mnli"}, "num_seeds": 2}
     directory = tmp_path_factory.mktemp("runs") / "pool"
-    return changes, rr.finetune(overrides=changes, run_dir=directory)
+    return rr.finetune(overrides=changes, run_dir=directory)
 
 
 def test_a_pool_is_one_run_with_one_table(pool):
-    _, run = pool
+    run = pool
     rows = json.loads((run.directory / "tasks.json").read_text())
     assert [(row["data set"], row["metric"]) for row in rows] == [
         ("mnli", "accuracy"),
@@ -106,16 +105,6 @@ def test_a_pool_is_one_run_with_one_table(pool):
     assert output["columns"] == {"text": "sentence"}
     output = json.loads((run.directory / "mnli" / "seed-1" / "hf" / "road_ray.json").read_text())
     assert list(output["columns"]) == ["text", "text_pair"]
-
-
-def test_an_interrupted_pool_goes_on_where_it_was(pool, road, flags, monkeypatch):
-    changes, run = pool
-    (run.directory / "metrics.json").unlink()
-    begun = []
-    monkeypatch.setattr(single, "run_training", begun.append)
-    again = rr.finetune(overrides=changes, run_dir=run.directory)
-    assert not begun
-    assert again.metrics == run.metrics
 
 
 def test_a_pool_with_a_missing_data_set_does_not_start(sentiment, world, tmp_path):

@@ -29,29 +29,6 @@ def test_teachers_may_move_with_their_list(teachers, tmp_path):
     assert [Path(name) for name in named] == [moved / f"teacher-{n}" / "hf" for n in range(3)]
 
 
-def test_the_same_command_returns_at_once_and_one_teacher_more_is_another_run(
-    road, flags, sentiment, teachers
-):
-    command = ["teachers", *flags(sentiment), "--run-dir", teachers.directory]
-    assert road(*command).code == 0
-    result = road(*command, "num_teachers=4")
-    assert result.code == 2
-    assert "num_teachers: there 3, asked 4" in result.err
-
-
-def test_teachers_that_are_there_are_kept_when_the_rest_is_missing(
-    road, flags, sentiment, tmp_path
-):
-    command = ["teachers", *flags(sentiment), "num_teachers=2", "--run-dir", tmp_path]
-    command.append("training.keep_checkpoints_at_end=1")
-    assert road(*command).code == 0
-    stamp = (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns
-    (tmp_path / "metrics.json").unlink()
-    (tmp_path / "teacher-1" / "metrics.json").unlink()
-    assert road(*command).code == 0
-    assert (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns == stamp
-
-
 def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
     listing = json.loads((folded.directory / "teachers.json").read_text())
     assert listing["num_folds"] == 2

@@ -160,26 +160,6 @@ def test_the_detector_of_init_is_kept(attempt, pretrained, tmp_path, caplog):
     assert (event["kept"], event["new"]) == (["discriminator_predictions"], [])
 
 
-def test_heads_of_an_earlier_run_are_kept(attempt, tmp_path):
-    for objective, head in (("electra", "discriminator_predictions"), ("mlm", "generator_lm_head")):
-        settings = {"objective__name": objective, "optimizer__peak_lr": 1e-2}
-        assert attempt(f"{objective}-1", **settings, training__steps=4).code == 0
-        settings |= {"init": tmp_path / f"{objective}-1", "optimizer__peak_lr": 1e-12}
-        result = attempt(f"{objective}-2", **settings, training__steps=1)
-        assert result.code == 0, result.err
-        before, after = (
-            load_file(tmp_path / f"{objective}-{n}" / "hf" / "model.safetensors") for n in (1, 2)
-        )
-        biases = [name for name in before if head in name and name.endswith("bias")]
-        assert biases
-        assert all(before[name].abs().max() > 1e-4 for name in biases)
-        assert all(after[name].allclose(before[name], atol=1e-8) for name in biases)
-        rows = read_rows(tmp_path / f"{objective}-2" / "events.jsonl")
-        [event] = [row for row in rows if row["kind"] == "initialized"]
-        assert head in event["kept"]
-        assert event["new"] == []
-
-
 def test_the_vocabulary_head_of_init_is_kept_and_a_missing_one_is_new(
     attempt, pretrained, tmp_path, caplog
 ):

@@ -76,7 +76,7 @@ def test_a_run_goes_on_from_its_checkpoint(attempt, pretrained, tmp_path, monkey
     assert steps == [2, 4, 6]
 
 
-@pytest.mark.parametrize("journal", ["", None, '{"step": 1, "train/generator": 9.5}\n'])
+@pytest.mark.parametrize("journal", [None, '{"step": 1, "train/generator": 9.5}\n'])
 def test_a_run_killed_after_its_last_step_has_the_figures_of_its_checkpoint(
     attempt, tmp_path, journal
 ):
@@ -130,10 +130,19 @@ def test_a_vocabulary_may_lie_below_the_root_of_the_environment(
     assert attempt(data__root="null", **settings).code == 0
 
 
-def test_an_encoder_of_another_size_is_refused(attempt, pretrained):
-    result = attempt(init=pretrained.directory, encoder__hidden_size=64)
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("encoder__hidden_size", 64, "hidden_size: wanted 64, found 32"),
+        ("data__max_length_tokens", 256, "= 256 exceeds the position table"),
+        ("training__steps", "null", "training.steps is not given"),
+        ("encoder__heads", 5, "encoder.heads = 5"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(attempt, pretrained, key, value, message):
+    result = attempt(init=pretrained.directory, **{key: value})
     assert result.code == 2
-    assert "hidden_size: wanted 64, found 32" in result.err
+    assert message in result.err
 
 
 class TestCorpora:
@@ -164,11 +173,6 @@ class TestCorpora:
         assert result.code == 2
         assert "data.root" in result.err
 
-    def test_cut_longer_than_the_position_table(self, attempt):
-        result = attempt(data__max_length_tokens=256)
-        assert result.code == 2
-        assert "data.max_length_tokens = 256 exceeds the position table" in result.err
-
     @pytest.mark.parametrize("key", ["init", "generator__init"])
     def test_a_model_that_is_not_there_is_told_before_a_corpus_is_built(
         self, attempt, tmp_path, key
@@ -177,14 +181,6 @@ class TestCorpora:
         assert result.code == 2
         assert f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory" in result.err
         assert not (tmp_path / "shards").exists()
-
-    def test_without_a_number_of_steps(self, attempt):
-        result = attempt(training__steps="null")
-        assert result.code == 2
-        assert "training.steps is not given" in result.err
-
-    def test_with_heads_that_do_not_divide_the_width(self, attempt):
-        assert "encoder.heads = 5" in attempt(encoder__heads=5).err
 
     def test_with_a_named_vocabulary(self, attempt, tmp_path, pretrained):
         vocabulary = tmp_path / "vocab.txt"
@@ -195,13 +191,3 @@ class TestCorpora:
         result = attempt(run_dir=tmp_path / "b", data__tokenizer=tmp_path / "bad.txt")
         assert result.code == 3
         assert "bad.txt: not a WordPiece vocabulary" in result.err
-
-    def test_shards_are_built_once(self, pretraining, tmp_path):
-        shards = tmp_path / "shards"
-        for seed in (0, 1):
-            rr.pretrain(
-                overrides=pretraining | {"data.shards": str(shards), "training.steps": 1},
-                seed=seed,
-                run_dir=tmp_path / str(seed),
-            )
-        assert len([p for p in shards.iterdir() if not p.name.startswith("tokenizer")]) == 1
