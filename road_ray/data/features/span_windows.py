@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.examples_and_features import Features, Ints, Longs, SpanExample
+from road_ray.data.features.examples_and_features import Features, Ints, SpanExample
 from road_ray.data.features.text_rows import (
     ROWS_AT_A_TIME,
     TokenRows,
     check_fast,
     joined,
     packed,
-    some_rows,
+    second_begins,
     tokenized,
 )
 from road_ray.data.task_and_dataset import Dataset
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
     from transformers import PreTrainedTokenizerFast
 
 _IS_LETTER = np.array([not chr(code).isspace() for code in range(0x3002)])  # no spaces beyond
@@ -37,51 +38,11 @@ _log = logging.getLogger(__name__)
 class _Windows(NamedTuple):
     """Windows of one question, in order."""
 
-    rows: TokenRows
-    start: Longs  # [R] first token, counted within the context
-    length: Longs  # [R] context tokens
+    encodings: list[Encoding]
+    begin: list[int]  # position of the first context token in each
+    start: list[int]  # number of that token within the context
+    length: list[int]  # context tokens
     offsets: Ints  # [context tokens, 2] characters of each, without the spaces at its ends
-
-    def gold(self, example: SpanExample) -> tuple[Longs, Longs, bool | None]:
-        """Return start and end positions ``[R]``, 0 unless the window has the whole first answer;
-        and True if a window has it, None if the answer holds no token.
-        """
-        none = np.zeros(len(self.start), np.int64)
-        if not example.answers:
-            return none, none, True
-        begin = example.answers[0].start
-        end = begin + len(example.answers[0].text)
-        if not len(self.offsets):  # a context without tokens
-            return none, none, None
-        first = int(np.searchsorted(self.offsets[:, 1], begin, side="right"))
-        last = int(np.searchsorted(self.offsets[:, 0], end, side="left")) - 1
-        if first > last:
-            return none, none, None
-        held = (first >= self.start) & (last < self.start + self.length)
-        shift = self.rows["first_segment"] - self.start
-        begins, ends = np.where(held, first + shift, 0), np.where(held, last + shift, 0)
-        return begins, ends, bool(held.any())
-
-    def shown(self) -> tuple[Ints, NDArray[np.bool_]]:
-        """Return ``offsets`` and ``max_context`` of every token, -1 and False outside the context.
-
-        The context of a token is the smaller number of tokens to its left or right, plus 0.01 for
-        each token of the window; the window with most of it is marked, the first of equal ones.
-        """
-        count = int(self.rows["bounds"][-1])
-        offsets, most = np.full((count, 2), -1, np.int32), np.zeros(count, np.bool_)
-        # Of each token of the context; a score for each window would grow with its square.
-        highest, best = np.full(len(self.offsets), -1, np.int64), np.zeros(len(self.offsets), int)
-        for rank, (start, length) in enumerate(zip(self.start, self.length, strict=True)):
-            inside = np.arange(length)
-            scores = 100 * np.minimum(inside, length - 1 - inside) + length  # in hundredths
-            better = start + inside[scores > highest[start + inside]]
-            highest[better], best[better] = scores[better - start], rank
-        begins = self.rows["bounds"][:-1] + self.rows["first_segment"]
-        for rank, (start, length) in enumerate(zip(self.start, self.length, strict=True)):
-            place, source = begins[rank] + np.arange(length), start + np.arange(length)
-            offsets[place], most[place] = self.offsets[source], best[source] == rank
-        return offsets, most
 
 
 def encode_spans(
@@ -107,35 +68,36 @@ def encode_spans(
     special = tokenizer.num_special_tokens_to_add(pair=True)
     _check_limits(max_length_tokens, stride_tokens, max_question_tokens, special)
     parts: list[TokenRows] = []
-    starts, ends, lost, bare, counts = [], [], [], 0, []
+    gold: list[tuple[int, int]] = []  # first and last token of the answer in each row
+    lost, bare, counts = [], 0, []
     offsets, most_context = [np.zeros((0, 2), np.int32)], [np.zeros(0, np.bool_)]
-    limits = (max_length_tokens - special, stride_tokens, max_question_tokens)
-    for example, of in _all_windows(examples, dataset.name, tokenizer, *limits):
-        begins, finishes, held = of.gold(example)
-        starts.append(begins)
-        ends.append(finishes)
-        counts.append(len(begins))
-        bare += held is None
-        if held is False:
-            lost.append(example)
-        if not train:
-            shown, most = of.shown()
-            offsets.append(shown)
-            most_context.append(most)
-        parts.append(of.rows)
+    for first in range(0, len(examples), ROWS_AT_A_TIME):
+        chunk = examples[first : first + ROWS_AT_A_TIME]
+        questions = _cut(chunk, tokenizer, max_question_tokens, dataset.name)
+        windows = _windows(questions, chunk, tokenizer, max_length_tokens - special, stride_tokens)
+        for example, of in zip(chunk, windows, strict=True):
+            counts.append(len(of.encodings))
+            answer = _answer_tokens(example, of.offsets)
+            places = [_place(answer, *window) for window in zip(*of[1:4], strict=True)]
+            gold += places
+            bare += bool(example.answers) and answer is None
+            if answer is not None and not any(place != (0, 0) for place in places):
+                lost.append(example)
+            if not train:
+                shown, most = _shown(of)
+                offsets.append(shown)
+                most_context.append(most)
+        encodings = [encoding for of in windows for encoding in of.encodings]
+        parts.append(packed(encodings, tokenizer, num_texts=2))
     if bare:
-        text = "answers hold no token (only spaces or control characters)"
-        _log.warning("%s: %d %s", dataset.name, bare, text)
+        _log.warning("%s: %d answers hold no token, only spaces or controls", dataset.name, bare)
     if train and lost:
         _warn_of_answers_without_window(dataset.name, lost)
-    none = [np.zeros(0, np.int64)]
+    starts, ends = np.array(gold, np.int64).reshape(-1, 2).T
     return Features(
         dataset=dataset.name,
         task=dataset.task,
-        gold={
-            "start_positions": np.concatenate(none + starts),
-            "end_positions": np.concatenate(none + ends),
-        },
+        gold={"start_positions": starts.copy(), "end_positions": ends.copy()},
         example=np.repeat(np.arange(len(examples), dtype=np.int32), counts),
         max_length_tokens=max_length_tokens,
         offsets=None if train else np.concatenate(offsets),
@@ -144,23 +106,49 @@ def encode_spans(
     )
 
 
-def _all_windows(
-    examples: Sequence[SpanExample],
-    name: str,
-    tokenizer: PreTrainedTokenizerFast,
-    room: int,
-    stride: int,
-    most: int,
-) -> Iterator[tuple[SpanExample, _Windows]]:
-    """Yield each example with its windows. ``room`` are the tokens of a row beside special ones,
-    ``most`` those of a question.
+def _answer_tokens(example: SpanExample, offsets: Ints) -> tuple[int, int] | None:
+    """Return the first and the last token of the context that cover the first answer; None if there
+    is no answer, or if it holds no token.
     """
-    for first in range(0, len(examples), ROWS_AT_A_TIME):
-        chunk = examples[first : first + ROWS_AT_A_TIME]
-        questions = _cut(chunk, tokenizer, most, name)
-        contexts = [example.context for example in chunk]
-        windows = _windows(questions, contexts, tokenizer, room, stride)
-        yield from zip(chunk, windows, strict=True)
+    if not example.answers or not len(offsets):
+        return None
+    begin = example.answers[0].start
+    end = begin + len(example.answers[0].text)
+    first = int(np.searchsorted(offsets[:, 1], begin, side="right"))
+    last = int(np.searchsorted(offsets[:, 0], end, side="left")) - 1
+    return (first, last) if first <= last else None
+
+
+def _place(answer: tuple[int, int] | None, begin: int, start: int, length: int) -> tuple[int, int]:
+    """Return the positions of the answer's tokens in a window; 0, 0 unless it has all of them."""
+    if answer is None or answer[0] < start or answer[1] >= start + length:
+        return 0, 0
+    return begin + answer[0] - start, begin + answer[1] - start
+
+
+def _shown(of: _Windows) -> tuple[Ints, NDArray[np.bool_]]:
+    """Return ``offsets`` and ``max_context`` of every token, -1 and False outside the context.
+
+    The context of a token is the smaller number of tokens to its left or right, plus 0.01 for
+    each token of the window; the window with most of it is marked, the first of equal ones.
+    """
+    # Of each token of the context; a score for each window would grow with its square.
+    highest, best = np.full(len(of.offsets), -1, np.int64), np.zeros(len(of.offsets), int)
+    for rank, (start, length) in enumerate(zip(of.start, of.length, strict=True)):
+        inside = np.arange(length)
+        scores = 100 * np.minimum(inside, length - 1 - inside) + length  # in hundredths
+        better = start + inside[scores > highest[start + inside]]
+        highest[better], best[better] = scores[better - start], rank
+    rows, marks = [], []
+    for rank, encoding in enumerate(of.encodings):
+        count = max(len(encoding.ids), 1)  # a row without tokens gets one
+        offsets, most = np.full((count, 2), -1, np.int32), np.zeros(count, np.bool_)
+        row = slice(of.begin[rank], of.begin[rank] + of.length[rank])
+        source = slice(of.start[rank], of.start[rank] + of.length[rank])
+        offsets[row], most[row] = of.offsets[source], best[source] == rank
+        rows.append(offsets)
+        marks.append(most)
+    return np.concatenate(rows), np.concatenate(marks)
 
 
 def _warn_of_answers_without_window(name: str, lost: Sequence[SpanExample]) -> None:
@@ -209,7 +197,7 @@ def _cut(
 
 def _windows(
     questions: Sequence[tuple[str, int]],
-    contexts: Sequence[str],
+    examples: Sequence[SpanExample],
     tokenizer: PreTrainedTokenizerFast,
     room: int,
     stride: int,
@@ -227,36 +215,28 @@ def _windows(
         encoded = tokenized(
             tokenizer,
             [questions[number][0] for number in numbers],
-            [contexts[number] for number in numbers],
+            [examples[number].context for number in numbers],
             truncation="only_second",
             max_length=room + special,
             stride=room - length - step,
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
         )
-        rows = packed(encoded, tokenizer, num_texts=2)
-        counts = np.array([of.sequence_ids.count(1) for of in encoded.encodings or []], np.int64)
-        bounds = np.searchsorted(
-            encoded["overflow_to_sample_mapping"], np.arange(len(numbers) + 1)
-        ).tolist()
-        for number, first, end in zip(numbers, bounds[:-1], bounds[1:], strict=True):
-            own, starts = some_rows(rows, first, end), step * np.arange(end - first)
-            shown = encoded["offset_mapping"][first:end]
-            offsets = _context_offsets(shown, own["first_segment"], starts, counts[first:end])
-            offsets = without_spaces(contexts[number], offsets)
-            windows[number] = _Windows(own, starts, counts[first:end], offsets)
+        encodings = encoded.encodings or []
+        of_number: dict[int, list[Encoding]] = defaultdict(list)
+        for sample, encoding in zip(encoded["overflow_to_sample_mapping"], encodings, strict=True):
+            of_number[numbers[sample]].append(encoding)
+        for number, own in of_number.items():
+            texts = [encoding.sequence_ids for encoding in own]
+            begins, counts = list(map(second_begins, texts)), [of.count(1) for of in texts]
+            starts = [step * rank for rank in range(len(own))]
+            offsets = np.zeros((starts[-1] + counts[-1], 2), np.int32)
+            for encoding, begin, start, count in zip(own, begins, starts, counts, strict=True):
+                if count:
+                    offsets[start : start + count] = encoding.offsets[begin : begin + count]
+            offsets = without_spaces(examples[number].context, offsets)
+            windows[number] = _Windows(own, begins, starts, counts, offsets)
     return [windows[number] for number in range(len(questions))]
-
-
-def _context_offsets(
-    shown: Sequence[Sequence[tuple[int, int]]], begins: Ints, starts: Longs, counts: Longs
-) -> Ints:
-    """Return the offsets of all tokens of a context, given those of its windows."""
-    offsets = np.zeros((int(starts[-1] + counts[-1]), 2), np.int32)
-    for row, begin, start, count in zip(shown, begins, starts, counts, strict=True):
-        if count:
-            offsets[start : start + count] = row[begin : begin + count]
-    return offsets
 
 
 def without_spaces(text: str, offsets: Ints) -> Ints:

@@ -18,6 +18,7 @@ from road_ray.data.features.examples_and_features import Bytes, Ints, Longs
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
     from transformers import BatchEncoding, PreTrainedTokenizerFast
 
 _log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ def text_rows(
     for first in range(0, len(columns[0]), ROWS_AT_A_TIME):
         chunk = [list(texts[first : first + ROWS_AT_A_TIME]) for texts in columns]
         encoded = tokenized(tokenizer, *chunk, truncation=True, max_length=max_length_tokens)
-        parts.append(packed(encoded, tokenizer, num_texts=len(columns)))
+        parts.append(packed(encoded.encodings or [], tokenizer, num_texts=len(columns)))
         cut += sum(bool(encoding.overflowing) for encoding in encoded.encodings or [])
     if cut:
         count = len(columns[0])
@@ -93,28 +94,31 @@ def tokenized(
 
 
 def packed(
-    encoded: BatchEncoding, tokenizer: PreTrainedTokenizerFast, *, num_texts: int = 1
+    encodings: Sequence[Encoding], tokenizer: PreTrainedTokenizerFast, *, num_texts: int = 1
 ) -> TokenRows:
-    """Return the rows of an encoding. A row without any token, of an empty text and a tokenizer
+    """Return the rows of encodings. A row without any token, of an empty text and a tokenizer
     without special tokens, gets the unknown token: a model cannot read nothing.
     """
-    rows: list[list[int]] = encoded["input_ids"]
-    types: list[list[int]] | None = encoded.get("token_type_ids")
-    if not all(rows):
-        filler = next((n for n in (tokenizer.unk_token_id, tokenizer.pad_token_id) if n), 0)
-        rows = [row or [filler] for row in rows]
-        types = types and [row or [0] for row in types]
+    filler = next((n for n in (tokenizer.unk_token_id, tokenizer.pad_token_id) if n), 0)
+    rows = [encoding.ids or [filler] for encoding in encodings]
     lengths = [len(row) for row in rows]
-    firsts = lengths
-    if num_texts == 2:  # a second text without tokens is the last special token
-        texts = [encoding.sequence_ids for encoding in encoded.encodings or []]
-        firsts = [of.index(1) if 1 in of else max(len(of) - 1, 0) for of in texts]
+    segments = None
+    if "token_type_ids" in tokenizer.model_input_names:
+        segments = _flat([encoding.type_ids or [0] for encoding in encodings], np.int8)
+    firsts = lengths if num_texts == 1 else [second_begins(of.sequence_ids) for of in encodings]
     return {
         "tokens": _flat(rows, np.int32),
         "bounds": bounds_of(np.array(lengths, np.int64)),
         "first_segment": np.array(firsts, np.int32),
-        "segments": None if types is None else _flat(types, np.int8),
+        "segments": segments,
     }
+
+
+def second_begins(texts: Sequence[int | None]) -> int:
+    """Return where the second text begins, given the text of each token; if it has no token, the
+    last special token.
+    """
+    return texts.index(1) if 1 in texts else max(len(texts) - 1, 0)
 
 
 def joined(parts: Sequence[TokenRows]) -> TokenRows:
@@ -128,18 +132,6 @@ def joined(parts: Sequence[TokenRows]) -> TokenRows:
             [np.zeros(0, np.int32), *(part["first_segment"] for part in parts)]
         ),
         "segments": np.concatenate(segments) if segments else None,
-    }
-
-
-def some_rows(rows: TokenRows, first: int, end: int) -> TokenRows:
-    """Return the rows ``first`` to ``end`` (exclusive)."""
-    bounds = rows["bounds"][first : end + 1]
-    tokens = slice(bounds[0], bounds[-1])
-    return {
-        "tokens": rows["tokens"][tokens],
-        "bounds": bounds - bounds[0],
-        "first_segment": rows["first_segment"][first:end],
-        "segments": None if rows["segments"] is None else rows["segments"][tokens],
     }
 
 

@@ -60,7 +60,7 @@ def encode_tags(
             max_length=max_length_tokens,
             return_overflowing_tokens=True,
         )
-        parts.append(packed(encoded, tokenizer))
+        parts.append(packed(encoded.encodings or [], tokenizer))
         seen = (-1, -1)  # example and word of the last token, which may go on in the next row
         for row, sample in enumerate(encoded["overflow_to_sample_mapping"]):
             example = first + sample

@@ -132,7 +132,7 @@ class TextReader:
             max_length=self.longest,
             return_offsets_mapping=of_spans,
         )
-        rows = packed(encoded, self.tokenizer, num_texts=len(texts))
+        rows = packed(encoded.encodings or [], self.tokenizer, num_texts=len(texts))
         (encoding,) = encoded.encodings or []
         offsets = None
         if of_spans:
