@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from road_ray.config import override
 from road_ray.distributed.parallel_runs import NotRunError, ParallelSettings, run_all
 from road_ray.errors import ConfigError, RoadError, first_line
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Expanded, Job, expand
 from road_ray.experiment.table import Outcome, experiment_metrics, experiment_table
-from road_ray.recipes.distillation.distill import distill, fill_store
+from road_ray.recipes.config import IN_THIS_PROCESS
+from road_ray.recipes.distillation.distill import distill
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.finetuning.train_teachers import teachers
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.train.train import label_training_rows
 from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.run_context import RunContext
@@ -70,7 +73,8 @@ def run_experiment(
 def run_job(job: Job, context: RunContext | None = None) -> Run:
     """Run one job; one that is finished is read."""
     if job.verb == ANSWERS:
-        fill_store(job.config)  # type: ignore[arg-type]
+        here = {"distillation.host": "process", **IN_THIS_PROCESS}
+        label_training_rows(override(job.config, here))  # type: ignore[arg-type]
         return Run(job.config.run_dir, {})
     return RECIPES[job.verb](job.config, context=context)
 

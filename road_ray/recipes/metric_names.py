@@ -10,6 +10,7 @@ from road_ray.data.load_split import find_dataset
 from road_ray.data.task_and_dataset import Span, Tag
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.objectives.pretraining.registry import objective_class
+from road_ray.recipes.pretraining.config import PretrainConfig
 
 # Metrics of every trial besides those of its runs: wall time, parameters of the final model.
 COSTS = ("cost/seconds", "cost/parameters")
@@ -19,26 +20,22 @@ _SPAN = (
 )
 
 
-def final_metrics(verb: str, config: Any) -> list[str]:
+def final_metrics(config: Any) -> list[str]:
     """Return the final figures of a run that can be a metric of a sweep."""
-    if verb == "pretrain":
+    if isinstance(config, PretrainConfig):
         return _trained(config) + _of(config.probe.datasets, SourceConfig())
-    if verb == "multitask":
-        return _of(config.data.datasets, config.data)
-    return _of(config.data.evaluate_on or (config.data.dataset,), config.data)
+    return _of(config.data.evaluated_on, config.data)
 
 
-def periodic_metrics(verb: str, config: Any) -> list[str]:
+def periodic_metrics(config: Any) -> list[str]:
     """Return the figures that a run reports while it trains."""
-    trained = _trained(config) if verb == "pretrain" else []
+    trained = _trained(config) if isinstance(config, PretrainConfig) else []
     if config.training.evaluate_every_steps is None:
         return trained
-    if verb == "pretrain":
-        return final_metrics(verb, config)
-    return _of(*_evaluated(verb, config))
+    return trained + _of(*_evaluated(config))
 
 
-def check_stopping_metric(verb: str, config: Any) -> None:
+def check_stopping_metric(config: Any) -> None:
     """Raise ``ConfigError`` if ``training.early_stopping.metric`` is not evaluated while training.
 
     Spans and tags have more figures than can be a metric of a sweep, so any name is accepted there.
@@ -46,7 +43,7 @@ def check_stopping_metric(verb: str, config: Any) -> None:
     metric = config.training.early_stopping.metric
     if metric is None or config.training.early_stopping.patience is None:
         return
-    names, source = _evaluated(verb, config)
+    names, source = _evaluated(config)
     allowed = _of(names, source)
     further = [f"eval/{name}/" for name in names if _has_further_metrics(name, source)]
     if metric not in allowed and not metric.startswith(tuple(further)):
@@ -60,13 +57,11 @@ def check_stopping_metric(verb: str, config: Any) -> None:
         )
 
 
-def _evaluated(verb: str, config: Any) -> tuple[Sequence[str], SourceConfig]:
+def _evaluated(config: Any) -> tuple[Sequence[str], SourceConfig]:
     """Return the data sets that are evaluated while training, and their source."""
-    if verb == "pretrain":
+    if isinstance(config, PretrainConfig):
         return config.probe.datasets, SourceConfig()
-    if verb == "multitask":
-        return config.data.datasets, config.data
-    return (config.data.dataset,), config.data
+    return config.data.trained_on, config.data
 
 
 def _has_further_metrics(name: str, source: SourceConfig) -> bool:

@@ -18,28 +18,28 @@ from road_ray.verbs import configure, preset_config
 
 
 def test_spans_in_and_out_of_domain(span_run):
-    metrics = final_metrics("finetune", preset_config("squad_v2_small"))
+    metrics = final_metrics(preset_config("squad_v2_small"))
     assert set(metrics) <= set(span_run.metrics)
     assert "eval/newsqa/at_threshold_f1" in metrics
 
 
 def test_pretraining(pretrained):
-    assert set(final_metrics("pretrain", PretrainConfig())) <= set(pretrained.metrics)
+    assert set(final_metrics(PretrainConfig())) <= set(pretrained.metrics)
     rows = read_rows(pretrained.directory / "metrics.jsonl")
-    assert set(periodic_metrics("pretrain", PretrainConfig())) <= set(rows[0])
+    assert set(periodic_metrics(PretrainConfig())) <= set(rows[0])
     json.dumps(rows)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_every_objective_has_metrics_for_a_sweep(objective):
     config = PretrainConfig.model_validate({"objective": {"name": objective}})
-    assert len(final_metrics("pretrain", config)) >= 2
+    assert len(final_metrics(config)) >= 2
 
 
 def test_during_a_run_only_what_is_evaluated():
-    assert periodic_metrics("finetune", FinetuneConfig()) == []
+    assert periodic_metrics(FinetuneConfig()) == []
     multitask = preset_config("road_base")
-    assert "eval/mnli/accuracy" in final_metrics("multitask", multitask)
+    assert "eval/mnli/accuracy" in final_metrics(multitask)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +64,16 @@ def test_the_metric_of_early_stopping_is_checked_first(verb, keys, metric, allow
     stopping = {"training.early_stopping.patience": 2, "training.early_stopping.metric": metric}
     config = override(configure(verb), keys | stopping)
     with nullcontext() if allowed else pytest.raises(ConfigError, match="not evaluated while"):
-        check_stopping_metric(verb, config)
+        check_stopping_metric(config)
 
 
 def test_early_stopping_of_a_run_that_evaluates_nothing_is_to_be_left_out():
     stopping = {"training.early_stopping.patience": 2, "training.early_stopping.metric": "x"}
     with pytest.raises(ConfigError, match=r"fix: leave training\.early_stopping out"):
-        check_stopping_metric("pretrain", override(configure("pretrain"), stopping))
+        check_stopping_metric(override(configure("pretrain"), stopping))
 
 
 def test_a_set_of_ones_own_has_the_metrics_of_its_kind():
     files = {"train": "t.csv", "text": ["a"], "kind": "regress"}
     config = load(FinetuneConfig, base={"data": {"dataset": "mine", "sets": {"mine": files}}})
-    assert final_metrics("finetune", config) == ["eval/mine/pearson", "eval/mine/spearman"]
+    assert final_metrics(config) == ["eval/mine/pearson", "eval/mine/spearman"]

@@ -4,21 +4,18 @@ computed during the training.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from road_ray.config import override
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.errors import ConfigError
-from road_ray.recipes.config import IN_THIS_PROCESS
 from road_ray.recipes.distillation.born_again import born_again
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.teacher_list import num_folds
 from road_ray.recipes.run_directory.run import Run, load_finished_run
-from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
-from road_ray.recipes.train.train import label_training_rows, run_training
+from road_ray.recipes.train.find_teachers import locate_teachers
+from road_ray.recipes.train.train import run_training
 from road_ray.training.run_context import RunContext
 
 if TYPE_CHECKING:
@@ -60,18 +57,3 @@ def _with_teachers(config: DistillConfig, directories: list[str]) -> DistillConf
             "  fix: start the ensemble with the directories of that list, fold after fold"
         )
     return config
-
-
-def fill_store(config: DistillConfig) -> None:
-    """Have teachers in this process answer all training rows that have no answer in
-    ``distillation.store``.
-    """
-    label_training_rows(override(config, {"distillation.host": "process", **IN_THIS_PROCESS}))
-
-
-@contextmanager
-def started_teachers(config: DistillConfig) -> Iterator[ActorEnsemble]:
-    """Start the teachers in actors of the connected cluster and stop them on exit."""
-    (teachers,) = find_teachers(config).values()
-    with teachers.start_pool(config.workers) as ensemble:
-        yield ensemble

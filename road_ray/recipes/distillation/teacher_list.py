@@ -9,15 +9,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.errors import ConfigError, RoadError
+from pydantic import BaseModel
+
+from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import model_files
-from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
     from road_ray.recipes.finetuning.config import FinetuneConfig
     from road_ray.recipes.run_directory.run import Run
 
-_NO_LIST = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+class _Entry(BaseModel):
+    directory: str
+    fold: int = 0
+
+
+class _List(BaseModel):
+    teachers: list[_Entry]
+    num_folds: int = 1
 
 
 def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
@@ -35,24 +44,22 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
             "  fix: check the path; to resume `road teachers`, run the same command"
         )
     try:
-        body = read_json(path)
-        teachers = [
-            (int(entry.get("fold", 0)), _resolved(path, str(entry["directory"])))
-            for entry in body["teachers"]
-        ]
-        num_folds = int(body.get("num_folds", 1))
-    except (RoadError, *_NO_LIST) as error:
+        listed = _List.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ConfigError(
             f"{key} = {path}: no list of teachers: {error!r}\n"
             "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
         ) from error
+    teachers, num_folds = [], listed.num_folds
+    for entry in sorted(listed.teachers, key=lambda entry: entry.fold):  # keeps the order in a fold
+        near = path.parent / entry.directory
+        teachers.append((entry.fold, str(near) if near.is_dir() else entry.directory))
     if repeated := [entry for number, entry in enumerate(teachers) if entry in teachers[:number]]:
         raise ConfigError(
             f"{key} = {path}: names {repeated[0][1]} twice\n"
             "  allowed: each teacher once, or once of each fold\n"
             "  fix: restore the file, or run the `road teachers` that wrote it again"
         )
-    teachers.sort(key=lambda entry: entry[0])  # stable: keeps the order within a fold
     counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
     if len(set(counts)) > 1 or sum(counts) != len(teachers):
         raise ConfigError(
@@ -60,12 +67,6 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
             f"{len(teachers)} in all\n  allowed: equally many of each fold"
         )
     return [directory for _, directory in teachers], num_folds
-
-
-def _resolved(path: Path, directory: str) -> str:
-    """Return a directory relative to the list at ``path`` if it exists there, else unchanged."""
-    near = path.parent / directory
-    return str(near) if near.is_dir() else directory
 
 
 def resolve_teachers(

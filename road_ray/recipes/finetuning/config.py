@@ -50,10 +50,20 @@ class FinetuneDataConfig(SourceConfig):
     """Fold that is left out of the training, from 0 to ``data.num_folds`` - 1. None: train on all
     folds. ``road teachers`` sets it."""
 
+    @property
+    def trained_on(self) -> tuple[str, ...]:
+        """Data sets that are trained on."""
+        return (self.dataset,)
+
+    @property
+    def evaluated_on(self) -> tuple[str, ...]:
+        """Data sets that are evaluated on at the end."""
+        return self.evaluate_on or (self.dataset,)
+
     def splits(self) -> list[tuple[str, str, SourceConfig]]:
-        """Return the data set, the split and the source of all that is trained and judged on."""
-        judged = self.evaluate_on or (self.dataset,)
-        return [(self.dataset, "train", self), *((name, "dev", self) for name in judged)]
+        """Return the data set, the split and the source of all that is trained and evaluated on."""
+        dev = ((name, "dev", self) for name in self.evaluated_on)
+        return [(self.dataset, "train", self), *dev]
 
     def unlabelled_sources(self) -> tuple[str, ...]:
         """Return files and data sets of rows without labels, which need teachers."""
@@ -156,11 +166,11 @@ class FinetuneConfig(RunConfig):
         return refused
 
 
-def judged_names(config: FinetuneConfig) -> list[str]:
-    """Return the data sets whose dev splits a fine-tuning reads, each once."""
-    names = list(config.data.evaluate_on or (config.data.dataset,))
+def judged_names(config: Any) -> list[str]:
+    """Return the data sets whose dev splits a supervised training reads, each once."""
+    names = list(config.data.evaluated_on)
     if config.training.evaluate_every_steps is not None:
-        names.append(config.data.dataset)
+        names += config.data.trained_on
     return list(dict.fromkeys(names))
 
 

@@ -51,10 +51,10 @@ def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
             f"{len(every)} fine-tunings are not planned together\n"
             "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
         )
-    check_evaluated_once((x.data.dataset, x.data.evaluate_on or (x.data.dataset,)) for x in every)
+    check_evaluated_once((x.data.dataset, x.data.evaluated_on) for x in every)
     for finetuning in every:
         Mixture.of(finetuning).check()
-        check_stopping_metric("finetune", finetuning)
+        check_stopping_metric(finetuning)
     require_splits(
         (split for finetuning in every for split in finetuning.data.splits()),
         "leave them out of `pool`, or set only_at_hand=true, which does so",

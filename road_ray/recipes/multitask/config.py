@@ -47,6 +47,20 @@ class MultitaskDataConfig(SourceConfig):
     length, as many as fit, at most ``data.batch_size``. None: every pass has ``data.batch_size``
     rows."""
 
+    @property
+    def trained_on(self) -> tuple[str, ...]:
+        """Data sets that are trained on."""
+        return self.datasets
+
+    @property
+    def evaluated_on(self) -> tuple[str, ...]:
+        """Data sets that are evaluated on at the end."""
+        return self.datasets
+
+    def splits(self) -> list[tuple[str, str, SourceConfig]]:
+        """Return the data set, the split and the source of all that is trained and evaluated on."""
+        return [(name, split, self) for name in self.datasets for split in ("train", "dev")]
+
 
 class MixingConfig(Config):
     """Composition of a training step: passes, sampling of data sets, heads and loss weights.

@@ -68,7 +68,7 @@ def _check(config: PretrainConfig) -> None:
     """Raise the errors that are known before a corpus is built, which takes minutes or hours."""
     phases(config)
     probe_of(config)
-    check_stopping_metric("pretrain", config)
+    check_stopping_metric(config)
     for key, init in (("init", config.init), ("generator.init", config.generator.init)):
         if init:
             model_directory(require_init(init, key), key)

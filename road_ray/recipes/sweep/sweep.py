@@ -21,7 +21,6 @@ from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.distributed.tune.trial_resources import Demand, StageDemand
 from road_ray.errors import ConfigError
-from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.early_probe import probe_of
@@ -165,9 +164,7 @@ def _check_files(base: Any) -> None:
     if isinstance(base, PretrainConfig):
         probe_of(base)
         return
-    names = base.data.datasets if isinstance(base, MultitaskConfig) else ()
-    both = [(name, split, base.data) for name in names for split in ("train", "dev")]
-    for name, split, source in both or base.data.splits():
+    for name, split, source in base.data.splits():
         if (root := root_of(name, source)) is not None:
             require_files(find_dataset(name, source)[0], root, split)
 

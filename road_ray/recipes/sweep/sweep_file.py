@@ -124,7 +124,7 @@ def _unknown_metrics(
     config: SweepConfig, bases: Sequence[Config], where: Callable[..., str]
 ) -> Iterator[Problem]:
     verb, last = config.stages[-1].verb, bases[-1]
-    final = final_metrics(verb, last)
+    final = final_metrics(last)
     allowed = [*final, *COSTS]
     for metric in config.metric:
         if metric in allowed:
@@ -134,10 +134,9 @@ def _unknown_metrics(
         remedy = f"did you mean {near!r}?" if near else "use one of these"
         yield Problem(where("metric"), message + ", ".join(allowed), remedy)
         return
-    if config.scheduler != "none" and config.metric[0] not in periodic_metrics(verb, last):
+    if config.scheduler != "none" and config.metric[0] not in periodic_metrics(last):
         reported = (
-            ", ".join(periodic_metrics(verb, last))
-            or "nothing: training.evaluate_every_steps is not set"
+            ", ".join(periodic_metrics(last)) or "nothing: training.evaluate_every_steps is not set"
         )
         yield Problem(
             where("metric"),

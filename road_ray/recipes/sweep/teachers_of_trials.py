@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from road_ray.config import override
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.distill import started_teachers
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import base_config
+from road_ray.recipes.train.find_teachers import find_teachers
 from road_ray.recipes.train.train import label_training_rows
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def teachers_of_trials(config: SweepConfig) -> Iterator[ActorEnsemble | None]:
     if base is None:
         yield None
     elif base.distillation.answers == "live":
-        with started_teachers(base) as ensemble:
+        (teachers,) = find_teachers(base).values()
+        with teachers.start_pool(base.workers) as ensemble:
             yield ensemble
     else:
         label_training_rows(base)

@@ -46,20 +46,15 @@ class Mixture:
 
     @classmethod
     def of(cls, config: SupervisedConfig) -> Mixture:
+        names = config.data.trained_on
+        evaluated = tuple(sorted(config.data.evaluated_on, key=lambda name: name not in names))
         if isinstance(config, MultitaskConfig):
-            names, more = config.data.datasets, config.data.unlabelled
-            return cls(config.data, names, names, config.mixing, config.seed, more)
-        name = config.data.dataset
-        evaluated = sorted(config.data.evaluate_on or (name,), key=lambda other: other != name)
-        return cls(
-            config.data,
-            (name,),
-            tuple(evaluated),
-            MixingConfig(passes=config.training.passes),
-            config.seed,
-            {name: config.data.unlabelled_sources()},
-            config.data.learns_from,
-        )
+            mixing, more = config.mixing, config.data.unlabelled
+            return cls(config.data, names, evaluated, mixing, config.seed, more)
+        mixing = MixingConfig(passes=config.training.passes)
+        more = {names[0]: config.data.unlabelled_sources()}
+        keep = config.data.learns_from
+        return cls(config.data, names, evaluated, mixing, config.seed, more, keep)
 
     def check(self) -> None:
         """Raise ``ConfigError`` for data sets that cannot be mixed or evaluated together."""

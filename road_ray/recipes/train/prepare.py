@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import head_for, other_task
 from road_ray.recipes.train.mixture import Mixture, SupervisedConfig
-from road_ray.recipes.train.model_cost import model_cost
 from road_ray.recipes.train_dev_overlap import warn_of_overlap
 from road_ray.training.worker import Worker
 
@@ -49,7 +47,6 @@ class Prepared:
     total_steps: int
     identity: dict[str, str]
     heads: Mapping[str, list[str]]  # kept from `init`, and new
-    record: dict[str, Any] = field(default_factory=dict)  # more fields of the model record
 
     @property
     def pad_id(self) -> int:
@@ -73,10 +70,11 @@ def prepare(config: SupervisedConfig, worker: Worker) -> Prepared:
     check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
     longest = longest_row(model.encoder)
     splits = {name: fit_positions(split, longest) for name, split in splits.items()}
-    record = _keep_chosen_layers(config, model, next(iter(splits.values())), tokenizer, worker)
+    if (kept := kept_layers(config)) is not None:
+        keep_layers(model.encoder, kept)
     # Read now, so that missing data fail at once and not after hours of training.
     judged = {}
-    for name in _judged_names(config) if worker.leads else ():
+    for name in judged_names(config) if worker.leads else ():
         dev = mixture.read(name, "dev", tokenizer)
         warn_of_overlap(splits.get(name, splits[mixture.names[0]]), dev)
         judged[name] = fit_positions(dev, longest)
@@ -108,7 +106,6 @@ def prepare(config: SupervisedConfig, worker: Worker) -> Prepared:
         _total_steps(config, streams),
         identity_of(batch=config.data.batch_size, **rows, **units),
         heads,
-        record,
     )
 
 
@@ -135,21 +132,6 @@ def _model(
     return model, keep_pooler(model, directory)
 
 
-def _keep_chosen_layers(
-    config: SupervisedConfig, model: MultitaskModel, split: Split, tokenizer: Any, worker: Worker
-) -> dict[str, Any]:
-    """Remove the layers that ``student.layers`` leaves out; return the cost of the model before and
-    after it, empty where all are kept.
-    """
-    if not isinstance(config, FinetuneConfig) or config.student.layers is None:
-        return {}
-    pad_id = pad_id_of(tokenizer)
-    cost = partial(model_cost, model, split.features, pad_id=pad_id, device=worker.device)
-    before = cost()
-    keep_layers(model.encoder, config.student.chosen(num_layers(model.encoder.config)))
-    return {"cost_of_init": before, "cost": cost()}
-
-
 def kept_layers(config: SupervisedConfig) -> list[int] | None:
     """Return the indices of the layers of ``init`` that the model has; None for all. Raises
     ``ConfigError`` unless ``init`` has those that ``student.layers`` names.
@@ -158,12 +140,6 @@ def kept_layers(config: SupervisedConfig) -> list[int] | None:
         return None
     place = locate_model(model_directory(require_init(config.init)), weights=False)
     return list(config.student.chosen(num_layers(read_config(place))))
-
-
-def _judged_names(config: SupervisedConfig) -> Sequence[str]:
-    if isinstance(config, FinetuneConfig):
-        return judged_names(config)
-    return config.data.datasets
 
 
 def _total_steps(config: SupervisedConfig, streams: Mapping[str, BatchStream]) -> int:

@@ -116,9 +116,7 @@ def check(config: SupervisedConfig) -> None:
             )
     Mixture.of(config).check()
     kept_layers(config)
-    check_stopping_metric(
-        "multitask" if isinstance(config, MultitaskConfig) else "finetune", config
-    )
+    check_stopping_metric(config)
 
 
 def main(
@@ -156,7 +154,7 @@ def main(
             journal=log,
             tokenizer=prepared.tokenizer,
             identity=prepared.identity | identity,
-            record=prepared.record | record,
+            record=record,
             rows_per_epoch=None if several else len(splits[0].features),
             totals=lambda: [mixture.totals(prepared.splits, prepared.streams, total)],
             evaluate=lambda: judge(mixture.names)[0],

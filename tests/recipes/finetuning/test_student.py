@@ -48,13 +48,6 @@ def test_a_student_of_one_layer_is_a_plain_model_with_the_weights_of_that_layer(
     assert student[key.format(0)].allclose(init[key.format(size - 1)], atol=1e-6)
     record = json.loads((run.hf_dir / "road_ray.json").read_text())
     assert record["layers_of_init"] == [size - 1]
-    student, init = record["cost"], record["cost_of_init"]
-    assert student["parameters"] == record["parameters"]
-    assert init["parameters"] >= student["parameters"]
-    assert init["megabytes"] == init["parameters"] / 2**18
-    assert student["rows_per_second"] > 0
-    card = (run.hf_dir / "README.md").read_text()
-    assert "rows_per_second" in card.replace("\\", "")
     assert record["parameters"] == sum(p.numel() for p in model.parameters())
 
 
