@@ -115,7 +115,7 @@ class Supervised(Objective):
         """Return the result of ``predict`` from the encoder's last states ``[B, L, D]``."""
         terms = {}
         for task, labels in further_labels(batch).items():
-            logits = self.model.heads[task](hidden)
+            logits = self.model.heads[task](hidden, batch)
             total, count = label_loss(self.model.tasks[task], logits, {"labels": labels})
             terms[f"{batch['dataset']}_{task}"] = Term(total, count)
         return self.model.read(hidden, batch), terms

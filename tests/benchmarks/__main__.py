@@ -24,7 +24,7 @@ def main() -> None:
     from tests.benchmarks.suite import SUITE
 
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    listed = f"{', '.join(SUITE)}; or gpu alone: the whole table of a device, in JSON"
+    listed = f"{', '.join(SUITE)}; or gpu or host alone: a whole device, a step's dispatch"
     parser.add_argument("names", nargs="*", metavar="NAME", help=listed)
     parser.add_argument("--repeats", type=int, help="rounds that count, of every benchmark")
     parser.add_argument(
@@ -46,6 +46,11 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
+    if chosen.names == ["host"]:
+        from tests.benchmarks import host
+
+        host.main()
+        return
     if chosen.names == ["gpu"]:
         _measure_device(chosen.out, chosen.minutes, chosen.toy)
         return

@@ -103,6 +103,17 @@ def test_a_pass_uses_the_head_of_its_task_and_names_its_data_set(model, batch):
     assert all(p.grad is not None for p in model.encoder.parameters())
 
 
+def test_a_second_head_learns_from_labels_of_its_own_in_the_same_pass(discriminator, batch):
+    second = Task("second", NLI.kind)
+    model = MultitaskModel(ElectraModel(discriminator.config).eval(), [NLI, second])
+    labels = torch.tensor([0, 1, 2, -100, 1])
+    given = {"labels": labels, "labels/second": labels.clamp(max=1), "task": "nli", "dataset": "d"}
+    terms = Supervised(model, one_dataset=True)(batch | given).terms
+    assert {name: int(term.count) for name, term in terms.items()} == {"d": 4, "d_second": 4}
+    terms["d_second"].total.backward()
+    assert all(p.grad is not None for p in model.heads["second"].parameters())
+
+
 def test_the_export_is_that_of_the_first_task_unless_another_is_named(model, tmp_path):
     Supervised(model).export(tmp_path / "a")
     Supervised(model, export_task="mrc").export(tmp_path / "b")
