@@ -75,7 +75,8 @@ def load(
     place = head_directory(locate_model(model_directory(str(model), "model")), head)
     record = _record(place)
     task = Task(_task_name(place, str(model), record), _kind_of(place))
-    tokenizer = load_tokenizer(place if _has_tokenizer(place) else place.parents[1])
+    own = any((place / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
+    tokenizer = load_tokenizer(place if own else place.parents[1])  # of all heads of a model
     runtime = _load_onnx(place, record, device, precision)
     if runtime is None:
         runtime = _load_torch(place, task, device, precision)
@@ -196,10 +197,6 @@ def _check_problem_type(place: Path, problem_type: str | None, labels: tuple[str
 def _record(place: Path) -> dict[str, Any]:
     path = place / MODEL_RECORD
     return read_json(path) if path.is_file() else {}
-
-
-def _has_tokenizer(place: Path) -> bool:
-    return any((place / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
 
 
 class _Runtime(NamedTuple):

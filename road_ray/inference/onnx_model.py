@@ -27,13 +27,16 @@ class OnnxModel:
 
     def __init__(self, path: Path, *, singly: bool = False) -> None:
         self._singly = singly
-        runtime = onnx_runtime()
-        options = runtime.SessionOptions()
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise not_installed(error) from error
+        options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.inter_op_num_threads = 1
         options.log_severity_level = _ERRORS_ONLY
         try:
-            self._session = runtime.InferenceSession(
+            self._session = onnxruntime.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # ONNX Runtime raises a dozen types of its own
@@ -68,15 +71,6 @@ class OnnxModel:
     def _run(self, inputs: Mapping[str, Any]) -> Any:
         (logits,) = self._session.run(None, dict(inputs))
         return logits
-
-
-def onnx_runtime() -> Any:
-    """Return the module ``onnxruntime``. Raises ``ConfigError`` if it is not installed."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise not_installed(error) from error
-    return onnxruntime
 
 
 def not_installed(error: ImportError) -> ConfigError:

@@ -240,7 +240,10 @@ class PredictionFile:
     def _text(self, predictions: Sequence[Prediction]) -> str:
         if self.path.suffix == ".jsonl":
             return "".join(json_line(prediction) + "\n" for prediction in predictions)
-        flat = [self._cells(prediction) for prediction in predictions]
+        flat = [
+            {name: self._safe(value) for name, value in _flat(prediction).items()}
+            for prediction in predictions
+        ]
         out = _Lines()
         delimiter = "," if self.path.suffix == ".csv" else "\t"
         is_first = self._columns is None
@@ -258,9 +261,6 @@ class PredictionFile:
                 )
             writer.writerow(cells)
         return out.getvalue()
-
-    def _cells(self, prediction: Prediction) -> dict[str, object]:
-        return {name: self._safe(value) for name, value in _flat(prediction).items()}
 
     def _safe(self, value: object) -> object:
         """Return a cell; count one that begins like a formula, or put an apostrophe before it."""

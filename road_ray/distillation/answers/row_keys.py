@@ -60,8 +60,9 @@ def rows_of(inputs: Mapping[str, Any]) -> Rows:
         ids |= _array(segments).astype(np.int32) << _SEGMENT_SHIFT
     lengths = real.sum(-1, dtype=np.int64).reshape(-1)
     keys = _hashed(ids[real], bounds_of(lengths)[:-1], lengths)
-    if ids.ndim == 3:
-        keys, real = _keys_of_choices(keys, ids.shape[1]), real.reshape(len(ids), -1)
+    if ids.ndim == 3:  # a key per row is a hash of the keys of its choices
+        choices = np.full(len(ids), 2 * ids.shape[1])
+        keys, real = _hashed(keys, bounds_of(choices)[:-1], choices), real.reshape(len(ids), -1)
     return Rows(keys, real)
 
 
@@ -125,12 +126,6 @@ def _spread(real: NDArray[np.bool_], kind: Kind) -> NDArray[np.bool_]:
     if isinstance(kind, Span):
         return np.broadcast_to(real[:, None, :], (size, kind.width, length))
     return np.broadcast_to(real[:, :, None], (size, length, kind.width))
-
-
-def _keys_of_choices(keys: Keys, choices: int) -> Keys:
-    """Return one key per row, a hash of the keys of its choices."""
-    numbers = np.full(len(keys) // choices, 2 * choices)
-    return _hashed(keys, bounds_of(numbers)[:-1], numbers)
 
 
 def _hashed(flat: NDArray[Any], starts: Longs, lengths: Longs) -> Keys:

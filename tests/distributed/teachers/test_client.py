@@ -10,13 +10,12 @@ import signal
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from road_ray.distillation import weighting
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
-from road_ray.errors import CheckpointError, ClusterError, DataError
+from road_ray.errors import ClusterError, DataError
 from tests.distributed.small import FLOAT16, NLI, batches, gone, within
 from tests.tiny_teacher import make_teacher
 
@@ -191,16 +190,6 @@ def test_a_mistake_in_the_batch_names_the_teacher(three):
     with pytest.raises(ClusterError, match="teacher 0"):
         three.gather(three.submit(first | {"input_ids": first["input_ids"] + 1000}))
     assert_close(three.gather(three.submit(first)), three.gather(three.submit(first)))
-
-
-def test_logits_that_are_no_numbers_stop_the_run_and_name_the_teacher(started, tmp_path):
-    place = make_teacher(tmp_path / "nan", 0)
-    weights = load_file(place / "model.safetensors")
-    weights["classifier.out_proj.weight"][0] = 3e38  # finite, but not its sums
-    save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
-    ensemble = started([place])
-    with pytest.raises(CheckpointError, match=r"teacher 0 of 1 .*nan\): .*not finite"):
-        ensemble.gather(ensemble.submit(batches(1)[0]))
 
 
 def test_teachers_of_other_shapes_are_never_broadcast(cluster, three):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from torch.testing import assert_close
 
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
+from road_ray.distillation.ensemble.local_ensemble import TeacherOptions
 from road_ray.distributed.teachers.pool import _absolute, _absolute_labels, start_teachers
 from road_ray.errors import ClusterError, ConfigError
-from tests.distributed.small import FLOAT16, NLI, batches
+from tests.distributed.small import NLI
 from tests.tiny_teacher import make_teacher
 
 
@@ -96,29 +95,6 @@ def test_a_teacher_that_does_not_load_is_named_at_the_start(cluster, directories
     weights.write_bytes(weights.read_bytes()[:-40])
     with pytest.raises(ClusterError, match=r"teacher 0 of 1 .*broken\) cannot load: .*cannot be"):
         pool.start_teachers([broken], NLI, num_cpus=0.5)
-
-
-@pytest.mark.ray
-def test_the_public_ensemble_is_the_same_in_actors_and_in_this_process(cluster, directories):
-    import torch
-
-    from road_ray.distributed.teachers.public_ensemble import Ensemble
-
-    (first,) = batches(1)
-    local = LocalEnsemble.load(directories, NLI)
-    expected = local.gather(local.submit(first))
-    soft = {}
-    for host in ("actors", "process"):
-        options = {"num_cpus": 0.3} if host == "actors" else {}
-        with Ensemble(directories, task="mnli", host=host, **options) as ensemble:
-            assert ensemble.size == 3
-            assert_close(ensemble.logits(first), expected, **FLOAT16)
-            soft[host] = ensemble.soft_targets(first, weighting="correctness", wrong=0.5)
-            (softened,) = ensemble.annotate([first], lookahead=2, wrong=0.5)
-            assert torch.equal(softened["soft_logits"], soft[host])
-    # A sum that cancels keeps the rounding of its summands: relative to the largest, boost 2.
-    assert_close(soft["actors"], soft["process"], rtol=0, atol=2**-10 * float(expected.abs().max()))
-    assert cluster.is_initialized()  # a cluster that was there stays there
 
 
 def test_directories_and_those_in_the_map_of_labels_are_absolute(tmp_path, monkeypatch):

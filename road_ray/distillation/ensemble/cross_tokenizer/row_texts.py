@@ -72,11 +72,6 @@ class RowTexts:
             return _words(example, rows.words[part])
         return _plain(example), None
 
-    def added_to(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the batch with the texts of its ``rows``."""
-        numbers = torch.as_tensor(batch["rows"]).cpu().numpy()
-        return {**batch, **self.of(numbers, batch["input_ids"].shape[-1])}
-
 
 def _question_and_slice(
     example: SpanExample, offsets: NDArray[np.int32]
@@ -119,11 +114,13 @@ def _plain(example: Example) -> tuple[str, ...]:
 
 
 class WithTexts(WrappedEnsemble):
-    """Ensemble whose batches get the texts of their rows."""
+    """Ensemble whose batches get the texts of their ``rows``."""
 
     def __init__(self, ensemble: Ensemble, texts: RowTexts) -> None:
         super().__init__(ensemble)
         self._texts = texts
 
-    def submit(self, batch: Mapping[str, object]) -> Any:
-        return super().submit(self._texts.added_to(batch))
+    def submit(self, batch: Mapping[str, Any]) -> Any:
+        numbers = torch.as_tensor(batch["rows"]).cpu().numpy()
+        texts = self._texts.of(numbers, batch["input_ids"].shape[-1])
+        return super().submit({**batch, **texts})
