@@ -136,6 +136,7 @@ def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
 
     found: dict[tuple[str, str], dict[str, Any]] = {}
     classes = {verb: configuration_class(verb) for verb in verbs}
+    classes = {verb: kind for verb, kind in classes.items() if key[0] in kind.model_fields}
     schemas = schemas_of(tuple(dict.fromkeys(classes.values())))
     for verb, kind in classes.items():
         node = at(schemas[kind], key)

@@ -94,19 +94,6 @@ def is_override(word: str) -> bool:
     return bool(equals) and "/" not in key and not Path(word).is_file()
 
 
-def refuse_spaces(words: Sequence[str]) -> None:
-    """Raise ``ConfigError`` for ``key = value``, which a shell splits into several words."""
-    for place, word in enumerate(words):
-        before = words[place - 1] if place else ""
-        if word.startswith("=") or (before.endswith("=") and "=" not in word):
-            value = word.removeprefix("=") or "".join(words[place + 1 : place + 2])
-            key = before.rstrip("=")
-            raise ConfigError(
-                f"{' '.join(filter(None, (before, word)))}: a space beside '='\n"
-                f"  allowed: key=value, without spaces\n  fix: write {key or 'key'}={value}"
-            )
-
-
 def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Print rows as an aligned table, or as one JSON list."""
     if as_json:
@@ -145,7 +132,6 @@ class CommandLine:
         an override, or the value of the key ``word``; of a verb with a key ``file``, a further
         file is its value. Flags are the last overrides; those that are None are left out.
         """
-        refuse_spaces(words)
         if file:
             plain = [name for name in words if not is_override(name) and name[:1] != "-"]
             models = [name for name in plain if _is_model(name)]

@@ -43,10 +43,11 @@ def show(directory: _Run, as_json: JsonOption = False) -> None:
         summary = _row(run, directory.parent) | {"metrics": dict(run.metrics)}
         typer.echo(json.dumps(summary | {"events": run.events, "config": run.settings}))
         return
-    from road_ray.reporting.text_tables import aligned, setting
+    from road_ray.config.schema import format_value
+    from road_ray.reporting.text_tables import aligned
 
     figures = [{"figure": name, "value": value} for name, value in run.metrics.items()]
-    settings = [{"key": key, "value": setting(value)} for key, value in run.settings.items()]
+    settings = [{"key": key, "value": format_value(value)} for key, value in run.settings.items()]
     parts = [aligned([_row(run, directory.parent)]), aligned(figures), aligned(settings)]
     events = [f"{event.get('time', '')}  {event.get('kind', '')}" for event in run.events]
     typer.echo("\n\n".join([*parts[:2], *(["\n".join(events)] if events else []), parts[2]]))

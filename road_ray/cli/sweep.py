@@ -15,7 +15,6 @@ from road_ray.cli.options import (
     VerboseOption,
     is_override,
     refuse_options,
-    refuse_spaces,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ def sweep(
     again; `road schema sweep` lists all keys. To resume, run the same command."""
     words = arguments or []
     refuse_options(words, "sweep")
-    refuse_spaces(words)
     if not words or is_override(words[0]):
         from road_ray.recipes.sweep.config import shipped
 

@@ -108,13 +108,6 @@ def percent(value: float) -> str:
     return f"{value:.2f}"
 
 
-def setting(value: object) -> str:
-    """Return a configuration value with all its digits."""
-    if value is None:
-        return "-"
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
-
-
 def figures(metrics: Mapping[str, float]) -> str:
     """Return the table of figures that a verb prints at its end: the principal evaluation figures
     if there are any.

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from road_ray.cli.options import CommandLine, is_override
-from road_ray.errors import ConfigError
 
 
 def test_what_is_no_file_is_an_override():
@@ -30,13 +27,3 @@ def test_a_file_may_have_an_equals_sign_in_its_path(tmp_path, monkeypatch):
     assert CommandLine.read(["lr=1e-4.yaml"]).config("finetune").seed == 4
     for word in ("data.root=../data", "init=runs/a=b/hf", "data.corpus=s3://b/a=1"):
         assert is_override(word)
-
-
-@pytest.mark.parametrize(
-    "words", [["data.epochs", "=", "2"], ["data.epochs=", "2"], ["data.epochs", "=2"]]
-)
-def test_spaces_beside_the_equals_sign_are_named(words):
-    for before in ([], ["my.yaml"], ["my.yaml", "seed=1"]):
-        with pytest.raises(ConfigError, match=r"space beside '='(?s:.)*write data.epochs=2"):
-            CommandLine.read([*before, *words])
-    assert CommandLine.read(["data.root=", "seed=1"]).overrides == ("data.root=", "seed=1")

@@ -18,10 +18,10 @@ from road_ray.reporting.pages.page import (
     Table,
     Value,
     Verdict,
+    cell,
     filled,
 )
 from road_ray.reporting.pages.run_page import clock
-from road_ray.reporting.plots.scales import short
 from road_ray.reporting.plots.sweep_plots import SweepFigures
 from road_ray.reporting.records.sweep_record import Sweep, Trial
 from road_ray.reporting.sweep_noise import tie
@@ -85,13 +85,9 @@ def _tiles(sweep: Sweep) -> list[tuple[str, str, str]]:
 
 def _value(trial: Trial, which: int) -> str:
     """Return a value with its deviation over seeds, if there are several: ``61.25 ± 0.40``."""
-    text = _number(trial.values[which])
+    text = cell(trial.values[which]).text
     deviation = trial.deviations[which] if which < len(trial.deviations) else None
-    return text if deviation is None else f"{text} ± {_number(deviation)}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}" if 0.1 <= abs(value) < 1e4 else short(value)
+    return text if deviation is None else f"{text} ± {cell(deviation).text}"
 
 
 def _best(sweep: Sweep) -> list[Block]:
@@ -106,7 +102,7 @@ def _best(sweep: Sweep) -> list[Block]:
         [
             Cell(str(trial.number)),
             *(Cell(_value(trial, n), v, n == 0 and not tied) for n, v in enumerate(trial.values)),
-            *(_written(trial.params.get(key)) for key in sweep.params),
+            *(trial.params.get(key) for key in sweep.params),
         ]
         for trial in chosen[:20]
     ]
@@ -126,20 +122,10 @@ def _table(sweep: Sweep) -> Table:
         values = [Cell(_value(trial, n), v) for n, v in enumerate(trial.values)]
         values += [NOTHING] * (len(sweep.metrics) - len(values))
         seconds = None if trial.seconds is None else Cell(clock(trial.seconds), trial.seconds)
-        params = [_written(trial.params.get(key)) for key in sweep.params]
+        params = [trial.params.get(key) for key in sweep.params]
         rows.append([trial.number, trial.state, *values, *params, seconds])
     names = ["trial", "state", *sweep.metrics, *sweep.params, "time"]
     return Table(names, rows, live=True, trials=[trial.number for trial in sweep.trials])
-
-
-def _formatted(value: object) -> str:
-    return short(value) if isinstance(value, float) else str(value)
-
-
-def _written(value: object) -> Cell | str | None:
-    if isinstance(value, float):
-        return Cell(short(value), value)
-    return value if value is None else Cell(str(value), value if type(value) is int else None)
 
 
 def _setup(sweep: Sweep) -> list[Block]:
@@ -160,7 +146,7 @@ def _failures(sweep: Sweep) -> list[Block]:
     for trial in sweep.trials:
         reason = str(trial.attributes.get("reason") or "")
         if trial.state == "failed" or (reason and trial.state != "pruned"):
-            params = ", ".join(f"{k}={_formatted(v)}" for k, v in trial.params.items())
+            params = ", ".join(f"{k}={cell(v).text}" for k, v in trial.params.items())
             rows.append(
                 [trial.number, trial.state, reason.splitlines()[0] if reason else None, params]
             )
