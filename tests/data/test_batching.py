@@ -16,7 +16,6 @@ from road_ray.data.batching import (
     WorkerShare,
     allowed_positions,
     pad,
-    to_device,
 )
 from road_ray.data.features.examples_and_features import Features
 from road_ray.data.shuffle_into_batches import (
@@ -198,26 +197,12 @@ def test_noise_is_uniform_new_in_every_batch_and_only_where_asked():
     assert "noise" not in stream(noise=False)[0]
 
 
-def test_order_and_noise_of_one_seed_have_nothing_in_common():
-    # (3, 1) and (3, 1, 0) are one seed to NumPy; the epoch must not be mistaken for the noise.
-    a = np.random.default_rng((3, 1)).random()
-    b = np.random.default_rng((3, 1, 0)).random()
-    assert a == b
-    order = epoch_order(np.full(8, 5), 8, seed=3, epoch=1)[0]
-    assert order.tolist() != np.random.default_rng((3, 1, 0)).permutation(8).tolist()
-
-
 def test_no_rows_and_too_few_for_the_workers_are_refused():
     with pytest.raises(DataError, match="d: 0 usable rows"):
         stream(features(0))
     with pytest.raises(ConfigError, match=r"(?s)smallest batch of d \(37 rows\) has 7.* 8 workers"):
         stream(rank=0, size=8)
     assert len(stream(rank=6, size=7)[0]["input_ids"]) == 1
-
-
-def test_only_tensors_move_to_a_device():
-    moved = to_device(stream()[0], torch.device("cpu"))
-    assert equal(moved, stream()[0])
 
 
 def test_answers_lie_in_the_second_segment_or_at_position_0():

@@ -37,14 +37,6 @@ def test_a_learnt_vocabulary_begins_with_the_special_tokens_and_reads_its_text(l
     assert (ids[0], ids[-1]) == (learnt.cls_token_id, learnt.sep_token_id)
 
 
-def test_pairs_have_the_second_segment_marked(learnt):
-    encoded = learnt("cat", "dog")
-    boundary = encoded["input_ids"].index(learnt.sep_token_id)
-    kinds = encoded["token_type_ids"]
-    assert set(kinds[: boundary + 1]) == {0}
-    assert set(kinds[boundary + 1 :]) == {1}
-
-
 def test_case_is_kept_when_asked():
     cased = train_wordpiece(TEXT, vocab_size=60, lowercase=False)
     assert "T" in cased.get_vocab()
@@ -58,13 +50,6 @@ def test_learning_is_the_same_every_time(learnt):
 def test_no_words_give_an_error_instead_of_an_empty_vocabulary():
     with pytest.raises(DataError, match="no words"):
         train_wordpiece(["  ", ""], vocab_size=50)
-
-
-def test_a_saved_tokenizer_comes_back(learnt, tmp_path):
-    learnt.save_pretrained(tmp_path)
-    again = load_tokenizer(tmp_path)
-    assert again.get_vocab() == learnt.get_vocab()
-    assert again("The cat, a dog")["input_ids"] == learnt("The cat, a dog")["input_ids"]
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
@@ -240,12 +225,3 @@ def test_a_full_disk_names_the_place_and_the_key(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(ResourceError, match=rf"{tmp_path}: its disk is full(.|\n)*data.tokenizer"):
         train_wordpiece(iter(TEXT), vocab_size=60, directory=tmp_path)
-
-
-def test_an_error_of_the_text_stays_what_it_is():
-    def broken():
-        yield from TEXT
-        raise DataError("x:1: not UTF-8")
-
-    with pytest.raises(DataError, match="x:1"):
-        train_wordpiece(broken(), vocab_size=60)

@@ -60,21 +60,6 @@ def test_tokens_of_the_same_company_get_like_embeddings_and_rows_do_not_mix():
     assert abs(product[2, 7]) < 0.1  # only neighbours in the concatenation, never in a row
 
 
-def test_it_is_the_same_every_time():
-    rng = np.random.default_rng(1)
-    corpus = corpus_of([list(rng.integers(2, 20, 12)) for _ in range(50)])
-    first = cooccurrence_embeddings(corpus, 20, 8, [0, 1])
-    assert torch.equal(first, cooccurrence_embeddings(corpus, 20, 8, [0, 1]))
-
-
-def test_positions_have_the_size_of_the_other_embeddings_and_near_ones_are_alike(model):
-    sinusoidal_positions(model.electra, STD)
-    table = model.electra.embeddings.position_embeddings.weight
-    assert float(table.detach().pow(2).mean().sqrt()) == pytest.approx(STD, rel=0.01)
-    alike = torch.nn.functional.cosine_similarity
-    assert alike(table[20], table[21], dim=0) > alike(table[20], table[40], dim=0)
-
-
 def test_each_head_of_the_first_layer_starts_with_its_neighbour(model):
     sinusoidal_positions(model.electra, STD)
     attend_to_neighbours(model.electra)

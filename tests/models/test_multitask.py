@@ -9,23 +9,17 @@ import torch
 from torch.testing import assert_close
 from transformers import (
     AutoModel,
-    AutoModelForMultipleChoice,
-    AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
     ElectraConfig,
     ElectraForPreTraining,
 )
 
-from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
-from road_ray.models.architectures import FAMILIES
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import (
     build_encoder,
     hugging_face_config,
-    new_detector,
-    new_language_model,
 )
 from road_ray.models.multitask import MultitaskModel, load_multitask, load_trained
 
@@ -34,7 +28,6 @@ PARAPHRASE = Task("paraphrase", Classify(("different", "same")))
 SIMILARITY = Task("similarity", Regress(0, 5))
 MRC = Task("mrc", Span())
 NER = Task("ner", Tag(("O", "B-X", "I-X")))
-SWAG = Task("completion", Choose(4))
 TASKS = [NLI, PARAPHRASE, SIMILARITY, MRC, NER]
 
 CONFIG = ElectraConfig(
@@ -77,29 +70,6 @@ def test_the_task_of_the_batch_chooses_the_head(model, batch):
     }
 
 
-def test_tag_models_load_with_plain_transformers(model, batch, tmp_path):
-    model.export(tmp_path, "ner")
-    loaded = AutoModelForTokenClassification.from_pretrained(tmp_path).eval()
-    assert_close(loaded(**batch).logits, model(batch | {"task": "ner"}))
-    assert tuple(loaded.config.id2label.values()) == NER.kind.labels
-
-
-def test_choice_models_load_with_plain_transformers_and_come_back(batch, tmp_path):
-    torch.manual_seed(0)
-    model = MultitaskModel(build_encoder(CONFIG), [SWAG]).eval()
-    choices = {name: torch.stack([x, x.flip(0), x, x], 1) for name, x in batch.items()}
-    ours = model(choices | {"task": "completion"})
-    assert ours.shape == (3, 4)
-    assert_close(ours[:, 0], ours[:, 2])
-    model.export(tmp_path, "completion")
-    loaded = AutoModelForMultipleChoice.from_pretrained(tmp_path).eval()
-    assert_close(loaded(**choices).logits, ours)
-    again = load_trained(str(tmp_path), SWAG).eval()
-    assert_close(again(choices | {"task": "completion"}), ours)
-    with pytest.raises(CheckpointError, match="task ner"):
-        load_trained(str(tmp_path), NER)
-
-
 @pytest.mark.parametrize("task", [NLI, PARAPHRASE, SIMILARITY])
 def test_sentence_models_load_with_plain_transformers(model, batch, tmp_path, task):
     model.export(tmp_path, task.name)
@@ -117,52 +87,6 @@ def test_sentence_models_load_with_plain_transformers(model, batch, tmp_path, ta
     assert loaded(**batch, labels=labels).loss.isfinite()
 
 
-def test_span_models_load_with_plain_transformers(model, batch, tmp_path):
-    model.export(tmp_path, "mrc")
-    loaded = AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()
-    outputs = loaded(**batch)
-    expected = model(batch | {"task": "mrc"})
-    assert_close(torch.stack([outputs.start_logits, outputs.end_logits], 1), expected)
-
-
-_PLAIN = {
-    "nli": AutoModelForSequenceClassification,
-    "similarity": AutoModelForSequenceClassification,
-    "mrc": AutoModelForQuestionAnswering,
-    "ner": AutoModelForTokenClassification,
-    "completion": AutoModelForMultipleChoice,
-}
-
-
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "electra"])
-@pytest.mark.parametrize("task", [NLI, SIMILARITY, MRC, NER, SWAG], ids=lambda task: task.name)
-def test_every_family_leaves_as_plain_transformers_know_it_and_comes_back(
-    batch, tmp_path, family, task
-):
-    size = EncoderConfig(
-        family=family, layers=2, hidden_size=32, heads=2, intermediate_size=32, embedding_size=32,
-        max_length_tokens=16, initializer_std=0.2,
-    )  # fmt: skip
-    pretrained = (new_detector if task is NLI else new_language_model)(size, 60)
-    pretrained.save_pretrained(tmp_path / "pretrained")
-    model = load_multitask(str(tmp_path / "pretrained"), [task]).eval()
-    if task is SWAG:
-        batch = {name: torch.stack([x, x.flip(0), x, x], 1) for name, x in batch.items()}
-    ours = model(batch | {"task": task.name})
-    model.export(tmp_path / "out", task.name)
-    loaded, report = _PLAIN[task.name].from_pretrained(tmp_path / "out", output_loading_info=True)
-    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    output = loaded.eval()(**batch)
-    theirs = (
-        torch.stack([output.start_logits, output.end_logits], 1) if task is MRC else output.logits
-    )
-    assert_close(theirs, ours)
-    again = load_trained(str(tmp_path / "out"), task).eval()
-    assert_close(again(batch | {"task": task.name}), ours)
-    with pytest.raises(CheckpointError, match="holds no head for task"):
-        load_trained(str(tmp_path / "pretrained"), task)
-
-
 def test_the_export_says_what_it_is_and_holds_no_pickle(model, tmp_path):
     model.export(tmp_path, "nli")
     config = json.loads((tmp_path / "config.json").read_text())
@@ -178,14 +102,6 @@ def test_any_task_starts_from_the_model_of_any_other(model, batch, tmp_path, fir
     again.export(tmp_path / "second", second.name)
     loaded = load_trained(str(tmp_path / "second"), second).eval()
     assert_close(loaded(batch | {"task": second.name}), again(batch | {"task": second.name}))
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_trained_model_comes_back_with_its_head(model, batch, tmp_path, task):
-    model.export(tmp_path, task.name)
-    torch.manual_seed(99)
-    again = load_trained(str(tmp_path), task).eval()
-    assert_close(again(batch | {"task": task.name}), model(batch | {"task": task.name}))
 
 
 def test_an_encoder_without_a_head_is_not_a_trained_model(tmp_path):
@@ -211,15 +127,6 @@ def test_export_draws_no_random_numbers(model, tmp_path, task):
     before = torch.get_rng_state()
     model.export(tmp_path, task.name)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_training_a_loaded_model_does_not_touch_the_exported_one(model, batch, tmp_path):
-    model.export(tmp_path, "nli")
-    before = (tmp_path / "model.safetensors").read_bytes()
-    again = load_trained(str(tmp_path), NLI)
-    again(batch | {"task": "nli"}).sum().backward()
-    torch.optim.SGD(again.parameters(), lr=1.0).step()
-    assert (tmp_path / "model.safetensors").read_bytes() == before
 
 
 def labelled(model, directory, *names, task="nli"):

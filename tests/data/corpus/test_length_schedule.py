@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from road_ray.config import InvalidConfig, load, to_dict
+from road_ray.config import InvalidConfig, load
 from road_ray.data.batching import BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.length_schedule import ScheduledSteps, phases_of, tokens_before
@@ -102,11 +102,6 @@ def test_what_makes_no_phases_is_refused(overrides, message):
     assert message in str(error.value)
 
 
-def test_a_configuration_with_phases_is_read_back():
-    config = configured(*BERT)
-    assert load(CorpusConfig, base=to_dict(config)) == config
-
-
 def test_steps_from_anywhere_are_those_of_a_straight_run():
     made = steps_of("shorter_first.8.fraction=0.3", "shorter_first.16.fraction=0.4", "batch_size=4")
     straight = list(islice(made.since(0), 12))  # two beyond the end: a plan may look there
@@ -131,9 +126,3 @@ def test_the_first_phase_is_the_beginning_of_a_run_of_its_length_alone():
         for one, other in zip(ours, theirs, strict=True):
             assert torch.equal(one["rows"], other["rows"])
             assert torch.equal(one["noise"], other["noise"])
-
-
-def test_phases_draw_other_noise_and_another_order():
-    first, second = (stream[0] for stream in steps_of("shorter_first.64.fraction=0.5").streams)
-    assert first["rows"].tolist() != second["rows"].tolist()
-    assert not torch.equal(first["noise"].flatten()[:64], second["noise"].flatten()[:64])

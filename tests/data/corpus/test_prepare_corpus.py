@@ -88,15 +88,6 @@ def test_text_that_changes_while_it_is_read_is_refused(data, tmp_path):
     assert len(corpus) == 2
 
 
-def test_another_length_shares_the_tokenizer(data):
-    prepare_corpus(data)
-    prepare_corpus(data.model_copy(update={"max_length_tokens": 8}))
-    kinds = sorted(
-        path.name.partition("-")[0] == "tokenizer" for path in Path(data.shards).iterdir()
-    )
-    assert kinds == [False, False, True]
-
-
 @pytest.mark.parametrize("damage", ["flipped", "empty", "gone"])
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "SHA256.json"])
 def test_a_damaged_tokenizer_is_learnt_again(data, caplog, name, damage):
@@ -150,25 +141,6 @@ def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):
     assert len(places) == 1
     assert list(read_corpus(places.pop())) == ["One."]
     assert calls == [("owner/name", "small", "train")]
-
-
-def test_of_two_runs_that_save_a_data_set_at_once_both_have_it(tmp_path, monkeypatch):
-    import datasets
-
-    made = datasets.Dataset.from_dict({"text": ["One."]})
-    data = CorpusConfig(corpus="hub:owner/name", shards=str(tmp_path))
-    places = []
-
-    def overtaken(path, config, split):
-        monkeypatch.setattr(module, "load_rows", lambda *_, **__: made)
-        places.append(corpus_text(data))
-        return made
-
-    monkeypatch.setattr(module, "load_rows", overtaken)
-    places.append(corpus_text(data))
-    assert places[0] == places[1]
-    assert list(read_corpus(places[0])) == ["One."]
-    assert list(tmp_path.iterdir()) == places[:1]
 
 
 def test_a_data_set_that_the_hub_has_not_is_told(tmp_path, monkeypatch):

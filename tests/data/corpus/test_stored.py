@@ -13,7 +13,7 @@ from road_ray.data.batching import BatchStream, WorkerShare
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus import build_corpus, documents, encode_documents
 from road_ray.data.corpus.length_schedule import phases_of
-from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus, open_corpus
+from road_ray.data.corpus.memory_mapped_corpus import open_corpus
 from road_ray.data.corpus.parallel_encoding import encoded_blocks
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import train_wordpiece
@@ -61,14 +61,6 @@ def in_storage(stored, tokenizer, tmp_path):
 @pytest.fixture
 def data(stored, tokenizer, tmp_path):
     return in_storage(stored, tokenizer, tmp_path)
-
-
-def test_an_object_store_has_the_rows_and_batches_of_a_directory(stored_in_s3, tokenizer, tmp_path):
-    data = in_storage(stored_in_s3, tokenizer, tmp_path)
-    there = prepared(data)
-    here = prepared(data.model_copy(update={"shards": str(tmp_path / "shards")}))
-    assert there.manifest == here.manifest
-    assert stream_of(there, data)[3]["input_ids"].equal(stream_of(here, data)[3]["input_ids"])
 
 
 def prepared(data, **options):
@@ -179,41 +171,6 @@ def test_text_that_changes_while_it_is_read_is_refused(data):
 
     with pytest.raises(DataError, match=r"8\.jsonl: changed while it was read(?s:.)*fix"):
         prepared(data, encoding=encoding)
-
-
-def test_a_connection_lost_for_a_moment_costs_a_pause_only(data, monkeypatch):
-    whole = all_rows(prepared(data))
-    from road_ray.system import remote_files as module
-
-    monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.01)
-    failures = iter([OSError("reset by peer")] * 3)
-    opened = Storage._opened.func
-
-    def flaky(self):
-        files, base = opened(self)
-
-        class Files:
-            def __getattr__(self, name):
-                error = next(failures, None) if name == "open_input_file" else None
-                if error is not None:
-                    raise error
-                return getattr(files, name)
-
-        return Files(), base
-
-    monkeypatch.setattr(Storage, "_opened", property(flaky))
-    corpus = prepared(data.model_copy(update={"shard_cache": data.shard_cache / "new"}))
-    assert all_rows(corpus) == whole
-    assert next(failures, None) is None
-
-
-def test_a_shard_that_another_wrote_over_is_refused_by_its_digest(data):
-    corpus = prepared(data)
-    storage = corpus.shards.storage
-    shard = corpus.shards.shards[0]
-    storage.write(f"{storage.base}/{shard.name}", bytes(shard.bytes))
-    with pytest.raises(DamagedCorpus, match=r"sha256(?s:.)*changed after the corpus was built"):
-        corpus.row(0)
 
 
 def test_a_learnt_tokenizer_needs_a_directory(data):

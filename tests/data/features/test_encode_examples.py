@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from road_ray.data.catalog import dataset, task
 from road_ray.data.features.encode_examples import encode, encode_texts
 from road_ray.data.features.examples_and_features import Answer, Features, SpanExample, TextExample
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import ConfigError, DataError
 
 GLUE_AT_HAND = ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
@@ -76,31 +74,6 @@ def test_truncation_is_counted(letters: Any, caplog: pytest.LogCaptureFixture) -
     assert "rte: cut 2 of 3 rows to 8 tokens" in caplog.text
 
 
-def test_rows_are_those_of_hugging_face(letters: Any) -> None:
-    rng = np.random.default_rng(0)
-    pairs = [
-        tuple(" ".join(rng.choice(list("abcdefgh"), n)) for n in rng.integers(0, 12, 2))
-        for _ in range(200)
-    ]
-    for limit in (8, 9, 13):
-        rows = encoded("rte", [row(*pair) for pair in pairs], letters, limit)
-        expected = letters(
-            [a for a, _ in pairs],
-            [b for _, b in pairs],
-            truncation="longest_first",
-            max_length=limit,
-        )
-        assert [rows.row(r).tolist() for r in range(200)] == expected["input_ids"]
-        second = [sum(types) for types in expected["token_type_ids"]]
-        assert (rows.lengths - rows.first_segment).tolist() == second
-
-
-def test_limits_left_behind_in_the_tokenizer_do_not_cut(letters: Any) -> None:
-    letters("a b c d", truncation=True, max_length=3, padding="max_length")
-
-    assert read(encoded("sst2", [row("a b c d")], letters), letters) == ["[CLS] a b c d [SEP]"]
-
-
 def test_rows_without_gold_have_labels_that_are_not_counted(letters: Any) -> None:
     classes = encoded("sst2", [row("a"), row("b", label="0")], letters).gold["labels"]
     numbers = encoded("stsb", [row("a", "b"), row("b", "c", label="2.5")], letters).gold["labels"]
@@ -139,13 +112,6 @@ def test_a_number_outside_the_range_is_named_with_its_line(letters: Any, label: 
 def test_a_limit_without_room_for_text_is_refused(letters: Any) -> None:
     with pytest.raises(ConfigError, match="max_length_tokens = 4"):
         encoded("rte", [row("a", "b")], letters, 4)
-
-
-def test_more_than_two_texts_are_refused(letters: Any) -> None:
-    three = replace(dataset("rte"), columns=Columns(("a", "b", "c")))
-
-    with pytest.raises(ConfigError, match="3 text columns"):
-        encode_texts([], three, task("rte"), letters, max_length_tokens=8)
 
 
 def test_a_slow_tokenizer_is_refused() -> None:

@@ -138,16 +138,6 @@ def test_long_questions_are_cut(letters: Any, caplog: pytest.LogCaptureFixture) 
     assert "cut 1 questions to 3 tokens" in caplog.text
 
 
-def test_training_rows_leave_out_what_only_predictions_need(letters: Any) -> None:
-    examples = [ask(CONTEXT, Answer("f g", 10))]
-    train, full = small(examples, letters, train=True), small(examples, letters)
-
-    assert train.offsets is None
-    assert train.max_context is None
-    np.testing.assert_array_equal(train.tokens, full.tokens)
-    np.testing.assert_array_equal(train.gold["end_positions"], full.gold["end_positions"])
-
-
 def test_many_questions_are_cut_alike_at_any_time(
     letters: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,20 +227,6 @@ def test_windows_and_max_context_are_those_of_bert(letters: Any) -> None:
         assert marks == best
 
 
-def test_rows_are_those_of_hugging_face_with_stride_as_overlap(letters: Any) -> None:
-    examples = [ask(CONTEXT, question=q) for q in ("q", "q r", "q r s")] + [ask("a b c")]
-    rows = small(examples, letters)
-    expected: list[list[int]] = []
-    for example in examples:
-        room = 10 - 3 - len(example.question.split())
-        encoded = letters(
-            example.question, example.context, truncation="only_second", max_length=10,
-            stride=room - 2, return_overflowing_tokens=True,
-        )  # fmt: skip
-        expected += encoded["input_ids"]
-    assert [rows.row(r).tolist() for r in range(len(rows))] == expected
-
-
 @pytest.mark.parametrize("name", ["squad_v2", "newsqa"])
 def test_every_real_answer_can_be_read_back(real_data: Path, name: str) -> None:
     from transformers import BertTokenizer
@@ -278,28 +254,3 @@ def test_every_real_answer_can_be_read_back(real_data: Path, name: str) -> None:
         exact += example.context[first[0] : last[1]] == answer.text
     assert answered == {i for i, e in enumerate(examples) if e.answers}
     assert exact > 0.9 * len(answered)
-
-
-def test_every_context_token_is_seen_and_has_one_best_window(real_data: Path) -> None:
-    from transformers import BertTokenizer
-
-    tokenizer = BertTokenizer(vocab=str(real_data / "vocab" / "bert-base-uncased-vocab.txt"))
-    examples = [
-        e
-        for e in read_split(dataset("newsqa"), real_data, "dev")[:300]
-        if isinstance(e, SpanExample)
-    ]
-    rows = encode_spans(examples, dataset("newsqa"), tokenizer, train=False)
-    assert rows.offsets is not None
-    assert rows.max_context is not None
-    assert rows.lengths.max() == 384
-    example_of = np.repeat(rows.example, rows.lengths)
-    for i in range(0, 300, 10):
-        tokens = tokenizer(
-            examples[i].context, add_special_tokens=False, return_offsets_mapping=True
-        )
-        mine = (example_of == i) & (rows.offsets[:, 0] >= 0)
-        expected = {tuple(pair) for pair in tokens["offset_mapping"]}
-        assert {tuple(pair) for pair in rows.offsets[mine].tolist()} == expected
-        best = rows.offsets[mine & rows.max_context].tolist()
-        assert sorted(map(tuple, best)) == sorted(expected)

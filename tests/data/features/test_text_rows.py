@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from road_ray.data.features.text_rows import bounds_of, text_rows
-from road_ray.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +25,6 @@ def test_columns_stand_beside_each_other_cut_longest_first(letters):
     assert texts == ["[CLS] a b [SEP] e [SEP]", "[CLS] a [SEP] f g [SEP]"]
     assert columns["first_segment"].tolist() == [4, 3]
     assert columns["num_truncated"] == 1  # the second row fits
-
-
-def test_no_room_is_told(letters):
-    with pytest.raises(ConfigError, match="max_length_tokens = 4 leaves no room"):
-        text_rows((["a"], ["b"]), letters, max_length_tokens=4, name="x")
 
 
 def test_bounds_begin_at_0_and_end_at_the_sum():
