@@ -166,7 +166,7 @@ class EvaluateConfig(RunConfig):
 
 class DemoConfig(RunConfig):
     """Size of the demo: pre-training, multi-task training, teachers and students on the embedded
-    data set. All sizes are our choice; the others are constants of ``experiment/demo.py``.
+    data set. All sizes are our choice; the others stand in ``experiment/demo.yaml``.
     """
 
     run_dir: Path = Path("runs/demo")
@@ -181,8 +181,7 @@ class DemoConfig(RunConfig):
     its own seed."""
 
     max_concurrent: Free[int] = Field(2, ge=1)
-    """Number of teachers or students that train at the same time, one core each. A student computes
-    its teachers' answers itself."""
+    """Number of teachers or students that train at the same time, one core each."""
 
     def without_effect(self) -> dict[str, str]:
         reason = "every run of `road demo` trains in one process on one core\n    fix: leave it out"

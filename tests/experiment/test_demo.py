@@ -1,4 +1,4 @@
-"""The story's table and its stages; and all of it, tiny."""
+"""The demo's stages; and all of it, tiny."""
 
 from __future__ import annotations
 
@@ -9,79 +9,65 @@ from pathlib import Path
 import pytest
 
 from road_ray.experiment import demo
-from road_ray.experiment.demo import (
-    distill_config,
-    finetune_config,
-    multitask_config,
-    pretrain_config,
-    teachers_config,
-)
+from road_ray.experiment.config import ReproduceConfig
+from road_ray.experiment.expand import expand
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.finetuning.train_teachers import single_teachers
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only(tmp_path):
-    config = DemoConfig(run_dir=tmp_path, root="somewhere", seed=5)
-    assert multitask_config(config).init == str(pretrain_config(config).run_dir)
-    plain = finetune_config(config, "none", 100)
-    assert plain.init == str(multitask_config(config).run_dir)
-    first, other = (distill_config(config, rule, 100) for rule in ("mean", "correctness"))
-    for student in (first, other):
-        assert student.data.model_dump(exclude={"unlabelled"}) == plain.data.model_dump()
-        assert student.optimizer == plain.optimizer
-        assert student.training == plain.training
-        assert student.seed == plain.seed == 100
-        assert student.distillation.num_teachers == 3
-    assert first.data.unlabelled == other.data.unlabelled != ()
-    assert (first.weighting.rule, other.weighting.rule) == ("mean", "correctness")
-    assert first.run_dir != other.run_dir
-
-
-def test_students_have_few_labels_and_one_layer_teachers_all_labels_and_all_layers(tmp_path):
-    config = DemoConfig(run_dir=tmp_path)
-    few, every = (finetune_config(config, labels, 100) for labels in ("none", "all"))
-    teacher = single_teachers(teachers_config(config))[1]
-    assert (few.data.max_rows, every.data.max_rows, teacher.data.max_rows) == (
-        demo.NUM_LABELS,
-        None,
-        None,
-    )
-    assert (few.student.layers, every.student.layers, teacher.student.layers) == (1, 1, None)
-    assert few.training == every.training
-    assert teacher.seed == 1
-    assert teacher.run_dir == tmp_path / "teachers" / "teacher-1"
+def test_stages_start_from_each_other_and_students_differ_in_labels_and_teachers_only(
+    world, pretrained, tmp_path, monkeypatch
+):
+    students = demo.KEYS["students"]
+    few = students | {"data": students["data"] | {"max_rows": 30}}
+    monkeypatch.setitem(demo.KEYS, "students", few)
+    config = DemoConfig(run_dir=tmp_path / "demo", root=str(world), seed=5, num_seeds=2)
+    first = demo.stage(PretrainConfig, "pretrain", config)
+    mixture = demo.stage(MultitaskConfig, "multitask", config)
+    assert mixture.init == str(first.run_dir)
+    assert first.seed == mixture.seed == 5
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "multitask").symlink_to(pretrained.directory)
+    plan = expand(demo.stage(ReproduceConfig, "students", config))
+    students = {(job.arm, job.config.seed): job.config for job in plan.jobs if job.scored}
+    assert {*students} == {(arm, seed) for arm in plan.arms for seed in (100, 101)}
+    assert {student.init for student in students.values()} == {str(mixture.run_dir)}
+    assert {student.student.layers for student in students.values()} == {1}
+    rows = {arm: students[arm, 100].data.max_rows for arm in plan.arms}
+    assert rows == {"none": 30, "mean": 30, "correctness": 30, "all": None}
+    assert len(students["mean", 100].data.unlabelled) == 1
+    (ensemble,) = plan.ensembles
+    assert (ensemble.num_teachers, ensemble.data.max_rows, ensemble.seed) == (3, None, 0)
+    assert ensemble.student.layers is None
 
 
 @pytest.mark.ray
 @pytest.mark.guide
-def test_the_story_runs_and_goes_on_where_it_stopped(
-    cluster, road, world, tmp_path, caplog, monkeypatch
-):
-    monkeypatch.setattr(demo, "_STEPS", dict.fromkeys(demo._STEPS, 2))
-    monkeypatch.setattr(demo, "NUM_LABELS", 6)
+def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_path, monkeypatch):
+    students = demo.KEYS["students"]
+    few = {"data": students["data"] | {"max_rows": 6}, "training": {"steps": 2}}
+    arms = {"ensembles": {"teachers": {"data.max_rows": None, "training.steps": 2}}}
+    few["experiment"] = students["experiment"] | arms
+    small = {name: demo.KEYS[name] | {"training": {"steps": 2}} for name in demo.KEYS}
+    monkeypatch.setattr(demo, "KEYS", small | {"students": students | few})
     sizes = {"num_teachers": 2, "num_seeds": 1, "root": world}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
-    with caplog.at_level("INFO", logger="road_ray"):
-        outcome = road(*command)
+    outcome = road(*command)
     assert outcome.code == 0, outcome.err
-    assert "has ended, 7 of 7" in caplog.text
     for name in ("no KD", "mean KD", "Weighted KD", "no KD, all labels", "single teachers"):
         assert name in outcome.out
     assert len(json.loads((tmp_path / "table.json").read_text())["arms"]) == 4
-    result, num_folds = read_teacher_list(tmp_path / "teachers" / "teachers.json")
-    assert num_folds == 1
-    assert [Path(item).resolve() for item in result] == [
-        (tmp_path / "teachers" / f"teacher-{number}" / "hf").resolve() for number in range(2)
-    ]
     guide = (ROOT / "docs" / "guides" / "cluster.md").read_text("utf-8")
     begun = re.findall(r"runs/demo/(\S+)", guide)
     assert len(begun) >= 2
     assert [name for name in begun if not (tmp_path / name).exists()] == []
-    page = (tmp_path / "report.html").read_text()
-    assert "Weighted KD" in page
-    stamp = (tmp_path / "teachers" / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns
+    teachers = tmp_path / "teachers" / "teachers-sst2"
+    assert len(read_teacher_list(teachers / "teachers.json")[0]) == 2
+    assert "Weighted KD" in (tmp_path / "report.html").read_text()
+    stamp = (teachers / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns
     assert road(*command).out == outcome.out
-    assert (tmp_path / "teachers" / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns == stamp
+    assert (teachers / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns == stamp

@@ -102,7 +102,7 @@ def after_setup(place, environment, pretrained, teachers) -> dict[str, str]:
     """The variables that the guide's first block sets in a directory as `road demo` leaves it."""
     demo = place / "runs" / "demo"
     shutil.copytree(pretrained.directory, demo / "pretrain")
-    shutil.copytree(teachers.directory, demo / "teachers")
+    shutil.copytree(teachers.directory, demo / "teachers" / "teachers-sst2")
     text = f"{blocks()[0][1]}\nenv -0"
     result = subprocess.run(
         ["bash", "-eu", "-c", text], cwd=place, env=environment, capture_output=True, check=True
