@@ -10,7 +10,6 @@ from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
-from road_ray.distillation.weighting.averaging import mean_probabilities
 from road_ray.distributed.teachers.public_ensemble import Ensemble
 from road_ray.errors import ConfigError
 from tests.published import TEXTS, publish, tokenizer_of
@@ -210,12 +209,3 @@ def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path, teacher):
             plain = student.eval()(ids, torch.ones_like(ids)).logits
         torch.testing.assert_close(annotated["soft_logits"], plain[:, [2, 1, 0]])
         assert first.train().training_loss > 0
-
-
-def test_the_mean_of_probabilities_is_at_the_temperature_of_the_loss(trainer):
-    logits, targets = torch.randn(3, 4, 2), torch.tensor([0, 1, 1, 0])
-    expected = mean_probabilities(logits, targets, temperature=3.0)
-    ours = trainer(weighting="mean_probabilities", temperature=3.0)
-    torch.testing.assert_close(ours.weigh(logits, targets), expected)
-    own = trainer(weighting="mean_probabilities", rule={"temperature": 1.0}, temperature=3.0)
-    torch.testing.assert_close(own.weigh(logits, targets), mean_probabilities(logits, targets))

@@ -100,13 +100,6 @@ def test_a_field_that_can_run_code_is_refused(tmp_path, teacher, file, fields, n
         check_teacher(tmp_path, NLI)
 
 
-def test_a_teacher_that_fits_gives_its_label_order(tmp_path, teacher, tokenizer):
-    assert check_teacher(teacher(tmp_path / "a"), NLI, tokenizer) is None
-    other = teacher(tmp_path / "b", labels=("entailment", "neutral", "contradiction"))
-    assert check_teacher(other, NLI, tokenizer) == (2, 0, 1)
-    assert check_teacher(teacher(tmp_path / "c", kind="mrc"), task("mrc"), tokenizer) is None
-
-
 def test_a_tokenizer_with_two_ids_swapped_is_another_one(tmp_path, teacher, tokenizer_of):
     vocab = sorted(tokenizer_of().get_vocab(), key=tokenizer_of().get_vocab().get)
     vocab[5], vocab[6] = vocab[6], vocab[5]

@@ -591,25 +591,6 @@ def test_a_bad_file_is_named_and_leaves_nothing(directory, tmp_path, content, me
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
-@pytest.mark.parametrize(
-    ("verb", "name"),
-    [
-        ("predict", "model.safetensors"),
-        ("predict", "tokenizer.json"),
-        ("export", "config.json"),
-        ("serve", "model.safetensors"),
-    ],
-)
-def test_a_model_with_an_empty_file_is_refused(road, directory, tmp_path, verb, name):
-    model = tmp_path / "model"
-    shutil.copytree(directory, model)
-    (model / name).write_bytes(b"")
-    before = sorted(path.name for path in model.iterdir())
-    result = road(verb, model)
-    assert (result.code, f"{name}: " in result.err, "fix:" in result.err) == (4, True, True)
-    assert sorted(path.name for path in model.iterdir()) == before
-
-
 def test_standard_output_without_room_is_an_error_without_a_traceback(directory, rows_file):
     command = [sys.executable, "-m", "road_ray", "predict", str(directory), rows_file(".csv")]
     with open("/dev/full", "w") as full:

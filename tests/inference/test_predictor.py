@@ -120,13 +120,6 @@ def test_answers_equal_those_of_the_evaluation_with_offsets_and_the_threshold(ex
     assert 0 < silent < len(rows)
 
 
-def test_a_model_without_a_stored_threshold_always_answers(exported, judged):
-    split, result = judged("squad_v2")
-    model = load(exported(split.task.name))
-    rows = [{"question": e.question, "context": e.context} for e in split.examples]
-    assert [item["answer"] for item in model(rows)] == [span.text for span in result.spans]
-
-
 def test_tags_equal_those_of_the_evaluation(exported, judged, tmp_path):
     long = "".join(f"word{number} O\n" for number in range(200))  # continues in further rows
     (tmp_path / "dev.txt").write_text(f"Ada B-PER\nmet O\n\n{long}\nLondon B-LOC\n")
