@@ -182,36 +182,6 @@ def test_predictions_file_and_figures_agree_with_and_without_a_threshold(model, 
         assert ("threshold" in result.figures) == bool(options)
 
 
-def test_a_split_in_which_all_questions_have_answers_tunes_no_threshold(model, split, tmp_path):
-    whole = split("squad_v2")
-    answered = {number for number, e in enumerate(whole.examples) if e.answers}
-    features = whole.features
-    assert len(features) == len(whole.examples), "one window a question"
-    rows = sorted(answered)
-    parts = [features.row(row) for row in rows]
-    spans = [slice(features.bounds[row], features.bounds[row + 1]) for row in rows]
-    chosen = replace(
-        whole,
-        examples=[whole.examples[row] for row in rows],
-        features=replace(
-            features,
-            tokens=np.concatenate(parts),
-            bounds=np.cumsum([0, *map(len, parts)]),
-            first_segment=features.first_segment[rows],
-            gold={name: values[rows] for name, values in features.gold.items()},
-            example=np.arange(len(rows), dtype=np.int32),
-            offsets=np.concatenate([features.offsets[span] for span in spans]),
-            max_context=np.concatenate([features.max_context[span] for span in spans]),
-        ),
-    )
-    result = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True)
-    assert result.threshold is None
-    assert not [name for name in result.figures if "threshold" in name]
-    assert result.figures["no_answer_predicted"] == 0
-    result.write(tmp_path)
-    assert all(json.loads((tmp_path / "predictions.json").read_text()).values())
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("name", ["nli", "similarity", "completion", "ner", "mrc"])
 def test_answers_refuses_one_logit_that_is_not_finite_of_any_kind(split, name, value):

@@ -164,40 +164,6 @@ def state_of(checkpoint):
     return state | {"row": row}
 
 
-def looked_at(worker, directory, tiny, expected=None):
-    """What each process does: a training that is looked at after every step, the second is best."""
-    objective, figures = tiny.supervised(0.0, tasks=(tiny.nli,)), iter([50.0, 70.0, 60.0, 55.0])
-    probe = tiny.stream(tiny.rows(seed=9))[0]
-
-    def evaluate():
-        with torch.no_grad():
-            (term,) = objective(probe).terms.values()
-        return {"eval/d/accuracy": next(figures), "eval/d/loss": float(term.total)}
-
-    how = {
-        "evaluate": evaluate,
-        "evaluate_every_steps": 1,
-        "early_stopping": {"patience": 2},
-        "fsdp": True,
-    }
-    run(tiny, directory, worker, objective, **how)
-    if worker.leads and expected is not None:
-        assert_close(objective.state_dict(), expected, **NOISE)
-    return objective
-
-
-@pytest.mark.slow
-def test_looks_see_the_whole_model_and_leave_the_best_one(tiny, tmp_path):
-    expected = looked_at(ALONE, tmp_path / "alone", tiny).state_dict()
-    both(looked_at, tmp_path, tmp_path / "parts", tiny, expected, timeout_seconds=100)
-    for row, one in zip(
-        rows_without_times(tmp_path / "parts"), rows_without_times(tmp_path / "alone"), strict=True
-    ):
-        assert row == pytest.approx(one, rel=1e-4, abs=1e-6)
-    last = load_file(last_checkpoint(tmp_path / "alone") / "model.safetensors")
-    assert any(not torch.equal(expected[name], tensor) for name, tensor in last.items())
-
-
 def gradients(objective, worker, tiny, autocast=None):
     place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
     passes = [tiny.stream(tiny.rows(tiny.nli, count=21), **place)[0]]

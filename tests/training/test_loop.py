@@ -72,7 +72,7 @@ def straight(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["electra", "supervised"])
-@pytest.mark.parametrize("stop_at", [0, 1, 2, 4])
+@pytest.mark.parametrize("stop_at", [0, 4])
 def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tiny, tmp_path, straight, kind, stop_at):
     expected, directory = straight(tiny, kind)
     with pytest.raises(InterruptedRunError, match=f"after step {stop_at + 1} of {STEPS}"):

@@ -9,9 +9,8 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import threading
-import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +52,8 @@ class AsyncSaver:
         self._twin: Objective | None = None
         # A copy: a tokenizer in use by another thread cannot be saved.
         self._tokenizer = copy.deepcopy(training.tokenizer) if worker.leads else None
-        self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
-        self.blocked_seconds = 0.0  # total time that the loop has waited for saving
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._writing: Future[None] | None = None
 
     def save(
         self,
@@ -68,7 +66,6 @@ class AsyncSaver:
         """Save a checkpoint with ``memory`` in its ``state.json`` and the weights of the ``best``
         evaluation; collective. With ``wait`` it is on the disk on return, for all workers.
         """
-        started = time.perf_counter()
         self.finish()
         # Collective: a worker may hold only a shard.
         weights = gathered_weights(self._trained)
@@ -80,7 +77,6 @@ class AsyncSaver:
             self._start(step, {**(memory or {}), "optimizer": groups}, self._twin, files)
             if wait:
                 self.finish()
-        self.blocked_seconds += time.perf_counter() - started
         if wait:
             self._worker.barrier()
 
@@ -98,12 +94,9 @@ class AsyncSaver:
 
     def finish(self) -> None:
         """Wait for the write in progress. Raises the error of the last write."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
 
     def _start(
         self,
@@ -135,14 +128,9 @@ class AsyncSaver:
                 (directory / "hf" / MODEL_RECORD).write_text(record, encoding="utf-8")
             return {f"hf/{name}": digest for name, digest in hashes.items()}
 
-        def commit() -> None:
-            try:
-                self._copy(self._training.checkpoints.save(step, write))
-            except BaseException as error:
-                self._error = error
-
-        self._thread = threading.Thread(target=commit, name="checkpoint", daemon=True)
-        self._thread.start()
+        self._writing = self._thread.submit(
+            lambda: self._copy(self._training.checkpoints.save(step, write))
+        )
 
     def _copy(self, directory: Path) -> None:
         """Copy a checkpoint to the mirror, if there is one; a failure is an event, not an error."""

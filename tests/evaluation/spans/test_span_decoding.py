@@ -88,13 +88,6 @@ def test_the_lowest_window_gives_the_null_score_wherever_it_stands() -> None:
     assert best_spans(features, examples, start, END)[0].null_odds == -4.0 - 6.0
 
 
-def test_limits_on_length_and_number() -> None:
-    features, examples = two_questions()
-    first, second = best_spans(features, examples, START, END, max_answer_tokens=1, n_best=2)
-    assert [c.text for c in first.n_best] == ["bb", "cc"]  # 3 + 1, 2 + 2, both before dd: 4 + 0
-    assert second.text == "yy"
-
-
 def test_a_context_without_tokens_gives_no_answer() -> None:
     features, examples = two_questions()
     assert features.offsets is not None

@@ -108,25 +108,3 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn(electra, batch):
     fake = (corrupted != batch["input_ids"])[real]
     expected = roc_auc_score(fake.numpy(), detection.logits.detach()[real].numpy())
     assert float(total / count) == pytest.approx(expected)
-
-
-def shared(electra):
-    word = electra.discriminator.electra.embeddings.word_embeddings.weight
-    ours, theirs = electra.generator.electra, electra.discriminator.electra
-    return (
-        list(map(id, ours.embeddings.parameters())) == list(map(id, theirs.embeddings.parameters()))
-        and electra.generator.generator_lm_head.weight is word
-        and electra.generator.electra.embeddings.word_embeddings.weight is word
-    )
-
-
-def test_embeddings_and_decoding_matrix_are_one_tensor_for_good(electra):
-    assert shared(electra)
-    state = {name: value + 1 for name, value in electra.state_dict().items()}
-    electra.load_state_dict(state)
-    assert shared(electra)
-    electra.to(torch.float64).to("cpu")
-    assert shared(electra)
-    # One update reaches all: no parameter is listed twice.
-    listed = [id(parameter) for parameter in electra.parameters()]
-    assert len(listed) == len(set(listed))

@@ -151,22 +151,6 @@ def test_a_key_of_another_version_does_not_make_another_run(tmp_path):
     assert fetched == tmp_path / "two" / "step-00000003"
 
 
-def test_a_runs_own_checkpoint_is_taken_whatever_it_tells_of_the_configuration(tiny, tmp_path):
-    """As those that earlier versions made, and those that a sweep's child begins with."""
-
-    def steps(start):
-        return accumulated(tiny.stream(tiny.rows()).since(start), 1)
-
-    options = {"steps": 2, "configuration": {"seed": 1}}
-    train(tiny.supervised(), steps, tiny.training(tmp_path, **options), ALONE)
-    options = {"steps": 3, "configuration": {"seed": 2}, "mirror": str(tmp_path / "mirror")}
-    train(tiny.supervised(), steps, tiny.training(tmp_path, **options), ALONE)
-    path = tmp_path / "checkpoints" / "step-00000003" / "state.json"
-    assert json.loads(path.read_text())["configuration"] == {"seed": 2}
-    events = read_rows(tmp_path / "events.jsonl")
-    assert [event["kind"] for event in events] == ["resumed"]
-
-
 def test_a_mirror_that_is_down_does_not_stop_the_training(tiny, tmp_path):
     (tmp_path / "mirror").write_text("in the way")
     place = f"file://{tmp_path}/mirror/run"

@@ -27,7 +27,10 @@ def updated(tiny, objective, optimizer, numbers):
         optimizer.set_rate(0.5)
         torch.manual_seed(number)
         sum(
-            term.total for term in objective(tiny.stream(tiny.rows())[number]).terms.values()
+            term.total
+            for term in objective(
+                objective.prepare(tiny.stream(tiny.rows())[number])
+            ).terms.values()
         ).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -46,10 +46,3 @@ def test_short_or_early_illness_and_other_objectives_are_no_event(tmp_path):
     for step in range(260, 1000, 10):
         monitor.check(step, ILL if step % 40 else {"train/mlm": 1.0})
     assert events(tmp_path) == []
-
-
-def test_a_generator_without_entropy_is_told(tmp_path):
-    monitor = CollapseMonitor(Journal(tmp_path, console="quiet"), 10)
-    for step in range(3, 9):
-        monitor.check(step, {"train/generator_entropy": 0.001})
-    assert [event["kind"] for event in events(tmp_path)] == ["generator_collapse"]

@@ -210,24 +210,3 @@ def as_alone(worker, tiny, kind, expected):
 def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(tiny, kind, tmp_path):
     expected = trained(tiny, kind, ALONE)
     both(as_alone, tmp_path, tiny, kind, expected, timeout_seconds=60)
-
-
-def figures_of_their_own(worker, tiny):
-    """What only one worker has seen is counted like what both have; so are no figures at all."""
-    batch = tiny.stream(tiny.rows())[0]
-    result = gradients(tiny.supervised(dropout=0.0), [batch])[1]
-    seen = [{"teachers/right_3": 5}, {"teachers/dropped": 1, "teachers/right_2": 4}][worker.rank]
-    tally = StepMetrics()
-    for stats, expected in (
-        (seen, {"teachers/right_3": 5, "teachers/dropped": 1, "teachers/right_2": 4}),
-        ({}, {}),
-    ):
-        tally.add(result, [batch | {"stats": stats}], data_seconds=0, step_seconds=1)
-        row = tally.collect(worker)
-        assert {name: row[name] for name in row if name.startswith("teachers/")} == expected
-    assert worker.union(["é"] * worker.rank) == ["é"]
-
-
-@pytest.mark.slow
-def test_figures_may_differ_by_worker(tiny, tmp_path):
-    both(figures_of_their_own, tmp_path, tiny, timeout_seconds=60)

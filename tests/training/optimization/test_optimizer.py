@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AlbertConfig, AlbertModel, ElectraConfig, ElectraModel
 
 from road_ray.data.task_and_dataset import Classify, Span, Task
@@ -19,7 +16,6 @@ from road_ray.training.optimization.layer_decay import layer_multiplier
 from road_ray.training.optimization.learning_rate import rate
 from road_ray.training.optimization.optimizer import (
     ElectraAdamW,
-    build_optimizer,
     clip,
     parameter_groups,
 )
@@ -180,31 +176,6 @@ def test_updates_equal_those_by_hand_with_heads_skipped_in_some_steps(bias_corre
         optimizer.zero_grad(set_to_none=True)
         for parameter, hand in zip((body, head), by_hand, strict=True):
             assert_close(parameter.detach().double(), hand.value, rtol=1e-5, atol=1e-6)
-
-
-class _Calls(TorchDispatchMode):
-    """Counts the operators that run."""
-
-    def __init__(self):
-        super().__init__()
-        self.counts = Counter()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.counts[func.overloadpacket.__name__] += 1
-        return func(*args, **(kwargs or {}))
-
-
-def test_an_update_is_one_fused_kernel_a_group_whatever_the_number_of_parameters(objective):
-    optimizer = build_optimizer(objective, OptimizerConfig())
-    for parameter in objective.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    optimizer.step()  # makes the moments
-    optimizer.set_rate(1.0)
-    with _Calls() as calls:
-        optimizer.step()
-    groups = len(optimizer.param_groups)
-    assert calls.counts["_fused_adamw_"] == groups
-    assert calls.counts.total() <= 3 * groups < len(list(objective.parameters()))
 
 
 def test_clipping_scales_to_the_joint_norm_and_tells_the_norm_before():
