@@ -278,26 +278,24 @@ def perform(
 
 
 def _unflattened(keys: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """Return the dotted keys of a distillation's flat names, and teachers that are actors."""
+    """Return the dotted keys of a distillation's flat names, and an ensemble of actors."""
     changes = {_FLAT_NAMES.get(name, name): value for name, value in keys.items()}
     teachers: Any = keys.get("teachers")
-    members: Any = getattr(teachers, "inner", teachers)  # of the public Ensemble
-    if hasattr(members, "actors"):
-        del changes["distillation.teachers"]
-        expected, count = keys.get("num_teachers"), len(members.directories)
+    if (host := getattr(teachers, "host", None)) is not None:  # the public Ensemble
+        expected, count = keys.get("num_teachers"), len(teachers.directories)
         if expected not in (None, count):
             raise ConfigError(
                 f"distillation.num_teachers = {expected}: the ensemble has {count} teachers\n"
                 f"  fix: leave num_teachers out, or give an ensemble of {expected}"
             )
-        return changes, (members,)
-    if hasattr(members, "tables"):
-        changes |= {"distillation.store": str(teachers.store), "distillation.host": teachers.host}
-        members = teachers.directories
-    elif hasattr(members, "teachers"):
-        changes["distillation.host"] = "process"
-        members = [teacher.directory for teacher in members.teachers]
+        if host == "actors" and teachers.store is None:
+            del changes["distillation.teachers"]
+            return changes, (teachers.inner,)
+        changes["distillation.host"] = host
+        if teachers.store is not None:
+            changes["distillation.store"] = str(teachers.store)
+        teachers = teachers.directories
     if teachers is not None:
-        names = [members] if isinstance(members, str | Path) else list(members)
+        names = [teachers] if isinstance(teachers, str | Path) else teachers
         changes["distillation.teachers"] = [str(name) for name in names]
     return changes, ()

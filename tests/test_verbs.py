@@ -101,17 +101,20 @@ def test_a_list_of_teachers_stands_for_as_many_as_it_holds(performed):
     assert config.distillation.num_teachers == 5
 
 
+def ensemble(host, store=None):
+    return SimpleNamespace(inner="actors", directories=["a", "b"], host=host, store=store)
+
+
 def test_teachers_in_actors_are_handed_on_and_those_in_this_process_are_named(performed):
-    actors = SimpleNamespace(actors=(), directories=("a", "b"))
-    rr.distill(teachers=SimpleNamespace(inner=actors), temperature=1.5)
-    rr.distill(teachers=actors)
-    here = SimpleNamespace(teachers=[SimpleNamespace(directory=Path("t"))])
-    rr.distill(teachers=SimpleNamespace(inner=here))
+    rr.distill(teachers=ensemble("actors"), temperature=1.5)
+    rr.distill(teachers=ensemble("process"))
+    rr.distill(teachers=ensemble("actors", store=Path("s")))
     first, second, third = performed
-    assert first[1:] == second[1:] == (actors,)
+    assert first[1:] == ("actors",)
     assert first[0].distillation.temperature == 1.5
-    assert third[0].distillation.teachers == ("t",)
-    assert third[0].distillation.host == "process"
+    assert second[0].distillation.teachers == third[0].distillation.teachers == ("a", "b")
+    assert second[0].distillation.host == "process"
+    assert third[0].distillation.store == Path("s")
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -140,9 +143,8 @@ def test_a_forgotten_teacher_is_an_error_in_python_too(performed):
     rr.distill(teachers=["a", "b"], overrides={"seed": 1})
     asked = [given[0].distillation.num_teachers for given in performed]
     assert asked == [3, 3, None]  # of two; `locate_teachers` refuses the first two
-    actors = SimpleNamespace(actors=(), directories=("a", "b"))
     with pytest.raises(ConfigError, match="num_teachers = 3: the ensemble has 2"):
-        rr.distill(teachers=actors, num_teachers=3)
+        rr.distill(teachers=ensemble("actors"), num_teachers=3)
 
 
 def test_a_tokenizer_that_is_named_stays_though_the_preset_names_the_same():
