@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from road_ray.errors import RoadError
@@ -25,7 +24,6 @@ _WANTED = (
 _OPTIONAL = {"wandb"}
 _LEAST_FREE_GIB = 2.0
 _LEAST_SHARED_GIB = 0.25
-_RELEASED = 1.79e9  # seconds since 1970: September 2026
 
 
 def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]], bool]:
@@ -35,7 +33,7 @@ def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]
     upgrade = "use Python 3.11 or newer"
     rows = [_row("python", sys.version.split()[0], sys.version_info >= (3, 11), upgrade)]
     rows += [_package(name) for name in _WANTED]
-    rows += [_device(), _disk(), _shared_memory(), _clock(), _data(root)]
+    rows += [_device(), _disk(), _shared_memory(), _data(root)]
     checks = [
         cluster_check.token(),
         *(cluster_check.cluster(address) if address is not None else ()),
@@ -50,21 +48,10 @@ def _row(name: str, value: str, ok: bool, fix: str = "") -> dict[str, str]:
 
 
 def _package(name: str) -> dict[str, str]:
-    """Return the row of a package; its version must satisfy the requirement of road_ray."""
-    from packaging.requirements import Requirement
-
     try:
-        installed = version(name)
+        return _row(name, version(name), True)
     except PackageNotFoundError:
         return _row(name, "not installed", name in _OPTIONAL, f"pip install {name}")
-    try:
-        requirements = [Requirement(text) for text in requires("road-ray") or ()]
-    except PackageNotFoundError:
-        requirements = []
-    specifiers = [requirement.specifier for requirement in requirements if requirement.name == name]
-    ok = all(specifier.contains(installed, prereleases=True) for specifier in specifiers)
-    limits = ", ".join(map(str, specifiers))
-    return _row(name, installed, ok, f"pip install -c constraints.txt '{name}{limits}'")
 
 
 def devices() -> list[str]:
@@ -100,17 +87,6 @@ def _shared_memory() -> dict[str, str]:
     size = shutil.disk_usage(place).total / 2**30
     fix = "docker: --shm-size=8g; Kubernetes: an emptyDir of medium Memory at /dev/shm"
     return _row("shared memory", f"{size:.1f} GiB", size >= _LEAST_SHARED_GIB, fix)
-
-
-def _clock() -> dict[str, str]:
-    """Return the row of the clock. A clock set before this release breaks certificates and the
-    order of records.
-    """
-    now = time.time()
-    fix = "set the clock: certificates fail and records are out of order"
-    return _row(
-        "clock", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now)), now > _RELEASED, fix
-    )
 
 
 def _data(root: str | None) -> dict[str, str]:

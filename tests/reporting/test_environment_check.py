@@ -53,26 +53,12 @@ def test_too_little_disk_is_a_problem(monkeypatch, world):
     assert "free space" in row["mend"]
 
 
-def test_a_version_that_is_not_allowed_is_a_problem(monkeypatch, world):
-    real = environment_check.version
-    monkeypatch.setattr(
-        environment_check, "version", lambda name: "2.9.0" if name == "torch" else real(name)
-    )
-    rows = {row["what"]: row for row in findings(None, str(world))[0]}
-    assert rows["torch"]["state"] == "PROBLEM"
-    assert "torch>=2.10" in rows["torch"]["mend"]
-    assert rows["ray"]["state"] == "ok"
-
-
-def test_small_shared_memory_and_an_old_clock_are_problems(monkeypatch, world):
+def test_small_shared_memory_is_a_problem(monkeypatch, world):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(64 * 2**20, 1, 2**40))
-    monkeypatch.setattr(environment_check.time, "time", lambda: 1.0)
     rows = {row["what"]: row for row in findings(None, str(world))[0]}
     assert rows["shared memory"]["state"] == "PROBLEM"
     assert "--shm-size" in rows["shared memory"]["mend"]
-    assert rows["clock"]["state"] == "PROBLEM"
-    assert rows["clock"]["found"].startswith("1970")
 
 
 def test_a_cluster_that_cannot_be_joined_is_a_problem(monkeypatch, world):
