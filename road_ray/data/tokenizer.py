@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.data.model_files.locate_model import check_hashes, locate_model
 from road_ray.data.model_files.remote_code import check_tokenizer_files, read_config
-from road_ray.errors import CheckpointError, DataError, ResourceError
+from road_ray.errors import CheckpointError, DataError
 from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
@@ -33,20 +30,17 @@ def train_wordpiece(
     *,
     vocab_size: int,
     lowercase: bool = True,
-    directory: Path | None = None,
 ) -> PreTrainedTokenizerFast:
     """Train a WordPiece tokenizer of at most ``vocab_size`` entries, special tokens first.
 
     The same text gives the same vocabulary. All characters are kept, so a small ``vocab_size`` may
-    be exceeded. The documents are read three times; those of an iterator are copied to a temporary
-    file in ``directory`` first (None: the system's). Raises ``ResourceError`` if its disk is full.
+    be exceeded. The documents are read three times, so they are no iterator.
     """
-    with _repeatable(documents, directory) as read:
-        alphabet = _alphabet(read(), lowercase)
-        # The trainer numbers characters inside words in the order of a hash map and breaks ties by
-        # these numbers (huggingface/tokenizers issue 1794): they are found first and fixed.
-        inner = sorted(set(_learnt(read(), alphabet, [], 0, lowercase)) - set(alphabet))
-        vocabulary = _learnt(read(), alphabet, inner, vocab_size, lowercase)
+    alphabet = _alphabet(documents, lowercase)
+    # The trainer numbers characters inside words in the order of a hash map and breaks ties by
+    # these numbers (huggingface/tokenizers issue 1794): they are found first and fixed.
+    inner = sorted(set(_learnt(documents, alphabet, [], 0, lowercase)) - set(alphabet))
+    vocabulary = _learnt(documents, alphabet, inner, vocab_size, lowercase)
     if not alphabet:
         raise DataError(_NO_WORDS)
     words = [*SPECIAL_TOKENS, *vocabulary]
@@ -104,34 +98,6 @@ def _with_special_tokens(tokenizer: Any) -> PreTrainedTokenizerFast:
     special: dict[str, Any] = dict(zip(names, SPECIAL_TOKENS, strict=True))
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_input_names=inputs, **special)
-
-
-@contextmanager
-def _repeatable(
-    documents: Iterable[str], directory: Path | None
-) -> Iterator[Callable[[], Iterable[str]]]:
-    """Yield a function that returns the documents, or the lines of a copy, from the beginning."""
-    if iter(documents) is not documents:
-        yield lambda: documents
-        return
-    place = directory or Path(tempfile.gettempdir())
-    try:
-        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=place) as file:
-
-            def lines() -> Iterable[str]:
-                file.seek(0)
-                return file
-
-            file.writelines(f"{document}\n" for document in documents)
-            yield lines
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        key = "data.tokenizer to a vocabulary" if directory else "TMPDIR to another disk"
-        raise ResourceError(
-            f"{place}: its disk is full: the text is copied there while a tokenizer is learnt\n"
-            f"  fix: free space there, or set {key}"
-        ) from error
 
 
 def _alphabet(documents: Iterable[str], lowercase: bool) -> list[str]:

@@ -97,21 +97,6 @@ def size_of(config: PreTrainedConfig, size: EncoderConfig) -> EncoderConfig:
     return size.model_copy(update=sizes)
 
 
-def size_differences(configured: PreTrainedConfig, stored: PreTrainedConfig) -> str:
-    """Return one line for each size in which a stored model differs from the configured one."""
-    sizes, stored_sizes = (
-        size_of(config, EncoderConfig()).model_dump() for config in (configured, stored)
-    )
-    lines = [
-        f"  {name}: wanted {sizes[name]}, found {stored_sizes[name]}"
-        for name in sizes
-        if sizes[name] != stored_sizes[name]
-    ]
-    if configured.vocab_size != stored.vocab_size:
-        lines.append(f"  vocabulary: wanted {configured.vocab_size}, found {stored.vocab_size}")
-    return "\n".join(lines) or "  the names of their weights differ"
-
-
 def sized_config(
     like: PreTrainedConfig, size: EncoderConfig, **changes: object
 ) -> PreTrainedConfig:
@@ -314,7 +299,7 @@ def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) 
     except RuntimeError as error:
         raise CheckpointError(
             f"generator.init = {directory}: has another size than this generator:\n"
-            f"{size_differences(model.config, stored.config)}\n"
+            f"  {str(error).splitlines()[-1].strip()}\n"
             "  fix: encoder.family=init takes the sizes from init and generator.init; or change "
             "encoder.*, generator.scale and generator.depth"
         ) from error

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
@@ -18,7 +16,7 @@ from road_ray.data.tokenizer import (
     train_tokenizer,
     train_wordpiece,
 )
-from road_ray.errors import CheckpointError, DataError, ResourceError
+from road_ray.errors import CheckpointError, DataError
 
 TEXT = ["The cat sat on the mat.", "A dog sat on the log.", "Cats and dogs sit."] * 5
 
@@ -199,29 +197,3 @@ def test_a_vocabulary_has_the_normalizer_of_its_configuration(tmp_path):
     assert load_tokenizer(kept).tokenize("Schön 中国") == ["schön", "中国"]
     usual = write_vocabulary(tmp_path / "b", *words, do_lower_case=True, strip_accents=None)
     assert load_tokenizer(usual).tokenize("Schön 中国") == ["schon", "中", "国"]
-
-
-def test_documents_are_copied_only_if_they_cannot_be_read_again(learnt, tmp_path, monkeypatch):
-    lines = [f"{text}\n{text}" for text in TEXT]
-    opened = []
-    temporary = tempfile.TemporaryFile
-
-    def recorded(*given, **options):
-        opened.append(options["dir"])
-        return temporary(*given, **options)
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", recorded)
-    again = train_wordpiece(lines, vocab_size=60)
-    assert not opened
-    copied = train_wordpiece(iter(lines), vocab_size=60, directory=tmp_path)
-    assert opened == [tmp_path]
-    assert again.get_vocab() == copied.get_vocab() == learnt.get_vocab()
-
-
-def test_a_full_disk_names_the_place_and_the_key(tmp_path, monkeypatch):
-    def full(*_, **__):
-        return Path("/dev/full").open("w+")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    with pytest.raises(ResourceError, match=rf"{tmp_path}: its disk is full(.|\n)*data.tokenizer"):
-        train_wordpiece(iter(TEXT), vocab_size=60, directory=tmp_path)

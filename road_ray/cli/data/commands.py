@@ -118,10 +118,10 @@ def data_tokenizer(
     cased: Annotated[bool, typer.Option("--cased", help="keep capital letters")] = False,
 ) -> None:
     """Train a tokenizer on a corpus."""
-    from road_ray.data.corpus.documents import read_corpus
+    from road_ray.data.corpus.documents import Documents
     from road_ray.data.tokenizer import train_tokenizer
 
-    trained = train_tokenizer(read_corpus(corpus), kind, vocab_size=vocab_size, lowercase=not cased)
+    trained = train_tokenizer(Documents(corpus), kind, vocab_size=vocab_size, lowercase=not cased)
     trained.save_pretrained(out)
     typer.echo(f"{len(trained)} entries: {out}")
     typer.echo(f"next: road pretrain data.corpus={corpus} data.tokenizer={out}")

@@ -222,9 +222,7 @@ def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
         _log.warning("%s: damaged, or of an older version; it is learnt again", directory)
     _log.info("%s: learning a tokenizer of %d word pieces, once", shown(place), data.vocab_size)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    # Text of an object store is fetched once.
-    documents = Documents(place) if isinstance(place, Path) else read_corpus(place)
-    trained = train_wordpiece(documents, vocab_size=data.vocab_size, directory=directory.parent)
+    trained = train_wordpiece(Documents(place), vocab_size=data.vocab_size)
     # Staged, because other runs may look for it at this moment.
     with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
         made = Path(staged) / directory.name

@@ -32,7 +32,6 @@ from road_ray.models.encoder import (
     new_detector,
     new_language_model,
     scale_encoder,
-    size_differences,
     size_of,
 )
 from road_ray.objectives.base import Objective
@@ -177,7 +176,7 @@ class _ModelBuilder:
         except RuntimeError as error:
             raise ConfigError(
                 f"init = {self.init}: has another size than `encoder`:\n"
-                f"{size_differences(model.config, loaded.config)}\n"
+                f"  {str(error).splitlines()[-1].strip()}\n"
                 "  fix: encoder.family=init takes family and sizes from init; or change encoder.*"
             ) from error
         self.heads = load_heads(model, directory)

@@ -144,14 +144,13 @@ def test_an_adapter_of_another_model_is_refused(place):
         {"init_inputs": ["/etc/passwd"]},
         {"vocab_file": "/etc/passwd"},
         {"tokenizer_object": {"a": 1}},
-        {"model_max_length": []},
     ],
 )
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
 def test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code(place, file, fields):
     (place / file).write_text(json.dumps(fields))
     for load in (read_tokenizer, load_tokenizer):
-        with pytest.raises(CheckpointError, match=rf"{file}: (field '|tokenizer_class|model_max)"):
+        with pytest.raises(CheckpointError, match=rf"{file}: (field '|tokenizer_class)"):
             load(place)
 
 

@@ -133,7 +133,7 @@ def test_a_vocabulary_may_lie_below_the_root_of_the_environment(
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("encoder__hidden_size", 64, "hidden_size: wanted 64, found 32"),
+        ("encoder__hidden_size", 64, "has another size than `encoder`"),
         ("data__max_length_tokens", 256, "= 256 exceeds the position table"),
         ("training__steps", "null", "training.steps is not given"),
         ("encoder__heads", 5, "encoder.heads = 5"),
