@@ -448,7 +448,6 @@ FAULTS = (
         "recipes/run_directory/test_model_record.py::test_a_damaged_record_of_a_model_is_named",
         "recipes/distillation/test_teacher_list.py::test_what_is_no_list_of_teachers_is_named",
         "recipes/run_directory/test_manifest.py::test_damaged_manifest_is_named",
-        "recipes/run_directory/test_manifest.py::test_damaged_record_of_teachers_is_named",
         "recipes/test_evaluate.py::test_evaluate_names_a_record_that_is_damaged",
         "recipes/test_evaluate.py::test_evaluate_makes_a_damaged_result_again",
         "recipes/run_directory/test_run.py::test_finished_names_a_configuration_that_is_missing",

@@ -47,7 +47,7 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
         listed = _List.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{key} = {path}: no list of teachers: {error!r}\n"
+            f"{key} = {path}: no list of teachers: {' '.join(str(error).split())[:200]}\n"
             "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
         ) from error
     teachers, num_folds = [], listed.num_folds

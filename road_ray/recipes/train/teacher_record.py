@@ -5,7 +5,6 @@ compared with, and what the model's record says of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,12 @@ from road_ray.config import to_dict
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.data.load_split import Split
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
-from road_ray.errors import CheckpointError
-from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.mixture import SupervisedConfig
 from road_ray.recipes.train.prepare import kept_layers
 from road_ray.recipes.train.teachers import Teachers, used_weighting
-from road_ray.system.json_file import read_json, write_json_atomic
+from road_ray.system.json_file import write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import has_checkpoints
 
 # Settings of the distillation in the record and the card of the model.
@@ -28,60 +26,43 @@ _CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "match
 
 
 def record_teachers(config: SupervisedConfig, teachers: Mapping[str, Teachers]) -> None:
-    """Record the teachers of a run; a mixture has those of each data set. Raises
-    ``CheckpointError`` if a resumed run has other teachers.
-    """
-    manifests = {name: dict(found.manifest) for name, found in teachers.items()}
-    now: dict[str, Any] = {"datasets": manifests}
-    if isinstance(config, DistillConfig):
-        (now,) = manifests.values()
+    """Record the teachers of a run that begins; a resumed one has the same, by its checkpoint."""
     path = config.run_dir / "teachers.json"
-    resumed = path.is_file() and has_checkpoints(config.run_dir / "checkpoints")
-    if resumed and identity_only(recorded_teachers(config.run_dir)) != identity_only(now):
-        raise CheckpointError(
-            f"{config.run_dir}: this run began with other teachers; {path} names them\n"
-            "  fix: restore them, or give another run_dir\n  kept: the run, as it is"
-        )
-    write_json_atomic(path, now)
-
-
-def recorded_teachers(run_dir: Path) -> dict[str, Any]:
-    """Return the manifest of the teachers of a run. Raises ``CheckpointError`` for any other."""
-    path, fix = run_dir / "teachers.json", "restore it, or delete it"
-    manifest = read_json(path, fix=f"{fix}: the checkpoint records the teachers too")
-    try:
-        identity_only(manifest)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(
-            f"{path}: no manifest of teachers: {error!r}\n  fix: {fix}"
-        ) from error
-    return manifest
+    if teachers and not (path.is_file() and has_checkpoints(config.run_dir / "checkpoints")):
+        write_json_atomic(path, _manifest(config, teachers))
 
 
 def lineage(
     config: SupervisedConfig, teachers: Mapping[str, Teachers]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the teachers for the record of the model, and their identity."""
+    """Return the teachers for the record of the model, and the identity of a run with them."""
     if not teachers:
         return {}, {}
-    manifest = recorded_teachers(config.run_dir)
-    listed = manifest.get("teachers") or [
-        teacher | {"dataset": name}
-        for name, of_dataset in manifest["datasets"].items()
-        for teacher in of_dataset["teachers"]
-    ]
+    several = isinstance(config, MultitaskConfig)
     most = max(teachers.values(), key=lambda found: found.per_row)
     settings = to_dict(most.settings)
     record = {
         "distillation": {name: settings[name] for name in _CARD_SETTINGS if name in settings},
         "weighting": to_dict(used_weighting(most.weighting, most.per_row)),
-        "teachers": listed,
+        "teachers": [
+            teacher | ({"dataset": name} if several else {})
+            for name, found in teachers.items()
+            for teacher in found.manifest["teachers"]
+        ],
     }
-    folds = [found.folds for found in teachers.values() if found.folds > 1]
-    identity = identity_of(teachers=identity_only(manifest))
-    if isinstance(config, DistillConfig) and folds:
-        identity |= identity_of(folds=folds[0])
+    identity = identity_of(teachers=identity_only(_manifest(config, teachers)))
+    if not several and most.folds > 1:
+        identity |= identity_of(folds=most.folds)
     return record, identity
+
+
+def _manifest(config: SupervisedConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
+    """Return the manifest of the teachers of a run; a mixture has one of each data set."""
+    manifests = {name: dict(found.manifest) for name, found in teachers.items()}
+    if isinstance(config, MultitaskConfig):
+        return {"datasets": manifests}
+    (manifest,) = manifests.values()
+    return manifest
 
 
 def summary(config: SupervisedConfig, split: Split, teachers: Teachers) -> str:

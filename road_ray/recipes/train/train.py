@@ -65,8 +65,7 @@ def run_training(
     rows = _rows_of_teachers(config, teachers, tokenizer)
     keep, actors = config.training.kept_at_end(), dict(actors or {})
     with open_run_directory(config, keep_checkpoints=keep) as directory, ExitStack() as stack:
-        if teachers:
-            record_teachers(config, teachers)
+        record_teachers(config, teachers)
         if context is not None and context.plan_only:  # labelling is no step
             teachers = {name: replace(found, store=None) for name, found in teachers.items()}
         for name, found in teachers.items():
@@ -98,6 +97,7 @@ def _rows_of_teachers(
     for name, found in teachers.items():
         if found.mixed or found.store is not None:
             rows[name] = Mixture.of(config).read(name, "train", tokenizer)
+        if found.mixed:
             check_truncation(found, rows[name], tokenizer)
     return rows
 

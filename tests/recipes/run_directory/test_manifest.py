@@ -103,20 +103,3 @@ def test_damaged_weights_of_a_finished_run_are_not_taken(sentiment, teachers, tm
     changes = {"distillation.teachers": [str(place)], "distillation.num_teachers": 1}
     with pytest.raises(CheckpointError, match=shown):
         rr.distill(overrides=sentiment | changes | {"run_dir": str(tmp_path / "student")})
-
-
-def test_damaged_record_of_teachers_of_an_unfinished_run_is_named(sentiment, teachers, tmp_path):
-    changes = {"distillation.teachers": [str(teachers.directory / "teacher-0")]}
-    settings = (
-        sentiment | changes | {"distillation.num_teachers": 1, "distillation.host": "process"}
-    )
-    settings |= {"training.keep_checkpoints_at_end": 1, "run_dir": str(tmp_path / "run")}
-    run = rr.distill(overrides=settings)
-    (tmp_path / "run" / "metrics.json").unlink()
-    path = tmp_path / "run" / "teachers.json"
-    for content in ("", "null", "[]", "{}", '{"teachers": [3]}'):
-        path.write_text(content)
-        with pytest.raises(CheckpointError, match=f"{path}: "):
-            rr.distill(overrides=settings)
-    path.unlink()
-    assert rr.distill(overrides=settings).metrics == run.metrics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
@@ -138,23 +137,3 @@ def test_a_teacher_of_folds_whose_ancestor_saw_all_rows_is_warned_of(tmp_path, c
     assert caplog.text == ""
     warn_of_seen_rows([honest, model("seen", datasets=["sst2"], init=between)], "sst2")
     assert f"teacher 1 of a fold started from {mixture}, which was trained on sst2" in caplog.text
-
-
-def test_a_student_of_teachers_of_folds_is_warned_from_their_lineage(
-    folded, teachers, sentiment, tmp_path, caplog
-):
-    """Their ``init`` becomes a model that was trained on every row."""
-    pool = shutil.copytree(folded.directory, tmp_path / "pool")
-    chosen = {"num_teachers": 2, "host": "process", "training.steps": 1}
-
-    def distil(name):
-        given = {"teachers": pool / "teachers.json", "run_dir": tmp_path / name}
-        return rr.distill(overrides=sentiment, **given, **chosen)
-
-    distil("honest")
-    assert "has seen the rows of every fold" not in caplog.text
-    record = next(pool.rglob("hf/road_ray.json"))
-    output = json.loads(record.read_text())
-    record.write_text(json.dumps(output | {"init": str(teachers.directory / "teacher-0")}))
-    distil("warned")
-    assert "has seen the rows of every fold" in caplog.text
