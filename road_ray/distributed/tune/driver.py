@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from road_ray.distributed.tune.one_driver_at_a_time import wait_for_trials
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import open_study, record_of
 from road_ray.distributed.tune.trial_record import Record, Report, Run
-from road_ray.distributed.tune.trial_resources import OWN_CPUS, Demand
+from road_ray.distributed.tune.trial_resources import OWN_CPUS, StageDemand, max_concurrent
 
 if TYPE_CHECKING:
     import optuna
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _MAX_DEATHS = 2  # restarts of a trial's process, each from its checkpoints
 # Tune's own state is never read again, so it writes none, and no logs.
-SETTINGS = {
+_SETTINGS = {
+    "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports no metric
@@ -41,7 +42,6 @@ SETTINGS = {
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
-_SETTINGS_OF_RAY = {"RAY_AIR_NEW_OUTPUT": "0"}
 
 
 def search(
@@ -52,7 +52,7 @@ def search(
     *,
     connected: Callable[[], AbstractContextManager[object]],
     changed: Callable[[Record], None] = lambda record: None,
-    demand: Demand | None = None,
+    demand: Sequence[StageDemand] = (),
 ) -> list[Record]:
     """Run trials until the budget is spent, and return the records of all trials, earlier starts
     included.
@@ -92,9 +92,9 @@ def _tune(
     directory: Path,
     run: Run,
     searcher: StudySearch,
-    demand: Demand | None,
+    demand: Sequence[StageDemand],
 ) -> None:
-    for key, value in (SETTINGS | _SETTINGS_OF_RAY).items():
+    for key, value in _SETTINGS.items():
         os.environ.setdefault(key, value)
     from ray import tune
 
@@ -147,30 +147,26 @@ def _tune(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _max_concurrent(config: SearchConfig, demand: Demand | None) -> float:
+def _max_concurrent(config: SearchConfig, demand: Sequence[StageDemand]) -> float:
     """Return how many trials may run at the same time: ``max_concurrent``, or as many as the
-    cluster has room for. Where it adds machines, there is no limit for trials without processes of
-    their own: one always waits, and the cluster adds a machine for it.
+    cluster has room for. Tune itself counts trials without processes of their own: one always
+    waits, for which a cluster may add a machine.
 
     Raises ``ClusterError`` for trials whose workers do not fit a cluster that adds none.
     """
     import ray
 
-    total, adds_machines = ray.cluster_resources(), scale_up_seconds() > 0
-    if demand is not None and not adds_machines:
-        demand.check_room(total, config.gpus_per_trial)
-    if config.max_concurrent:
-        return config.max_concurrent
-    if demand is None and adds_machines:
-        return math.inf
-    room = (demand or Demand()).max_concurrent(total, config.cpus_per_trial, config.gpus_per_trial)
-    if adds_machines:
+    if not demand:
+        return config.max_concurrent or math.inf
+    total = ray.cluster_resources()
+    places = max_concurrent(demand, total, config.cpus_per_trial, config.gpus_per_trial)
+    if config.max_concurrent is None and scale_up_seconds():
         _log.warning(
             "max_concurrent is not given: %d trials run at the same time, as many as the machines "
             "that are up have room for; with max_concurrent=N, the cluster adds machines for N",
-            room,
+            places,
         )
-    return room
+    return config.max_concurrent or places
 
 
 def _max_pending(config: SearchConfig) -> int:

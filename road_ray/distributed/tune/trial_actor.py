@@ -6,11 +6,13 @@ the trial from its own checkpoints.
 
 from __future__ import annotations
 
+import faulthandler
 import math
 import os
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,10 @@ from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.one_driver_at_a_time import hold_trial_lock
 from road_ray.distributed.tune.schedulers import to_tune_result
 from road_ray.distributed.tune.trial_record import Record, Report, Run
-from road_ray.distributed.tune.trial_time_limit import HUNG, with_time_limit
 from road_ray.errors import DivergedError, RoadError
 
 ENDED = "ended"  # key of a trial's final state in its last result
+HUNG = "hung.txt"  # the stack of a trial at its time limit
 _LONGEST_REASON = 600
 _CLEANUP_SECONDS = "60"  # of a stopped trial, before its actor is given up
 
@@ -97,6 +99,23 @@ def _run_trial(record: Record, work: Work) -> Record:
         seconds=record.seconds + time.monotonic() - began,
         teacher_seconds=outcome.teacher_seconds,
     )
+
+
+@contextmanager
+def with_time_limit(seconds: float | None, path: Path) -> Iterator[None]:
+    """End the process if the body takes longer than ``seconds``, with its stack in ``path``:
+    calls that cannot be interrupted end too."""
+    if seconds is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=file)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+    path.unlink(missing_ok=True)
 
 
 def _write_traceback(error: Exception, path: Path) -> None:

@@ -19,7 +19,7 @@ from road_ray.distributed.connection import connected, prepare_address
 from road_ray.distributed.tune.driver import search
 from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.trial_record import Record, trial_directory
-from road_ray.distributed.tune.trial_resources import Demand, StageDemand
+from road_ray.distributed.tune.trial_resources import StageDemand
 from road_ray.errors import ConfigError
 from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.config import PretrainConfig
@@ -78,7 +78,7 @@ def run(config: SweepConfig) -> Sweep:
             config.name,
             directory,
             trial,
-            connected=partial(_connected, config, trial, dashboard=demand is not None),
+            connected=partial(_connected, config, trial, dashboard=bool(demand)),
             changed=_printed(config) if config.console == "plain" else lambda record: None,
             demand=demand,
         )
@@ -134,9 +134,9 @@ def _remove_models(done: Sweep) -> None:
                     shutil.rmtree(large, ignore_errors=True)
 
 
-def check_sources(config: SweepConfig) -> Demand | None:
-    """Return the resources that trials request for other processes, by stage, or None if they
-    start none.
+def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
+    """Return the resources that trials request for other processes, by stage; empty if they start
+    none.
 
     Raises ``ConfigError`` if the initial model or a teacher is missing, ``DataError`` if a training
     file is.
@@ -156,7 +156,7 @@ def check_sources(config: SweepConfig) -> Demand | None:
         for stage in config.stages:
             _check_files(base_config(stage))
     nested = any(stage.workers or stage.teachers for stage in stages)
-    return Demand(tuple(stages)) if nested else None
+    return tuple(stages) if nested else ()
 
 
 def _check_files(base: Any) -> None:

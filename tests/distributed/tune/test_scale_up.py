@@ -21,11 +21,11 @@ from road_ray.distributed.tune.driver import (
 )
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import Outcome
-from road_ray.distributed.tune.trial_resources import Demand, StageDemand
+from road_ray.distributed.tune.trial_resources import StageDemand
 from road_ray.errors import ClusterError
 from tests.distributed.test_room import ADDRESS, autoscaler_config, scaling_cluster
 
-TEACHERS = Demand((StageDemand(teachers=3, gpus_per_teacher=0.25),))
+TEACHERS = (StageDemand(teachers=3, gpus_per_teacher=0.25),)
 
 
 def config(**values):
@@ -41,25 +41,23 @@ def four_gpus(monkeypatch):
 @pytest.mark.usefixtures("four_gpus")
 def test_as_many_trials_run_as_the_cluster_has_room_for():
     assert _max_concurrent(config(gpus_per_trial=1), TEACHERS) == 2
-    assert _max_concurrent(config(gpus_per_trial=0.5, cpus_per_trial=10), None) == 6
+    assert _max_concurrent(config(), ()) == math.inf  # Tune counts them
+    assert _max_concurrent(config(max_concurrent=7), ()) == 7
     assert _max_concurrent(config(gpus_per_trial=1, max_concurrent=7), TEACHERS) == 7
     assert _max_pending(config(max_concurrent=7)) == 1
 
 
 @pytest.mark.usefixtures("four_gpus")
 def test_workers_without_room_are_refused_unless_the_cluster_adds_machines(monkeypatch):
-    workers = Demand((StageDemand(workers=8, gpus_per_worker=1.0),))
+    workers = (StageDemand(workers=8, gpus_per_worker=1.0),)
     with pytest.raises(ClusterError, match="GPU 8 of 4"):
         _max_concurrent(config(max_concurrent=1), workers)
     monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
     assert _max_concurrent(config(max_concurrent=1), workers) == 1
 
 
-@pytest.mark.usefixtures("four_gpus")
-def test_a_cluster_that_adds_machines_sets_no_limit(monkeypatch):
+def test_a_cluster_that_adds_machines_is_asked_for_as_many_as_may_run(monkeypatch):
     monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
-    assert _max_concurrent(config(), None) == math.inf
-    assert _max_concurrent(config(max_concurrent=7), None) == 7
     assert (_max_pending(config()), _max_pending(config(max_concurrent=7))) == (1, 7)
 
 

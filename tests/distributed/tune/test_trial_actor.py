@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from road_ray.data.load_split import resolve_root
 from road_ray.distributed.tune import trial_actor, trial_record
-from road_ray.distributed.tune.trial_actor import Work, perform
+from road_ray.distributed.tune.trial_actor import HUNG, Work, perform, with_time_limit
 from road_ray.distributed.tune.trial_record import Outcome, Record, Report
-from road_ray.distributed.tune.trial_time_limit import HUNG
 from road_ray.errors import DivergedError
 
 CONFIG = {"number": 2, "params": {"x": 1}}
@@ -123,3 +125,30 @@ def test_a_trial_that_hung_is_not_tried_again(tmp_path, reports):
 def test_a_trial_within_its_time_leaves_no_trace_of_the_limit(tmp_path, reports):
     perform(CONFIG, work(tmp_path, lambda *_: Outcome([1.0]), timeout_seconds=60.0))
     assert not (trial_record.trial_directory(tmp_path, 2) / HUNG).exists()
+
+
+CODE = """
+import time
+from pathlib import Path
+from road_ray.distributed.tune.trial_actor import with_time_limit
+with with_time_limit(0.2, Path({path!r})):
+    time.sleep(100)
+"""
+
+
+@pytest.mark.slow
+def test_a_hanging_call_ends_the_process_and_says_where_it_stood(tmp_path):
+    path = tmp_path / "deep" / HUNG
+    code = CODE.format(path=str(path))
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, check=False, timeout=120)
+    assert done.returncode == 1
+    assert "line 6" in path.read_text()
+
+
+def test_what_ends_in_time_leaves_nothing(tmp_path):
+    with with_time_limit(60.0, tmp_path / HUNG):
+        pass
+    with with_time_limit(None, tmp_path / HUNG):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from road_ray.distributed.tune.trial_resources import Demand, StageDemand
+from road_ray.distributed.tune.trial_resources import StageDemand, max_concurrent
 from road_ray.errors import ClusterError
 
 
@@ -30,35 +30,34 @@ from road_ray.errors import ClusterError
             {"CPU": 64, "GPU": 4},
             2,
         ),
-        (StageDemand(workers=32), {"CPU": 16}, 1),  # check_room refuses it
+        (StageDemand(workers=32), {"CPU": 16}, 0),
     ],
 )
 def test_trials_are_counted_by_what_they_need(demand, total, trials):
-    assert demand.max_concurrent(total) == trials
+    assert demand.trials(total) == trials
 
 
 def test_the_gpus_of_a_trial_count_beside_those_of_its_teachers():
     demand, total = StageDemand(teachers=3, gpus_per_teacher=0.25), {"CPU": 64, "GPU": 4}
-    assert demand.max_concurrent(total, gpus_per_trial=1.0) == 2  # each 1 + 3/4
+    assert demand.trials(total, gpus_per_trial=1.0) == 2  # each 1 + 3/4
     shared = replace(demand, shared=True)
-    assert shared.max_concurrent(total, gpus_per_trial=1.0) == 3  # 3/4 once, then 1 each
+    assert shared.trials(total, gpus_per_trial=1.0) == 3  # 3/4 once, then 1 each
     with_workers = replace(demand, workers=1, gpus_per_worker=1.0)
-    assert with_workers.max_concurrent(total, gpus_per_trial=0.25) == 2
+    assert with_workers.trials(total, gpus_per_trial=0.25) == 2
 
 
 def test_a_trial_that_trains_itself_counts_with_its_cores():
     demand, total = StageDemand(teachers=3, cpus_per_teacher=1), {"CPU": 16}
-    assert demand.max_concurrent(total, cpus_per_trial=5.0) == 2
-    assert replace(demand, workers=2).max_concurrent(total, cpus_per_trial=5.0) == 3
-    assert Demand().max_concurrent({"CPU": 16, "GPU": 2}, 4.0, 0.25) == 4
+    assert demand.trials(total, cpus_per_trial=5.0) == 2
+    assert replace(demand, workers=2).trials(total, cpus_per_trial=5.0) == 3
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_stage_with_the_least_room_decides(reverse):
     stages = (StageDemand(workers=8, gpus_per_worker=1.0), StageDemand(teachers=3))
-    demand = Demand(stages[::-1] if reverse else stages)
-    assert demand.max_concurrent({"CPU": 32, "GPU": 8}) == 1
-    assert demand.max_concurrent({"CPU": 64, "GPU": 24}) == 3
+    stages = stages[::-1] if reverse else stages
+    assert max_concurrent(stages, {"CPU": 32, "GPU": 8}) == 1
+    assert max_concurrent(stages, {"CPU": 64, "GPU": 24}) == 3
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ def test_the_stage_with_the_least_room_decides(reverse):
 )
 def test_workers_without_room_are_refused(demand, total):
     with pytest.raises(ClusterError, match=r"no room for a trial with \d workers"):
-        Demand((StageDemand(), demand)).check_room(total, gpus_per_trial=0.5)
+        max_concurrent((StageDemand(), demand), total, gpus_per_trial=0.5)
 
 
 @pytest.mark.parametrize(
@@ -84,4 +83,4 @@ def test_workers_without_room_are_refused(demand, total):
     ],
 )
 def test_what_may_find_room_is_not_refused(demand):
-    Demand((demand,)).check_room({"CPU": 4})
+    assert max_concurrent((demand,), {"CPU": 4}) == 1

@@ -11,7 +11,7 @@ import road_ray as rr
 from road_ray.config import load
 from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.trial_record import Record, trial_directory
-from road_ray.distributed.tune.trial_resources import Demand, StageDemand
+from road_ray.distributed.tune.trial_resources import StageDemand, max_concurrent
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep
@@ -108,15 +108,15 @@ def test_a_sweep_knows_what_its_trials_start(file, teachers):
     listed = teachers.directory / "teachers.json"
     first = teachers.directory / "teacher-0"
     overrides = [f"init={first}", f"overrides.distillation.teachers=[{listed}]"]
-    assert check_sources(load_sweep("temperature", overrides)) is None  # in the trial's process
+    assert check_sources(load_sweep("temperature", overrides)) == ()  # in the trial's process
     actors = [*overrides, "overrides.distillation.host=actors"]
-    assert check_sources(load_sweep("temperature", actors)) is None  # they answer before the trials
+    assert check_sources(load_sweep("temperature", actors)) == ()  # they answer before the trials
     demand = check_sources(load_sweep("temperature", [*actors, "distillation.answers=live"]))
-    assert demand == Demand((StageDemand(teachers=3, min_workers=1, shared=True),))
+    assert demand == (StageDemand(teachers=3, min_workers=1, shared=True),)
     drawn = [*actors, "space={data.max_length_tokens: {int: [32, 64]}}", "points=[]"]
     demand = check_sources(load_sweep("temperature", drawn))
-    assert demand == Demand((StageDemand(teachers=3, min_workers=1),))
-    assert check_sources(load_sweep(file)) is None
+    assert demand == (StageDemand(teachers=3, min_workers=1),)
+    assert check_sources(load_sweep(file)) == ()
 
 
 def test_a_sweep_counts_the_processes_of_both_runs(tmp_path, teachers):
@@ -131,16 +131,16 @@ def test_a_sweep_counts_the_processes_of_both_runs(tmp_path, teachers):
         "space: {optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}}\n"
     )
     demand = check_sources(load_sweep(path, ["overrides.data.corpus=miniature"]))
-    assert demand.stages == (
+    assert demand == (
         StageDemand(workers=8, gpus_per_worker=1.0, min_workers=2),
         StageDemand(teachers=3, gpus_per_teacher=0.25, min_workers=1),
     )
-    assert demand.max_concurrent({"CPU": 64, "GPU": 8}) == 1
+    assert max_concurrent(demand, {"CPU": 64, "GPU": 8}) == 1
 
 
 def test_runs_in_parallel_may_wait_for_room(file):
     parallel = load_sweep(file, ["verb=teachers", "overrides.max_concurrent=4"])
-    assert check_sources(parallel) == Demand((StageDemand(workers=4, min_workers=1),))
+    assert check_sources(parallel) == (StageDemand(workers=4, min_workers=1),)
 
 
 def test_a_second_start_of_the_same_sweep_is_refused(file):
