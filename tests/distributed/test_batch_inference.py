@@ -18,15 +18,13 @@ from road_ray.errors import CheckpointError, ClusterError, DataError, Interrupte
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice
 from road_ray.inference.load_model import load
-from road_ray.inference.predict_file import chunk_predictor, predict_chunks, predict_file
+from road_ray.inference.predict_file import chunk_predictor, predict_chunk, predict_file
 from tests.published import TEXTS, publish
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 OPTIONS = {"precision": "fp32"}
 ROWS = [{"text": TEXTS[number % 3] * (1 + number % 4), "stars": number} for number in range(18)]
-CALL = {
-    "columns": ColumnChoice(keep={"stars": "stars"}),
-}
+CALL = {"columns": ColumnChoice(keep={"stars": "stars"})}
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +184,7 @@ def test_a_pool_resumes_a_file_that_one_process_began(cluster, pool, model, sour
     predict_file(predictor, source, whole, model=model, **CALL)
 
     def interrupted(chunks):
-        yield from islice(predict_chunks(predictor, chunks), 2)
+        yield from (predict_chunk(predictor, chunk) for chunk in islice(chunks, 2))
         raise KeyboardInterrupt
 
     with pytest.raises(InterruptedRunError):
