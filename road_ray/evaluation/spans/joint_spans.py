@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import Features, SpanExample
 from road_ray.evaluation.spans.span_decoding import SpanPrediction, nbest_candidates
-from road_ray.evaluation.spans.span_search import Flags, Span, span_columns
+from road_ray.evaluation.spans.span_search import Flags, Span, spans_by_question
 
 Beams = Sequence[NDArray[np.float32]]
 _ENDS = 20
@@ -31,20 +31,14 @@ def best_joint_spans(
     ``null_odds`` is the smallest no-answer logit over the windows. If no span is allowed, ``text``
     is empty and ``score`` is 0. Source: google-research/electra, finetune/qa/qa_metrics.py.
     """
-    offsets, max_context = span_columns(features)
-    null = np.full(len(examples), np.inf)
-    spans: list[list[Span]] = [[] for _ in examples]
-    bounds = features.bounds.tolist()
-    for row, index in enumerate(features.example.tolist()):
-        tokens = slice(bounds[row], bounds[row + 1])
-        context = offsets[tokens, 0] >= 0
-        logits_of_row = np.asarray(beams[row], dtype=np.float64)
-        null[index] = min(null[index], logits_of_row[1, 0])
-        opening = context & max_context[tokens]
-        spans[index] += _of_window(row, logits_of_row, opening, context, max_answer_tokens)
+
+    def search(row: int, opening: Flags, closing: Flags) -> tuple[float, list[Span]]:
+        logits = np.asarray(beams[row], dtype=np.float64)
+        return float(logits[1, 0]), _of_window(row, logits, opening, closing, max_answer_tokens)
+
+    null, spans = spans_by_question(features, len(examples), n_best, search)
     predictions = []
-    for example, lowest, candidates in zip(examples, null.tolist(), spans, strict=True):
-        best = sorted(candidates)[:n_best]
+    for example, lowest, best in zip(examples, null, spans, strict=True):
         firsts = {span: float(beams[span.row][0, span.start]) for span in best}
         parts = {span: (first, -span.cost - first) for span, first in firsts.items()}
         options = nbest_candidates(example, best, features, parts)

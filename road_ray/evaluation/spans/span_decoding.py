@@ -17,9 +17,11 @@ import numpy as np
 
 from road_ray.data.features.examples_and_features import Features, SpanExample
 from road_ray.evaluation.spans.span_search import (
+    Flags,
     Logits,
     Span,
     span_columns,
+    spans_by_question,
     window_spans,
 )
 
@@ -62,57 +64,33 @@ def best_spans(
 ) -> list[SpanPrediction]:
     """Return one prediction per example, in order; the logits of row ``r`` are ``[lengths[r]]``.
 
-    A span starts and ends on context tokens, has at most ``max_answer_tokens``, and starts where
-    its window has maximal context, so that no span counts in two windows. The ``n_best`` spans over
-    all windows are exact (ties: first window, leftmost, shortest); of those with equal text the
-    best one is listed.
+    A span has at most ``max_answer_tokens``. The ``n_best`` spans over all windows are exact (ties:
+    first window, leftmost, shortest); of those with equal text the best one is listed.
     """
-    offsets, max_context = span_columns(features)
-    spans: list[list[Span]] = [[] for _ in examples]
-    null = np.full(len(examples), np.inf)
-    bounds = features.bounds.tolist()
-    for row, index in enumerate(features.example.tolist()):
-        tokens = slice(bounds[row], bounds[row + 1])
-        context = offsets[tokens, 0] >= 0
+
+    def search(row: int, opening: Flags, closing: Flags) -> tuple[float, list[Span]]:
         start = np.asarray(start_logits[row], dtype=np.float64)
         end = np.asarray(end_logits[row], dtype=np.float64)
-        null[index] = min(null[index], start[0] + end[0])
-        spans[index] += window_spans(
-            row,
-            start,
-            end,
-            opening=context & max_context[tokens],
-            closing=context,
-            n_best=n_best,
-            longest=max_answer_tokens,
+        found = window_spans(
+            row, start, end, opening, closing, n_best=n_best, longest=max_answer_tokens
         )
-    ranked = [sorted(candidates)[:n_best] for candidates in spans]
-    return [
-        _prediction(example, float(lowest), best, features, start_logits, end_logits)
-        for example, lowest, best in zip(examples, null, ranked, strict=True)
-    ]
+        return float(start[0] + end[0]), found
 
-
-def _prediction(
-    example: SpanExample,
-    null: float,
-    spans: list[Span],
-    features: Features,
-    start_logits: Logits,
-    end_logits: Logits,
-) -> SpanPrediction:
-    parts = {
-        span: (
-            float(start_logits[span.row][span.start]),
-            float(end_logits[span.row][span.end]),
-        )
-        for span in spans
-    }
-    candidates = nbest_candidates(example, spans, features, parts)
-    if not candidates:
-        return SpanPrediction(example.id, "", null, 0.0, ())
-    best = -spans[0].cost
-    return SpanPrediction(example.id, candidates[0].text, best, null - best, candidates)
+    nulls, ranked = spans_by_question(features, len(examples), n_best, search)
+    predictions = []
+    for example, null, spans in zip(examples, nulls, ranked, strict=True):
+        parts = {
+            span: (
+                float(start_logits[span.row][span.start]),
+                float(end_logits[span.row][span.end]),
+            )
+            for span in spans
+        }
+        options = nbest_candidates(example, spans, features, parts)
+        text, score = (options[0].text, -spans[0].cost) if options else ("", null)
+        odds = null - score if options else 0.0
+        predictions.append(SpanPrediction(example.id, text, score, odds, options))
+    return predictions
 
 
 def nbest_candidates(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -67,3 +67,26 @@ def span_columns(features: Features) -> tuple[Ints, Flags]:
     assert features.offsets is not None, "rows of a span task have offsets"
     assert features.max_context is not None
     return features.offsets, features.max_context
+
+
+def spans_by_question(
+    features: Features,
+    num_questions: int,
+    n_best: int,
+    search: Callable[[int, Flags, Flags], tuple[float, list[Span]]],
+) -> tuple[list[float], list[list[Span]]]:
+    """Return the lowest null score and the ``n_best`` spans of each question over its windows.
+
+    ``search(row, opening, closing)`` returns those of a window. A span starts and ends on context
+    tokens, and starts where its window has maximal context, so that no span counts in two windows.
+    """
+    offsets, max_context = span_columns(features)
+    null, spans = [np.inf] * num_questions, [list[Span]() for _ in range(num_questions)]
+    bounds = features.bounds.tolist()
+    for row, index in enumerate(features.example.tolist()):
+        tokens = slice(bounds[row], bounds[row + 1])
+        context = offsets[tokens, 0] >= 0
+        lowest, found = search(row, context & max_context[tokens], context)
+        null[index] = min(null[index], lowest)
+        spans[index] += found
+    return null, [sorted(candidates)[:n_best] for candidates in spans]

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from road_ray.models.encoder_layers import parameter_depths
 from road_ray.objectives.base import Objective
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor
-from road_ray.training.optimization.layer_decay import layer_multiplier, parameter_depths_of
+from road_ray.training.performance.compile import encoders_of
 
 
 class ElectraAdamW(torch.optim.AdamW):
@@ -122,11 +123,26 @@ def _trust(parameter: Tensor, direction: Tensor) -> Tensor:
     return torch.where(usable, weights / step, torch.ones_like(weights))
 
 
+def layer_multiplier(depth: int, layers: int, decay: float, mode: str) -> float:
+    """Return the share of the rate at ``depth``: 0 embeddings, 1..layers the blocks, layers + 1 the
+    heads.
+
+    Source: Clark et al. 2020, appendix; google electra issues 51 and 64 for ``electra_code``.
+    """
+    if depth > layers:
+        return 1.0
+    extra = 1 if mode == "electra_code" else 0
+    return float(decay ** (layers + 1 - depth + extra))
+
+
 def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict[str, Any]]:
     """Return parameter groups by rate, weight decay and, for heads, task: a head without a pass in
     a step is not updated. Every group is one launch of the fused kernel.
     """
-    depths = parameter_depths_of(objective)
+    depths: dict[int, tuple[int, int]] = {}  # depth and number of layers
+    for encoder in encoders_of(objective):
+        of_encoder, layers = parameter_depths(encoder)
+        depths |= {parameter: (depth, layers) for parameter, depth in of_encoder.items()}
     groups: dict[tuple[float, bool, str], dict[str, Any]] = {}
     for name, parameter in objective.named_parameters():
         if not parameter.requires_grad:

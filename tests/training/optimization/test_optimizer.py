@@ -12,11 +12,11 @@ from road_ray.data.task_and_dataset import Classify, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
-from road_ray.training.optimization.layer_decay import layer_multiplier
 from road_ray.training.optimization.learning_rate import rate
 from road_ray.training.optimization.optimizer import (
     ElectraAdamW,
     clip,
+    layer_multiplier,
     parameter_groups,
 )
 from tests.training.conftest import electra
