@@ -17,7 +17,7 @@ from typing import Any
 
 from road_ray.inference.input_rows import InputRow
 from road_ray.inference.load_model import load
-from road_ray.inference.predict_file import predict_chunks, predict_file
+from road_ray.inference.predict_file import predict_chunk, predict_file
 
 WORDS = ("a", "the", "film", "story", "was", "dull", "fine", "long", "slow", "very", "not", "with")
 
@@ -45,7 +45,7 @@ def main() -> None:
 
     def reported(chunks: Iterable[list[InputRow]]) -> Iterator[list[Any]]:
         began, done = time.process_time(), 0
-        for chunk in predict_chunks(predictor, chunks):
+        for chunk in (predict_chunk(predictor, rows) for rows in chunks):
             yield chunk
             if done // 100_000 < (done + len(chunk)) // 100_000:
                 seconds = time.process_time() - began
