@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.data.features.text_rows import check_fast
 from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.model_files.remote_code import check_tokenizer_files, read_config
+from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
@@ -98,8 +98,8 @@ def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
 
 
 def refuse_foreign(directory: str | Path) -> None:
-    """Raise ``CheckpointError`` for a file or field that could run code when the model is loaded;
-    pickles are refused even if no loader would open them.
+    """Raise ``CheckpointError`` for a file that could run code when the model is loaded; pickles
+    are refused even if no loader would open them. Fields of its files are checked as they are read.
     """
     directory = Path(directory)
     for path in sorted(directory.iterdir()):
@@ -109,8 +109,6 @@ def refuse_foreign(directory: str | Path) -> None:
                 "  allowed: config.json, *.safetensors and tokenizer files\n"
                 "  fix: remove it; convert pickled weights to safetensors in a place you trust"
             )
-    read_config(directory)
-    check_tokenizer_files(directory)
 
 
 def refuse_random(directory: Path, missing: Sequence[str]) -> None:

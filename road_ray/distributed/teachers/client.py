@@ -17,7 +17,7 @@ from typing import Any
 
 import ray
 import torch
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from torch import Tensor
 
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, Ensemble, numbered, stacked
@@ -160,7 +160,7 @@ class ActorEnsemble(Ensemble):
             cause = error.cause
             kind = type(cause) if isinstance(cause, RoadError) else ClusterError
             raise kind(f"{self._name(teacher)}: {cause}\n{_KEPT}") from error
-        except RayActorError as error:
+        except RayError as error:  # of the actor, or of an answer that is lost with its machine
             reason = f"is gone for good: {cause_of(error)}"
             raise self._lost_error(teacher, reason) from error
         return answer
@@ -192,7 +192,7 @@ def _wait(refs: list[Any], seconds: float) -> tuple[list[Any], list[Any]]:
     return ready, late
 
 
-def cause_of(error: RayActorError) -> str:
+def cause_of(error: RayError) -> str:
     """Return the message of the constructor's error, without Ray's remote traceback."""
     messages = re.findall(
         r"^road_ray\.errors\.\w+: (.*)", str(error), flags=re.DOTALL | re.MULTILINE
