@@ -71,7 +71,7 @@ VERBS: dict[str, Verb] = {
             "multitask",
             "train one encoder on a mix of data sets, one head per task",
             "recipes.multitask.config:MultitaskConfig",
-            "recipes.multitask.multitask:multitask",
+            "recipes.train.train:multitask",
             example="training.steps=1000",
             next="road finetune init={run}",
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +12,7 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.data.config import SourceConfig
-from road_ray.data.load_split import Split, find_dataset, load_split
-from road_ray.data.task_and_dataset import Task
+from road_ray.data.load_split import find_dataset, load_split
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_directory import check_equal_tokenizers
@@ -48,12 +47,24 @@ def evaluate_ensemble(
     tokenizer = load_tokenizer(places[0])
     splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
     _, task = find_dataset(names[0], source)
-    pad_id = pad_id_of(tokenizer)
-    means = mean_logits(places, task, splits, pad_id, label_map, on_part)
+    sums: dict[str, list[NDArray[np.float32]]] = {}
+    for number, place in enumerate(places, start=1):  # one model is in memory at a time
+        teacher = Teacher(place, task, label_map=label_map, device=Worker.alone().device)
+        for name, rows in splits.items():
+            title = f"evaluating {name}, model {number} of {len(places)}"
+            logits = batched_logits(
+                partial(_logits, teacher),
+                rows.features,
+                task.kind,
+                pad_id_of(tokenizer),
+                None if on_part is None else partial(on_part, title),
+            )
+            sums[name] = list(map(np.add, sums[name], logits)) if name in sums else logits
     figures: dict[str, float] = {}
     threshold: float | None = None
     for name in sorted(splits, key=lambda name: name != tune_on):
-        result = evaluate_logits(splits[name], means[name], threshold, tune=name == tune_on)
+        mean = [row / np.float32(len(places)) for row in sums[name]]
+        result = evaluate_logits(splits[name], mean, threshold, tune=name == tune_on)
         threshold = result.threshold
         if predictions is not None:
             result.write(predictions / name)
@@ -61,33 +72,5 @@ def evaluate_ensemble(
     return figures
 
 
-def mean_logits(
-    directories: Sequence[str],
-    task: Task,
-    splits: Mapping[str, Split],
-    pad_id: int,
-    label_map: LabelMap | None = None,
-    on_part: OnPart | None = None,
-) -> dict[str, list[NDArray[np.float32]]]:
-    """Return the mean over models of the logits of every row, by split. One model is in memory at a
-    time.
-    """
-    sums: dict[str, list[NDArray[np.float32]]] = {}
-    for number, directory in enumerate(directories, start=1):
-        device = Worker.alone().device
-        forward = partial(
-            _teacher_logits, Teacher(directory, task, label_map=label_map, device=device)
-        )
-        for name, split in splits.items():
-            title = f"evaluating {name}, model {number} of {len(directories)}"
-            on_rows = None if on_part is None else partial(on_part, title)
-            logits = batched_logits(forward, split.features, task.kind, pad_id, on_rows)
-            before = sums.get(name)
-            sums[name] = logits if before is None else list(map(np.add, before, logits))
-    return {
-        name: [row / np.float32(len(directories)) for row in rows] for name, rows in sums.items()
-    }
-
-
-def _teacher_logits(teacher: Teacher, batch: Batch) -> Tensor:
+def _logits(teacher: Teacher, batch: Batch) -> Tensor:
     return teacher.logits(**inputs_of(batch))

@@ -13,12 +13,12 @@ from road_ray.distributed.parallel_runs import run_all
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.seed_statistics import summary
-from road_ray.recipes.finetuning import finetune as single
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_splits
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.train import train as single
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.reporting.text_tables import is_principal
 from road_ray.system.json_file import write_json_atomic

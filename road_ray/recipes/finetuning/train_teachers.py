@@ -12,10 +12,10 @@ from road_ray.evaluation.seed_statistics import means
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.distillation.teacher_list import teachers_json
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, TeachersConfig
-from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.preflight_checks import require_plain_head
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.train.train import finetune
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.run_context import RunContext
 

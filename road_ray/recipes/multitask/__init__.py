@@ -1,4 +1,3 @@
-"""Multi-task pre-training: data sets drawn at random, the gradient averaged over their passes.
-
-``config.py`` has the keys, ``multitask.py`` the verb. The training is that of ``recipes/train/``.
+"""Configuration of ``road multitask``, multi-task pre-training: data sets are drawn at random, and
+the gradient is averaged over their passes. The training is that of ``recipes/train/``.
 """

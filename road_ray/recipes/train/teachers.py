@@ -108,16 +108,6 @@ class Teachers:
             timeout_seconds=settings.timeout_seconds,
         )
 
-    def rule(self) -> Rule:
-        """Return the rule that weights the teachers of a row."""
-        return weighting_rule(self.weighting, self.settings.temperature, num_teachers=self.per_row)
-
-    def taught(
-        self, stream: BatchStream, ensemble: Ensemble, *, one_of_several: bool
-    ) -> TaughtStream:
-        """Return the batches of ``stream`` with the answers of ``ensemble``."""
-        return TaughtStream(self, stream, ensemble, self.rule(), one_of_several)
-
     def open(
         self,
         split: Split,

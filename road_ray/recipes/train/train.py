@@ -24,12 +24,14 @@ from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,
     journal,
+    load_finished_run,
     open_run_directory,
     record_heads,
     record_truncated,
@@ -39,7 +41,7 @@ from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import Mixture, SupervisedConfig
 from road_ray.recipes.train.prepare import Prepared, kept_layers, prepare, student_tokenizer
 from road_ray.recipes.train.teacher_record import lineage, record_teachers, summary
-from road_ray.recipes.train.teachers import Teachers
+from road_ray.recipes.train.teachers import TaughtStream, Teachers, weighting_rule
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import RunContext, Training
@@ -49,6 +51,20 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 _log = logging.getLogger(__name__)
+
+
+def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
+    """Train and evaluate; the model is in ``run.hf_dir``, the metrics are ``eval/<data
+    set>/<metric>``.
+    """
+    return load_finished_run(config) or run_training(config, context)
+
+
+def multitask(config: MultitaskConfig, context: RunContext | None = None) -> Run:
+    """Train on the mixture, with distillation for data sets that have teachers. ``hf/`` holds the
+    encoder with the head of the first data set, ``hf/heads/<task>`` the encoder with each head.
+    """
+    return load_finished_run(config) or run_training(config, context)
 
 
 def run_training(
@@ -223,6 +239,7 @@ def _taught_streams(
             worker=worker,
             on_event=partial(log.event, dataset=name) if several else log.event,
         )
-        stream = prepared.streams[name]
-        streams[name] = found.taught(stream, ensemble, one_of_several=several)
+        temperature = found.settings.temperature
+        rule = weighting_rule(found.weighting, temperature, num_teachers=found.per_row)
+        streams[name] = TaughtStream(found, prepared.streams[name], ensemble, rule, several)
     return streams
