@@ -19,7 +19,6 @@ WALL_CLOCK = {
     "distillation/answers/maintenance.py",  # days since answers were used
     "distributed/train/preemption.py",  # the deadline of a cloud, bounded
     "inference/predict_file.py",  # an identity of standard input, which is never resumed
-    "reporting/environment_check.py",  # whether the clock is set
     "training/monitoring/metrics_journal.py",  # the stamp of an event
     "system/staging.py",  # the age of what another host staged
     "training/monitoring/trackers.py",  # the stamp of a row
