@@ -24,7 +24,7 @@ from road_ray.reporting.pages.page import (
 )
 from road_ray.reporting.pages.prediction_figures import prediction_figures
 from road_ray.reporting.pages.run_curves import curve_title, curves
-from road_ray.reporting.plots.chart import Bars
+from road_ray.reporting.plots.chart import Intervals
 from road_ray.reporting.published_results import published_line
 from road_ray.reporting.records.lineage import lineage_table
 from road_ray.reporting.records.run_record import CONFIG, RunRecord
@@ -195,8 +195,8 @@ def _time(run: RunRecord) -> list[Block]:
     if split is None:
         return []
     title = f"A mean step takes {1000 * sum(split.values()):,.0f} ms"
-    rows = [(name, 1000 * seconds) for name, seconds in split.items() if seconds > 0]
-    return [Figures([Bars(title, rows, " ms")]), Prose(advice(run, split), items=True)]
+    rows = [(name, 1000 * seconds, None, ()) for name, seconds in split.items() if seconds > 0]
+    return [Figures([Intervals(title, rows, zero=True)]), Prose(advice(run, split), items=True)]
 
 
 def _teachers(run: RunRecord) -> list[Block]:
@@ -205,7 +205,8 @@ def _teachers(run: RunRecord) -> list[Block]:
         return []
     total, most = sum(counts), len(counts) - 1
     rows = [
-        (f"{number} of {most} right", 100 * count / total) for number, count in enumerate(counts)
+        (f"{number} of {most} right", 100 * count / total, None, ())
+        for number, count in enumerate(counts)
     ]
     weighting = dict(run.config.get("weighting") or {})
     settings = {
@@ -213,14 +214,14 @@ def _teachers(run: RunRecord) -> list[Block]:
         for name, value in (run.config.get("distillation") or {}).items()
         if name not in ("teachers", "matching") and value not in (None, {})
     }
-    bars = Bars(
-        "How many teachers were right",
+    right = Intervals(
+        "How many teachers were right (%)",
         rows,
-        "%",
+        zero=True,
         note=f"Of {total:,.0f} training rows (for spans: of starts and ends).",
     )
     pairs = {name: setting(value) for name, value in {**weighting, **settings}.items()}
-    return [Figures([bars]), Table(["setting", "value"], [*pairs.items()])]
+    return [Figures([right]), Table(["setting", "value"], [*pairs.items()])]
 
 
 def _faults(run: RunRecord) -> list[Block]:

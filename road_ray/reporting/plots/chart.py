@@ -45,7 +45,6 @@ class Dot:
     y: float
     shade: float | None = None
     trial: int | None = None
-    hollow: bool = False
     mark: bool = False
     name: str = ""
 
@@ -84,20 +83,9 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Bars:
-    """A horizontal bar per name."""
-
-    title: str
-    rows: Sequence[tuple[str, float]]
-    unit: str = ""
-    note: str = ""
-    wide: bool = False
-
-
-@dataclass(frozen=True)
 class Intervals:
-    """A dot with an error bar for each row ``(name, value, (low, high), single values)``; single
-    values are small circles. ``zero`` draws a line at zero.
+    """A dot for each row ``(name, value, (low, high), single values)``, with an error bar if it has
+    bounds; single values are small circles. ``zero`` draws a line at zero.
     """
 
     title: str
@@ -118,7 +106,7 @@ class Parallel:
     wide: bool = True
 
 
-Figure = Chart | Bars | Intervals | Parallel
+Figure = Chart | Intervals | Parallel
 
 
 def thinned(points: Sequence[Point], most: int = 240) -> list[Point]:

@@ -8,7 +8,6 @@ from markupsafe import Markup, escape
 
 from road_ray.reporting.plots.chart import (
     Axis,
-    Bars,
     Chart,
     Dot,
     Figure,
@@ -28,8 +27,6 @@ _NAME = 12  # height of a name beside a dot
 
 def draw(figure: Figure) -> Markup:
     """Return the figure as one ``<svg>`` element; all text in it is escaped."""
-    if isinstance(figure, Bars):
-        return _bars(figure)
     if isinstance(figure, Intervals):
         return _intervals(figure)
     if isinstance(figure, Parallel):
@@ -67,9 +64,9 @@ def _chart(chart: Chart) -> Markup:
     parts += [_line(line, x, y) for line in chart.lines]
     for dot in chart.dots:
         color = "s0" if dot.shade is None else shade_class(dot.shade)
-        name = f"dot hollow {color}" if dot.hollow else f"dot {color}{' mark' * dot.mark}"
+        name = f"dot {color}{' mark' * dot.mark}"
         place = f'cx="{x.at(dot.x):.1f}" cy="{y.at(dot.y):.1f}"'
-        radius = 2.4 if dot.hollow else 4.2 if dot.mark else 3.2
+        radius = 4.2 if dot.mark else 3.2
         parts.append(f'<circle class="{name}"{_trial(dot.trial)} {place} r="{radius}"/>')
     parts += _names_of_dots(chart.dots, x, y)
     return _svg(width, HEIGHT, chart.title, parts)
@@ -119,24 +116,6 @@ def _trial(number: int | None) -> str:
     return "" if number is None else f' data-t="{number}"'
 
 
-def _bars(bars: Bars) -> Markup:
-    left = min(190, 20 + 7 * max((len(name) for name, _ in bars.rows), default=0))
-    x = _from_zero([value for _, value in bars.rows], left, WIDTH - 56)
-    parts = []
-    for number, (name, value) in enumerate(bars.rows):
-        top = 6 + number * _ROW
-        size = max(x.at(value) - left, 1.5)
-        parts.append(
-            f'<text class="tick end" x="{left - 8}" y="{top + 14}">{_cut(name, 27)}</text>'
-        )
-        parts.append(
-            f'<rect class="bar" x="{left}" y="{top}" width="{size:.1f}" height="18" rx="3"/>'
-        )
-        label = f"{short(value)}{bars.unit}"
-        parts.append(f'<text class="tick" x="{left + size + 6:.1f}" y="{top + 14}">{label}</text>')
-    return _svg(WIDTH, 12 + _ROW * len(bars.rows), bars.title, parts)
-
-
 def _intervals(figure: Intervals) -> Markup:
     width, most, share = (_WIDE, 90, 600) if figure.wide else (WIDTH, 27, 190)
     left = min(share, 20 + 7 * max((len(name) for name, *_ in figure.rows), default=0))
@@ -163,11 +142,6 @@ def _intervals(figure: Intervals) -> Markup:
         parts.append(f'<circle class="dot s0" cx="{x.at(mean):.1f}" cy="{y}" r="4"/>')
         parts.append(f'<text class="tick" x="{width - 50}" y="{y + 4}">{short(mean)}</text>')
     return _svg(width, foot + 20, figure.title, parts)
-
-
-def _from_zero(values: list[float], start: float, end: float) -> Scale:
-    """Return a scale for bars: zero at ``start``, the largest value at ``end``."""
-    return Scale(Axis(), 0.0, max([*values, 1e-12]), start, end)
 
 
 def _parallel(figure: Parallel) -> Markup:

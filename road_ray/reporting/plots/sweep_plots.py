@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from road_ray.reporting.plots.chart import Axis, Bars, Cell, Chart, Dot, Figure, Line, Parallel
+from road_ray.reporting.plots.chart import Axis, Cell, Chart, Dot, Figure, Intervals, Line, Parallel
 from road_ray.reporting.plots.scales import shades, short
 from road_ray.reporting.records.sweep_record import Sweep, Trial
 from road_ray.reporting.sweep_noise import tie
@@ -78,14 +78,14 @@ class SweepFigures:
             note="The line is the best so far." if best else "No trial is complete.",
         )
 
-    def importance(self) -> Bars | None:
+    def importance(self) -> Intervals | None:
         """Return the importance of each key, or None with too few trials."""
         if not self.importances:
             return None
-        rows = [(key, 100 * share) for key, share in self.importances.items()]
+        rows = [(key, 100 * share, None, ()) for key, share in self.importances.items()]
         note = "How far the values of a key differ between the best tenth of the trials and all"
         note += " trials, as a share of the sum over the keys (PED-ANOVA)."
-        return Bars("Importance", rows, "%", note)
+        return Intervals("Importance (%)", rows, note, zero=True)
 
     def slices(self) -> list[Chart]:
         """Return a chart of the value over each key."""

@@ -8,7 +8,6 @@ from road_ray.errors import ConfigError
 from road_ray.reporting.plots import files as paper
 from road_ray.reporting.plots.chart import (
     Axis,
-    Bars,
     Cell,
     Chart,
     Dot,
@@ -25,9 +24,9 @@ FIGURES = [
         Axis(names=("p", "q")),
         cells=[Cell((1, 0), (2, 1), 0.9, "7")],
         lines=[Line([(1, 0), (2, 1)], "one"), Line([(1, 1), (2, 0)], "two", shade=0.3)],
-        dots=[Dot(1, 1, 0.5), Dot(2, 0, hollow=True)],
+        dots=[Dot(1, 1, 0.5), Dot(2, 0)],
     ),
-    Bars("Importance", [("wrong", 70.0), ("rule", 30.0)], "%"),
+    Intervals("Importance", [("wrong", 70.0, None, ()), ("rule", 30.0, None, ())], zero=True),
     Intervals("F1", [("none", 62.0, (61.0, 63.0), [61.0, 62.0, 63.0]), ("kd", 64.0, None, [64.0])]),
     Parallel("All", [Axis("a"), Axis("b")], [(0, 0.5, [1.0, 2.0]), (1, None, [2.0, None])]),
 ]

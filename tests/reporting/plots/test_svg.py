@@ -9,7 +9,6 @@ import pytest
 
 from road_ray.reporting.plots.chart import (
     Axis,
-    Bars,
     Cell,
     Chart,
     Dot,
@@ -27,9 +26,8 @@ FIGURES = [
         Axis(EVIL, names=(EVIL, "b")),
         cells=[Cell((0, 0), (1, 1), 0.9, EVIL)],
         lines=[Line([(0.0, 0.0), (1.0, 1.0)], EVIL, 1, trial=3)],
-        dots=[Dot(0.5, 0.5, 0.3, trial=3), Dot(1.0, 0.0, hollow=True)],
+        dots=[Dot(0.5, 0.5, 0.3, trial=3), Dot(1.0, 0.0)],
     ),
-    Bars(EVIL, [(EVIL, 2.0), ("b", 0.0)], "%"),
     Intervals(EVIL, [(EVIL, 62.0, (61.0, 63.0), [61.0, 63.0]), ("b", 64.0, None, [64.0])]),
     Parallel(
         EVIL, [Axis(EVIL), Axis(names=(EVIL,))], [(3, 0.5, [1.0, 0.0]), (4, None, [2.0, None])]
