@@ -1,7 +1,7 @@
 """Encoder families: the Hugging Face classes of each, and the inputs of their models.
 
-``FAMILIES`` has the three families that ``road pretrain`` can build with random weights and that
-have heads of road_ray. Transformers' Auto classes have the classes of all other families.
+``FAMILIES`` are those that ``road pretrain`` can build with random weights, with the initialization
+of ELECTRA. Transformers' Auto classes have the classes of all families.
 """
 
 from __future__ import annotations
@@ -18,19 +18,8 @@ from transformers import (
     MODEL_FOR_MASKED_LM_MAPPING,
     MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
     MODEL_MAPPING,
-    AlbertConfig,
-    AlbertForMaskedLM,
-    AlbertForTokenClassification,
-    AlbertModel,
     AutoModel,
-    BertConfig,
-    BertForMaskedLM,
-    BertForTokenClassification,
-    BertModel,
-    ElectraConfig,
-    ElectraForMaskedLM,
     ElectraForPreTraining,
-    ElectraModel,
     PreTrainedConfig,
     PreTrainedModel,
 )
@@ -38,47 +27,27 @@ from transformers import (
 from road_ray.data.batching import INPUTS
 from road_ray.errors import CheckpointError
 
+FAMILIES = ("electra", "bert", "albert")
+_NO_POOLER = {"add_pooling_layer": False}
+
 
 @dataclass(frozen=True)
 class Family:
     """The Hugging Face classes of one encoder family."""
 
-    config: type[PreTrainedConfig]
     encoder: type[PreTrainedModel]
-    language_model: Any  # None if transformers has no such class
+    language_model: Any
+    # A family without a detection head uses a token classifier with one label; None without one.
     detector: Any
-    # A family without a detection head uses a token classifier with one label.
-    detector_options: dict[str, Any]
     encoder_options: dict[str, Any]
 
 
-_ONE_LABEL = {"num_labels": 1}
-_NO_POOLER = {"add_pooling_layer": False}
-FAMILIES: dict[str, Family] = {
-    "electra": Family(
-        ElectraConfig, ElectraModel, ElectraForMaskedLM, ElectraForPreTraining, {}, {}
-    ),
-    "bert": Family(
-        *(BertConfig, BertModel, BertForMaskedLM, BertForTokenClassification),
-        _ONE_LABEL,
-        _NO_POOLER,
-    ),
-    "albert": Family(
-        *(AlbertConfig, AlbertModel, AlbertForMaskedLM, AlbertForTokenClassification),
-        _ONE_LABEL,
-        _NO_POOLER,
-    ),
-}
-
-
 def family_of(config: PreTrainedConfig) -> Family:
-    """Return the family of a configuration, from ``FAMILIES`` or from transformers' Auto classes.
+    """Return the family of a configuration, from transformers' Auto classes.
 
     Raises ``CheckpointError`` for an architecture that is not an encoder, or without a model class
     in transformers.
     """
-    if config.model_type in FAMILIES:
-        return FAMILIES[config.model_type]
     encoder = _class_of(MODEL_MAPPING, config)
     language_model = _class_of(MODEL_FOR_MASKED_LM_MAPPING, config)
     if encoder is None or language_model is None or config.is_encoder_decoder:
@@ -87,12 +56,11 @@ def family_of(config: PreTrainedConfig) -> Family:
             "transformers\n  allowed: encoders, such as bert, electra, roberta, deberta-v2, "
             "modernbert, distilbert and mpnet\n  fix: name a model of such an architecture"
         )
+    detector = _class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config)
     return Family(
-        type(config),
         encoder,
         language_model,
-        _class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config),
-        _ONE_LABEL,
+        ElectraForPreTraining if config.model_type == "electra" else detector,
         _NO_POOLER if "add_pooling_layer" in _parameters(encoder.__init__) else {},
     )
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.architectures import FAMILIES, detector_output, family_of
+from road_ray.models.architectures import detector_output, family_of
 from road_ray.models.config import EncoderConfig
 from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.load_weights import load_stored
@@ -48,7 +48,7 @@ def hugging_face_config(
         options = {"embedding_size": size.embedding_size} | options
     if size.family == "albert":
         options = {"hidden_act": "gelu"} | options  # exact, as in the other families
-    return FAMILIES[size.family].config(
+    return CONFIG_MAPPING[size.family](
         vocab_size=vocab_size,
         num_hidden_layers=size.layers,
         hidden_size=size.hidden_size,
@@ -125,7 +125,8 @@ def new_language_model(
         config = sized_config(like, size)
         made: PreTrainedModel = family_of(config).language_model(config)
         return made
-    model: Any = FAMILIES[size.family].language_model(hugging_face_config(size, vocab_size))
+    config = hugging_face_config(size, vocab_size)
+    model: Any = family_of(config).language_model(config)
     initialize(model, size.initializer_std)
     return model
 
@@ -148,9 +149,9 @@ def new_detector(
             )
         model: Any = kind(config)
     else:
-        family = FAMILIES[size.family]
-        config = hugging_face_config(size, vocab_size, **family.detector_options)
-        model = family.detector(config)
+        options = {} if size.family == "electra" else {"num_labels": 1}
+        config = hugging_face_config(size, vocab_size, **options)
+        model = family_of(config).detector(config)
     if isinstance(getattr(model, "dropout", None), nn.Dropout):
         model.dropout.p = 0.0  # of a token classifier; ELECTRA's detection head has none
     if like is None:

@@ -30,14 +30,6 @@ from road_ray.models.load_weights import check_finite, load_stored
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 
 _log = logging.getLogger(__name__)
-# What a head gives, in the words of messages.
-_GIVEN = {
-    Classify: "a label for a text or a pair",
-    Regress: "a number for a text or a pair",
-    Span: "answers in a context",
-    Tag: "a label for each word",
-    Choose: "a choice among answers",
-}
 _PROBLEMS = {Classify: "single_label_classification", Regress: "regression"}
 
 
@@ -122,12 +114,6 @@ def _export_special(
     _log.warning(f"{text} (%s)", directory, special.name, file.name, special.override)
 
 
-def _no_head(directory: str, task: Task) -> str:
-    """Return the message for a model without a head of a task, with what the head would give."""
-    given = next(text for kind, text in _GIVEN.items() if isinstance(task.kind, kind))
-    return f"{directory}: holds no head for task {task.name} ({given})"
-
-
 def _load_special(
     directory: str, task: Task, special: SpecialHead, label_map: LabelMap | None
 ) -> MultitaskModel:
@@ -140,7 +126,7 @@ def _load_special(
         model.heads[task.name].load_state_dict(_reordered(state, order))
     except (CheckpointError, OSError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
-            f"{_no_head(directory, task)}: {error}\n"
+            f"{directory}: holds no head for task {task.name}: {error}\n"
             f"  fix: fine-tune it with {special.override}, or evaluate without that key"
         ) from error
     return model
@@ -237,10 +223,12 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
     try:
         trained, missing = load_stored(model_class(task.kind, model.encoder.config), place)
     except CheckpointError as error:  # the encoder was loaded above, so it is the head
-        raise CheckpointError(f"{_no_head(directory, task)}:\n{error}") from error
+        raise CheckpointError(
+            f"{directory}: holds no head for task {task.name}:\n{error}"
+        ) from error
     if missing:
         raise CheckpointError(
-            f"{_no_head(directory, task)}; missing: {', '.join(missing)}\n"
+            f"{directory}: holds no head for task {task.name}; missing: {', '.join(missing)}\n"
             f"  fix: fine-tune it first, or name a model of task {task.name}"
         )
     # A choice has one logit, for any number of labels in its configuration.

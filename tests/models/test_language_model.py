@@ -51,5 +51,5 @@ def test_detectors_score_every_token_after_a_trip_to_the_disk(family, batch, tmp
     scores = detection_scores(model, batch["input_ids"], batch)
     assert scores.shape == (2, 9)
     model.save_pretrained(tmp_path)
-    loaded = FAMILIES[family].detector.from_pretrained(tmp_path).eval()
+    loaded = type(model).from_pretrained(tmp_path).eval()
     assert_close(detection_scores(loaded, batch["input_ids"], batch), scores)

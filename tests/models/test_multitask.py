@@ -107,8 +107,8 @@ def test_any_task_starts_from_the_model_of_any_other(model, batch, tmp_path, fir
 def test_an_encoder_without_a_head_is_not_a_trained_model(tmp_path):
     ElectraForPreTraining(CONFIG).save_pretrained(tmp_path)
     assert load_multitask(str(tmp_path), [NLI]) is not None
-    for task, given in ((NLI, "a label for a text or a pair"), (MRC, "answers in a context")):
-        with pytest.raises(CheckpointError, match=rf"head for task {task.name} \({given}\)"):
+    for task in (NLI, MRC):
+        with pytest.raises(CheckpointError, match=f"head for task {task.name}"):
             load_trained(str(tmp_path), task)
 
 
