@@ -268,18 +268,6 @@ def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
     assert "run again" not in caplog.text
 
 
-@pytest.mark.parametrize("content", ["", "null", '{"data": {"a": []}}'])
-def test_evaluate_names_a_record_that_is_damaged(attempt, teachers, tmp_path, content):
-    assert attempt(teachers.directory / "teacher-0", "sst2").code == 0
-    for name in ("inputs.json", "MANIFEST.json"):
-        whole = (tmp_path / "run" / name).read_text()
-        (tmp_path / "run" / name).write_text(content)
-        result = attempt(teachers.directory / "teacher-0", "sst2")
-        assert result.code == 4
-        assert f"{tmp_path / 'run' / name}: " in result.err
-        (tmp_path / "run" / name).write_text(whole)
-
-
 @pytest.fixture
 def model(teachers, tmp_path):
     """A copy of a fine-tuned model that a test may change."""

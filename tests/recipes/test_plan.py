@@ -57,15 +57,6 @@ def test_sharded_workers_need_their_part_of_the_memory(sentiment, monkeypatch):
     assert 2 * memory["parameters"] <= memory["optimizer"] < 2.1 * memory["parameters"]
 
 
-@pytest.mark.parametrize("verb", ["pretrain", "teachers"])
-def test_other_verbs_are_planned_alike(verb, sentiment, pretraining, tmp_path):
-    chosen = {"pretrain": pretraining, "teachers": sentiment}[verb]
-    estimate = planned(verb, chosen | {"run_dir": str(tmp_path / "run")})
-    assert estimate["steps"] == 6
-    assert estimate["runs"] == (3 if verb == "teachers" else 1)
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_plan_of_phases_asks_each(pretraining):
     chosen = pretraining | {"data.shorter_first.16.fraction": 0.5}
     chosen |= {"data.shorter_first.16.batch_size": 24}

@@ -43,10 +43,8 @@ def null(path):
 
 
 FILES = [
-    "hf/model.safetensors",
     "hf/config.json",
     "hf/tokenizer.json",
-    "hf/road_ray.json",
     "predictions/sst2/predictions.json",
 ]
 
@@ -71,14 +69,6 @@ def test_damaged_manifest_is_named(sentiment, copied, content):
     (copied / "MANIFEST.json").write_text(content)
     with pytest.raises(CheckpointError, match=f"{copied}/MANIFEST.json: "):
         rr.finetune(overrides=sentiment, run_dir=copied)
-
-
-def test_a_damaged_teacher_of_a_finished_list_is_named(sentiment, teachers, tmp_path):
-    place = tmp_path / "teachers"
-    shutil.copytree(teachers.directory, place)
-    flip(place / "teacher-1" / "hf" / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"\n    teacher-1/hf/model\.safetensors has"):
-        rr.teachers(overrides=sentiment, run_dir=place)
 
 
 def test_a_leftover_of_a_killed_process_is_not_part_of_a_run(sentiment, copied):

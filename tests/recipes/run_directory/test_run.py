@@ -102,7 +102,7 @@ def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
     with journal(run, RunContext(), leads=True, total_steps=None) as log:
         writer = checkpoints(run, log, keep=2)
         writer.save(1, lambda place: (place / "a").write_text("x") and None)
-        writer.save(2, lambda place: (place / "a").write_text("y"))
+        writer.save(2, lambda place: (place / "a").write_text("y") and None)
         (tmp_path / "checkpoints" / "step-00000002" / "a").write_text("yy")
         assert writer.newest() == tmp_path / "checkpoints" / "step-00000001"
     event = json.loads((tmp_path / "events.jsonl").read_text())
