@@ -122,7 +122,9 @@ class _Report:
     ) -> None:
         self.row = dict(row)
         self._training, self._worker = training, worker
-        self._every = training.config.log_every_steps or _log_interval(training.total_steps)
+        # By default 50 steps between rows, fewer in a short run, for 20 points in a curve.
+        default = min(50, max(1, training.total_steps // 20))
+        self._every = training.config.log_every_steps or default
         self._tally = StepMetrics()
         self._utilization = ModelFlopsUtilization(trained, worker, autocast)
         self._collapse = CollapseMonitor(training.journal, training.total_steps)
@@ -153,11 +155,6 @@ class _Report:
         self.row = self._utilization.of(self._tally.collect(self._worker) | norms, passes)
         self._training.journal.write(done, self.row)
         self._collapse.check(done, self.row)
-
-
-def _log_interval(total_steps: int) -> int:
-    """Return the default steps between rows: 50, fewer in a short run, for 20 points in a curve."""
-    return min(50, max(1, total_steps // 20))
 
 
 def _interrupted(done: int, training: Training) -> InterruptedRunError:

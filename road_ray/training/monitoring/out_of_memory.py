@@ -28,15 +28,11 @@ def oom_as_error(rank: int, context: RunContext) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not _is_out_of_memory(error):
+        known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not known and not any(sign in str(error) for sign in _SIGNS):
             raise
         raise ResourceError(
             f"worker {rank} ran out of memory after step {context.step}, at work on "
             f"{context.batch}: {str(error).splitlines()[0]}\n  fix: {REMEDY}\n"
             "  kept: the newest checkpoint, if there is one; the same command resumes from it"
         ) from error
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    is_known = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return is_known or any(sign in str(error) for sign in _SIGNS)

@@ -66,7 +66,8 @@ def backward(
     counts = _counted([objective.counts(batch) for batch in passes], worker, one_batch=one_batch)
     result.communication_seconds = time.perf_counter() - began
     for number, (batch, count) in enumerate(zip(passes, counts, strict=True)):
-        torch.manual_seed(_pass_seed(seed, step, number, worker.rank))
+        pass_seed = np.random.SeedSequence((seed, 3, step, number, worker.rank))
+        torch.manual_seed(int(pass_seed.generate_state(1)[0]))
         # One all-reduce a step is enough. FSDP has no no_sync: it reduces every pass, or each
         # worker would hold the whole gradient.
         skip_reduce = number + 1 < len(passes)
@@ -123,7 +124,3 @@ def _exchange_seconds(wrapped: nn.Module) -> float:
     times: dict[str, Any] = getattr(wrapped, "_get_ddp_logging_data", dict)()
     exchanged = times.get("avg_backward_comm_time", 0)
     return float(exchanged - times.get("avg_backward_compute_comm_overlap_time", 0)) / 1e9
-
-
-def _pass_seed(seed: int, step: int, number: int, rank: int) -> int:
-    return int(np.random.SeedSequence((seed, 3, step, number, rank)).generate_state(1)[0])

@@ -71,7 +71,7 @@ class LossGuard:
         self._training, self._saver, self._deferred = training, saver, deferred
         self._unread: list[tuple[int, StepResult, Tensor]] = []
         self._blocked: Tensor | None = None
-        self._num_warnings = 0
+        self._num_spikes = 0
         # Checkpoints of older versions lack both entries.
         self._spikes = SpikeDetector(state.get("losses", ()), state.get("spikes_in_a_row", 0))
 
@@ -118,22 +118,21 @@ class LossGuard:
             datasets=result.datasets,
             rows=_rows_of(result),
         )
-        if journal.enabled:
-            self._warn(
-                f"step {step}: the loss jumped to {loss:.4g}; the largest of the last "
-                f"{len(self._spikes.recent)} steps was {largest:.4g}\n"
-                f"  data: {', '.join(result.datasets)}; rows on this worker: {_rows_of(result)}"
+        self._num_spikes += 1
+        if journal.enabled and self._num_spikes <= _MOST_WARNINGS:
+            _log.warning(
+                "step %d: the loss jumped to %.4g; the largest of the last %d steps was %.4g\n"
+                "  data: %s; the rows of this and of further jumps are in events.jsonl",
+                step,
+                loss,
+                len(self._spikes.recent),
+                largest,
+                ", ".join(result.datasets),
             )
 
-    def _warn(self, message: str) -> None:
-        """Log the first spikes; all of them are events of the journal."""
-        self._num_warnings += 1
-        if self._num_warnings == _MOST_WARNINGS:
-            message += "\n  further jumps are only recorded: loss_spike in events.jsonl"
-        if self._num_warnings <= _MOST_WARNINGS:
-            _log.warning("%s", message)
-
     def _not_finite(self, step: int, result: StepResult, norm: Tensor) -> DivergedError:
+        self._saver.finish()
+        kept = self._training.checkpoints.newest() or "no checkpoint yet"
         bad = [name for name, (total, _) in result.sums.items() if not torch.isfinite(total).all()]
         where = ", ".join(bad) or "no loss term of this worker"
         return DivergedError(
@@ -141,12 +140,8 @@ class LossGuard:
             f"  not finite: {where}; data: {', '.join(result.datasets)}; "
             f"rows on this worker: {_rows_of(result)}\n"
             "  fix: lower optimizer.peak_lr, lengthen the warm-up, or inspect these rows\n"
-            f"  kept: {self._newest_checkpoint()}; the update was not made"
+            f"  kept: {kept}; the update was not made"
         )
-
-    def _newest_checkpoint(self) -> str:
-        self._saver.finish()
-        return str(self._training.checkpoints.newest() or "no checkpoint yet")
 
 
 def _rows_of(result: StepResult) -> list[int]:

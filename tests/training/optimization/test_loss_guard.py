@@ -86,8 +86,7 @@ def test_three_spikes_are_warned_of_and_all_are_events(tiny, tmp_path, caplog):
     assert [event["step"] for event in events] == list(at)
     warnings = [one.getMessage() for one in caplog.records if "jumped" in one.getMessage()]
     assert len(warnings) == 3
-    assert "events.jsonl" in warnings[2]
-    assert "events.jsonl" not in warnings[1]
+    assert all("events.jsonl" in warning for warning in warnings)
 
 
 def stopped_and_resumed(tiny, place, at):

@@ -66,7 +66,11 @@ class CorruptingObjective(MaskingObjective):
     ) -> None:
         super().__init__(**masking)
         if isinstance(generator, PreTrainedModel):
-            _check_tying(generator, tying)
+            if tying != "none" and is_frozen(generator):
+                raise ConfigError(
+                    f"generator.frozen = true with generator.tying = {tying} would train shared "
+                    "weights\n  fix: generator.tying=none"
+                )
             share(generator, main, tying)
             use_cpu_kernels(generator)
         use_cpu_kernels(main)
@@ -139,14 +143,6 @@ class CorruptingObjective(MaskingObjective):
             self.main.save_pretrained(directory)
             if isinstance(self.generator, PreTrainedModel):
                 self.generator.save_pretrained(directory / "generator")
-
-
-def _check_tying(generator: PreTrainedModel, tying: Tying) -> None:
-    if tying != "none" and is_frozen(generator):
-        raise ConfigError(
-            f"generator.frozen = true with generator.tying = {tying} would train shared weights\n"
-            "  fix: generator.tying=none"
-        )
 
 
 def language_model(generator: Generator, name: str) -> PreTrainedModel:
