@@ -9,12 +9,11 @@ comparison of several.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from road_ray.config import Config
-from road_ray.config.identity import ByContent
 from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig, Tying
@@ -105,12 +104,8 @@ class ProbeConfig(Config):
     """
 
     datasets: tuple[str, ...] = ()
-    """Data sets to fine-tune copies on, at the end and every ``training.evaluate_every_steps``
-    steps. Empty: no probe."""
-    root: Annotated[str | None, ByContent()] = None
-    """Directory of the data sets. None: ``data.root``."""
-    steps: int = Field(300, ge=1)
-    """Number of updates of each fine-tuning. Our choice; it bounds what a probe costs."""
+    """Data sets below ``data.root`` to fine-tune copies on, for 300 updates, at the end and every
+    ``training.evaluate_every_steps`` steps. Empty: no probe."""
 
 
 class PretrainConfig(RunConfig):

@@ -10,19 +10,16 @@ from road_ray.errors import InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.preflight_checks import require_splits
-from road_ray.recipes.pretraining.config import PretrainConfig, ProbeConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.train.train import finetune
 from road_ray.training.config import TrainingConfig
 from road_ray.training.run_context import RunContext
 
+_STEPS = 300  # of each fine-tuning, as the sizes of its data: our choice, they bound its cost
+
 
 def early_probe(
-    probe: ProbeConfig,
-    objective: Objective,
-    tokenizer: Any,
-    run_dir: Path,
-    seed: int,
-    context: RunContext,
+    config: PretrainConfig, objective: Objective, tokenizer: Any, context: RunContext
 ) -> dict[str, float]:
     """Return ``eval/<data set>/<metric>`` of a fine-tuned copy of the current encoder. The
     pre-training is not affected, and only the metrics are kept. ``context`` is the pre-training's.
@@ -30,59 +27,48 @@ def early_probe(
     Raises ``InterruptedRunError`` for a stop request meanwhile.
     """
     figures: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix=".probe-", dir=run_dir) as place:
+    with tempfile.TemporaryDirectory(prefix=".probe-", dir=config.run_dir) as place:
         encoder = Path(place) / "encoder"
         objective.export(encoder)
         tokenizer.save_pretrained(encoder)
-        for name in probe.datasets:
-            config = _finetuning(probe, name, Path(place) / name, encoder, seed)
+        for name in config.probe.datasets:
+            tuning = FinetuneConfig(
+                run_dir=Path(place) / name,
+                init=str(encoder),
+                seed=config.seed,
+                console="quiet",
+                data=_data(config, name),
+                optimizer=FinetuneConfig().optimizer.model_copy(update={"peak_lr": 3e-4}),
+                training=TrainingConfig(
+                    steps=_STEPS, save_every_steps=_STEPS, log_every_steps=_STEPS
+                ),
+            )
             try:
-                metrics = finetune(config, context.nested()).metrics
+                metrics = finetune(tuning, context.nested()).metrics
             except InterruptedRunError:
                 raise InterruptedRunError(
                     f"stopped while a copy of the encoder was fine-tuned on {name}\n"
-                    f"  kept: what {run_dir} holds of the pre-training\n"
+                    f"  kept: what {config.run_dir} holds of the pre-training\n"
                     "  to resume, run the same command"
                 ) from None
             figures |= {key: value for key, value in metrics.items() if key.startswith("eval/")}
     return figures
 
 
-def probe_of(config: PretrainConfig) -> ProbeConfig:
-    """Return the probe of a pre-training, with the root of its data sets.
-
-    Raises ``DataError`` if a data set has no files: else the first error would come at the first
-    probe.
+def require_probe(config: PretrainConfig) -> None:
+    """Raise ``DataError`` if a data set of the probe has no files: else the first error would come
+    at the first probe.
     """
-    probe = config.probe.model_copy(update={"root": config.probe.root or config.data.root})
     require_splits(
-        (split for name in probe.datasets for split in _data(probe, name).splits()),
-        "name data sets that are there (probe.datasets=[...]) or their directory (probe.root=...)",
-    )
-    return probe
-
-
-def _finetuning(
-    probe: ProbeConfig, dataset: str, run_dir: Path, encoder: Path, seed: int
-) -> FinetuneConfig:
-    return FinetuneConfig(
-        run_dir=run_dir,
-        init=str(encoder),
-        seed=seed,
-        console="quiet",
-        data=_data(probe, dataset),
-        optimizer=FinetuneConfig().optimizer.model_copy(update={"peak_lr": 3e-4}),
-        training=TrainingConfig(
-            steps=probe.steps, save_every_steps=probe.steps, log_every_steps=probe.steps
-        ),
+        (split for name in config.probe.datasets for split in _data(config, name).splits()),
+        "name data sets that are there (probe.datasets=[...]) or their directory (data.root=...)",
     )
 
 
-def _data(probe: ProbeConfig, dataset: str) -> FinetuneDataConfig:
-    """Return the data of a short fine-tuning; its sizes are our choice, they bound its cost."""
+def _data(config: PretrainConfig, dataset: str) -> FinetuneDataConfig:
     return FinetuneDataConfig(
         dataset=dataset,
-        root=probe.root,
+        root=config.data.root,
         batch_size=32,
         max_length_tokens=64,
         max_rows=20_000,

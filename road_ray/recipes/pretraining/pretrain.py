@@ -27,7 +27,7 @@ from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.build_objective import build_objective, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.early_probe import early_probe, probe_of
+from road_ray.recipes.pretraining.early_probe import early_probe, require_probe
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
 from road_ray.recipes.run_directory.run import (
@@ -67,7 +67,7 @@ def _run(config: PretrainConfig, context: RunContext | None) -> Run:
 def _check(config: PretrainConfig) -> None:
     """Raise the errors that are known before a corpus is built, which takes minutes or hours."""
     phases(config)
-    probe_of(config)
+    require_probe(config)
     check_stopping_metric(config)
     for key, init in (("init", config.init), ("generator.init", config.generator.init)):
         if init:
@@ -150,10 +150,9 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
     made = prepare(config, worker)
     objective, tokenizer = made.objective, made.tokenizer
     total = config.training.steps or 1
-    probe = probe_of(config)
 
     def evaluate() -> dict[str, float]:
-        return early_probe(probe, objective, tokenizer, config.run_dir, config.seed, context)
+        return early_probe(config, objective, tokenizer, context)
 
     work = partial(tokens_before, made.steps.phases)
     with journal(config, context, leads=worker.leads, total_steps=total, work=work) as log:
@@ -171,7 +170,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
             phase_starts=tuple(phase.start for phase in made.steps.phases),
             rows_per_epoch=made.corpora[-1].manifest["rows"] if len(made.corpora) == 1 else None,
             totals=made.steps.totals,
-            evaluate=evaluate if probe.datasets else None,
+            evaluate=evaluate if config.probe.datasets else None,
             context=context,
         )
 
@@ -180,7 +179,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
 
         last = train(objective, steps, training, worker)
         if worker.leads and not context.plan_only:
-            if probe.datasets:
+            if config.probe.datasets:
                 log.write(total, figures := evaluate())
                 last = last | figures
             _export(config, made, last)

@@ -23,7 +23,7 @@ from road_ray.distributed.tune.trial_resources import StageDemand
 from road_ray.errors import ConfigError
 from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.early_probe import probe_of
+from road_ray.recipes.pretraining.early_probe import require_probe
 from road_ray.recipes.run_directory.recorded_config import load_recorded
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
@@ -162,7 +162,7 @@ def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
 def _check_files(base: Any) -> None:
     """Raise ``DataError`` if a file of the data sets is missing."""
     if isinstance(base, PretrainConfig):
-        probe_of(base)
+        require_probe(base)
         return
     for name, split, source in base.data.splits():
         if (root := root_of(name, source)) is not None:

@@ -14,10 +14,16 @@ from road_ray.training.monitoring.metrics_journal import read_rows
 
 PROBE = {
     "probe.datasets": ["sst2"],
-    "probe.steps": 3,
     "training.evaluate_every_steps": 2,
 }
 ACCURACY = "eval/sst2/accuracy"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("road_ray.recipes.pretraining.early_probe._STEPS", 3)
+        yield
 
 
 def weights(run):
@@ -53,7 +59,7 @@ def test_missing_data_is_named_before_the_training(pretraining, world, tmp_path)
     message = rf"no files of snli \(train\), snli \(dev\) below {world}"
     with pytest.raises(DataError, match=message) as error:
         rr.pretrain(overrides=pretraining | missing, run_dir=tmp_path / "run")
-    assert "probe.root" in str(error.value)
+    assert "data.root" in str(error.value)
 
 
 def test_the_training_is_the_same_and_nothing_is_left(probed, pretrained):
