@@ -164,8 +164,7 @@ class _Expander:
         for data in targets.values():
             yield from data.splits()
         if any(stage.verb == "multitask" for arm in self.arms.values() for stage in arm.stages):
-            for name in self.config.multitask.data.datasets:
-                yield from ((name, split, self._mixture_data()) for split in ("train", "dev"))
+            yield from self._mixture_data().splits()
 
     def _probe_data(self, name: str) -> FinetuneDataConfig:
         data = self.config.probe.data

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from road_ray.distributed.parallel_runs import run_all
@@ -18,8 +16,6 @@ from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_
 from road_ray.recipes.train.train import finetune
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.run_context import RunContext
-
-_log = logging.getLogger(__name__)
 
 
 def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:
@@ -37,22 +33,13 @@ def _run(config: TeachersConfig, context: RunContext | None) -> Run:
     if context is not None and context.plan_only:
         return finetune(single[0], context)  # all cost the same
     with open_run_directory(config) as directory:
-        train = partial(_train, [teacher.run_dir for teacher in single])
-        runs = run_all(train, single, config, context)
+        runs = run_all(finetune, single, config, context)
         write_json_atomic(directory / "teachers.json", teachers_json(directory, single, runs))
         # A run that an earlier version finished may lack a figure of the others.
         figures = means([run.metrics for run in runs])
         figures |= ensemble_figures(directory, runs, config.data)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
-
-
-def _train(
-    directories: Sequence[Path], config: FinetuneConfig, context: RunContext | None = None
-) -> Run:
-    number = directories.index(config.run_dir)
-    _log.info("teacher %d of %d: %s", number + 1, len(directories), config.run_dir)
-    return finetune(config, context)
 
 
 def ensemble_figures(

@@ -30,7 +30,7 @@ from road_ray.recipes.run_directory.recorded_config import (
 )
 from road_ray.recipes.run_directory.run_lock import lock_run_directory, write_error
 from road_ray.reporting.provenance import environment, revision, version_of
-from road_ray.reporting.report import write_report
+from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.json_file import read_json, write_json_atomic, write_text_atomic
 from road_ray.system.operating_system import is_disk_error
 from road_ray.training.checkpoint.atomic_commit import (
@@ -86,8 +86,8 @@ def load_finished_run(config: RunConfig) -> Run | None:
             "  fix: restore them, or name another run_dir to run it again\n"
             "  kept: that run, as it is"
         )
-    if not (directory / MANIFEST).is_file():  # it was killed after its last step
-        _complete(directory)
+    if not all((directory / name).is_file() for name in (MANIFEST, REPORT)):
+        _complete(directory)  # it was killed after its last step, or the disk was full
     _log.info("%s is finished; nothing is left to do", directory)
     return Run(directory, metrics)
 

@@ -87,20 +87,6 @@ def test_a_stop_during_a_probe_stops_the_training_which_goes_on(
     assert not list(tmp_path.glob(".probe-*"))
 
 
-def test_a_stop_during_the_last_probe_tells_the_way_on(pretraining, tmp_path, monkeypatch):
-    def interrupted(self, batch):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return forward(self, batch)
-
-    forward = Supervised.forward
-    overrides = pretraining | PROBE | {"training.evaluate_every_steps": None}
-    with monkeypatch.context() as patch:
-        patch.setattr(Supervised, "forward", interrupted)
-        with pytest.raises(InterruptedRunError, match="fine-tuned on sst2"):
-            rr.pretrain(overrides=overrides, run_dir=tmp_path)
-    assert ACCURACY in rr.pretrain(overrides=overrides, run_dir=tmp_path).metrics
-
-
 def test_evaluating_nothing_is_refused(pretraining, tmp_path):
     with pytest.raises(ConfigError, match=r"probe\.datasets"):
         rr.pretrain(overrides=pretraining | {"training.evaluate_every_steps": 2}, run_dir=tmp_path)

@@ -102,14 +102,6 @@ def test_a_run_at_its_last_step_comes_back_from_a_mirror_without_its_journal(att
     assert (tmp_path / "run" / "hf" / "model.safetensors").read_bytes() == model
 
 
-def test_plain_masked_language_modelling_leaves_an_encoder_too(attempt, tmp_path):
-    result = attempt(objective__name="mlm", training__steps=2)
-    assert result.code == 0
-    assert "model:" in result.out
-    again = attempt(run_dir=tmp_path / "more", init=tmp_path / "run", training__steps=2)
-    assert again.code == 0, again.err
-
-
 def test_another_text_of_the_same_name_and_size_is_another_corpus(attempt, tmp_path):
     for number, text in enumerate(("some words here\n", "here some words\n")):
         (tmp_path / "a.txt").write_text(text)

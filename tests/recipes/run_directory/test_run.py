@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -130,3 +131,20 @@ def test_a_run_that_was_killed_after_its_last_step_is_sealed_by_the_next_command
     (tmp_path / "MANIFEST.json").unlink()
     assert load_finished_run(config(tmp_path)) == Run(tmp_path, {"eval/a": 1.0})
     assert (tmp_path / "MANIFEST.json").is_file()
+
+
+def test_a_run_on_a_disk_that_is_full_at_its_report_makes_it_later(small_disk, caplog):
+    place = small_disk(256)
+    with open_run_directory(config(place / "run")) as directory:
+        (directory / "metrics.json").write_text('{"eval/a": 1.0}')
+        with contextlib.suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        with (place / "filler").open("r+b") as filler:  # room for all but the report
+            filler.truncate(filler.seek(0, 2) - 16_384)
+    assert "no report.html" in caplog.text
+    assert (directory / "MANIFEST.json").is_file()
+    assert not list(directory.glob(".*"))
+    (place / "filler").unlink()
+    assert load_finished_run(config(directory)) == Run(directory, {"eval/a": 1.0})
+    assert (directory / "report.html").is_file()
