@@ -16,9 +16,7 @@ from road_ray.distributed.serving.api import build_api
 from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.distributed.serving.schemas import row_type
 from road_ray.inference.load_model import load
-from road_ray.inference.onnx_model import OnnxModel
 from road_ray.inference.predictor import Predictor
-from road_ray.recipes.export import export
 from tests.published import TEXTS, publish
 
 TOKEN = "a token of twenty-two characters"
@@ -85,21 +83,6 @@ def test_a_row_has_the_fields_of_the_training(trained, row, refused):
     assert set(reader.validate_python(row).model_fields_set) == set(row)
     with pytest.raises(ValidationError):
         reader.validate_python(refused)
-
-
-@pytest.mark.slow
-def test_an_onnx_export_answers_as_its_predictor(client, predictor_of, tmp_path):
-    model = publish(tmp_path / "m", "electra", "ForSequenceClassification", labels=("no", "yes"))
-    predictor_of.made["onnx"] = predictor = load(export(str(model))[0])
-    assert isinstance(predictor.model, OnnxModel)
-    http, rows = client("onnx"), [{"id": text, "text": text} for text in TEXTS]
-    answered = http.post("/predict", json=rows)
-    assert (answered.status_code, answered.json()) == (200, predictor(rows))
-    plain = load(model)(rows)
-    assert [item["label"] for item in answered.json()] == [item["label"] for item in plain]
-    assert [item["score"] for item in answered.json()] == pytest.approx(
-        [item["score"] for item in plain], abs=1e-4
-    )
 
 
 def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, predictor_of):

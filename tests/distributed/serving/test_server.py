@@ -21,7 +21,6 @@ import psutil
 import pytest
 
 from road_ray.inference.load_model import load
-from road_ray.recipes.export import export
 from tests.ports import free_port
 from tests.published import TEXTS, publish
 
@@ -151,10 +150,7 @@ def test_replicas_have_no_token_and_show_no_metrics(model, tmp_path):
     assert "\x1b" not in said
 
 
-@pytest.mark.parametrize("form", ["pytorch", "onnx"])
-def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path, form):
-    if form == "onnx":
-        model = str(export(model, tmp_path / "onnx")[0])
+def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path):
     expected, port = load(model)([{"text": text} for text in TEXTS]), free_port()
     command = [
         *(sys.executable, "-m", "road_ray", "serve", model, "max_wait_ms=1000"),

@@ -119,26 +119,6 @@ def test_with_the_students_tokenizer_it_answers_as_a_plain_teacher_does(family, 
         assert_close(carried, plain, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_a_mixed_ensemble_answers_in_the_students_shapes(name, teacher):
-    student = tokenizer_of("electra", TEXTS[:2], 150)
-    families = ("bert", "roberta", "deberta-v2")
-    ensemble = LocalEnsemble.load(
-        [teacher(family, name) for family in families],
-        task_of(name),
-        TeacherOptions(student=fingerprint_tokenizer(student)),
-    )
-    assert [type(one) for one in ensemble.teachers] == [TextTeacher] * 3
-    batch = batch_of(name, student, max_length_tokens=40)
-    answers = ensemble.gather(ensemble.submit(batch))
-    assert answers.isfinite().all()
-    length = batch["input_ids"].shape[-1]
-    rows = len(batch["input_ids"])
-    shapes = {"squad_v2": (2, length), "conll2003": (length, 9), "stsb": (1,)}
-    expected = shapes.get(name, (5,) if name == "commonsenseqa" else (3,))
-    assert answers.shape == (3, rows, *expected)
-
-
 def test_a_sentence_longer_than_the_teacher_reads_has_all_its_words_answered(teacher):
     directory = teacher("roberta", "conll2003", max_position_embeddings=18)
     student = tokenizer_of("electra")
