@@ -4,7 +4,7 @@ each value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
@@ -98,7 +98,6 @@ class _Merged:
         self.values: dict[str, Any] = deepcopy(default_of(schema_of(kind)))
         self.origins: dict[Key, str] = {}
         self.problems: list[Problem] = []
-        self.refused: set[Key] = set()  # keys whose mistake is already reported
 
     def put(self, key: Key, value: Any, origin: str | Mapping[Key, str]) -> None:
         """Merge a value into a key; ``origin`` is one source, or one for each key."""
@@ -159,25 +158,25 @@ class _Merged:
         Raises ``InvalidConfig`` with all problems of merging and of validation.
         """
         # Pydantic converts text and true to numbers; here they are mistakes.
-        for key, value in _mistyped(self.values, schema_of(self.kind)):
-            if key not in self.refused:
-                error = {"type": "mistyped", "input": value, "msg": ""}
-                self.problems.append(invalid_value(self.kind, key, error, self._where(key)))
-                self.refused.add(key)
+        mistyped = dict(_mistyped(self.values, schema_of(self.kind)))
+        for key, value in mistyped.items():
+            error = {"type": "mistyped", "input": value, "msg": ""}
+            self.problems.append(invalid_value(self.kind, key, error, self._where(key)))
         try:
             config: T | None = kind.model_validate(self.values)
         except ValidationError as error:
             config = None
-            self.problems += self._explained(error)
+            self.problems += self._explained(error, mistyped)
         if self.problems or config is None:
             raise InvalidConfig(sorted(self.problems, key=self._line))
         return config
 
-    def _explained(self, error: ValidationError) -> Iterator[Problem]:
+    def _explained(self, error: ValidationError, told: Iterable[Key]) -> Iterator[Problem]:
+        """Yield the problems of pydantic's errors, one for a key, without keys ``told`` before."""
         reported: set[Key] = set()
         for entry in error.errors(include_url=False):
             key = self._key(entry["loc"])
-            if key in reported or any(_overlap(key, refused) for refused in self.refused):
+            if key in reported or any(_overlap(key, other) for other in told):
                 continue
             reported.add(key)
             where = self._where(key or self._named_in(message_of(entry)))
@@ -187,7 +186,7 @@ class _Merged:
             elif entry["type"] == "missing":
                 yield missing_key(self.kind, key, where)
             else:
-                yield invalid_value(self.kind, key, entry, where, self._beside(key))
+                yield invalid_value(self.kind, key, entry, where)
 
     def _unknown_leaves(self, key: Key, value: object, where: str) -> Iterator[tuple[Key, Any]]:
         """Yield an unknown key and its value. An unknown section of a file is one mistake; each
@@ -210,14 +209,6 @@ class _Merged:
             elif at(self.kind, (*key, part)) is not None:
                 return (*key, part)  # not set
         return key
-
-    def _beside(self, key: Key) -> list[str]:
-        """Return the other names of the mapping that holds a key."""
-        above: Any = self.values
-        for part in key[:-1]:
-            above = above.get(part) if isinstance(above, dict) else None
-        names = above if key and isinstance(above, dict) else {}
-        return [str(name) for name in names if name != key[-1]]
 
     def _where(self, key: Key) -> str:
         known = (key[:n] for n in range(len(key), 0, -1))

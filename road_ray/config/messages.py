@@ -119,16 +119,8 @@ def missing_key(kind: type[BaseModel], key: Key, where: str) -> Problem:
     return Problem(where, f"{format_key(key)} is not set{detail}", f"set {format_key(key)}")
 
 
-def invalid_value(
-    kind: type[BaseModel],
-    key: Key,
-    error: Mapping[str, Any],
-    where: str,
-    others: Sequence[str] = (),
-) -> Problem:
-    """Return the problem of a value that its field refuses; pydantic gives ``error``. ``others``
-    are the names beside the last one of ``key``, told where the field's own message has a remedy.
-    """
+def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str) -> Problem:
+    """Return the problem of a value that its field refuses; pydantic gives ``error``."""
     node, value, words = at(kind, key), error["input"], message_of(error)
     own_words = error["type"] in ("value_error", "assertion_error")
     if error["type"] == "union_tag_invalid":  # a section of an unknown kind
@@ -139,8 +131,6 @@ def invalid_value(
         return Problem(where, head, f"did you mean {near!r}?" if near else "use one of these")
     if own_words and (node is None or not key or properties(node)):
         text, _, remedy = words.partition("\n    fix: ")
-        if remedy and others:
-            remedy += f"; {format_key(key[:-1])} has: {', '.join(others)}"
         name = f"{format_key(key)}: " if key else ""
         return Problem(where, f"{name}{text}", remedy or "change one of the values it names")
     head = f"{format_key(key)} = {format_value(value)}"

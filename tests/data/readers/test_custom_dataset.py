@@ -131,13 +131,13 @@ def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_pa
     assert message in result.err
 
 
-def test_an_entry_without_files_is_told_with_the_sets_that_there_are(road, tmp_path):
+def test_an_entry_without_files_is_told(road, tmp_path):
     file = tmp_path / "one.yaml"
     file.write_text("data: {sets: {one: {train: x.csv, text: [t], labels: [a, b]}}}\n")
     result = road("finetune", file, "data.sets.reviews.labels=a,b")
     assert result.code == 2
     assert "data.sets.reviews: a data set without files" in result.err
-    assert "fix: give train, dev or test, or hub; data.sets has: one\n" in result.err
+    assert "fix: give train, dev or test, or hub\n" in result.err
 
 
 @pytest.mark.parametrize(
