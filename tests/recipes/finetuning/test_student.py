@@ -49,13 +49,3 @@ def test_a_student_of_one_layer_is_a_plain_model_with_the_weights_of_that_layer(
     record = json.loads((run.hf_dir / "road_ray.json").read_text())
     assert record["layers_of_init"] == [size - 1]
     assert record["parameters"] == sum(p.numel() for p in model.parameters())
-
-
-def test_a_student_deeper_than_its_init_is_refused_before_anything_starts(
-    road, flags, sentiment, tmp_path
-):
-    place = tmp_path / "run"
-    result = road("finetune", *flags(sentiment | {"student.layers": 99}), "--run-dir", place)
-    assert result.code == 2
-    assert "student.layers = 99: init has" in result.err
-    assert not place.exists()

@@ -15,7 +15,7 @@ from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.distill import _with_teachers
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.train.find_teachers import find_teachers, warn_of_seen_rows
+from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers, warn_of_seen_rows
 from road_ray.recipes.train.prepare import prepare
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
@@ -96,23 +96,14 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(teachers_of, tmp_pa
         assert 0 < counts[0] < counts[0] + counts[2] <= len(split.features)
 
 
-def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path):
-    with pytest.raises(ConfigError, match=r"(?s)lists 4.*expected: 3 for each of 2 folds"):
-        rr.distill(
-            overrides=sentiment,
-            teachers=folded.directory / "teachers.json",
-            host="process",
-            num_teachers=3,
-            run_dir=tmp_path,
-        )
-
-
 def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tmp_path):
     path = folded.directory / "teachers.json"
     places = read_teacher_list(path)[0]
     settings = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
     config = override(DistillConfig(run_dir=tmp_path), sentiment | settings)
     assert _with_teachers(config, places) == config
+    with pytest.raises(ConfigError, match=r"(?s)lists 4.*expected: 3 for each of 2 folds"):
+        locate_teachers(override(config, {"distillation.num_teachers": 3}))
     unnamed = {"distillation.teachers": [], "distillation.num_teachers": None}
     plain = _with_teachers(override(config, unnamed), places)
     assert plain.distillation.teachers == tuple(places)
