@@ -18,10 +18,11 @@ from transformers import (
 
 from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.special_heads import SpecialHead, special_head
 from road_ray.data.task_and_dataset import Choose, Classify, Kind, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
-from road_ray.models.architectures import input_names
+from road_ray.models.architectures import family_of, input_names
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads.label_order import LabelMap, label_order
 from road_ray.models.heads.standard import Heads, TransformersHead, build_head, model_class
@@ -219,13 +220,9 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
     special = special_head(task.kind)
     if special is not None:
         return _load_special(str(place), task, special, label_map)
-    model = load_multitask(str(place), [task])
-    try:
-        trained, missing = load_stored(model_class(task.kind, model.encoder.config), place)
-    except CheckpointError as error:  # the encoder was loaded above, so it is the head
-        raise CheckpointError(
-            f"{directory}: holds no head for task {task.name}:\n{error}"
-        ) from error
+    config = read_config(place)
+    family = family_of(config)
+    trained, missing = load_stored(model_class(task.kind, config), place)
     if missing:
         raise CheckpointError(
             f"{directory}: holds no head for task {task.name}; missing: {', '.join(missing)}\n"
@@ -239,8 +236,12 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
             f"task {task.name} wants {task.kind.width}\n  fix: name a model of task {task.name}"
         )
     order = label_order(place, trained.config.id2label, task, label_map)
-    head: Any = model.heads[task.name]
     state = trained.state_dict()
+    encoder: Any = trained.base_model
+    if family.encoder_options:  # the pooler is the head's
+        encoder.pooler = None
+    model = MultitaskModel(encoder, [task])
+    head: Any = model.heads[task.name]
     weights = _reordered({name: state[name] for name in head.model.state_dict()}, order)
     head.model.load_state_dict(_in_units_of_range(weights, task.kind))
     return model
