@@ -5,7 +5,6 @@ done, so a resumed run has the same weights.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,13 +19,21 @@ class Schedule:
     """Weight as a function of the fraction of training in 0..1: linear between points, constant
     outside them.
 
-    Two points at one fraction are a jump; the later one holds from there on.
+    Two points at one fraction are a jump; the later one holds from there on. Raises ``ConfigError``
+    unless the fractions rise and all numbers are in 0..1.
     """
 
     points: Points
 
     def __post_init__(self) -> None:
-        check_points(self.points)
+        numbers = [number for point in self.points for number in point]
+        rising = all(a[0] <= b[0] for a, b in itertools.pairwise(self.points))
+        if not numbers or not rising or not all(0 <= number <= 1 for number in numbers):  # NaN too
+            raise ConfigError(
+                f"distillation.schedule is {[list(point) for point in self.points]}\n"
+                "  allowed: constant, linear, or points [fraction of training, kd_weight] such as "
+                "[[0, 0.9], [0.5, 0.5], [1, 0]]: rising fractions, all in 0..1"
+            )
 
     def __call__(self, fraction: float) -> float:
         before = [point for point in self.points if point[0] <= fraction]
@@ -51,15 +58,3 @@ def schedule(shape: Shape, kd_weight: float) -> Schedule:
     if isinstance(shape, str):
         return Schedule(((0.0, 1.0), (1.0, 0.0)) if shape == "linear" else ((0.0, kd_weight),))
     return Schedule(tuple((float(fraction), float(weight)) for fraction, weight in shape))
-
-
-def check_points(points: Sequence[tuple[float, float]]) -> None:
-    """Raise ``ConfigError`` unless the fractions rise and all numbers are in 0..1."""
-    numbers = [number for point in points for number in point]
-    rising = all(a[0] <= b[0] for a, b in itertools.pairwise(points))
-    if not points or not rising or not all(0 <= number <= 1 for number in numbers):  # NaN too
-        raise ConfigError(
-            f"distillation.schedule is {[list(point) for point in points]}\n"
-            "  allowed: constant, linear, or points [fraction of training, kd_weight] such as "
-            "[[0, 0.9], [0.5, 0.5], [1, 0]]: rising fractions, all in 0..1"
-        )

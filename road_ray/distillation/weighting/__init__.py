@@ -9,11 +9,10 @@ and end; the position is the class), tags ``[M, B, L, C]`` with ``[B, L]``, choi
 the code is the same for all.
 """
 
-from road_ray.distillation.weighting.averaging import mean, mean_probabilities
+from road_ray.distillation.weighting.averaging import mean, mean_probabilities, probability_shift
 from road_ray.distillation.weighting.combine import SoftTargets, check_shapes, combine, soften
 from road_ray.distillation.weighting.confidence import confidence, entropy
 from road_ray.distillation.weighting.correctness import correct_only, correctness, num_right
-from road_ray.distillation.weighting.probability_shift import probability_shift
 from road_ray.distillation.weighting.registry import (
     MERGES,
     WEIGHTINGS,
