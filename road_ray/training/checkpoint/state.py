@@ -52,8 +52,10 @@ def gathered_optimizer(
     groups. Other workers than the leading one get none. Collective.
     """
     gathered: dict[str, Any] = get_optimizer_state_dict(trained, optimizer, options=_GATHERED)
+    # What is on a device has been copied already, except counts of steps, which may be on the host.
+    on_host = next(trained.parameters()).device.type == "cpu"
     tensors = {
-        f"{parameter}/{name}": value.clone()
+        f"{parameter}/{name}": value.clone() if on_host or not value.dim() else value
         for parameter, state in gathered.get("state", {}).items()
         for name, value in state.items()
     }
