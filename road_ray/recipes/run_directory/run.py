@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from road_ray.config import to_dict, to_yaml
 from road_ray.data.load_split import Split
 from road_ray.distributed.connection import check_machine
-from road_ray.errors import CheckpointError, DivergedError, RoadError
+from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory.input_files import (
     INPUTS,
@@ -28,9 +28,9 @@ from road_ray.recipes.run_directory.recorded_config import (
     RECORD,
     require_same,
 )
-from road_ray.recipes.run_directory.run_lock import lock_run_directory, write_error
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report
+from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.json_file import read_json, write_json_atomic, write_text_atomic
 from road_ray.system.operating_system import is_disk_error
 from road_ray.training.checkpoint.atomic_commit import (
@@ -161,7 +161,7 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
         try:
             inputs = _record(config, status)
         except OSError as error:
-            raise write_error(directory, error) from error
+            raise _write_error(directory, error) from error
         try:
             yield directory
             write_json_atomic(directory / INPUTS, inputs)
@@ -170,8 +170,37 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
                 write_report(directory)  # its curves show what led there
             if isinstance(error, RoadError) or not is_disk_error(error):
                 raise
-            raise write_error(directory, error) from error
+            raise _write_error(directory, error) from error
         _complete(directory, keep=keep_checkpoints)
+
+
+def lock_run_directory(directory: Path) -> TextIO:
+    """Create a run directory and return its lock, which this process holds until it is closed.
+
+    Raises ``ResourceError`` when another process holds it, or the directory cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "run.lock").open("a+", encoding="utf-8")
+        holder = lock_exclusively(lock)
+    except OSError as error:
+        raise _write_error(directory, error) from error
+    if holder:
+        lock.close()
+        raise ResourceError(
+            f"run_dir = {directory} is in use by {holder}\n"
+            "  fix: wait for it, stop it, or choose another directory; nothing was changed"
+        )
+    return lock
+
+
+def _write_error(directory: Path, error: Exception) -> ResourceError:
+    """Return the error of a run directory that cannot be written."""
+    return ResourceError(
+        f"run_dir = {directory}: cannot be written ({error})\n"
+        "  fix: free space there, make it writable, or choose another directory\n"
+        "  kept: what was there before"
+    )
 
 
 def _record(config: RunConfig, status: Status) -> Mapping[str, Any]:

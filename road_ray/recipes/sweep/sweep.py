@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from road_ray.config import to_dict, to_yaml
+from road_ray.config import override, to_dict, to_yaml
 from road_ray.data.load_split import find_dataset, root_of
 from road_ray.data.readers.layouts import require_files
 from road_ray.distributed.connection import connected, prepare_address
@@ -21,6 +21,7 @@ from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.distributed.tune.trial_resources import StageDemand
 from road_ray.errors import ConfigError
+from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.early_probe import require_probe
@@ -29,16 +30,27 @@ from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
 from road_ray.recipes.sweep.stages import base_config
 from road_ray.recipes.sweep.sweep_file import load_sweep
-from road_ray.recipes.sweep.teachers_of_trials import taught_alike, teachers_of_trials
 from road_ray.recipes.sweep.trial_runs import Trial
-from road_ray.recipes.train.find_teachers import locate_teachers
+from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
+from road_ray.recipes.train.train import label_training_rows
 from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_text_atomic
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers.client import ActorEnsemble
 
 _DATA = ("data.root", "data.dataset", "data.sets")  # keys that name files
 _RECORD = "sweep.resolved.yaml"
 # Keys that affect the figures of a trial; all trials of a sweep share them.
 _DECIDING = ("verb", "preset", "overrides", "then", "seeds", "metric", "mode", "space")
+
+# Keys that decide the teachers, their answers and the rows that they answer.
+_SETTINGS = ("teachers", "num_teachers", "precision", "label_map", "torch_compile", "host")
+_OF_TEACHERS = (
+    "data.",
+    "init",
+    *(f"distillation.{key}" for key in (*_SETTINGS, "answers", "store")),
+)
 
 
 def sweep(
@@ -97,6 +109,38 @@ def _connected(config: SweepConfig, trial: Trial, *, dashboard: bool) -> Iterato
     with connected(config.address, dashboard=dashboard), teachers_of_trials(config) as pool:
         trial.teachers[:] = [] if pool is None else [pool]
         yield
+
+
+def taught_alike(config: SweepConfig) -> DistillConfig | None:
+    """Return the configuration of the first stage if all trials have the same teachers and rows
+    there, else None.
+    """
+    base = base_config(config.stages[0])
+    if not isinstance(base, DistillConfig) or any(
+        key.startswith(_OF_TEACHERS) for key in config.space
+    ):
+        return None
+    settings = base.distillation
+    if settings.answers != "live":
+        return override(base, {"distillation.store": settings.store or config.directory / "store"})
+    return base if settings.host == "actors" else None
+
+
+@contextmanager
+def teachers_of_trials(config: SweepConfig) -> Iterator[ActorEnsemble | None]:
+    """Have the teachers answer the rows of all trials, or yield their actors in the connected
+    cluster until this is left. None: the trials need no actors of the driver.
+    """
+    base = taught_alike(config)
+    if base is None:
+        yield None
+    elif base.distillation.answers == "live":
+        (teachers,) = find_teachers(base).values()
+        with teachers.start_pool(base.workers) as ensemble:
+            yield ensemble
+    else:
+        label_training_rows(base)
+        yield None
 
 
 def _printed(config: SweepConfig) -> Callable[[Record], None]:

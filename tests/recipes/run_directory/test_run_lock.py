@@ -7,7 +7,7 @@ import os
 import pytest
 
 from road_ray.errors import ResourceError
-from road_ray.recipes.run_directory.run_lock import lock_run_directory
+from road_ray.recipes.run_directory.run import lock_run_directory
 
 
 def test_a_second_process_is_refused_until_the_lock_is_closed(tmp_path):
