@@ -81,7 +81,7 @@ def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> P
     return Problem(where, f"{head}\n    {known}", remedy)
 
 
-def nearest_keys(key: str, known: Iterable[str], parent: str | None = None) -> list[str]:
+def nearest_keys(key: str, known: Iterable[str], parent: str = "") -> list[str]:
     """Return the keys that were probably meant, the likeliest first: those with the same last name
     or with the name that another library has for it, a similar one in the section ``parent``, and
     similar ones anywhere.
@@ -90,19 +90,13 @@ def nearest_keys(key: str, known: Iterable[str], parent: str | None = None) -> l
     last = key.rpartition(".")[2]
     last = _NAMES_ELSEWHERE.get(nearest(last, _NAMES_ELSEWHERE, 0.9) or last, last)
     found = _like(key, [k for k in keys if k.rpartition(".")[2] == last])
-    if parent is not None:
-        inside = key[len(parent) + 1 if parent else 0 :]
-        prefix = f"{parent}." if parent else ""
-        siblings = [k for k in keys if k.startswith(prefix) and "." not in k[len(prefix) :]]
-        near = nearest(inside.partition(".")[0], [k[len(prefix) :] for k in siblings])
-        sibling = [prefix + near] if near else []
-        found += sibling if "." not in inside else []
-    else:
-        sibling = []
     found += difflib.get_close_matches(key, keys, 3, 0.75)
     near_last = nearest(last, {k.rpartition(".")[2] for k in keys}, 0.75)
     found += _like(key, [k for k in keys if k.rpartition(".")[2] == near_last])
-    return list(dict.fromkeys([*found, *sibling]))
+    start = f"{parent}." if parent else ""
+    siblings = {k.removeprefix(start).partition(".")[0] for k in keys if k.startswith(start)}
+    near = nearest(key.removeprefix(start).partition(".")[0], siblings)
+    return list(dict.fromkeys([*found, *([start + near] if near else [])]))
 
 
 def _like(key: str, keys: Sequence[str]) -> list[str]:
@@ -123,12 +117,6 @@ def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], whe
     """Return the problem of a value that its field refuses; pydantic gives ``error``."""
     node, value, words = at(kind, key), error["input"], message_of(error)
     own_words = error["type"] in ("value_error", "assertion_error")
-    if error["type"] == "union_tag_invalid":  # a section of an unknown kind
-        name = format_key((*key, error["ctx"]["discriminator"].strip("'")))
-        tags = error["ctx"]["expected_tags"]
-        near = nearest(error["ctx"]["tag"], tags.replace("'", "").split(", "))
-        head = f"{name} = {format_value(error['ctx']['tag'])}\n    allowed: {tags}"
-        return Problem(where, head, f"did you mean {near!r}?" if near else "use one of these")
     if own_words and (node is None or not key or properties(node)):
         text, _, remedy = words.partition("\n    fix: ")
         name = f"{format_key(key)}: " if key else ""

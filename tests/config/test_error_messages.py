@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
 from pydantic import Field, field_validator
@@ -17,21 +17,11 @@ class Inner(Config):
     layer_decay: float = 1.0
 
 
-class Mean(Config):
-    rule: Literal["mean"] = "mean"
-
-
-class Correctness(Config):
-    rule: Literal["correctness"] = "correctness"
-    wrong: float = Field(0.75, ge=0, le=1)
-
-
 class Example(Config):
     above: float = Field(0.5, gt=0)
     flag: bool = False
     names: list[str] = Field(default_factory=list)
     inner: Inner = Inner()
-    weighting: Annotated[Mean | Correctness, Field(discriminator="rule")] = Mean()
 
 
 @pytest.mark.parametrize(
@@ -57,21 +47,6 @@ def test_without_a_near_key_the_known_ones_are_listed() -> None:
     problem = unknown_key(Example, ("inner", "zzz"), 1, "here")
     assert "allowed in section 'inner': peak_lr, layer_decay" in problem.message
     assert problem.remedy.startswith("remove 'inner.zzz'")
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"weighting.rule": "corectness"}, "fix: did you mean 'correctness'?"),
-        ({"weighting": {"rule": "correctness", "wrong": 2}}, "allowed: 0 <= value <= 1"),
-        ({"weighting": {"rule": "correctness", "wrnog": 2}}, "did you mean 'weighting.wrong'?"),
-        ({"names": "a,b"}, "fix: write a list: [a,b]"),
-    ],
-)
-def test_what_is_wrong_is_told_with_its_remedy(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(Example, overrides=changes)
-    assert words in str(caught.value)
 
 
 def test_of_very_many_mistakes_the_first_are_shown() -> None:
