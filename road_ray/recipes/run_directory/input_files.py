@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from road_ray.data.config import CorpusConfig, SourceConfig
@@ -202,6 +201,8 @@ def identity_of(**inputs: object) -> dict[str, str]:
 
 
 def _bytes_of(value: object) -> bytes:
+    import numpy as np  # configuration classes import this module
+
     if isinstance(value, np.ndarray):
         return value.tobytes()
     return json.dumps(value, sort_keys=True, default=str).encode()
