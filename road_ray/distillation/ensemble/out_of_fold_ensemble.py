@@ -10,6 +10,7 @@ from torch import Tensor
 
 from road_ray.data.features.examples_and_features import Ints
 from road_ray.distillation.ensemble.protocol import Ensemble
+from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
 from road_ray.errors import ConfigError, DataError
 
 
@@ -55,17 +56,10 @@ class OutOfFoldEnsemble(Ensemble):
                 "  fix: teachers of folds only work with batches of road_ray"
             )
         numbers = torch.as_tensor(batch["rows"]).cpu()
-        folds, parts = self.folds[numbers], []
+        folds, inputs, parts = self.folds[numbers], inputs_of(batch), []
         for fold in sorted(set(folds.tolist())):
             rows = (folds == fold).nonzero().squeeze(1)
-            part = {
-                name: value[rows.to(value.device)]
-                if isinstance(value, Tensor) and value.ndim and len(value) == len(numbers)
-                else value[rows.numpy()]
-                if name == "texts"
-                else value
-                for name, value in batch.items()
-            }
+            part = some_rows(inputs, rows.numpy())
             parts.append(FoldMember(fold, rows, self.members[fold].submit(part)))
         return parts
 

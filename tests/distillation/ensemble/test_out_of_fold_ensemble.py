@@ -26,7 +26,7 @@ class Echo(Ensemble):
         self.fold, self.size, self.rows_seen = fold, size, []
 
     def submit(self, batch):
-        self.rows_seen += batch["rows"].tolist()
+        self.rows_seen += (batch["input_ids"][:, 0] - 10).tolist()
         return batch["input_ids"][:, 0]
 
     def gather(self, handle):
