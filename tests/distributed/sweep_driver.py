@@ -112,7 +112,7 @@ def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.distributed.tune.driver import search
     from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
     from road_ray.distributed.tune.search_config import SearchConfig
-    from road_ray.distributed.tune.trial_resources import Demand
+    from road_ray.distributed.tune.trial_resources import StageDemand
     from tests.distributed import sweep_driver
 
     nested = bool(kind)
@@ -130,7 +130,7 @@ def main(directory: str, place: str, kind: str = "") -> None:
     trial = runs.get(kind, sweep_driver.run)
     at = Path(directory)
     with sweep_lock(at):
-        demand = Demand() if nested else None
+        demand = (StageDemand(),) if nested else ()
         search(config, "s", at, trial, connected=lambda: cluster(place), demand=demand)
 
 
