@@ -11,7 +11,6 @@ import os
 import secrets
 import stat
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -70,20 +69,12 @@ def require_token(*, create: bool = False) -> None:
 
 
 def _write_new(path: Path, token: str) -> None:
-    """Write the token file atomically; a file that another process has written meanwhile stays."""
+    """Write the token file; one that another process has made meanwhile stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".auth_token-") as file:  # 0600
-        file.write(token)
-        file.flush()
-        with suppress(FileExistsError):
-            try:
-                os.link(file.name, path)
-            except FileExistsError:
-                raise
-            except OSError:  # a file system without hard links; the write is then not atomic
-                alone = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-                with open(os.open(path, alone, 0o600), "w", encoding="utf-8") as new:
-                    new.write(token)
+    with suppress(FileExistsError):
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        os.write(file, token.encode())  # few bytes: all or none
+        os.close(file)
 
 
 def restrict_permissions(path: Path) -> bool:

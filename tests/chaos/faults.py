@@ -199,7 +199,7 @@ FAULTS = (
             "no finished trial is lost or repeated; no process is left",
         ),
         f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
-        "distributed/tune/test_one_driver_at_a_time.py::test_a_trial_ends_with_the_process_that_started_it",
+        "distributed/tune/test_one_driver_at_a_time.py::test_trials_that_outlive_their_driver_are_waited_for",
         "distributed/tune/test_study_storage.py::test_two_sweeps_of_one_name_in_one_database_are_refused",
         "recipes/sweep/test_sweep.py::test_a_second_start_of_the_same_sweep_is_refused",
     ),

@@ -25,6 +25,7 @@ from pathlib import Path
 import torch
 
 from tests.chaos.runs import events_of, paced, quiet, rows_of, trained, weights
+from tests.cluster import processes_with
 from tests.conftest import PRETRAINING
 
 STEP_SECONDS = 0.2  # of `paced`: the machine idles meanwhile, so a soak disturbs nobody
@@ -89,23 +90,13 @@ class Driver:
             time.sleep(0.2)
         return code
 
+    def titles(self) -> dict[int, str]:
+        """Command lines of its living processes, by their number."""
+        return processes_with(f"ROAD_TEST_MARK={self.mark}")
+
     def pids(self, named: str = "") -> list[int]:
         """Its living processes, all or those with that word in their title."""
         return [pid for pid, title in self.titles().items() if named in title]
-
-    def titles(self) -> dict[int, str]:
-        """State and command line of its living processes, by their number."""
-        titles = {}
-        for place in Path("/proc").glob("[0-9]*"):
-            try:
-                ours = self.mark.encode() in (place / "environ").read_bytes()
-                title = (place / "cmdline").read_bytes().decode(errors="replace")
-                state = (place / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if ours and state != "Z":
-                titles[int(place.name)] = f"{state} {title.replace(chr(0), ' ')}"
-        return titles
 
     def resident_mib(self) -> float:
         """Of the driver and the workers."""

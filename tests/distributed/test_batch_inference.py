@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
-import sys
 import time
-from itertools import islice
 
 import numpy as np
 import pytest
 
 from road_ray.distributed.batch_inference import _most, batch_inference
-from road_ray.errors import CheckpointError, ClusterError, DataError, InterruptedRunError
+from road_ray.errors import CheckpointError, ClusterError, DataError
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice
 from road_ray.inference.load_model import load
-from road_ray.inference.predict_file import chunk_predictor, predict_chunk, predict_file
+from road_ray.inference.predict_file import chunk_predictor, predict_file
 from tests.published import TEXTS, publish
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
@@ -78,23 +75,6 @@ def test_results_keep_their_order_though_an_actor_is_killed(cluster):
     assert [number for number, _ in [first, *rest]] == [number * number for number in range(12)]
     assert len({process for _, process in rest}) > 1
     assert not actor_processes()  # the pool ends with its body
-
-
-def test_a_slow_item_holds_up_neither_the_others_nor_the_memory(cluster):
-    """Items are taken as results are: at most two an actor are in the cluster."""
-    taken = []
-
-    def items():
-        for number in range(20):
-            taken.append(number)
-            yield number
-
-    with batch_inference(slow_square, 0.0, workers=2) as answer:
-        results = answer(items())
-        next(results)
-        time.sleep(1)
-        assert len(taken) == 4
-        assert len(list(results)) == 19
 
 
 def seconds_of_item(seconds):
@@ -177,55 +157,6 @@ def test_two_actors_write_the_file_of_one_process_though_one_is_killed(
     assert predict_file(predictor, source, pooled, **call) == 18
     assert len(processes) == 2
     assert pooled.read_bytes() == alone.read_bytes()
-
-
-def test_a_pool_resumes_a_file_that_one_process_began(cluster, pool, model, source, tmp_path):
-    predictor, whole, cut = load(model), tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
-    predict_file(predictor, source, whole, model=model, **CALL)
-
-    def interrupted(chunks):
-        yield from (predict_chunk(predictor, chunk) for chunk in islice(chunks, 2))
-        raise KeyboardInterrupt
-
-    with pytest.raises(InterruptedRunError):
-        predict_file(predictor, source, cut, model=model, predict=interrupted, **CALL)
-    sent = []
-
-    def resumed(chunks):
-        return pool(sent.append(len(chunk)) or chunk for chunk in chunks)
-
-    predict_file(predictor, source, cut, model=model, predict=resumed, **CALL)
-    assert sent == [3, 3, 3, 3]
-    assert cut.read_bytes() == whole.read_bytes()
-
-
-def test_standard_input_is_predicted_as_it_comes_and_its_rows_are_named(
-    cluster, pool, model, source, tmp_path, monkeypatch
-):
-    predictor, alone, pooled = load(model), tmp_path / "alone.jsonl", tmp_path / "pooled.jsonl"
-
-    def piped(text, output, **more):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        predict_file(predictor, "-", output, model=model, **CALL, **more)
-
-    text = "".join(json.dumps(row) + "\n" for row in ROWS)
-    piped(text, alone)
-    piped(text, pooled, predict=pool)
-    assert pooled.read_bytes() == alone.read_bytes()
-    broken = text + json.dumps({"text": 3, "stars": 0})
-    with pytest.raises(DataError, match="<stdin>:19: text = '3' is no text"):
-        piped(broken, tmp_path / "broken.jsonl", predict=pool)
-    assert (tmp_path / ".broken.jsonl.partial").read_bytes() == alone.read_bytes()
-
-
-def test_a_row_that_cannot_be_read_is_an_error_behind_those_before_it(
-    cluster, pool, model, source, tmp_path
-):
-    with open(source, "a") as file:
-        file.write("{broken\n")
-    with pytest.raises(DataError, match=r"rows\.jsonl:19"):
-        predict_file(load(model), source, tmp_path / "o.csv", model=model, predict=pool, **CALL)
-    assert len((tmp_path / ".o.csv.partial").read_text().splitlines()) == 1 + 18
 
 
 def total_of(array):

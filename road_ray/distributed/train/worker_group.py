@@ -101,6 +101,8 @@ def fit_worker_group(
                 context,
             )
             return metrics
+    except RoadError:
+        raise
     except Exception as error:
         raise _user_error(error) from error
     finally:
@@ -272,33 +274,17 @@ def _preempted() -> bool:
 
 
 def _user_error(error: Exception) -> Exception:
-    """Return the ``RoadError`` inside Ray's error; a ``ClusterError`` for workers that died again
-    and again; else Ray's error, whose traceback shows where in a worker it was raised.
+    """Return a ``ClusterError`` for workers that died again and again; else Ray's error, whose
+    traceback shows where in a worker it was raised.
     """
     failures = [*getattr(error, "worker_failures", {}).values()]
     failures = failures or [getattr(error, "controller_failure", error)]
     deaths = [failure for failure in failures if isinstance(failure, RayActorError)]
-    if (inner := _unwrapped(error)) is not None or not deaths:
-        return inner or error
+    if not deaths:
+        return error
     cause = (str(deaths[0]).strip().splitlines() or ["no message"])[0]
     return ClusterError(
         f"workers died again and again, and got no further: {cause}\n"
         f"  was it for memory? then: {REMEDY}\n"
         "  kept: the checkpoints; the same command resumes from the newest"
     )
-
-
-def _unwrapped(error: BaseException) -> RoadError | None:
-    """Return the ``RoadError`` inside Ray's error, if there is one."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        inner = waiting.pop()
-        if isinstance(inner, RoadError):
-            return inner
-        if id(inner) in seen:
-            continue
-        seen.add(id(inner))
-        waiting += getattr(inner, "worker_failures", {}).values()
-        causes = (inner.__cause__, getattr(inner, "cause", None))
-        waiting += [cause for cause in causes if isinstance(cause, BaseException)]
-    return None

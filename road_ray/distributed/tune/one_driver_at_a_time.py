@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,21 +43,11 @@ def sweep_lock(directory: Path) -> Iterator[None]:
         yield
 
 
-@cache  # one descriptor and one thread for all trials of a process
+@cache  # one descriptor for all trials of a process
 def hold_trial_lock(directory: Path) -> None:
-    """Share the trial lock of a sweep until this process ends, and end with the parent process."""
+    """Share the trial lock of a sweep until this process ends."""
     # A plain descriptor stays open; a file object would be closed when it is collected.
     lock_shared(os.open(directory / _TRIALS, os.O_RDWR | os.O_CREAT))
-    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
-
-
-def _exit_with_parent(parent: int) -> None:
-    """Exit when the parent is gone: a killed driver takes Ray's raylet with it, and its trials must
-    stop training even if Ray does not end them.
-    """
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 def wait_for_trials(directory: Path, timeout_seconds: float = 120.0) -> None:

@@ -5,20 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.distributed.train import worker_group as module
-from road_ray.errors import ClusterError, ConfigError
-
-
-def test_our_error_is_found_inside_others():
-    ours = ConfigError("x")
-    inner = RuntimeError()
-    inner.__cause__ = ours
-    outer = RuntimeError()
-    outer.worker_failures = {0: ValueError(), 1: inner}  # type: ignore[attr-defined]
-    assert module._unwrapped(outer) is ours
-    assert module._unwrapped(RuntimeError()) is None
-    circle = RuntimeError()
-    circle.__cause__ = circle
-    assert module._unwrapped(circle) is None
+from road_ray.errors import ClusterError
 
 
 def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
@@ -32,8 +19,6 @@ def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
         assert "the same command resumes" in str(user_error)
     own = WorkerGroupError("x", {0: ValueError("a mistake in an objective")})
     assert module._user_error(own) is own, "its traceback is what helps"
-    ours = WorkerGroupError("x", {0: ConfigError("y"), 1: RayActorError()})
-    assert isinstance(module._user_error(ours), ConfigError)
 
 
 def test_a_death_during_the_start_is_no_end():

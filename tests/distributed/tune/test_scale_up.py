@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import time
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 import ray
@@ -23,7 +20,6 @@ from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import Outcome
 from road_ray.distributed.tune.trial_resources import StageDemand
 from road_ray.errors import ClusterError
-from tests.distributed.test_room import ADDRESS, autoscaler_config, scaling_cluster
 
 TEACHERS = (StageDemand(teachers=3, gpus_per_teacher=0.25),)
 
@@ -91,48 +87,3 @@ def test_one_trial_waits_for_a_machine_at_a_time(cluster, tmp_path, monkeypatch)
     records = search(sweep, "s", tmp_path, slow, connected=nullcontext, changed=changed)
     assert [record.state for record in records] == ["complete"] * 6
     assert most == 3
-
-
-_DRIVER = """
-import sys
-from contextlib import nullcontext
-from pathlib import Path
-import ray
-from road_ray.distributed.tune.driver import search
-from tests.distributed.tune.test_scale_up import config, side_by_side
-ray.init(address=sys.argv[1], log_to_driver=False)
-sweep = config(trials=2, cpus_per_trial=2)
-for record in search(sweep, "s", Path(sys.argv[2]), side_by_side, connected=nullcontext):
-    print(record.number, record.state, record.reason)
-"""
-
-
-def side_by_side(directory, params, on_report):
-    """A trial that ends when the other one runs too, on another machine."""
-    started = directory.parent.parent / "started"
-    started.mkdir(exist_ok=True)
-    (started / ray.get_runtime_context().get_node_id()).touch()
-    deadline = time.monotonic() + 90
-    while len(list(started.iterdir())) < 2:
-        assert time.monotonic() < deadline, "it runs alone"
-        time.sleep(0.2)
-    return Outcome((0.0,), (None,), {})
-
-
-@pytest.mark.ray
-@pytest.mark.long
-@pytest.mark.timeout(400)
-def test_an_autoscaler_adds_a_machine_for_each_trial(tmp_path):
-    autoscaler = autoscaler_config()
-    autoscaler["provider"]["use_node_id_as_ip"] = True  # all machines have that of this one
-    with scaling_cluster(autoscaler) as environment:
-        done = subprocess.run(
-            [sys.executable, "-c", _DRIVER, ADDRESS, str(tmp_path)],
-            env=environment | {"PYTHONPATH": str(Path(__file__).parents[3])},
-            cwd=Path(__file__).parents[3],
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("complete") == 2, done.stdout
