@@ -177,7 +177,8 @@ class _Estimate:
         return min(count, config.data.max_rows or count)
 
     def _training_rows(self, config: DistillConfig) -> int:
-        names, name = config.data.unlabelled_sources(), config.data.dataset
+        name = config.data.dataset
+        names = config.data.unlabelled_rows.get(name, ())
         unlabelled = len(read_unlabelled_rows(names, name, config.data)) if names else 0
         return self._labelled(config) + unlabelled
 

@@ -18,9 +18,8 @@ from road_ray.config.identity import ByContent, Free
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.config import TeacherPrecision
-from road_ray.recipes.distillation.teacher_list import num_folds, resolve_teachers, teacher_files
+from road_ray.recipes.distillation.teacher_list import num_folds, resolve_teachers
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
-from road_ray.recipes.run_directory.input_files import TEACHERS, Inputs, unlabelled_files
 
 
 class MatchingConfig(Config):
@@ -235,9 +234,9 @@ class DistillDataConfig(FinetuneDataConfig):
     line; ``.json`` is SQuAD's layout. Labels that are there are ignored; ``data.max_rows`` does not
     count these rows. Empty: none."""
 
-    def unlabelled_sources(self) -> tuple[str, ...]:
-        """Return ``unlabelled``."""
-        return self.unlabelled
+    @property
+    def unlabelled_rows(self) -> dict[str, tuple[str, ...]]:
+        return {self.dataset: self.unlabelled}
 
 
 class DistillConfig(FinetuneConfig):
@@ -260,8 +259,6 @@ class DistillConfig(FinetuneConfig):
         refused = super().without_effect()
         return {key: reason for key, reason in refused.items() if key != "address"}  # of teachers
 
-    def inputs(self) -> Inputs:
-        inputs = super().inputs()
-        rows = unlabelled_files(self.data, self.data.unlabelled)
-        teachers = teacher_files(self.distillation.teachers)
-        return {**inputs, "data": [*inputs["data"], *rows], TEACHERS: teachers}
+    @property
+    def named_teachers(self) -> dict[str, tuple[str, ...]]:
+        return {self.data.dataset: self.distillation.teachers}

@@ -17,7 +17,14 @@ from road_ray.config.identity import Free
 from road_ray.data.config import SourceConfig
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import RunConfig, of_parallel_runs
-from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
+from road_ray.recipes.distillation.teacher_list import teacher_files
+from road_ray.recipes.run_directory.input_files import (
+    TEACHERS,
+    Inputs,
+    model_files,
+    split_files,
+    unlabelled_files,
+)
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 if TYPE_CHECKING:
@@ -65,9 +72,11 @@ class FinetuneDataConfig(SourceConfig):
         dev = ((name, "dev", self) for name in self.evaluated_on)
         return [(self.dataset, "train", self), *dev]
 
-    def unlabelled_sources(self) -> tuple[str, ...]:
-        """Return files and data sets of rows without labels, which need teachers."""
-        return ()
+    @property
+    def unlabelled_rows(self) -> dict[str, tuple[str, ...]]:
+        """Files and data sets of rows without labels by data set that is trained on; they need
+        teachers."""
+        return {}
 
     def learns_from(self, example: Example) -> bool:
         """Return True if ``example`` is trained on, that is, unless its fold is held out."""
@@ -151,12 +160,13 @@ class FinetuneConfig(RunConfig):
     """Length of the training, evaluations and checkpoints. ``data.epochs`` sets the number of steps
     by default."""
 
+    @property
+    def named_teachers(self) -> dict[str, tuple[str, ...]]:
+        """Entries of the teachers by data set; none here."""
+        return {}
+
     def inputs(self) -> Inputs:
-        train = split_files(self.data, [self.data.dataset], "train")
-        return {
-            "init": model_files(self.init),
-            "data": [*train, *split_files(self.data, judged_names(self), "dev")],
-        }
+        return training_inputs(self)
 
     def without_effect(self) -> dict[str, str]:
         refused = super().without_effect()
@@ -164,6 +174,24 @@ class FinetuneConfig(RunConfig):
             reason = "a run without workers trains in this process, on no cluster"
             refused["address"] = f"{reason}\n    fix: workers=N for N workers, or leave it out"
         return refused
+
+
+def training_inputs(config: Any) -> Inputs:
+    """Return the local files that a supervised training follows from, by kind."""
+    data, named = config.data, config.named_teachers
+    more = (name for names in data.unlabelled_rows.values() for name in names)
+    inputs: Inputs = {
+        "init": model_files(config.init),
+        "data": [
+            *split_files(data, data.trained_on, "train"),
+            *split_files(data, judged_names(config), "dev"),
+            *unlabelled_files(data, more),
+        ],
+    }
+    if not named:
+        return inputs
+    files = [path for names in named.values() for path in teacher_files(names)]
+    return {**inputs, TEACHERS: files}
 
 
 def judged_names(config: Any) -> list[str]:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,14 +16,9 @@ from road_ray.config.identity import ByContent, Free
 from road_ray.data.config import Sampler, SourceConfig
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import TeachingConfig, WeightingConfig
-from road_ray.recipes.distillation.teacher_list import resolve_teachers, teacher_files
-from road_ray.recipes.run_directory.input_files import (
-    TEACHERS,
-    Inputs,
-    model_files,
-    split_files,
-    unlabelled_files,
-)
+from road_ray.recipes.distillation.teacher_list import resolve_teachers
+from road_ray.recipes.finetuning.config import training_inputs
+from road_ray.recipes.run_directory.input_files import Inputs
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
@@ -51,6 +45,11 @@ class MultitaskDataConfig(SourceConfig):
     def trained_on(self) -> tuple[str, ...]:
         """Data sets that are trained on."""
         return self.datasets
+
+    @property
+    def unlabelled_rows(self) -> dict[str, tuple[str, ...]]:
+        """``unlabelled``."""
+        return self.unlabelled
 
     @property
     def evaluated_on(self) -> tuple[str, ...]:
@@ -103,15 +102,16 @@ class MixTeachingConfig(TeachingConfig):
     """Temperature T of teacher and student logits in the distillation loss. ROaD uses more than 3
     in this stage without naming the value; 4 is our choice."""
 
-    def of(self, dataset: str) -> tuple[str, ...]:
-        """Return the entries of a data set."""
-        entries = self.teachers.get(dataset, ())
-        return (entries,) if isinstance(entries, str) else entries
+    @property
+    def by_dataset(self) -> dict[str, tuple[str, ...]]:
+        """Entries of the data sets that have some."""
+        entries = {n: (e,) if isinstance(e, str) else e for n, e in self.teachers.items()}
+        return {name: names for name, names in entries.items() if names}
 
     @property
     def total_teachers(self) -> int:
         """Number of teachers of the run, over all data sets."""
-        return sum(len(resolve_teachers(self.of(name))[0]) for name in self.teachers)
+        return sum(len(resolve_teachers(names)[0]) for names in self.by_dataset.values())
 
 
 class MultitaskConfig(RunConfig):
@@ -143,18 +143,11 @@ class MultitaskConfig(RunConfig):
     """Number of steps, evaluations and checkpoints. 20,000 steps as for ROaD-Large (part 1, section
     3.5); ROaD-Base has 40,000 (part 2, section 5.1)."""
 
+    @property
+    def named_teachers(self) -> dict[str, tuple[str, ...]]:
+        """Entries of the teachers by data set, in the order of the mixture."""
+        named = self.distillation.by_dataset
+        return {name: named[name] for name in self.data.datasets if name in named}
+
     def inputs(self) -> Inputs:
-        names = self.data.datasets
-        splits = (split_files(self.data, names, split) for split in ("train", "dev"))
-        return {
-            "init": model_files(self.init),
-            "data": [
-                *(path for paths in splits for path in paths),
-                *unlabelled_files(self.data, chain(*self.data.unlabelled.values())),
-            ],
-            TEACHERS: [
-                path
-                for name in self.distillation.teachers
-                for path in teacher_files(self.distillation.of(name))
-            ],
-        }
+        return training_inputs(self)

@@ -13,7 +13,6 @@ from road_ray.recipes.run_directory.model_record import atomic_directory, write_
 from road_ray.recipes.run_directory.trained_rows import trained_rows
 from road_ray.recipes.train.mixture import SupervisedConfig
 from road_ray.recipes.train.prepare import Prepared, kept_layers
-from road_ray.recipes.train_dev_overlap import count_shared
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
 
@@ -50,9 +49,7 @@ def evaluate(
         )
         if last:
             # Also where it is 0, so that runs of one table have the same metrics.
-            trained = prepared.splits.get(name, prepared.splits[prepared.mixture.names[0]])
-            shared = count_shared(trained.examples, split.examples)
-            figures[f"data/{name}/overlap_with_train"] = float(shared)
+            figures[f"data/{name}/overlap_with_train"] = float(prepared.overlaps[name])
             evaluation.write(config.run_dir / "predictions" / name)
         figures |= {f"eval/{name}/{key}": value for key, value in evaluation.figures.items()}
         if evaluation.threshold is not None:

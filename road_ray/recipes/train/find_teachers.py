@@ -91,11 +91,20 @@ def locate_teachers(config: object) -> dict[str, tuple[list[str], int]]:
 
     Raises ``ConfigError`` unless there are ``num_teachers`` of each data set, of each fold.
     """
-    if isinstance(config, DistillConfig):
-        count = config.distillation.num_teachers
-        return {config.data.dataset: _located(config.distillation.teachers, count, _KEY)}
-    if not isinstance(config, MultitaskConfig):
+    if not isinstance(config, DistillConfig | MultitaskConfig):
         return {}
+    key = f"{_KEY}.{{}}" if isinstance(config, MultitaskConfig) else _KEY
+    if isinstance(config, MultitaskConfig):
+        _check_named(config)
+    count = config.distillation.num_teachers
+    named = config.named_teachers.items()
+    return {name: _located(entries, count, key.format(name)) for name, entries in named}
+
+
+def _check_named(config: MultitaskConfig) -> None:
+    """Raise ``ConfigError`` for teachers of no data set, data sets without the teachers that each
+    must have, and rows without labels of a data set without teachers.
+    """
     settings, names = config.distillation, config.data.datasets
     for name in settings.teachers:
         if name not in names:
@@ -114,7 +123,7 @@ def locate_teachers(config: object) -> dict[str, tuple[list[str], int]]:
             f"makes one), or {_KEY}.{forgotten[0]}=[] to learn it from labels only\n"
             "  nothing was started"
         )
-    taught = [name for name in names if settings.of(name)]
+    taught = config.named_teachers
     for name in config.data.unlabelled:
         if name not in taught:
             raise ConfigError(
@@ -122,10 +131,6 @@ def locate_teachers(config: object) -> dict[str, tuple[list[str], int]]:
                 f"  allowed: data sets with teachers: {', '.join(taught) or 'none'}\n"
                 f"  fix: {_KEY}.{name}=DIRECTORY, or leave data.unlabelled.{name} out"
             )
-    return {
-        name: _located(settings.of(name), settings.num_teachers, f"{_KEY}.{name}")
-        for name in taught
-    }
 
 
 def _located(teachers: Sequence[str], count: int | None, key: str) -> tuple[list[str], int]:

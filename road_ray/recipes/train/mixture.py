@@ -49,11 +49,10 @@ class Mixture:
         names = config.data.trained_on
         evaluated = tuple(sorted(config.data.evaluated_on, key=lambda name: name not in names))
         if isinstance(config, MultitaskConfig):
-            mixing, more = config.mixing, config.data.unlabelled
-            return cls(config.data, names, evaluated, mixing, config.seed, more)
+            more = config.data.unlabelled_rows
+            return cls(config.data, names, evaluated, config.mixing, config.seed, more)
         mixing = MixingConfig(passes=config.training.passes)
-        more = {names[0]: config.data.unlabelled_sources()}
-        keep = config.data.learns_from
+        more, keep = config.data.unlabelled_rows, config.data.learns_from
         return cls(config.data, names, evaluated, mixing, config.seed, more, keep)
 
     def check(self) -> None:

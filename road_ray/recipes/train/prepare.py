@@ -28,7 +28,7 @@ from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import head_for, other_task
 from road_ray.recipes.train.mixture import Mixture, SupervisedConfig
-from road_ray.recipes.train_dev_overlap import warn_of_overlap
+from road_ray.recipes.train.overlap import count_overlap
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class Prepared:
     model: MultitaskModel
     splits: Mapping[str, Split]  # that are trained on
     judged: Mapping[str, Split]  # evaluation data; only on the leading worker
+    overlaps: Mapping[str, int]  # of `judged`: examples that are trained on too
     streams: Mapping[str, BatchStream]
     total_steps: int
     identity: dict[str, str]
@@ -73,10 +74,10 @@ def prepare(config: SupervisedConfig, worker: Worker) -> Prepared:
     if (kept := kept_layers(config)) is not None:
         keep_layers(model.encoder, kept)
     # Read now, so that missing data fail at once and not after hours of training.
-    judged = {}
+    judged, overlaps = {}, {}
     for name in judged_names(config) if worker.leads else ():
         dev = mixture.read(name, "dev", tokenizer)
-        warn_of_overlap(splits.get(name, splits[mixture.names[0]]), dev)
+        overlaps[name] = count_overlap(splits.get(name, splits[mixture.names[0]]), dev)
         judged[name] = fit_positions(dev, longest)
     tasks = [split.task for split in splits.values()]
     limits = [row_limit(config.data.max_length_tokens, task) for task in tasks]
@@ -102,6 +103,7 @@ def prepare(config: SupervisedConfig, worker: Worker) -> Prepared:
         model,
         splits,
         judged,
+        overlaps,
         streams,
         _total_steps(config, streams),
         identity_of(batch=config.data.batch_size, **rows, **units),

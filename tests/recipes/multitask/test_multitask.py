@@ -84,5 +84,4 @@ def test_roads_preset_forgets_no_data_set():
 def test_all_pools_ask_for_room_together():
     settings = MixTeachingConfig(teachers={"sst2": ("a", "b"), "mnli": "c", "qqp": ()})
     assert settings.total_teachers == 3
-    assert settings.of("mnli") == ("c",)
-    assert settings.of("qqp") == settings.of("rte") == ()
+    assert settings.by_dataset == {"sst2": ("a", "b"), "mnli": ("c",)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from road_ray.data.features.examples_and_features import (
     ChoiceExample,
@@ -17,30 +16,18 @@ from road_ray.data.load_split import Split
 _log = logging.getLogger(__name__)
 
 
-def warn_of_overlap(train: Split, dev: Split) -> None:
-    """Warn of dev examples that are in the train split too."""
-    shared = shared_examples(train.examples, dev.examples)
+def count_overlap(train: Split, dev: Split) -> int:
+    """Return the number of dev examples that have the texts of a training example; warn of them."""
+    seen = {_texts(example): example for example in train.examples}
+    shared = [example for example in dev.examples if _texts(example) in seen]
     if shared:
-        dev_example, train_example = shared[0]
         _log.warning(
             "%s: %d of %d dev examples are in the train split of %s too; their scores flatter\n"
             "  the first: %s, which is %s",
             dev.dataset.name, len(shared), len(dev.examples), train.dataset.name,
-            dev_example.where, train_example.where,
+            shared[0].where, seen[_texts(shared[0])].where,
         )  # fmt: skip
-
-
-def shared_examples(
-    train: Sequence[Example], dev: Sequence[Example]
-) -> list[tuple[Example, Example]]:
-    """Return pairs of dev and training examples that have the same texts."""
-    seen = {_texts(example): example for example in train}
-    return [(example, seen[_texts(example)]) for example in dev if _texts(example) in seen]
-
-
-def count_shared(train: Sequence[Example], dev: Sequence[Example]) -> int:
-    """Return the number of dev examples that have the texts of a training example."""
-    return len(shared_examples(train, dev))
+    return len(shared)
 
 
 def _texts(example: Example) -> tuple[str, ...]:
