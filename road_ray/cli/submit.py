@@ -45,11 +45,17 @@ def submit(
     from road_ray.distributed.jobs.job_client import Jobs
 
     if words == ["show"]:
-        _show(cluster_files(cluster))
+        files = cluster_files(cluster)  # their paths go to standard error
+        typer.echo(files[0].read_text(encoding="utf-8"), nl=False)
+        typer.echo("".join(f"# {file}\n" for file in files), nl=False, err=True)
         return
     profile = load_profile(cluster)
     if words[0] not in _ACTIONS:
-        _check_verb(words)
+        from road_ray.verbs import VERBS
+
+        if words[0] not in (*VERBS, "sweep"):
+            allowed = ", ".join([*VERBS, "sweep", *_ACTIONS])
+            raise ConfigError(f"road submit {words[0]}: no such verb\n  allowed: {allowed}")
         _send(Jobs(profile, accept_open=open_cluster), words, detach, as_json)
         return
     if words[0] not in ("list", "show") and len(words) != 2:
@@ -65,21 +71,6 @@ def submit(
         typer.echo(f"{job.name}: " + ("saved and stopped" if was_running else f"was {job.status}"))
     else:
         raise typer.Exit(_followed(jobs, jobs.get(words[1])))
-
-
-def _show(files: list[Path]) -> None:
-    """Print the cluster file to standard output, and the paths of its files to standard error."""
-    typer.echo(files[0].read_text(encoding="utf-8"), nl=False)
-    typer.echo("".join(f"# {file}\n" for file in files), nl=False, err=True)
-
-
-def _check_verb(words: list[str]) -> None:
-    from road_ray.verbs import VERBS
-
-    known = [*VERBS, "sweep"]
-    if words[0] not in known:
-        allowed = ", ".join([*known, *_ACTIONS])
-        raise ConfigError(f"road submit {words[0]}: no such verb\n  allowed: {allowed}")
 
 
 def _send(jobs: Jobs, words: list[str], detach: bool, as_json: bool) -> None:

@@ -67,7 +67,9 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     kind, family = config["architectures"][0], str(config.get("model_type") or "")
     known = redact(lineage)
-    run = _run_of(directory, known)
+    above = directory.parent
+    record = read_run(above) if is_run(above) else RunRecord(directory)
+    run = RunRecord(record.directory, record.config, record.environment, model=known)
     model = _without_places(known)
     metrics = dict(model.pop("metrics", {}))
     packages = run.environment.get("packages") or {}
@@ -131,13 +133,6 @@ def _fenced(text: str, language: str = "") -> str:
 def _longest_run(text: str) -> int:
     """Return the length of the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)
-
-
-def _run_of(directory: Path, model: ModelFacts) -> RunRecord:
-    """Return the run above the model directory, or a record with nothing but the model's facts."""
-    above = directory.parent
-    record = read_run(above) if is_run(above) else RunRecord(directory)
-    return RunRecord(record.directory, record.config, record.environment, model=model)
 
 
 def _front(kind: str, family: str, run: RunRecord, metrics: Mapping[str, object]) -> str:
@@ -256,18 +251,12 @@ def _origin(run: RunRecord, model: ModelFacts) -> str:
         for role, where, facts in ancestors(run)
         if not role.startswith("teacher")
     ]
-    facts = [(name, value) for name, value in _facts(model) if value not in (None, "")]
-    lines += [f"- {_plain(name)}: {_code(value)}" for name, value in facts]
+    for name, value in flatten({k: v for k, v in model.items() if k != "teachers"}).items():
+        shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        lines += [] if shown in (None, "") else [f"- {_plain(name)}: {_code(shown)}"]
     lines += [
         f"- teacher {number}: {_code(teacher['directory'])}, "
         f"weights {_code(teacher['weights_sha256'][:16])}"
         for number, teacher in enumerate(model.get("teachers") or ())
     ]
     return "\n".join(lines)
-
-
-def _facts(model: ModelFacts) -> Iterable[tuple[str, object]]:
-    """Yield the model's facts by dotted name, without its teachers."""
-    for name, value in flatten(model).items():
-        if name != "teachers":
-            yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value

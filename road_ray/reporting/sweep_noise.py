@@ -35,7 +35,11 @@ def tie(sweep: Sweep, which: int = 0) -> str:
             return ""
         return f"No difference beyond the seeds: {span} (analysis of variance, p = {p_value:.2f})."
     error = _standard_error(sweep, which)
-    if error is None or high - low > _widest(len(values)) * error:
+    if error is None:
+        return ""
+    from scipy.stats import studentized_range
+
+    if high - low > studentized_range.ppf(1 - _SURE, len(values), 1e6) * error:
         return ""
     return (
         f"No difference beyond noise: {span}; on the judged rows one value is uncertain by "
@@ -57,13 +61,6 @@ def _analysis_of_variance(trials: list[Trial], which: int, seeds: int) -> float 
     if within == 0.0:
         return 0.0
     return float(f.sf(between / within, len(pairs) - 1, len(pairs) * (seeds - 1)))
-
-
-def _widest(count: int) -> float:
-    """Return the 95% quantile of the range of that many standard normal values."""
-    from scipy.stats import studentized_range
-
-    return float(studentized_range.ppf(1 - _SURE, count, 1e6))
 
 
 def _standard_error(sweep: Sweep, which: int) -> float | None:

@@ -67,13 +67,14 @@ def compare_page(
     place: Path | None = None,
 ) -> Page:
     """Return the page that compares groups with the one named ``baseline`` or of the run with that
-    name, or with the default one. ``place`` is the directory of the page, for links to the pages of
-    the runs.
+    name; by default the group trained without teachers, else the first. ``place`` is the directory
+    of the page, for links to the pages of the runs.
 
     Raises ``ConfigError`` unless ``baseline`` leads to one group.
     """
     groups = group_runs(runs)
-    base = _default_baseline(groups) if baseline is None else _named(groups, baseline)
+    plain = [group for group in groups if re.search(r"\b(none|no-kd|baseline|plain)$", group.name)]
+    base = (plain or groups)[0] if baseline is None else _named(groups, baseline)
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
     about = f"{len(runs)} runs in {len(groups)} groups; runs that differ only in their seed form "
     table = table_of_groups(title, f"{about}one group.", groups, base, metrics)
@@ -119,12 +120,6 @@ def _sections(
             Section("Runs", [runs_table(runs, place)], "Click a heading to sort."),
         ]
     )
-
-
-def _default_baseline(groups: Sequence[Group]) -> Group:
-    """Return the default baseline: the group trained without teachers, else the first."""
-    plain = [group for group in groups if re.search(r"\b(none|no-kd|baseline|plain)$", group.name)]
-    return (plain or list(groups))[0]
 
 
 def _named(groups: Sequence[Group], name: str) -> Group:

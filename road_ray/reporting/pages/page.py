@@ -176,14 +176,13 @@ _CONTENT: Mapping[type[Block], str] = {
 def filled(sections: Sequence[Section]) -> list[Section]:
     """Return the sections without empty blocks, and only those that have a block."""
     full = [
-        replace(section, blocks=[b for b in section.blocks if _has_content(b)])
+        replace(
+            section,
+            blocks=[b for b in section.blocks if getattr(b, _CONTENT.get(type(b), "kind"))],
+        )
         for section in sections
     ]
     return [section for section in full if section.blocks]
-
-
-def _has_content(block: Block) -> bool:
-    return bool(getattr(block, _CONTENT.get(type(block), "kind")))
 
 
 def render(page: Page) -> str:

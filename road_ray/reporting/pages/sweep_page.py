@@ -40,7 +40,12 @@ def sweep_page(sweep: Sweep) -> Page:
             blocks,
             "Hover over a trial to highlight it in all figures; click to go to its row.",
         ),
-        Section("Trials", [_table(sweep)], _how_to_filter(sweep)),
+        Section(
+            "Trials",
+            [_table(sweep)],
+            "Click a heading to sort. Filter by words, or by column: “complete trial<5” shows "
+            "complete trials with a number below 5, here and in the figures.",
+        ),
         Section("Failures", _failures(sweep)),
         Section("Set-up", _setup(sweep)),
     ]
@@ -131,14 +136,6 @@ def _table(sweep: Sweep) -> Table:
 def _setup(sweep: Sweep) -> list[Block]:
     settings = json.dumps(sweep.settings, indent=2, default=str)
     return [Folded("sweep", settings)] if sweep.settings else []
-
-
-def _how_to_filter(sweep: Sweep) -> str:
-    key = next((key for key in sweep.varied), "trial").rsplit(".", 1)[-1]
-    return (
-        "Click a heading to sort. Filter by words, or by column: "
-        f"“complete {key}<0.5” shows complete trials with {key} below 0.5, here and in the figures."
-    )
 
 
 def _failures(sweep: Sweep) -> list[Block]:

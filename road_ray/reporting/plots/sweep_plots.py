@@ -161,7 +161,10 @@ class SweepFigures:
         """Return the value over two keys: W and temperature if both were sampled, and the two most
         important ones.
         """
-        numbers = [key for key in self.sweep.varied if not self._is_categorical(key)]
+        given = {
+            key: [t for t in self.sweep.trials if key in t.params] for key in self.sweep.varied
+        }
+        numbers = [key for key, trials in given.items() if not self.axis(key, trials)[0].names]
         pairs = [(_T, _W)] if _T in numbers and _W in numbers else []
         important = [key for key in self.importances if key in numbers][:2]
         if len(important) == 2 and {*important} != {_W, _T}:
@@ -169,9 +172,6 @@ class SweepFigures:
         elif not pairs and len(numbers) > 1:
             pairs.append((numbers[0], numbers[1]))
         return [chart for x, y in pairs if (chart := self._surface(x, y))]
-
-    def _is_categorical(self, key: str) -> bool:
-        return bool(self.axis(key, [t for t in self.sweep.trials if key in t.params])[0].names)
 
     def _surface(self, x: str, y: str) -> Chart | None:
         """Return a heat map if the trials form a grid, else a dot for each trial."""
@@ -219,7 +219,8 @@ class SweepFigures:
             Dot(t.values[0], t.values[1], self.shade[t.number], t.number) for t in self.sweep.judged
         ]
         across, up = self.sweep.metrics[:2]
-        log = [_wide([t.values[n] for t in self.sweep.judged]) for n in (0, 1)]
+        spans = [[t.values[n] for t in self.sweep.judged] for n in (0, 1)]
+        log = [bool(v) and min(v) > 0 and max(v) / min(v) > 50 for v in spans]
         return Chart(
             "Pareto front",
             Axis(across, log[0]),
@@ -260,11 +261,6 @@ class SweepFigures:
 def _pair(x: str, y: str) -> str:
     """Return both keys without their sections."""
     return f"{x.rsplit('.', 1)[-1]} \N{MULTIPLICATION SIGN} {y.rsplit('.', 1)[-1]}"
-
-
-def _wide(values: Sequence[float]) -> bool:
-    """Return True if the values span a range for a logarithmic scale."""
-    return bool(values) and min(values) > 0 and max(values) / min(values) > 50
 
 
 def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -133,7 +133,12 @@ def read_sweep(directory: Path) -> Sweep:
         metrics=tuple(names[: len(study.directions)]),
         larger=tuple(direction.name == "MAXIMIZE" for direction in study.directions),
         trials=trials,
-        logs=frozenset(_logs(study.get_trials(deepcopy=False))),
+        logs=frozenset(
+            key
+            for trial in study.get_trials(deepcopy=False)
+            for key, spread in trial.distributions.items()
+            if getattr(spread, "log", False)
+        ),
         study=study,
         settings=redact(settings),
     )
@@ -233,10 +238,3 @@ def trial_directory(number: int, attributes: Mapping[str, object], directory: Pa
     candidates = [Path(recorded), directory / recorded] if isinstance(recorded, str) else []
     candidates.append(directory / "trials" / f"{number:04d}")
     return next((path for path in candidates if path.is_dir()), None)
-
-
-def _logs(trials: Iterable[FrozenTrial]) -> Iterable[str]:
-    for trial in trials:
-        for key, spread in trial.distributions.items():
-            if getattr(spread, "log", False):
-                yield key
