@@ -221,7 +221,7 @@ FAULTS = (
         *(
             "F26",
             "full disk, file size limit",
-            "an error with path, needed and free space; the old checkpoint loads",
+            "an error with path and cause; the old checkpoint loads",
         ),
         f"{_SAVED}test_a_full_disk_keeps_the_old_checkpoint",
         f"{_SAVED}test_a_file_size_limit_keeps_the_old_checkpoint",
