@@ -5,7 +5,7 @@ longer improve, and the weights of the best one remain.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -92,13 +92,6 @@ class PeriodicEvaluation:
     def memory(self) -> dict[str, Any]:
         """State to save with checkpoints."""
         return {"scores": dict(self._scores)}
-
-    def steps(self, start: int, total: int) -> Iterator[int]:
-        """Yield the steps from ``start`` to ``total``, or until early stopping."""
-        for step in range(start, total):
-            if self.over:
-                return
-            yield step
 
     def after_step(self, done: int, *, last: bool) -> bool:
         """Evaluate if it is due; return True if the training ends here. Collective."""

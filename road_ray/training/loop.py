@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from sys import maxsize
 from typing import Any
 
@@ -81,7 +81,7 @@ def train(
         AsyncSaver(objective, trained, optimizer, training, worker) as saver,
     ):
         guard = LossGuard(training, saver, state, is_deferrable(training, optimizer, worker.device))
-        for step in evaluation.steps(start, total):
+        for step in takewhile(lambda _: not evaluation.over, range(start, total)):
             done = step + 1
             started = time.perf_counter()
             passes, moved = next(batches)

@@ -13,12 +13,7 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import share_output_bias, tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import corrupt, put, rows_at
-from road_ray.objectives.pretraining.parts.candidates import (
-    candidate_logits,
-    choices,
-    with_replacement,
-)
+from road_ray.objectives.masking import corrupt, invert, put, rows_at
 from road_ray.objectives.pretraining.parts.generator import Generator
 from road_ray.objectives.pretraining.parts.generator_and_encoder import (
     CorruptingObjective,
@@ -75,9 +70,8 @@ class MCBert(CorruptingObjective):
         logits = vocabulary_logits(self.generator, hidden)
         drawn = self.draw_from(logits.index_select(0, torch.searchsorted(real, positions)), batch)
         corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
-        alternatives = with_replacement(
-            logits, batch["noise"][3:].flatten(1)[:, real].T.contiguous()
-        )
+        noise = batch["noise"][3:].flatten(1)[:, real].T.contiguous()
+        alternatives = invert(torch.softmax(logits.detach().float(), -1), noise)
         labels, fake = rows_at(tokens, real), rows_at(replaced, real)
         candidates, counts = choices(alternatives, labels, fake, faithful=self.faithful)
         hidden = rows_at(states(self.encoder, corrupted, batch), real)
@@ -105,3 +99,28 @@ class MCBert(CorruptingObjective):
         listed = candidate_logits(state, layer.weight, candidates) + layer.bias[candidates]
         none = state.to(self.none.dtype) @ self.none + self.none_bias
         return torch.cat([none[:, None].float(), listed.float()], -1)
+
+
+def choices(
+    drawn: Tensor, labels: Tensor, replaced: Tensor, *, faithful: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the candidates from slot 1 on, and a mask of those that count.
+
+    ``[N, K - 1], [N], [N] -> [N, K - 1]`` each. If a token is replaced, its original is in slot 1;
+    otherwise slot 0, "none of the above", is correct. A drawn candidate that equals the original
+    would also be correct and does not count, except with ``faithful``: the released code counts it
+    (science: section 3.1).
+    """
+    first = torch.where(replaced, labels, drawn[:, 0])
+    candidates = torch.cat([first[:, None], drawn[:, 1:]], -1)
+    counts = torch.ones_like(candidates, dtype=torch.bool)
+    if not faithful:
+        counts = candidates != labels[:, None]
+        counts[:, 0] |= replaced
+    return candidates, counts
+
+
+def candidate_logits(state: Tensor, table: Tensor, candidates: Tensor) -> Tensor:
+    """Return the dot products with candidates' embeddings: ``[N, E], [V, E], [N, K] -> [N, K]``."""
+    rows = functional.embedding(candidates, table)
+    return torch.einsum("ne,nke->nk", state.to(rows.dtype), rows)

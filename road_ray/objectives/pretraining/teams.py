@@ -16,8 +16,8 @@ from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import share_layers, tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import corrupt, put, rows_at
-from road_ray.objectives.pretraining.parts.candidates import candidate_logits, without_replacement
+from road_ray.objectives.masking import corrupt, invert, put, rows_at
+from road_ray.objectives.pretraining.mc_bert import candidate_logits
 from road_ray.objectives.pretraining.parts.detection import (
     DETECTION_METRICS,
     detection_losses,
@@ -126,3 +126,32 @@ class Teams(CorruptingObjective):
 
     def _record(self, _: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         self._last_inputs = arguments, keywords
+
+
+def without_replacement(logits: Tensor, excluded: Tensor, noise: Tensor) -> Tensor:
+    """Return distinct ids other than ``excluded``: ``[N, V], [N], [N, K] -> [N, K]``; no gradient.
+
+    Each is drawn from the ids that remain, which has the distribution of Gumbel top-k. Source:
+    TEAMS, official/projects/teams.
+    """
+    remaining = torch.softmax(logits.detach().float(), -1)
+    taken = [excluded]
+    for number in noise.unbind(-1):
+        remaining.scatter_(1, taken[-1][:, None], 0.0)
+        # A generator that is certain leaves no probability. Then any other id is drawn, as with the
+        # logit penalty of TEAMS.
+        empty = remaining.sum(-1) <= 0
+        other = _any_other(torch.stack(taken, -1), number, remaining.shape[-1])
+        taken.append(torch.where(empty, other, invert(remaining, number)))
+    return torch.stack(taken[1:], -1)
+
+
+def _any_other(taken: Tensor, noise: Tensor, size: int) -> Tensor:
+    """Return a uniform draw from the ids below ``size`` that are not taken: ``[N, T], [N] ->
+    [N]``.
+    """
+    rest = size - taken.shape[-1]
+    drawn = (noise * rest).long().clamp(max=rest - 1)
+    for before in taken.sort(-1).values.unbind(-1):
+        drawn = drawn + (drawn >= before)
+    return drawn

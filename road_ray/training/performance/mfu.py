@@ -47,15 +47,13 @@ class ModelFlopsUtilization:
         if width >= 2 * self._counted_width:  # attention takes more FLOPs a token then
             self._counted_width = width
             positions = sum(batch["attention_mask"].numel() for batch in passes)
-            flops = sum(self._flops(batch) for batch in passes)
+            given = self._worker, self._autocast
+            flops = sum(forward_flops(self._objective, batch, *given) for batch in passes)
             self._flops_per_position = (1 + _BACKWARD) * flops / max(positions, 1)
         rate = peak_flops(self._worker.device, self._autocast or torch.float32)
         positions_per_second = row["time/tokens_per_second"] / (1 - row["data/padding_fraction"])
         utilization = self._flops_per_position * positions_per_second / (rate * self._worker.size)
         return {**row, SHARE: utilization}
-
-    def _flops(self, batch: Batch) -> int:
-        return forward_flops(self._objective, batch, self._worker, self._autocast)
 
 
 @torch.no_grad()

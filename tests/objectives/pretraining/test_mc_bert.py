@@ -7,8 +7,7 @@ import torch
 from torch.testing import assert_close
 from transformers import CONFIG_MAPPING, AutoModelForMaskedLM, ElectraForMaskedLM
 
-from road_ray.objectives.pretraining.mc_bert import MCBert
-from road_ray.objectives.pretraining.parts.candidates import choices
+from road_ray.objectives.pretraining.mc_bert import MCBert, choices
 from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
 
 DRAWN = torch.tensor([[7, 5, 9], [7, 5, 9]])

@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 from torch.testing import assert_close
 
-from road_ray.objectives.pretraining.parts.candidates import (
-    candidate_logits,
-    without_replacement,
-)
+from road_ray.objectives.pretraining.mc_bert import candidate_logits
+from road_ray.objectives.pretraining.teams import without_replacement
 
 
 def test_draws_without_replacement_differ_and_never_are_the_gold():
