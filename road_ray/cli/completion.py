@@ -27,25 +27,6 @@ def complete_words(ctx: typer.Context, incomplete: str) -> list[str]:
     return [*_files(ctx, incomplete), *_keys(verb, incomplete)]
 
 
-def complete_sweep(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return shipped search spaces and YAML files, then keys of a sweep."""
-    from road_ray.recipes.sweep.config import shipped
-
-    spaces = [] if ctx.params.get("arguments") else _starting(shipped(), incomplete)
-    return [*spaces, *_files(ctx, incomplete), *_keys("sweep", incomplete)]
-
-
-def complete_peek(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return data sets, YAML files and runs, then keys of data."""
-    from road_ray.data.catalog import DATASETS
-
-    if ctx.params.get("arguments"):
-        return _keys("finetune", incomplete)
-    return [
-        *_starting(DATASETS, incomplete), *_files(ctx, incomplete), *complete_run(incomplete)
-    ]  # fmt: skip
-
-
 def complete_key(incomplete: str) -> list[str]:
     """Return the keys of all verbs."""
     from road_ray.verbs import CONFIGURABLE, keys_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from road_ray.cli.completion import complete_sweep
+from road_ray.cli.completion import complete_words
 from road_ray.cli.options import (
     JsonOption,
     QuietOption,
@@ -27,7 +27,7 @@ _Arguments = Annotated[
     typer.Argument(
         metavar="FILE|NAME [key=value]...",
         help="search space, then overrides",
-        autocompletion=complete_sweep,
+        autocompletion=complete_words,
     ),
 ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from road_ray.cli.completion import complete_peek
+from road_ray.cli.completion import complete_run
 from road_ray.cli.data.store import store_app
 from road_ray.cli.options import AddressOption, JsonOption, show_list
 
@@ -44,7 +44,7 @@ def data_peek(
         typer.Argument(
             metavar="NAME|CONFIG.yaml|RUN [key=value]...",
             help="data set of the catalogue, YAML file, or pre-training run; then overrides",
-            autocompletion=complete_peek,
+            autocompletion=complete_run,
         ),
     ],
     tokenizer: Annotated[
