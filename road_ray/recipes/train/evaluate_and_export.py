@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from road_ray.data.row_limits import row_limits
+from road_ray.data.tokenizer import pad_id_of
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
@@ -40,7 +41,7 @@ def evaluate(
         evaluation = evaluate_split(
             prepared.model,
             split,
-            pad_id=prepared.pad_id,
+            pad_id=pad_id_of(prepared.tokenizer),
             device=worker.device,
             threshold=thresholds.get(task),
             tune=name in prepared.splits,

@@ -49,10 +49,6 @@ class Prepared:
     identity: dict[str, str]
     heads: Mapping[str, list[str]]  # kept from `init`, and new
 
-    @property
-    def pad_id(self) -> int:
-        return pad_id_of(self.tokenizer)
-
 
 def student_tokenizer(config: SupervisedConfig) -> Any:
     """Return the tokenizer of ``init`` as it is used on the data sets of the training."""

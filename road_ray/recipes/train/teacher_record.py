@@ -16,7 +16,6 @@ from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.mixture import SupervisedConfig
-from road_ray.recipes.train.prepare import kept_layers
 from road_ray.recipes.train.teachers import Teachers, used_weighting
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import has_checkpoints
@@ -65,12 +64,9 @@ def _manifest(config: SupervisedConfig, teachers: Mapping[str, Teachers]) -> dic
     return manifest
 
 
-def summary(config: SupervisedConfig, split: Split, teachers: Teachers) -> str:
-    """Return the student, the rows of one data set and its teachers in one line."""
-    parts, kept = [], kept_layers(config)
-    if kept is not None:
-        parts.append(f"student: layers {', '.join(map(str, kept))} of init")
-    features = split.features
+def summary(split: Split, teachers: Teachers) -> str:
+    """Return the rows of one data set and its teachers in one line."""
+    parts, features = [], split.features
     unknown = next(iter(features.gold.values())) == UNKNOWN
     if unknown.ndim == 1 and len(unknown) == len(features) and unknown.any():
         unlabelled = len(np.unique(features.example[unknown]))

@@ -153,7 +153,7 @@ def main(
     with journal(config, context, leads=worker.leads, total_steps=total) as log:
         record_heads(config, config.init, prepared.heads, log, context)
         record_truncated(splits, log)
-        streams = _taught_streams(config, prepared, teachers, actors, worker, log)
+        streams = _taught_streams(prepared, teachers, actors, worker, log)
 
         def steps(start: int) -> Iterator[list[Batch]]:
             drawn = mixture.steps(prepared.splits, streams, start)
@@ -218,7 +218,6 @@ def _objective(
 
 
 def _taught_streams(
-    config: SupervisedConfig,
     prepared: Prepared,
     teachers: Mapping[str, Teachers],
     actors: Mapping[str, ActorEnsemble],
@@ -231,7 +230,7 @@ def _taught_streams(
     for name, found in teachers.items():
         split = prepared.splits[name]
         if worker.leads:
-            _log.info("%s", summary(config, split, found))
+            _log.info("%s", summary(split, found))
         ensemble = found.open(
             split,
             actors.get(name),
