@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from road_ray.evaluation.seed_statistics import paired_test, summary
+from road_ray.evaluation.seed_statistics import compare, summary
 from road_ray.training.monitoring.metrics_journal import read_rows
 
 VARIANTS = {
@@ -106,7 +106,7 @@ def differences(place: Path, dataset: str) -> str:
     for one, other in pairs:
         seeds = sorted(values[one].keys() & values[other].keys())
         if len(seeds) > 1:
-            test = paired_test(*([values[name][seed] for seed in seeds] for name in (one, other)))
+            test = compare(*([values[name][seed] for seed in seeds] for name in (one, other)))
             p = "equal for every seed" if test.p_value is None else f"p = {test.p_value:.2f}"
             lines.append(
                 f"- {VARIANTS[one]} against {VARIANTS[other]}: {test.difference:+.2f} "

@@ -1,12 +1,11 @@
 """How costs grow: ``python docs/results/growth.py CURVE`` prints a JSON line a size, then the law.
 
 CURVE is ``store`` (rows of a teacher's table), ``report`` (rows of a run's journal), ``runs`` (runs
-of ``road runs list``), ``channel`` (workers that send heartbeats), ``sweep`` (what the driver
-does for so many trials, without running them), ``trials`` (trials of no work on Ray Tune),
-``workers`` (of a training: its start, and its recovery after one is killed), ``students`` (that
-share one replica of a teacher) or ``replicas`` (of a teacher that eight students share).
-``--most N`` ends with that size. The law is the exponent of a power law, of the two largest sizes
-and fitted to all.
+of ``road runs list``), ``sweep`` (what the driver does for so many trials, without running them),
+``trials`` (trials of no work on Ray Tune), ``workers`` (of a training: its start, and its recovery
+after one is killed), ``students`` (that share one replica of a teacher) or ``replicas`` (of a
+teacher that eight students share). ``--most N`` ends with that size. The law is the exponent of a
+power law, of the two largest sizes and fitted to all.
 ``python docs/results/growth.py figure FILE... --output PNG`` draws the lines of several curves.
 """
 
@@ -35,14 +34,13 @@ SIZES = {
     "store": (10_000, 100_000, 1_000_000, 10_000_000),
     "report": (1_000, 10_000, 100_000, 1_000_000),
     "runs": (50, 200, 1_000, 5_000),
-    "channel": (16, 64, 256, 512),
     "sweep": (100, 1_000, 5_000),
     "trials": (100, 1_000, 5_000),
     "workers": (1, 2, 4, 8, 16),
     "students": (1, 2, 4, 8, 16, 32),
     "replicas": (1, 2, 4, 8),
 }
-ON_RAY = ("channel", "trials", "workers", "students", "replicas")
+ON_RAY = ("trials", "workers", "students", "replicas")
 STUDENT_SECONDS = 10.0
 READ_ROWS = 2_000
 
@@ -112,34 +110,6 @@ def runs(size: int, place: Path) -> dict[str, float]:
     listed, found = timed(lambda: [read_run(path, summary=True) for path in runs_below(place)])
     assert len(found) == size
     return {"list_s": listed, "memory_mb": peak_mb() - before}
-
-
-def channel(size: int, place: Path) -> dict[str, float]:
-    """Send heartbeats of so many workers for ten seconds, as often as a worker does."""
-    import ray
-
-    from road_ray.distributed.train.worker_channel import WorkerChannelActor, beat_seconds
-
-    actor = ray.remote(num_cpus=0)(Measured(WorkerChannelActor)).remote()
-    began = ray.get(actor.cpu_seconds.remote())
-    waits: list[float] = []
-    stop = time.monotonic() + 10
-
-    def beat(rank: int) -> None:
-        while (now := time.monotonic()) < stop:
-            ray.get(actor.beat.remote(rank, os.getpid(), "node", 1, "[32, 128]"))
-            waits.append(time.monotonic() - now)
-            time.sleep(max(0.0, beat_seconds(size) - (time.monotonic() - now)))
-
-    threads = [threading.Thread(target=beat, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    used = ray.get(actor.cpu_seconds.remote()) - began
-    ray.kill(actor)
-    found = {"actor_cpu_share": used / 10, "beats": len(waits)}
-    return found | {"wait_ms_median": 1e3 * float(np.median(waits))}
 
 
 def sweep_of(size: int, place: Path) -> Any:
@@ -303,21 +273,10 @@ def pooled(students: int, replicas: int, place: Path) -> dict[str, float]:
     return found | {"fairness": min(answered) / max(answered)}
 
 
-def Measured(base: type) -> type:
-    """Return an actor class that also tells the CPU time of its process."""
-
-    class Told(base):  # type: ignore[misc, valid-type]
-        def cpu_seconds(self) -> float:
-            return time.process_time()
-
-    return Told
-
-
 CURVES = {
     "store": store,
     "report": report,
     "runs": runs,
-    "channel": channel,
     "sweep": sweep,
     "trials": trials,
     "workers": workers,

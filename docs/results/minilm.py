@@ -24,7 +24,7 @@ import road_ray as rr
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.evaluation.seed_statistics import paired_test, summary
+from road_ray.evaluation.seed_statistics import compare, summary
 
 SEEDS = (0, 1, 2)
 RATE, WARMUP, DECAY, BATCH = 1e-4, 0.1, 0.01, 32
@@ -169,7 +169,7 @@ def table(runs: Path, name: str) -> str:
         cells = []
         for way, x in values.items():
             told = summary(x)
-            p_value = None if way == "ours" else paired_test(values["ours"], x).p_value
+            p_value = None if way == "ours" else compare(values["ours"], x).p_value
             p = "" if p_value is None else f", p {p_value:.2f}"
             cells.append(f"{told.mean:.2f} +- {told.deviation or 0:.2f}{p}")
         lines.append(f"| {figure} | {' | '.join(cells)} |")

@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from road_ray.evaluation.seed_statistics import paired_test, summary
+from road_ray.evaluation.seed_statistics import compare, summary
 
 ARMS = ("none", "mtdnn", "passes-1", "passes-2", "passes-4", "passes-8")
 FIGURES = (
@@ -39,7 +39,7 @@ def cell(ours: dict[int, float], base: dict[int, float]) -> str:
     text += "" if spread.deviation is None else f" ± {spread.deviation:.2f} (n={spread.count})"
     both = sorted(ours.keys() & base.keys())
     if ours is not base and len(both) > 1:
-        test = paired_test([ours[seed] for seed in both], [base[seed] for seed in both])
+        test = compare([ours[seed] for seed in both], [base[seed] for seed in both])
         p = "equal for every seed" if test.p_value is None else f"p={test.p_value:.2f}"
         text += f", {test.difference:+.2f}, {p}"
     return text

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import load
-from road_ray.distributed.tune.driver import SETTINGS, search
+from road_ray.distributed.tune.driver import search
 from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import OnReport, Outcome
@@ -164,9 +164,7 @@ def ours_seconds(trials: int, max_concurrent: int) -> float:
 
 
 def tune_seconds(trials: int, max_concurrent: int) -> float:
-    """Seconds a trivial trial of Ray Tune as it comes, with a random draw; our settings."""
-    for key, value in SETTINGS.items():
-        os.environ.setdefault(key, value)
+    """Seconds a trivial trial of Ray Tune as it comes, with a random draw."""
     from ray import tune
 
     def function(config: Mapping[str, Any]) -> None:
