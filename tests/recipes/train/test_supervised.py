@@ -244,6 +244,12 @@ MISTAKES = [
     ("distill", {"distillation.teachers": ["PRETRAINED"]}, 4, "ForSequenceClassification"),
     ("distill", {"distillation.teachers": ["TEACHERS"]}, 4, "(as teachers: TEACHERS/teachers.json"),
     ("distill", {"distillation.temperature": 0}, 2, "distillation.temperature"),
+    (
+        "distill",
+        {"distillation.answers": "live", "distillation.store": "x"},
+        2,
+        "distillation.store is given",
+    ),
     ("distill", {"distillation.kd_weight": 1.5}, 2, "distillation.kd_weight"),
     ("distill", {"weighting.wrong": -1}, 2, "weighting.wrong"),
     ("distill", {"distillation.schedule": [[0.5, 1], [0, 0]]}, 2, "[[0.5, 1], [0, 0]]"),

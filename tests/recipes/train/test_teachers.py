@@ -94,24 +94,17 @@ def test_answers_given_once_are_kept_in_the_run_and_teach_as_live_ones(student, 
     assert weights(student("shared")) == weights(once)  # auto: once, because a store is given
 
 
-def test_live_answers_are_not_kept_so_a_store_beside_them_is_refused(student):
-    with pytest.raises(ConfigError, match=r"answers is live and distillation\.store is given"):
-        student("both", **{"distillation.answers": "live"})
-
-
-@pytest.mark.parametrize("store", [True, False])
 def test_teachers_in_int8_tell_their_drift_and_have_tables_of_their_own(
-    student, tmp_path, monkeypatch, store
+    student, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(int8_linear, "_LEAST_WIDTH", 16)  # the teachers are narrow
     exact = student("exact")
-    changes = {} if store else {"distillation.store": None}
-    run = student("rounded", **changes, **{"distillation.precision": "int8"})
+    run = student("rounded", **{"distillation.precision": "int8"})
     proven = events(run)["teachers_proven"]
     assert proven["precision"] == "int8"
     assert all(0 < drift < 0.2 for drift in proven["difference"].values())
     assert weights(run) != weights(exact)
-    assert len(list((tmp_path / "store").iterdir())) == (6 if store else 3)
+    assert len(list((tmp_path / "store").iterdir())) == 6
 
 
 def test_compiled_teachers_teach_the_same(student, monkeypatch):
