@@ -46,8 +46,9 @@ def shard(objective: Objective, worker: Worker, autocast: torch.dtype | None = N
     kinds = {type(layer) for stack in stacks for layer in stack}
     for layer in [part for part in made.modules() if type(part) in kinds]:  # TEAMS has one more
         fully_shard(layer, mesh=mesh, mp_policy=policy)
-    # Embeddings and heads in one unit: networks share them, and a parameter has only one unit.
-    fully_shard(made, mesh=mesh, mp_policy=policy)
+    # Embeddings and heads in one unit: networks share them, and a parameter has only one unit. It
+    # stays in fp32, as its inputs do: noise, numbers and teachers' logits.
+    fully_shard(made, mesh=mesh)
     # By default FSDP gathers a layer when the host gets there, too late where small layers keep the
     # host busy; backward, it is ahead anyway.
     for stack in stacks:

@@ -166,7 +166,7 @@ def state_of(checkpoint):
 
 def gradients(objective, worker, tiny, autocast=None):
     place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
-    passes = [tiny.stream(tiny.rows(tiny.nli, count=21), **place)[0]]
+    passes = [tiny.stream(tiny.rows(tiny.nli, count=21), **place)[0] | {"fraction": torch.ones(1)}]
     backward(objective.train(), objective, passes, worker, seed=1, step=0, autocast=autocast)
     return {
         n: None if p.grad is None else full_tensor(p.grad) for n, p in objective.named_parameters()
@@ -186,7 +186,10 @@ def held(worker, tiny):
     stacks_of(half)[0][0].attention.register_forward_pre_hook(
         lambda module, _: dtypes.update(p.dtype for p in module.parameters())
     )
+    inputs, real = set(), half.predict
+    half.predict = lambda batch: inputs.add(batch["fraction"].dtype) or real(batch)
     ours = gradients(half, worker, tiny, torch.bfloat16)
+    assert inputs == {torch.float32}  # noise, numbers and teachers' logits stay as they are
     assert dtypes == {torch.bfloat16}  # gathered in half the bytes; exchanged and kept in fp32
     assert_close(ours, alone, rtol=0.1, atol=0.02)
     optimizer = build_optimizer(objective, OptimizerConfig())
