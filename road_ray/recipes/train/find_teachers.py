@@ -1,6 +1,4 @@
-"""Teachers that a configuration names: found, checked against task and student, and recorded in
-``teachers.json`` of the run, which a resumed run is compared with.
-"""
+"""Teachers that a configuration names: found, and checked against task and student."""
 
 from __future__ import annotations
 
