@@ -179,6 +179,13 @@ def input_rows(
         )
 
 
+def count_rows(source: str, trained: TrainedInput) -> int:
+    """Return the number of rows of a file, which is read for it. Raises ``DataError`` for a row
+    that cannot be read.
+    """
+    return sum(1 for _ in _rows(source, trained))
+
+
 def cell(row: Row, column: str | list[str]) -> object:
     """Return the value of a column, or the list of those of several."""
     return row[column] if isinstance(column, str) else [row[name] for name in column]

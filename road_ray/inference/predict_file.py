@@ -24,16 +24,16 @@ from typing import IO, Any
 from road_ray.data.model_files.locate_model import locate_model, model_hashes
 from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError
 from road_ray.evaluation.spans.no_answer_threshold import write_json
-from road_ray.inference.input_rows import ColumnChoice, InputRow, input_rows
+from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
 from road_ray.models.encoder import model_directory
 from road_ray.system.file_lock import try_lock
 from road_ray.system.json_file import read_json
 from road_ray.system.paths import STDIN, check_new
+from road_ray.training.monitoring.console_progress import Console
 
 _log = logging.getLogger(__name__)
-_SECONDS_BETWEEN_REPORTS = 10.0
 SUFFIXES = (".jsonl", ".csv", ".tsv")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets execute begins like this (OWASP)
 
@@ -64,15 +64,17 @@ def predict_file(
     done = file.rows
     if done:
         _log.info("%s: resuming after %d rows", output, done)
-    shown = time.monotonic()
+    console = Console(None if _log.isEnabledFor(logging.INFO) else "quiet")
     try:
         rows = input_rows(source, columns, predictor.fields, predictor.trained)
+        total = None if source == STDIN else count_rows(source, predictor.trained)
+        if total is not None:
+            console.part("predictions", done, total)
         predict = predict or partial(map, partial(predict_chunk, predictor))
         for predictions in predict(chunks_of(islice(rows, done, None), CHUNK_ROWS)):
             file.append(predictions)
-            if time.monotonic() - shown >= _SECONDS_BETWEEN_REPORTS:
-                shown = time.monotonic()
-                _log.info("%s rows predicted", f"{file.rows:,}")
+            if total is not None:
+                console.part("predictions", file.rows, total)
         file.finish()
     except KeyboardInterrupt:
         fix = "to resume, run the same command"
@@ -82,6 +84,7 @@ def predict_file(
             f"{output}: stopped\n  kept: {file.resumable_rows}\n  fix: {fix}"
         ) from None
     finally:
+        console.close()
         file.close()
     return file.rows
 

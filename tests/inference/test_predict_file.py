@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from itertools import islice
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from road_ray.inference.input_rows import ColumnChoice, TrainedInput, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import PredictionFile, predict_chunk, predict_file
 from road_ray.models.multitask import MultitaskModel
+from road_ray.training.monitoring.console_progress import Console
 from tests.published import TEXTS, publish
 
 ROWS = [{"text": "a fine film", "id": "x1"}, {"text": 'dull, "very"', "id": "x2"}]
@@ -270,6 +272,27 @@ def test_kept_columns_stand_beside_their_predictions(
     assert carried.code == 0
     first = json.loads(carried.out.splitlines()[0])
     assert (first["input_label"], "day" in first) == ("0", False)
+
+
+def test_progress_has_the_rows_and_the_time_that_are_left(
+    directory, rows_file, tmp_path, capfd, caplog, monkeypatch
+):
+    caplog.set_level("INFO", logger="road_ray")
+    monkeypatch.setattr(predicting, "CHUNK_ROWS", 40)
+    monkeypatch.setattr(predicting, "Console", partial(Console, every_seconds=0.0))
+    rows = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(100)])
+    model, output = load(directory), tmp_path / "o.jsonl"
+
+    def killed(chunks):
+        yield predict_chunk(model, next(chunks))
+        raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError, match="kept: 40 rows in"):
+        predict_file(model, rows, output, model=str(directory), predict=killed)
+    assert re.search(r"predictions 40/100  eta 0:00:\d\d", capfd.readouterr().err)
+    predict_file(model, rows, output, model=str(directory))
+    assert re.search(r"predictions 80/100  eta 0:00:\d\d", capfd.readouterr().err)
+    assert len(output.read_text().splitlines()) == 100
 
 
 def test_a_killed_run_resumes_behind_its_last_chunk(directory, rows_file, tmp_path, monkeypatch):

@@ -1,6 +1,4 @@
-"""Record of the teachers of a run, ``teachers.json`` of its directory, which a resumed run is
-compared with, and what the model's record says of them.
-"""
+"""``teachers.json`` of a run, and what the record of its model says of its teachers."""
 
 from __future__ import annotations
 
