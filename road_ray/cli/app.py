@@ -68,11 +68,6 @@ def _arguments(example: str) -> Any:
     return Annotated[list[str] | None, argument]
 
 
-def _run_dir(default: str) -> Any:
-    """Return the type of the option ``--run-dir`` of a verb."""
-    return Annotated[Path | None, typer.Option(help=f"directory of the run; default {default}")]
-
-
 def _print_version(is_set: bool) -> None:
     if is_set:
         from importlib.metadata import version
@@ -124,9 +119,10 @@ def _register(verb: Verb) -> None:
         act = show_plan if dry_run else _run
         act(name, line.config(name), as_json)
 
+    help_of_run_dir = f"directory of the run; default {verb.run_dir or f'runs/{name}'}"
     command.__annotations__ |= {
         "arguments": _arguments(verb.example),
-        "run_dir": _run_dir(verb.run_dir or f"runs/{name}"),
+        "run_dir": Annotated[Path | None, typer.Option(help=help_of_run_dir)],
     }
     command.__doc__ = verb.about[0].upper() + verb.about[1:] + "."
     epilog = (

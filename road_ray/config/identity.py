@@ -60,7 +60,8 @@ def _marked(config: Config, kind: type[Mark], above: str = "") -> Iterator[str]:
     """Yield the dotted keys of all fields with a mark, in sections and in mappings of sections."""
     for name in type(config).model_fields:
         value = getattr(config, name)
-        if any(isinstance(mark, kind) and _holds(mark, config) for mark in _marks(config, name)):
+        marks = [mark for mark in _marks(config, name) if isinstance(mark, kind)]
+        if any(not mark.unless or attrgetter(mark.unless)(config) is None for mark in marks):
             yield above + name
         elif isinstance(value, Config):
             yield from _marked(value, kind, f"{above}{name}.")
@@ -68,10 +69,6 @@ def _marked(config: Config, kind: type[Mark], above: str = "") -> Iterator[str]:
             for key, entry in value.items():
                 if isinstance(entry, Config):
                     yield from _marked(entry, kind, f"{above}{name}.{key}.")
-
-
-def _holds(mark: Mark, section: Config) -> bool:
-    return not mark.unless or attrgetter(mark.unless)(section) is None
 
 
 def _marks(config: Config, name: str) -> Iterator[Mark]:

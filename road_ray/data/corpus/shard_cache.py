@@ -133,15 +133,14 @@ class CachedShards(Sequence[OpenShard]):
         opened = self._opened(number)
         with self._lock:
             self._open[number] = opened
-            while len(self._open) > 1 and self._bytes_open() > self.open_bytes:
+            while len(self._open) > 1 and self.open_bytes < sum(
+                self.shards[each].bytes for each in self._open
+            ):
                 self._open.popitem(last=False)
         return opened
 
     def __iter__(self) -> Iterator[OpenShard]:
         return (self[number] for number in range(len(self)))
-
-    def _bytes_open(self) -> int:
-        return sum(self.shards[number].bytes for number in self._open)
 
     def _opened(self, number: int) -> OpenShard:
         shard = self.shards[number]

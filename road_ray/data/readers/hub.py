@@ -119,7 +119,8 @@ def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> 
         make = _ROWS[dataset.layout]
         return [make(row, place) for place, row in placed]
     if dataset.layout == "conll":
-        tags = _tag_names(rows, word_and_tag(dataset.columns)[1])
+        column = rows.features.get(word_and_tag(dataset.columns)[1])
+        tags = list(getattr(getattr(column, "feature", None), "names", ()))
         return [
             tagged_row(row, dataset.columns, str(n), place, tags, labelled=labelled)
             for n, (place, row) in enumerate(placed)
@@ -149,10 +150,6 @@ _ROWS: dict[str, Callable[[Any, str], Example]] = {
     "mrqa": mrqa_row,
     "zre": _zre_row,
 }
-
-
-def _tag_names(rows: Any, column: str) -> list[str]:
-    return list(getattr(getattr(rows.features.get(column), "feature", None), "names", ()))
 
 
 def _hub_columns(

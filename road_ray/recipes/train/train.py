@@ -15,15 +15,9 @@ from road_ray.config.identity import resume_identity
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split
 from road_ray.data.mixing import Stream, with_fraction_done
-from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
-from road_ray.distillation.schedule import schedule
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
-from road_ray.objectives.distilled import Distilled
-from road_ray.objectives.intermediate import IntermediateDistilled
-from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.multitask.config import MultitaskConfig
@@ -36,6 +30,7 @@ from road_ray.recipes.run_directory.run import (
     record_heads,
     record_truncated,
 )
+from road_ray.recipes.train.build_objective import build_objective
 from road_ray.recipes.train.evaluate_and_export import evaluate, export
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import Mixture, SupervisedConfig
@@ -176,7 +171,7 @@ def main(
             evaluate=lambda: judge(mixture.names)[0],
             context=context,
         )
-        train(_objective(config, prepared, teachers), steps, training, worker)
+        train(build_objective(config, prepared, teachers), steps, training, worker)
         if worker.leads and not context.plan_only:
             figures, thresholds = judge(mixture.evaluated, last=True)
             export(config, prepared, figures, thresholds, training.record)
@@ -184,37 +179,6 @@ def main(
             log.finish(figures)
     worker.barrier()
     return figures
-
-
-def _objective(
-    config: SupervisedConfig, prepared: Prepared, teachers: Mapping[str, Teachers]
-) -> Supervised:
-    """Return the objective: labels, the teachers' logits, and the hidden states of one teacher if
-    ``matching`` is enabled.
-    """
-    model, weights = prepared.model, prepared.mixture.loss_weights()
-    one_dataset = len(weights) == 1
-    if not teachers:
-        return Supervised(model, weights=weights, one_dataset=one_dataset)
-    settings = next(iter(teachers.values())).settings
-    distilled: dict[str, Any] = {
-        "kd_weight": schedule(settings.schedule, settings.kd_weight),
-        "temperature": settings.temperature,
-        "weights": weights,
-        "one_dataset": one_dataset,
-    }
-    matching = config.distillation.matching if isinstance(config, DistillConfig) else None
-    if matching is None or not matching.enabled:
-        return Distilled(model, **distilled)
-    directory = teachers[prepared.mixture.names[0]].directories[matching.teacher]
-    states = StateMatching(
-        model.encoder,
-        HiddenStatesTeacher(directory, attentions=matching.attention_weight > 0),
-        layers=matching.layers,
-        hidden_weight=matching.hidden_weight,
-        attention_weight=matching.attention_weight,
-    )
-    return IntermediateDistilled(model, states, **distilled)
 
 
 def _taught_streams(
