@@ -152,7 +152,7 @@ def run_parallel(
 
     An error is logged at once and raised when all runs have ended; with ``return_errors`` only that
     of a stop is raised, any other stands in the place of its result. Raises ``ClusterError`` when
-    no node has room for one; a run that exceeds ``timeout_seconds`` has that error.
+    no node has room for one; a run that exceeds ``timeout_seconds`` has that error, and is stopped.
     """
     import ray
 
@@ -186,8 +186,8 @@ def run_parallel(
     try:
         results = tasks.results(timeout_seconds, context or RunContext())
     finally:
-        for ref in [*tasks.refs]:
-            ray.cancel(ref, force=True)
+        for ref in tasks.refs:  # by force, Ray 2.60 may end this process: "not pending"
+            ray.cancel(ref)
     raised = InterruptedRunError if return_errors else RoadError
     for result in results:
         if isinstance(result, raised):

@@ -402,7 +402,7 @@ class TestCluster:
 
     def test_a_run_that_does_not_end_leaves_the_results_of_the_others(self):
         def one(config, context):
-            time.sleep(config)
+            context.stop.wait(config)
             return config
 
         # The time limit includes the start of the processes.
