@@ -186,7 +186,7 @@ def run_parallel(
     try:
         results = tasks.results(timeout_seconds, context or RunContext())
     finally:
-        for ref in tasks.refs:  # by force, Ray 2.60 may end this process: "not pending"
+        for ref in tasks.refs:  # never one that has answered: Ray 2.60 aborts this process
             ray.cancel(ref)
     raised = InterruptedRunError if return_errors else RoadError
     for result in results:
@@ -205,13 +205,10 @@ class _Tasks:
     """Tasks that begin when those that they need have ended."""
 
     def __init__(
-        self,
-        task: Any,
-        configs: Sequence[object],
-        after: Sequence[Sequence[int]],
+        self, task: Any, configs: Sequence[object], after: Sequence[Sequence[int]]
     ) -> None:
         self._task, self._configs, self._after = task, configs, after
-        self.refs: dict[object, int] = {}  # of the tasks that have begun
+        self.refs: dict[object, int] = {}  # of the tasks without a result
 
     def results(self, timeout_seconds: float, context: RunContext) -> list[Any]:
         """Return the results of the tasks, and the error of those that fail, need a failed one, or
@@ -247,9 +244,8 @@ class _Tasks:
         """Store the result of a task that has ended, if there is one."""
         import ray
 
-        unfinished = [ref for ref, number in self.refs.items() if number not in results]
-        for ref in ray.wait(unfinished, timeout=_POLL_SECONDS)[0] if unfinished else ():
-            number = self.refs[ref]
+        for ref in ray.wait([*self.refs], timeout=_POLL_SECONDS)[0] if self.refs else ():
+            number = self.refs.pop(ref)
             results[number] = result = _result_of(ref)
             name = task_name(number, self._configs[number])
             if isinstance(result, RoadError) and not isinstance(result, InterruptedRunError):

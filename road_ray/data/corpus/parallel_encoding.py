@@ -60,7 +60,11 @@ def encoded_blocks(
 
     def submit(block: Block) -> Future[Encoded]:
         with _without_main_module():  # a submission may start a process
-            return pool.submit(encode_block, settings, block)
+            try:
+                return pool.submit(encode_block, settings, block)
+            # The pool broke meanwhile: its descriptors are closed, or already those of others.
+            except (OSError, ValueError) as error:
+                raise BrokenProcessPool(str(error)) from error
 
     try:
         for future in submit_in_order(blocks, submit, count):

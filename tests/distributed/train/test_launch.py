@@ -345,7 +345,10 @@ class TestCluster:
         begun = sorted(start for start, _ in spans)
         assert begun[-1] >= min(end for _, end in spans), "one more ran than there are processors"
 
-    def test_runs_side_by_side_keep_their_order_and_the_first_error_is_raised(self):
+    def test_runs_side_by_side_keep_their_order_and_the_first_error_is_raised(self, monkeypatch):
+        # None that has ended may be cancelled: Ray 2.60 aborts a driver that does so too early.
+        monkeypatch.setattr("ray.cancel", lambda *_, **__: pytest.fail("cancelled"))
+
         def one(config, more, context):
             if config == more:
                 raise DataError("row 2")
