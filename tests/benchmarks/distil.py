@@ -12,18 +12,15 @@ import logging
 import os
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
-from time import perf_counter, sleep
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import torch
 
 from road_ray.data import catalog
@@ -113,51 +110,6 @@ def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
                 **given,
             )
         )
-
-
-class Echo:
-    """An actor that only waits, as long as a teacher thinks, and answers as much."""
-
-    def logits(self, inputs: Mapping[str, Any], seconds: float) -> tuple[Any, float]:
-        began = perf_counter()
-        sleep(seconds)
-        answer = np.zeros((len(inputs["input_ids"]), 2), np.float16)
-        return [answer], perf_counter() - began
-
-
-def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], ...]:
-    """Of one batch to one actor and back, without what its teacher thinks about it: waited for at
-    once; by a plain actor of Ray that is asked with ``ray.get``; and asked ahead, as the loop does,
-    so that only what the teacher waits for between two batches counts.
-    """
-    import ray
-
-    from road_ray.distributed.teachers.actor import packed_inputs
-
-    ours, bare, ahead = [], [], []
-    with actors(lesson, 1) as ensemble:
-        echo = ray.remote(num_cpus=0)(Echo).remote()
-        given = batches(lesson)[0]
-        sent = packed_inputs(given)
-        for _ in range(repeats + 3):
-            began = perf_counter()
-            ensemble.gather(ensemble.submit(given))
-            passed = perf_counter() - began
-            thought = ensemble.stats["time/teacher_busy_seconds"]
-            ours.append(passed - thought)
-            began = perf_counter()
-            _, slept = ray.get(echo.logits.remote(sent, thought), timeout=60)
-            bare.append(perf_counter() - began - slept)
-        waiting = deque(ensemble.submit(given) for _ in range(LOOKAHEAD))
-        for _ in range(repeats + 3):
-            began = perf_counter()
-            waiting.append(ensemble.submit(given))
-            ensemble.gather(waiting.popleft())
-            passed = perf_counter() - began
-            ahead.append(passed - ensemble.stats["time/teacher_busy_seconds"])
-        for request in waiting:
-            ensemble.gather(request)
-    return ours[3:], bare[3:], ahead[3:]
 
 
 def in_store(lesson: Lesson, connection: Connection) -> None:

@@ -33,7 +33,7 @@ from tests.benchmarks.distil import KD_WEIGHT, LOOKAHEAD, TEACHERS, TEMPERATURE
 from tests.benchmarks.finetuning import Study, model_of, rows_of
 from tests.benchmarks.learning import learn
 from tests.benchmarks.plan import Plan, Row, race_row
-from tests.benchmarks.race import Contestant, Main, gated
+from tests.benchmarks.race import Contestant, gated
 
 _RATE, _SEED = 3e-4, 0
 
@@ -52,13 +52,6 @@ def distil_rows(plan: Plan) -> list[Row]:
     pairs = [("in process", "no teachers"), ("warm store", "no teachers")]
     if "textbrewer" in mains:
         pairs += [(mine, "textbrewer") for mine in ("in process", "warm store")]
-    return compare("distil_rows", plan, mains, pairs)
-
-
-def compare(
-    name: str, plan: Plan, mains: dict[str, Main], pairs: list[tuple[str, str]]
-) -> list[Row]:
-    """Race ``mains``, with "no teachers" among them; return a row for each pair (ours, theirs)."""
     rows = []
     for study in plan.studies:
         variant = replace(study, clock=plan.clock)
@@ -68,7 +61,7 @@ def compare(
         for mine, peer in pairs:
             rows.append(
                 race_row(
-                    name,
+                    "distil_rows",
                     f"{peer}; ours {mine}, {study.dataset}",
                     "examples/s",
                     study.examples,

@@ -87,9 +87,6 @@ class Plan:
             "mrc": Shape(batch_size=8, length=384),
         }
     )
-    letter: Shape = field(
-        default_factory=lambda: Shape(encoder=_TINY, vocab_size=8000, batch_size=32, length=128)
-    )
     studies: tuple[Study, ...] = (Study("sst2", 512, 32), Study("squad_v2", 96, 8))
     building: tuple[Study, ...] = (Study("squad_v2", 4000, 8), Study("sst2", 20_000, 32))
     answering: Study = field(default_factory=lambda: Study("squad_v2", 20_000, 8))
@@ -98,10 +95,6 @@ class Plan:
     repeats: int = 7
     few_repeats: int = 3  # where a round takes half a minute
     quick_repeats: int = 25  # where a step takes a fraction of a second
-    widths: tuple[int, ...] = (32, 64, 128, 256)
-    stored_rows: int = 20_000
-    trials: int = 8  # of a sweep of short runs
-    trivial_trials: int = 100
     clients: tuple[int, ...] = (1, 8, 32)  # of a server, at once
     load_seconds: float = 5.0  # of a round of requests
     precisions: tuple[str, ...] = field(default_factory=native_precisions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
 import threading
 from collections.abc import Callable
@@ -16,19 +15,15 @@ from typing import Any
 import torch
 
 from road_ray.distributed.train.launch import launch
-from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
-from tests.benchmarks import contestants, corpora, stored, swept
+from tests.benchmarks import contestants, corpora
 from tests.benchmarks import distil as distilling
-from tests.benchmarks import objectives as learning
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
 from tests.benchmarks.distil import Lesson
 from tests.benchmarks.distil_rows import distil_rows
-from tests.benchmarks.distil_texts import distil_texts
 from tests.benchmarks.finetune import finetune
-from tests.benchmarks.objectives import Learning
-from tests.benchmarks.plan import Plan, Row, race_row, row
+from tests.benchmarks.plan import Plan, Row, race_row
 from tests.benchmarks.predict import predict
 from tests.benchmarks.race import (
     Contestant,
@@ -36,12 +31,8 @@ from tests.benchmarks.race import (
     Timing,
     run,
 )
-from tests.benchmarks.saving import saving
 from tests.benchmarks.serving import serve
 from tests.benchmarks.shapes import Shape, flops
-
-TRANSPORT_SECONDS = 0.002
-_WINDOWS, _WINDOWS_MB = 130_000, 1000.0  # SQuAD 2.0 cut into windows, and the room for them
 
 
 def pretrain(plan: Plan) -> list[Row]:
@@ -98,33 +89,6 @@ def _named_race(
     names = {" ".join(key): key for key in lanes}
     timings = plan.race({name: lanes[key] for name, key in names.items()}, repeats=repeats)
     return {names[name]: timing for name, timing in timings.items()}
-
-
-def precision(plan: Plan) -> list[Row]:
-    """bf16 against fp32 by the encoder's width: what ``training.precision: auto`` goes by."""
-    if not plan.pairs(("bf16", "fp32")):
-        return []
-    rows = []
-    for width in plan.widths:
-        size = plan.tiny.encoder.model_copy(
-            update={
-                "hidden_size": width,
-                "heads": max(1, width // 64),
-                "intermediate_size": 4 * width,
-                "embedding_size": min(width, 128),
-            }
-        )
-        shape = replace(plan.tiny, encoder=size)
-        base = Setting(shape, clock=plan.clock)
-        lanes = {"product": Contestant(contestants.product, base, plan.start)}
-        for name in ("bf16", "fp32"):
-            variant = replace(base, precision=name)
-            lanes[name] = Contestant(contestants.ours, variant, plan.start)
-        timings = plan.race(lanes, repeats=plan.quick_repeats)
-        limit = PRODUCT_FLOPS / timings["product"].median
-        peer = f"ours (fp32), {width} wide"
-        rows.append(_row("precision", peer, timings["bf16"], timings["fp32"], shape, limit, "bf16"))
-    return rows
 
 
 def ray_train(plan: Plan) -> list[Row]:
@@ -214,76 +178,6 @@ def _lesson_row(lesson: Lesson, mine: str, peer: str, timings: dict[str, Timing]
     return row | {"limit_share": timings["no teachers"].median / ours.median}
 
 
-def transport(plan: Plan) -> list[Row]:
-    """What a batch to an actor and back costs beside the teacher's own work; the aim is 2 ms, and
-    Ray itself takes some of that.
-    """
-    lesson = Lesson("sentiment", plan.letter)
-    seconds = distilling.transport_seconds(lesson, 4 * plan.quick_repeats)
-    ours, bare, ahead = (max(statistics.median(second), 1e-6) for second in seconds)
-    size = f"{plan.letter.batch_size} x {plan.letter.length}"
-    repeats = 4 * plan.quick_repeats
-    return [
-        row(
-            "transport",
-            f"{peer}, {size}",
-            "batches/s",
-            1 / mine,
-            1 / theirs,
-            repeats=repeats,
-            limit_share=TRANSPORT_SECONDS / mine,
-        )
-        for peer, mine, theirs in (
-            ("the aim", ours, TRANSPORT_SECONDS),
-            ("a plain Ray actor", ours, bare),
-            ("the aim, asked ahead", ahead, TRANSPORT_SECONDS),
-        )
-    ]
-
-
-def store(plan: Plan) -> list[Row]:
-    """The store of logits alone, in batches of 32: rows read a second, and what 130,000 rows take.
-
-    ``limit_share`` is the share of the aim.
-    """
-    rows = []
-    for task, shape in plan.lessons.items():
-        measure = partial(stored.measured, task, rows=plan.stored_rows, length=shape.length)
-        each = [measure(clock=plan.clock) for _ in range(plan.few_repeats)]
-        medians = {name: statistics.median(item[name] for item in each) for name in each[0]}
-        windows_mb = medians["bytes_a_row_and_teacher"] * distilling.TEACHERS * _WINDOWS / 1e6
-        figures = [("read", "rows/s", medians["read"], stored.AIM_ROWS_A_SECOND)]
-        figures += [("written", "rows/s", medians["written"], stored.AIM_ROWS_A_SECOND)]
-        figures += [(f"{_WINDOWS:,} rows of three teachers", "MB", windows_mb, _WINDOWS_MB)]
-        rows += [
-            row(
-                "store",
-                f"the aim, {what}, {task}",
-                unit,
-                ours,
-                aim,
-                repeats=plan.few_repeats,
-                limit_share=ours / aim,
-                precision="",
-            )
-            for what, unit, ours, aim in figures
-        ]
-    return rows
-
-
-def sweep(plan: Plan) -> list[Row]:
-    """What a trial costs beside its recipe, 1 and 2 at a time; trivial trials against Tune's own.
-
-    Of the first rows, ``limit_share`` is the recipe's share of the time; of the others, Tune's.
-    """
-    return swept.rows(
-        trials=plan.trials,
-        trivial_trials=plan.trivial_trials,
-        repeats=plan.few_repeats,
-        say=plan.say,
-    )
-
-
 def matrix_rate(plan: Plan) -> list[Row]:
     """What one thread multiplies in a second, bf16 against fp32: the limit of the others."""
     if not plan.pairs(("bf16", "fp32")):
@@ -347,24 +241,6 @@ def _memory(plan: Plan, known: Row) -> Row:
     }
 
 
-def objectives(plan: Plan) -> list[Row]:
-    """A step of every objective beside ELECTRA's: ``limit_share`` is its share of ELECTRA's rate of
-    operations.
-    """
-    lanes = {
-        name: Contestant(learning.step, Learning(name, plan.tiny, plan.clock), plan.start)
-        for name in OBJECTIVES
-    }
-    timings = plan.race(lanes, repeats=plan.quick_repeats)
-    once = {name: learning.flops(name, plan.tiny) for name in OBJECTIVES}
-    electra = timings["electra"]
-    rows = []
-    for name, timing in timings.items():
-        row = _row("objectives", f"electra ({name})", timing, electra, plan.tiny, 1.0, "fp32")
-        rows.append(row | {"limit_share": row["ratio"] * once[name] / once["electra"]})
-    return rows
-
-
 def _row(
     name: str,
     peer: str,
@@ -391,18 +267,11 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "matrix_rate": matrix_rate,
     "pretrain": pretrain,
     "pretrain_tiny": pretrain_tiny,
-    "precision": precision,
     "ray_train": ray_train,
     "distil": distil,
     "distil_rows": distil_rows,
-    "distil_texts": distil_texts,
-    "transport": transport,
-    "store": store,
     "finetune": finetune,
     "predict": predict,
-    "sweep": sweep,
     "corpus": corpus,
-    "objectives": objectives,
-    "saving": saving,
     "serve": serve,
 }
