@@ -25,7 +25,7 @@ ROWS = [
     {"recipes"},
     {"experiment"},
     {"presets"},
-    {"verbs"},
+    {"verbs", "testing"},
     {"recipes/sweep"},
     {"cli", "__init__"},
     {"__main__"},

@@ -1,94 +1,54 @@
-"""What every rule promises, held for all that are registered: a new rule inherits these tests."""
+"""What every rule promises, held for all that have a name: a new rule inherits these tests."""
+
+import sys
+from types import ModuleType
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.distillation.weighting import MERGES, WEIGHTINGS, options_of, resolve, soften
+from road_ray.distillation.weighting import (
+    RULES,
+    Merge,
+    mean,
+    options_of,
+    resolve,
+    soften,
+)
+from road_ray.errors import ConfigError
+from road_ray.testing import check_rule, rule_case
 
-M, B, C, L = 3, 6, 4, 9
-
-SHAPES = {
-    "classes": ((M, B, C), (B,)),
-    "spans": ((M, B, 2, L), (B, 2)),
-    "tags": ((M, B, L, C), (B, L)),
-    "choices": ((M, B, 2), (B,)),
-}
-every_shape = pytest.mark.parametrize("shape", SHAPES)
-
-
-def case(shape: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random teachers; row 0 has none right, row 1 all right, row 2 an unknown gold."""
-    generator = torch.Generator().manual_seed(0)
-    logits_shape, targets_shape = SHAPES[shape]
-    logits = torch.randn(logits_shape, generator=generator)
-    targets = torch.randint(logits_shape[-1], targets_shape, generator=generator)
-    for row, value in ((0, -9.0), (1, 9.0)):
-        at = targets[row].expand(logits[:, row].shape[:-1]).unsqueeze(-1)
-        logits[:, row] = logits[:, row].scatter(-1, at, value)
-    targets[2] = -100
-    if shape == "tags":
-        targets[3, ::2] = -100
-    return logits, targets
+M, B, L = 3, 6, 9
+WEIGHTINGS = sorted(name for name in RULES if not isinstance(resolve(name), Merge))
+every_kind = pytest.mark.parametrize("kind", ["classes", "spans", "tags", "choices"])
 
 
-def joint(rules):
-    """Every rule, and once more those that can judge an example as a whole."""
-    for name in sorted(rules):
-        yield pytest.param((name, {}), id=name)
-        if "span_correctness" in options_of(name):
-            yield pytest.param((name, {"span_correctness": "joint"}), id=f"{name}-joint")
-
-
-@pytest.fixture(params=joint({**WEIGHTINGS, **MERGES}))
-def rule(request):
-    name, options = request.param
-    return resolve(name, **options)
-
-
-@pytest.fixture(params=joint(WEIGHTINGS))
-def weigh(request):
-    name, options = request.param
-    return resolve(name, **options)
-
-
-@every_shape
-def test_weights_have_the_promised_shape_and_are_finite(weigh, shape):
-    logits, targets = case(shape)
-    weights = weigh(logits, targets)
-    assert weights.shape == logits.shape[:-1]
-    assert weights.dtype == torch.float32
-    assert weights.isfinite().all()
-    assert (weights >= 0).all()
-
-
-@every_shape
-def test_weights_preserve_the_mean_where_everybody_is_right_or_gold_is_unknown(weigh, shape):
-    logits, targets = case(shape)
-    weights = weigh(logits, targets)
-    for row in (1, 2):
-        assert_close(weights[:, row].sum(0), torch.full_like(weights[0, row], M))
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_a_rule_keeps_the_contract(name):
+    check_rule(name)
+    if "span_correctness" in options_of(name):
+        check_rule(name, span_correctness="joint")
 
 
 @pytest.mark.parametrize("name", sorted({*WEIGHTINGS} - {"entropy"}))
-@every_shape
-def test_weights_are_equal_where_gold_is_unknown(name, shape):
-    logits, targets = case(shape)
-    assert_close(resolve(name)(logits, targets)[:, 2], torch.ones_like(logits[:, 2, ..., 0]))
+@every_kind
+def test_weights_are_equal_where_gold_is_unknown(name, kind):
+    weights = resolve(name)(*rule_case(kind))
+    assert_close(weights[:, 2], torch.ones_like(weights[:, 2]))
 
 
-@every_shape
-def test_entropy_reads_no_labels(shape):
-    logits, targets = case(shape)
+@every_kind
+def test_entropy_reads_no_labels(kind):
+    logits, targets = rule_case(kind)
     weights = resolve("entropy")(logits, targets)
     assert torch.equal(weights, resolve("entropy")(logits, torch.full_like(targets, -100)))
     assert not torch.allclose(weights[:, 2], torch.ones_like(weights[:, 2]))
 
 
-@pytest.mark.parametrize("name", sorted(WEIGHTINGS))
-@every_shape
-def test_weights_preserve_the_mean_where_somebody_is_right(name, shape):
-    logits, targets = case(shape)
+@pytest.mark.parametrize("name", WEIGHTINGS)
+@every_kind
+def test_weights_preserve_the_mean_where_somebody_is_right(name, kind):
+    logits, targets = rule_case(kind)
     somebody = (logits.argmax(-1) == targets).any(0)
     assert somebody.any()
     assert not somebody.all()
@@ -96,62 +56,11 @@ def test_weights_preserve_the_mean_where_somebody_is_right(name, shape):
     assert_close(sums[somebody], torch.full_like(sums[somebody], M))
 
 
-@every_shape
-def test_soft_logits_have_the_promised_shape_and_are_finite(rule, shape):
-    logits, targets = case(shape)
-    soft = soften(rule, logits.half(), targets)
-    assert soft.logits.shape == logits.shape[1:]
-    assert soft.logits.dtype == torch.float32
-    assert soft.logits.isfinite().all()
-    assert soft.keep.shape == targets.shape
-    assert soft.keep.dtype == torch.bool
-    assert soft.keep[1:3].all()
-    assert (soft.weights is None) == (not hasattr(rule, "keywords"))
-
-
-@every_shape
-def test_a_rule_is_pure(rule, shape):
-    logits, targets = case(shape)
-    before = logits.clone(), targets.clone()
-    first, second = rule(logits, targets), rule(logits, targets)
-    assert torch.equal(first, second)
-    assert torch.equal(logits, before[0])
-    assert torch.equal(targets, before[1])
-
-
-@every_shape
-def test_teachers_that_agree_are_returned_as_they_are_when_right(rule, shape):
-    logits, targets = case(shape)
-    same = logits[:1].expand_as(logits)
-    soft = soften(rule, same, targets).logits
-    assert_close(soft[1].softmax(-1), same[0, 1].softmax(-1))
-
-
-@every_shape
-def test_rows_do_not_look_at_each_other(rule, shape):
-    logits, targets = case(shape)
-    whole = soften(rule, logits, targets)
-    alone = soften(rule, logits[:, 3:4], targets[3:4])
-    assert_close(alone.logits, whole.logits[3:4])
-    assert torch.equal(alone.keep, whole.keep[3:4])
-
-
-@every_shape
-def test_the_order_of_the_teachers_does_not_matter(rule, shape):
-    logits, targets = case(shape)
-    assert_close(soften(rule, logits.flip(0), targets).logits, soften(rule, logits, targets).logits)
-
-
-@every_shape
-def test_one_teacher_that_is_right_is_returned_as_it_is(rule, shape):
-    logits, targets = case(shape)
-    soft = soften(rule, logits[:1], targets).logits
-    assert_close(soft[1].softmax(-1), logits[0, 1].softmax(-1))
-
-
-def test_what_is_not_allowed_has_no_say(rule):
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_what_is_not_allowed_has_no_say(name):
     """Padding and question of a span, whatever the teachers say there."""
-    logits, targets = case("spans")
+    rule = resolve(name)
+    logits, targets = rule_case("spans")
     targets = targets.where(targets < 0, targets % 5)
     allowed = (torch.arange(L) < 5).expand(B, 1, L)
     wild = logits.clone()
@@ -160,18 +69,69 @@ def test_what_is_not_allowed_has_no_say(rule):
     soft, narrow = soften(rule, wild, targets, allowed), soften(rule, logits[..., :5], targets)
     assert_close(soft.logits[..., :5], narrow.logits)
     assert torch.equal(soft.keep, narrow.keep)
-    assert soft.logits[..., :5].isfinite().all()
 
 
-def test_regression_is_the_plain_mean(rule):
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_regression_is_the_plain_mean(name):
     logits = torch.randn(M, B, 1)
-    soft = soften(rule, logits, torch.randn(B))
+    soft = soften(resolve(name), logits, torch.randn(B))
     assert_close(soft.logits, logits.mean(0))
     assert soft.keep.all()
 
 
-@pytest.mark.parametrize("name", sorted(WEIGHTINGS))
-def test_regression_is_weighed_without_classes(name):
-    weights = resolve(name)(torch.randn(M, B, 1), torch.randn(B))
-    assert weights.shape == (M, B)
-    assert_close(weights.sum(0), torch.full((B,), float(M)))
+def own(**functions):
+    """A module of a user's with these functions."""
+    module = ModuleType("own_rules")
+    vars(module).update(functions)
+    return module
+
+
+def first_teacher_only(logits, targets):
+    weights = torch.zeros(logits.shape[:-1])
+    weights[0] = len(logits)
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        (lambda logits, targets: mean(logits, targets) * 2, "do not sum"),
+        (lambda logits, targets: mean(logits, targets) - 2, "negative"),
+        (lambda logits, targets: mean(logits, targets) * torch.nan, "not finite"),
+        (lambda logits, targets: torch.rand(logits.shape[1:]), "two calls differ"),
+        (lambda logits, targets: logits.mul_(2)[0], "changes its arguments|two calls differ"),
+        (lambda logits, targets: logits.mean((0, 1)).expand(logits.shape[1:]), "other rows"),
+        (first_teacher_only, "the order of the teachers"),
+    ],
+)
+def test_a_rule_that_breaks_the_contract_is_told(monkeypatch, rule, problem):
+    monkeypatch.setitem(sys.modules, "own_rules", own(rule=rule))
+    with pytest.raises(AssertionError, match=problem):
+        check_rule("own_rules:rule")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("no_such_module:rule", "No module named 'no_such_module'"),
+        ("broken:rule", "NameError"),
+        ("own_rules:missing", "has no attribute 'missing'"),
+        ("own_rules:NUMBER", "not a callable"),
+        ("own_rules:one_argument", "1 positional argument"),
+        ("own_rules:scalar", r"returns \[\]"),
+        ("own_rules:needs", "'strength'"),
+    ],
+)
+def test_what_is_no_rule_is_refused(monkeypatch, tmp_path, name, problem):
+    functions = {"NUMBER": 3, "one_argument": lambda z: z, "scalar": lambda z, y: z.sum()}
+
+    def needs(logits, targets, *, strength):
+        return mean(logits, targets)
+
+    monkeypatch.setitem(sys.modules, "own_rules", own(**functions, needs=needs))
+    (tmp_path / "broken.py").write_text("rule = undefined\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=problem) as told:
+        resolve(name)
+    assert f"weighting.rule = {name}" in str(told.value)
+    assert "check_rule" in str(told.value)

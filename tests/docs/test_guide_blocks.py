@@ -4,11 +4,13 @@ stand, and of a rule that weights as it says.
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import pytest
 import torch
 
 from road_ray.data.load_split import find_dataset
-from road_ray.distillation.weighting.registry import WEIGHTINGS
 from road_ray.experiment.expand import expand
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.verbs import configure, verb_of_file
@@ -83,10 +85,15 @@ def test_the_experiment_of_the_comparison_guide_has_its_arms(file, world, pretra
     assert [ensemble.data.epochs for ensemble in experiment.ensembles] == [5.0]
 
 
-def test_the_rule_of_the_distillation_guide_weights_by_the_largest_logit(monkeypatch):
-    monkeypatch.setattr("road_ray.distillation.weighting.registry.WEIGHTINGS", dict(WEIGHTINGS))
-    names: dict[str, object] = {}
-    exec(blocks("docs/guides/distillation.md", "python")["rule"], names)
+def test_the_rule_of_the_distillation_guide_keeps_the_contract(monkeypatch, tmp_path):
+    """Its module lies in the working directory, as the guide says; its test passes."""
+    page = blocks("docs/guides/distillation.md", "python")
+    (tmp_path / "my_rules.py").write_text(page["rule"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    names: dict[str, Any] = {}
+    exec(page["check"], names)
+    names["test_loudest"]()
     logits = torch.tensor([[[0.0, 1.0]], [[3.0, 0.0]]])  # two teachers, one row, two classes
-    weights = names["loudest"](logits, torch.tensor([1]))
+    weights = sys.modules["my_rules"].loudest(logits, torch.tensor([1]))
     assert weights.squeeze(-1).tolist() == pytest.approx([0.2384, 1.7616], abs=1e-4)

@@ -11,18 +11,15 @@ from torch import Tensor
 
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.distillation.weighting.combine import check_shapes, check_targets, combine
-from road_ray.distillation.weighting.registry import merging, weighting
 from road_ray.errors import ConfigError
 
 
-@weighting("mean")
 def mean(logits: Tensor, targets: Tensor) -> Tensor:
     """Return ones, for a plain mean. ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
     check_shapes(logits, targets)
     return torch.ones(logits.shape[:-1], dtype=torch.float32, device=logits.device)
 
 
-@merging("mean_probabilities")
 def mean_probabilities(logits: Tensor, targets: Tensor, *, temperature: float = 1.0) -> Tensor:
     """Return logits whose softmax at ``temperature`` is the teachers' mean probability.
 
@@ -39,7 +36,6 @@ def mean_probabilities(logits: Tensor, targets: Tensor, *, temperature: float = 
     return temperature * (logs.logsumexp(0) - math.log(len(logits)))
 
 
-@merging("probability_shift")
 def probability_shift(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean of the logits; where it is wrong, its largest and the label's logit swapped.
 

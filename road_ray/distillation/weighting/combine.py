@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from road_ray.distillation.weighting.registry import Merge, Rule
 from road_ray.errors import DataError
+
+
+class Weighting(Protocol):
+    """A rule with its options bound: ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A rule with its options bound that returns soft logits:
+    ``[M, B, ..., C], [B, ...] -> [B, ..., C]``.
+    """
+
+    function: Callable[[Tensor, Tensor], Tensor]
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return self.function(logits, targets)
+
+
+Rule = Weighting | Merge
 
 
 class SoftTargets(NamedTuple):

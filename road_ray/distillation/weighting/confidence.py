@@ -8,12 +8,11 @@ from torch import Tensor
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.distillation.weighting.averaging import mean
 from road_ray.distillation.weighting.combine import check_targets
-from road_ray.distillation.weighting.registry import SpanCorrectness, check_choice, weighting
+from road_ray.distillation.weighting.correctness import SpanCorrectness, check_choice
 
 _MAX_CROSS_ENTROPY = 1e4  # bound, because that of a class that is not allowed is infinite
 
 
-@weighting("confidence")
 def confidence(
     logits: Tensor, targets: Tensor, *, span_correctness: SpanCorrectness = "independent"
 ) -> Tensor:
@@ -43,7 +42,6 @@ def confidence(
     return torch.where(known, weights, ones)
 
 
-@weighting("entropy")
 def entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Return weights that fall with the teacher's entropy: ``M (1 - H_m / sum H) / (M - 1)``.
 

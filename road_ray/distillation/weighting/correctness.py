@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.distillation.weighting.averaging import mean
 from road_ray.distillation.weighting.combine import check_shapes, check_targets
-from road_ray.distillation.weighting.registry import (
-    AllWrong,
-    SpanCorrectness,
-    check_choice,
-    weighting,
-)
 from road_ray.errors import ConfigError
 
+AllWrong = Literal["scale", "mean", "drop"]
+SpanCorrectness = Literal["independent", "joint"]
 
-@weighting("correctness")
+
 def correctness(
     logits: Tensor,
     targets: Tensor,
@@ -51,7 +49,6 @@ def correctness(
     return torch.where(known, weights, ones)
 
 
-@weighting("correct_only")
 def correct_only(
     logits: Tensor,
     targets: Tensor,
@@ -89,3 +86,10 @@ def _check_options(wrong: float, all_wrong: str, span_correctness: str) -> None:
         )
     check_choice("all_wrong", all_wrong, AllWrong)
     check_choice("span_correctness", span_correctness, SpanCorrectness)
+
+
+def check_choice(key: str, value: str, kind: object) -> None:
+    """Raise ``ConfigError`` unless ``value`` is one of the literals of ``kind``."""
+    if value not in get_args(kind):
+        allowed = ", ".join(get_args(kind))
+        raise ConfigError(f"weighting.{key} is {value!r}\n  allowed: {allowed}")

@@ -1,61 +1,32 @@
-"""Registry of the rules by name; their options are bound and checked before training."""
+"""Rules by name: those of this folder, and functions of a module of the user's own."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar, get_args
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from road_ray.errors import ConfigError, did_you_mean
+from road_ray.distillation.weighting.averaging import mean, mean_probabilities, probability_shift
+from road_ray.distillation.weighting.combine import Merge, Rule
+from road_ray.distillation.weighting.confidence import confidence, entropy
+from road_ray.distillation.weighting.correctness import correct_only, correctness
+from road_ray.errors import ConfigError, RoadError, did_you_mean
 
-AllWrong = Literal["scale", "mean", "drop"]
-SpanCorrectness = Literal["independent", "joint"]
-
-
-class Weighting(Protocol):
-    """A rule with its options bound: ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
-
-    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class Merge:
-    """A rule with its options bound that returns soft logits:
-    ``[M, B, ..., C], [B, ...] -> [B, ..., C]``.
-    """
-
-    function: Callable[[Tensor, Tensor], Tensor]
-
-    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return self.function(logits, targets)
-
-
-Rule = Weighting | Merge
-
-_Function = TypeVar("_Function", bound=Callable[..., Tensor])
-
-WEIGHTINGS: dict[str, Callable[..., Tensor]] = {}
-MERGES: dict[str, Callable[..., Tensor]] = {}
-
-
-def weighting(name: str) -> Callable[[_Function], _Function]:
-    """Register a rule of weights under ``name``; the contract tests then cover it. A decorator."""
-    return functools.partial(_register, WEIGHTINGS, name)
-
-
-def merging(name: str) -> Callable[[_Function], _Function]:
-    """Register a rule that returns soft logits under ``name``. A decorator."""
-    return functools.partial(_register, MERGES, name)
-
-
-def _register(rules: dict[str, Callable[..., Tensor]], name: str, rule: _Function) -> _Function:
-    rules[name] = rule
-    return rule
+RULES: dict[str, Callable[..., Tensor]] = {
+    "mean": mean,
+    "correctness": correctness,
+    "correct_only": correct_only,
+    "confidence": confidence,
+    "entropy": entropy,
+    "mean_probabilities": mean_probabilities,
+    "probability_shift": probability_shift,
+}
 
 
 def default_rule(num_teachers: int) -> str:
@@ -65,50 +36,62 @@ def default_rule(num_teachers: int) -> str:
     return "mean" if num_teachers == 1 else "correctness"
 
 
-def known_rules() -> tuple[str, ...]:
-    """Return the names of all rules, those of weights first."""
-    return (*WEIGHTINGS, *MERGES)
-
-
 def options_of(name: str) -> tuple[str, ...]:
-    """Return the names of the options of the rule ``name``. Raises ``ConfigError`` with the nearest
-    name if there is none.
-    """
-    parameters = inspect.signature(_rule(name)).parameters.values()
+    """Return the names of the options of the rule ``name``. Raises ``ConfigError`` for no rule."""
+    parameters = inspect.signature(_function(name)).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 def resolve(name: str, **options: object) -> Rule:
-    """Return the rule ``name`` with its options bound. Raises ``ConfigError`` for an unknown name,
-    option or value.
+    """Return a rule with its options bound: one of ``RULES``, or a function of any module by
+    ``package.module:name``; the module may lie in the working directory.
+
+    The rule is called once with two teachers, three rows and four classes, so that a mistake fails
+    here and not in step 1. Raises ``ConfigError`` for an unknown name, option or value, a module
+    that cannot be imported, and a function that is no rule.
     """
-    known = options_of(name)
-    for option in options:
-        if option not in known:
+    if unknown := options.keys() - options_of(name):
+        raise ConfigError(
+            f"weighting.{min(unknown)}: no option of {name}\n"
+            f"  allowed: {', '.join(options_of(name)) or 'none'}"
+        )
+    rule = functools.partial(_function(name), **options)
+    try:
+        shape = tuple(rule(torch.zeros(2, 3, 4), torch.zeros(3, dtype=torch.long)).shape)
+    except RoadError:
+        raise
+    except Exception as error:
+        raise _no_rule(name, f"called with logits [2, 3, 4] and targets [3]: {error!r}") from error
+    if shape == (2, 3):
+        return rule
+    if shape == (3, 4):
+        return Merge(rule)
+    raise _no_rule(name, f"returns {list(shape)} for logits [2, 3, 4] and targets [3]")
+
+
+def _function(name: str) -> Callable[..., Tensor]:
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        if name not in RULES:
             raise ConfigError(
-                unknown_name(f"weighting.{option}", f"option of {name!r}", option, known)
+                f"weighting.rule: unknown rule {name!r}{did_you_mean(name, RULES)}\n"
+                f"  allowed: {', '.join(RULES)}, or package.module:name"
             )
-    function = functools.partial(_rule(name), **options)
-    # An invalid value fails here, not in step 1.
-    function(torch.zeros(1, 1, 2), torch.zeros(1, dtype=torch.long))
-    return function if name in WEIGHTINGS else Merge(function)
+        return RULES[name]
+    if (directory := str(Path.cwd())) not in sys.path:
+        sys.path.append(directory)  # as `python -m` does; Ray does so for its workers
+    try:
+        function = getattr(import_module(module), attribute)
+        inspect.signature(function)
+    except Exception as error:  # whatever the module raises
+        raise _no_rule(name, repr(error)) from error
+    return function  # type: ignore[no-any-return]  # seen when it is called
 
 
-def _rule(name: str) -> Callable[..., Tensor]:
-    rules = WEIGHTINGS | MERGES
-    if name not in rules:
-        raise ConfigError(unknown_name("weighting.rule", "rule", name, rules))
-    return rules[name]
-
-
-def check_choice(key: str, value: str, kind: object) -> None:
-    """Raise ``ConfigError`` unless ``value`` is one of the literals of ``kind``."""
-    if value not in get_args(kind):
-        raise ConfigError(unknown_name(f"weighting.{key}", "value", value, get_args(kind)))
-
-
-def unknown_name(key: str, kind: str, name: str, known: Iterable[str]) -> str:
-    """Return the message for an unknown name, with the nearest known one."""
-    names = list(known)
-    hint = did_you_mean(name, names)
-    return f"{key}: unknown {kind} {name!r}{hint}\n  known: {', '.join(names) or '(none)'}"
+def _no_rule(name: str, problem: str) -> ConfigError:
+    return ConfigError(
+        f"weighting.rule = {name}: {problem}\n"
+        "  allowed: a function of logits [M, B, ..., C] and targets [B, ...] that returns weights "
+        "[M, B, ...] or soft logits [B, ..., C]; its options are keyword-only and have defaults\n"
+        "  fix: correct it until road_ray.testing.check_rule passes\n  nothing was started"
+    )

@@ -7,7 +7,7 @@ consume it.
 
 from __future__ import annotations
 
-import sys
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -190,13 +190,16 @@ class WeightingConfig(Config):
     concern it. Source: ROaD part 1, Algorithm 2.
     """
 
-    rule: str | None = Field(None, json_schema_extra={"enum": [None, *RULES]})
+    rule: str | None = Field(
+        None,
+        json_schema_extra={"anyOf": [{"enum": [None, *RULES]}, {"type": "string"}]},
+    )
     """Weighting rule. None: ``correctness`` for several teachers; ``mean`` for one, which is plain
     knowledge distillation. ``mean``: equal weights. ``correctness``: ROaD's Algorithm 2.
     ``correct_only``: correct teachers only. ``confidence``: by the probability of the label
     (CA-MKD). ``entropy``: by certainty (EBKD). ``mean_probabilities``: mean of probabilities
     (MT-DNN-KD). ``probability_shift``: mean, whose top logit is swapped with the label's where it
-    errs (TextBrewer). Code can register further rules."""
+    errs (TextBrewer). Or a function of your own, ``package.module:name``."""
     wrong: float = Field(0.75, ge=0, le=1)
     """Weight W of a teacher that errs on an example, from 0 to 1; correct teachers share the rest.
     1 is the plain mean. 0.75 is ROaD's typical value (part 1, Algorithm 2)."""
@@ -212,14 +215,11 @@ class WeightingConfig(Config):
     @field_validator("rule")
     @classmethod
     def _known(cls, rule: str | None) -> str | None:
-        if rule is None:
-            return None
-        # A rule of the user's own is entered by code that has imported the registry.
-        registry = sys.modules.get("road_ray.distillation.weighting.registry")
-        known = registry.known_rules() if registry else RULES
-        if rule not in known:
-            hint = did_you_mean(rule, known)
-            raise ValueError(f"no such rule{hint}; allowed: {', '.join(known)}")
+        if rule is not None and rule not in RULES and not re.fullmatch(r"[\w.]+:\w+", rule):
+            hint = did_you_mean(rule, RULES)
+            raise ValueError(
+                f"no such rule{hint}; allowed: {', '.join(RULES)}, or package.module:name"
+            )
         return rule
 
 

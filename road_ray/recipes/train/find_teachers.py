@@ -32,7 +32,7 @@ from road_ray.recipes.preflight_checks import require_plain_head
 from road_ray.recipes.run_directory.manifest import require_whole_weights
 from road_ray.recipes.train.mixture import SupervisedConfig
 from road_ray.recipes.train.prepare import student_tokenizer
-from road_ray.recipes.train.teachers import Teachers
+from road_ray.recipes.train.teachers import Teachers, weighting_rule
 from road_ray.system.json_file import read_json
 
 _KEY = "distillation.teachers"
@@ -63,6 +63,8 @@ def find_teachers(config: SupervisedConfig) -> dict[str, Teachers]:
             if isinstance(config, DistillConfig):
                 raise
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
+        # A rule that is none is told now, and not when the teachers have started.
+        weighting_rule(config.weighting, num_teachers=len(directories) // folds)
         if folds > 1:
             warn_of_seen_rows(directories, name)
         found[name] = Teachers(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from road_ray.config import load
-from road_ray.distillation.weighting import MERGES, WEIGHTINGS
+from road_ray.distillation import weighting
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import (
     RULES,
@@ -54,22 +54,17 @@ def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
     assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
 
 
-def test_a_rule_that_was_entered_can_be_configured(monkeypatch):
-    monkeypatch.setitem(WEIGHTINGS, "loudest", lambda logits, targets: logits.amax(-1))
-    config = load(WeightingConfig, overrides={"rule": "loudest"})
-    assert (
-        weighting_rule(config, num_teachers=3)(
-            torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)
-        )
-        .eq(1)
-        .all()
-    )
-    with pytest.raises(ConfigError, match=r"(?s)rule.*did you mean 'correctness'"):
-        load(WeightingConfig, overrides={"rule": "corectness"})
+def test_a_rule_of_a_module_can_be_configured():
+    config = load(WeightingConfig, overrides={"rule": "road_ray.distillation.weighting:mean"})
+    targets = torch.zeros(1, dtype=torch.long)
+    assert weighting_rule(config, num_teachers=3)(torch.ones(2, 1, 3), targets).eq(1).all()
+    for rule in ("corectness", "a module:name"):
+        with pytest.raises(ConfigError, match=r"(?s)rule.*allowed: mean.*package.module:name"):
+            load(WeightingConfig, overrides={"rule": rule})
 
 
 def test_the_configuration_names_every_rule_of_the_package():
-    assert set(RULES) == {*WEIGHTINGS, *MERGES}
+    assert set(RULES) == {*weighting.RULES}
 
 
 def test_the_temperature_of_the_loss_is_that_of_the_mean_of_probabilities():
