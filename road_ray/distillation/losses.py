@@ -1,8 +1,7 @@
 """Distillation losses: Hinton's divergence times T squared, and squared error for regression.
 
-``*_loss_sum`` is a sum over examples (the training step divides by global counts), ``kd_loss`` the
-mean over examples. Logits are ``[B, C]`` or, for spans, ``[B, 2, L]``, whose two heads are averaged
-per example. Computed in fp32.
+Logits are ``[B, C]`` or, for spans, ``[B, 2, L]``, whose two heads are averaged per example.
+Computed in fp32.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ def kd_loss(
     student_logits: Tensor, soft_logits: Tensor, *, temperature: float, mask: Tensor | None = None
 ) -> Tensor:
     """Return ``T^2 * KL(teacher || student)``, mean over examples. ``[B, ..., C] twice -> []``."""
-    total = kd_loss_sum(student_logits, soft_logits, temperature=temperature, mask=mask)
-    return total / max(len(student_logits), 1)
+    rows = kd_rows(student_logits, soft_logits, temperature=temperature, mask=mask)
+    return _sum(rows) / max(len(student_logits), 1)
 
 
 def soft_loss_sum(
@@ -39,82 +38,44 @@ def soft_loss_sum(
     and the number of examples: both ``[]``.
 
     ``student`` are logits ``[B, C]``, of spans ``[B, 2, L]`` with a ``mask`` of the positions that
-    may be an answer, or of tags ``[B, L, C]``, where each token with a label is an example. Where
-    the batch has ``teacher_logits``, the loss is the weighted mean of the teachers' losses.
+    may be an answer, or of tags ``[B, L, C]``, where each token with a label is an example.
+    Examples and heads where ``kd_keep`` is false add 0, and are counted. Where the batch has
+    ``teacher_logits``, the loss is the weighted mean of the teachers' losses; its gradient is that
+    of the divergence from the weighted mean of the teachers' probabilities. Source: the AVER
+    baseline and equation 6 of CA-MKD (Zhang et al. 2022), T^2 as in Hinton et al.
     """
-    device = student.device
-    soft, keep = (batch[name].to(device) for name in ("soft_logits", "kd_keep"))
-    each, weights = batch.get("teacher_logits"), batch.get("teacher_weights")
-    count = torch.full((), len(student), device=device)
-    if each is not None and weights is not None:
-        each, weights = each.to(device), weights.to(device)
+    targets, weights = batch.get("teacher_logits"), batch.get("teacher_weights")
+    if targets is None or weights is None:  # one target, whose weights are 0 or 1
+        targets, weights = batch["soft_logits"][None], batch["kd_keep"][None]
+    targets, weights = targets.to(student.device), weights.to(student.device)
+    count = torch.full((), len(student), device=student.device)
     if student.ndim > 2 and mask is None:
-        known = (torch.as_tensor(batch["labels"]) != UNKNOWN).flatten().to(device)
-        student, soft, count = student.flatten(0, 1), soft.flatten(0, 1), known.sum()
-        keep = keep.flatten() & known
-        if each is not None and weights is not None:
-            each, weights = each.flatten(1, 2), torch.where(known, weights.flatten(1, 2), 0.0)
-    if each is not None and weights is not None:
+        known = (torch.as_tensor(batch["labels"]) != UNKNOWN).to(student.device)
+        student, targets = student.flatten(0, 1), targets.flatten(1, 2)
+        weights, count = (weights * known).flatten(1, 2), known.sum()
+    total = torch.zeros((), device=student.device)
+    for soft, weight in zip(targets, weights, strict=True):
         if regression:
-            return average_regression_loss_sum(student, each, weights), count
-        return average_loss_sum(student, each, weights, temperature=temperature, mask=mask), count
-    if regression:
-        return regression_loss_sum(student, soft, keep=keep), count
-    return kd_loss_sum(student, soft, temperature=temperature, mask=mask, keep=keep), count
-
-
-def kd_loss_sum(
-    student_logits: Tensor,
-    soft_logits: Tensor,
-    *,
-    temperature: float,
-    mask: Tensor | None = None,
-    keep: Tensor | None = None,
-) -> Tensor:
-    """Return ``T^2 * KL(teacher || student)``, sum over examples, mean over an example's heads.
-    ``[B, ..., C] twice -> []``.
-
-    ``mask`` ``[B, ..., C]`` marks the valid classes (no padding, no question); a row without any
-    adds 0. ``keep`` ``[B, ...]`` is false for examples or heads without distillation; they add 0,
-    and the caller still divides by all examples. The gradient per example is
-    ``T * (p_student - p_teacher)``, divided by the number of heads. Source: Hinton et al. 2015,
-    section 2; for two heads Hugging Face ``run_squad_w_distillation.py``.
-    """
-    rows, valid = kd_rows(student_logits, soft_logits, temperature=temperature, mask=mask)
-    if valid is not None:
-        keep = valid if keep is None else keep.to(valid.device) & valid
-    return _sum(rows, keep)
-
-
-def average_loss_sum(
-    student_logits: Tensor,
-    teacher_logits: Tensor,
-    weights: Tensor,
-    *,
-    temperature: float,
-    mask: Tensor | None = None,
-) -> Tensor:
-    """Return the weighted mean of the teachers' divergences, ``sum_m w_m KL_m / M``, summed like
-    ``kd_loss_sum``. ``[B, ..., C], [M, B, ..., C], [M, B, ...] -> []``.
-
-    Its gradient is that of the divergence from the weighted mean of the teachers' probabilities.
-    Source: the AVER baseline and equation 6 of CA-MKD (Zhang et al. 2022), T^2 as in Hinton et al.
-    """
-    total = student_logits.new_zeros((), dtype=torch.float32)
-    for teacher, weight in zip(teacher_logits, weights, strict=True):
-        rows, valid = kd_rows(student_logits, teacher, temperature=temperature, mask=mask)
-        total = total + _sum(rows * weight.to(rows.device), valid)
-    return total / len(teacher_logits)
+            _check_shapes(student, soft)
+            rows = (student.float() - soft.float()).square().mean(-1)
+        else:
+            rows = kd_rows(student, soft, temperature=temperature, mask=mask)
+        total = total + _sum(torch.where(weight != 0, rows * weight, 0.0))
+    return total / len(targets), count
 
 
 def kd_rows(
-    student_logits: Tensor, soft_logits: Tensor, *, temperature: float, mask: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """Return ``T^2 * KL`` of each distribution, and which have a valid class in ``mask`` (None:
-    all). ``[B, ..., C] twice -> [B, ...] twice``.
+    student_logits: Tensor, soft_logits: Tensor, *, temperature: float, mask: Tensor | None = None
+) -> Tensor:
+    """Return ``T^2 * KL(teacher || student)`` of each distribution. ``[B, ..., C] twice ->
+    [B, ...]``.
+
+    ``mask`` ``[B, ..., C]`` marks the valid classes (no padding, no question); a row without any
+    has 0. The gradient per distribution is ``T * (p_student - p_teacher)``. Source: Hinton et al.
+    2015, section 2.
     """
     check_temperature(temperature)
-    _same_shape(student_logits, soft_logits)
+    _check_shapes(student_logits, soft_logits)
     student, soft = student_logits.float() / temperature, soft_logits.detach().float() / temperature
     valid = None
     if mask is not None:
@@ -126,22 +87,8 @@ def kd_rows(
     probability = log_soft.exp()
     # Where the teacher's probability is 0 the limit of the term is 0; computed: 0 * (inf - inf).
     gap = torch.where(probability > 0, log_soft - log_student, 0.0)
-    return temperature**2 * (probability * gap).sum(-1), valid
-
-
-def regression_loss_sum(student: Tensor, soft: Tensor, *, keep: Tensor | None = None) -> Tensor:
-    """Return the squared error to the teachers' mean, sum over examples. ``[B, 1] twice -> []``."""
-    _same_shape(student, soft)
-    return _sum((student.float() - soft.detach().float()).square().mean(-1), keep)
-
-
-def average_regression_loss_sum(student: Tensor, teachers: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted mean of the teachers' squared errors, summed over examples.
-    ``[B, 1], [M, B, 1], [M, B] -> []``.
-    """
-    _same_shape(student, teachers[0])
-    errors = (student.float() - teachers.detach().float()).square().mean(-1)
-    return (errors * weights.to(errors.device)).sum() / len(teachers)
+    rows = temperature**2 * (probability * gap).sum(-1)
+    return rows if valid is None else torch.where(valid, rows, 0.0)
 
 
 def check_temperature(temperature: float) -> None:
@@ -153,17 +100,14 @@ def check_temperature(temperature: float) -> None:
         )
 
 
-def _sum(rows: Tensor, keep: Tensor | None) -> Tensor:
-    """Return the sum over the examples of ``keep``, mean over their heads. ``[B, ...] -> []``."""
-    if keep is not None:
-        if keep.shape != rows.shape[: keep.ndim]:
-            raise DataError(f"keep {list(keep.shape)} does not fit rows {list(rows.shape)}")
-        keep = keep.reshape(*keep.shape, *[1] * (rows.ndim - keep.ndim))
-        rows = torch.where(keep.to(rows.device), rows, 0.0)
+def _sum(rows: Tensor) -> Tensor:
+    """Return the sum over examples of the mean over their heads, as Hugging Face's
+    ``run_squad_w_distillation.py`` has it. ``[B, ...] -> []``.
+    """
     return rows.flatten(1).mean(1).sum() if rows.ndim > 1 else rows.sum()
 
 
-def _same_shape(student: Tensor, soft: Tensor) -> None:
+def _check_shapes(student: Tensor, soft: Tensor) -> None:
     if student.shape != soft.shape or student.ndim < 2:  # [N, 1] against [N, 3] would broadcast
         raise DataError(
             f"student logits {list(student.shape)} and soft logits {list(soft.shape)} "

@@ -87,7 +87,7 @@ class TrainedInput:
         all of them; else none, as its columns are then those of another file.
         """
         left = {name: column for name, column in self.columns.items() if name not in chosen}
-        return left if all(_has(row, column) for column in left.values()) else {}
+        return left if all(n in row for c in left.values() for n in _names(c)) else {}
 
     def named(self, row: Row) -> Row:
         """Return a row of the training's columns by fields of the model, and any other as it is."""
@@ -161,18 +161,25 @@ def input_rows(
     counted: int | None = None  # rows before the first with an id
     for number, (where, row) in enumerate(_rows(source, trained)):
         if row.keys() != seen:  # in a table: the first row
-            use = _use_of(where, row, columns, fields, trained)
-            seen = row.keys()
+            seen, use = row.keys(), _use_of(where, row, columns, fields, trained)
         values = {name: cell(row, column) for name, column in use.read.items()}
         given = values.get("id")
         if given is None or given == "":
             values["id"] = str(number) if counted is None else f"row {number}"
         else:
             counted = number if counted is None else counted
-            values["id"] = str(given)
-            _check_uncounted(str(given), counted, where)
-        copied = {name: _copied(row[column], where, column) for name, column in use.copied.items()}
-        yield InputRow(where, values, copied)
+            values["id"] = name = str(given)
+            if name.isdecimal() and name == str(int(name)) and int(name) < counted:
+                raise DataError(
+                    f"{where}: id {name!r} is also the number of a row before it, which has "
+                    "no id\n  fix: give all rows an id, or none"
+                )
+        for column in use.copied.values():  # UTF-8 must encode what is copied
+            value = row[column]
+            is_text = isinstance(value, str)
+            text = value if is_text else json.dumps(value, ensure_ascii=False, default=str)
+            check_text(text, where, column)
+        yield InputRow(where, values, {name: row[column] for name, column in use.copied.items()})
     if number < 0:
         raise DataError(
             f"{source}: has no rows\n  fix: name a file with a row below its header, or with lines"
@@ -191,30 +198,13 @@ def cell(row: Row, column: str | list[str]) -> object:
     return row[column] if isinstance(column, str) else [row[name] for name in column]
 
 
-def _has(row: Row, column: object) -> bool:
-    names = column if isinstance(column, list) else [column]
-    return all(name in row for name in names)
+def _names(column: object) -> list[Any]:
+    return column if isinstance(column, list) else [column]
 
 
 def _is_taken(name: str) -> bool:
     """Return True for a name that predictions have."""
     return name in PREDICTION_FIELDS or name.startswith("score_")
-
-
-def _check_uncounted(given: str, counted: int, where: str) -> None:
-    """Raise ``DataError`` for an id that one of the ``counted`` first rows got as its number."""
-    if given.isdecimal() and str(int(given)) == given and int(given) < counted:
-        raise DataError(
-            f"{where}: id {given!r} is also the number of a row before it, which has no id\n"
-            "  fix: give all rows an id, or none"
-        )
-
-
-def _copied(value: object, where: str, column: str) -> object:
-    """Return the cell. Raises ``DataError`` unless UTF-8 can encode its text."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    check_text(text, where, column)
-    return value
 
 
 def _use_of(
@@ -223,47 +213,32 @@ def _use_of(
     """Return what is read and copied of rows with the columns of ``row``. Raises ``DataError`` for
     a missing column.
     """
-    chosen = [*columns.fields.values(), *columns.keep.values()]
-    if missing := [name for name in chosen if name not in row]:
-        fix = "name the columns of this file by --column FIELD=NAME and --keep NAME"
-        if [*row] == ["text"]:
-            fix = "name a CSV file, or write JSON lines: a line of text has no other column"
-        first_line = missing_columns(where, missing, [*row]).split("\n")[0]
-        raise DataError(f"{first_line}\n  fix: {fix}")
     usual = {**trained.columns_in(row, columns.fields), **columns.fields}
     if "id" not in usual and trained.id in row:
         usual["id"] = trained.id
-    read: dict[str, str | list[str]] = {}
-    for name in ("id", *fields):
-        if name in usual or name in row:
-            read[name] = usual.get(name, name)
+    read = {n: usual.get(n, n) for n in ("id", *fields) if n in usual or n in row}
     lacking = [name for name in fields if name not in read]
+    missing = [n for n in (*columns.fields.values(), *columns.keep.values()) if n not in row]
+    fix = "name the columns of this file by --column FIELD=NAME and --keep NAME"
     # Of one or two texts, and of a text or its words, one is enough.
     needs_all = "question" in fields or (bool(trained.columns) and "words" not in fields)
-    if lacking and (needs_all or lacking == list(fields)):
-        options = " ".join(f"--column {name}=NAME" for name in lacking)
-        problem = f"{where}: none of the fields {', '.join(lacking)}; found: {', '.join(row)}"
-        if needs_all:
-            of_training = [*trained.columns.values()] or lacking
-            absent = [name for c in of_training for name in _listed(c) if name not in row]
-            problem = missing_columns(where, absent or lacking, [*row]).split("\n")[0]
-        raise DataError(f"{problem}\n  fix: name the column by {options}")
+    if not missing and lacking and (needs_all or lacking == list(fields)):
+        of_training = [name for column in trained.columns.values() for name in _names(column)]
+        missing = [name for name in of_training if name not in row] or lacking
+        fix = "name the column by " + " ".join(f"--column {name}=NAME" for name in lacking)
+    if missing:
+        first_line = missing_columns(where, missing, [*row]).split("\n")[0]
+        raise DataError(f"{first_line}\n  fix: {fix}")
     if columns.keep:
         return _Use(read, columns.keep)
-    used = {name for column in read.values() for name in _listed(column)} | {*columns.ignore}
+    used = {name for column in read.values() for name in _names(column)} | {*columns.ignore}
     copied: dict[str, str] = {}
-    for column in row:
-        if column in used:
-            continue
+    for column in (name for name in row if name not in used):
         name = column
         while _is_taken(name) or (name != column and (name in row or name in copied)):
             name = f"input_{name}"
         copied[name] = column
     return _Use(read, copied)
-
-
-def _listed(column: str | list[str]) -> list[str]:
-    return [column] if isinstance(column, str) else column
 
 
 def _rows(source: str, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
@@ -276,8 +251,10 @@ def _rows(source: str, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
     in_columns = trained.layout == "conll" and (suffix == ".tsv" or suffix not in TABLES)
     if in_columns and _of_words(path):
         return _sentences(path, trained)
-    if trained.layout == "mrqa" and suffix == ".jsonl" and _is_mrqa(path):
-        return _passages(path)
+    if trained.layout == "mrqa" and suffix == ".jsonl":
+        first = next((line for _, line in numbered_lines(path)), "")
+        if first.startswith('{"header"') or '"qas"' in first:
+            return _passages(path)
     if suffix == ".json":
         return _document(path)
     if suffix in TABLES:
@@ -294,12 +271,11 @@ def _of_words(path: Path) -> bool:
     """Return True for a file of one word a line with columns, as CoNLL's, rather than of texts."""
     if suffix_of(path) in _OF_WORDS:
         return True
-    cells = [line.split() for _, line in islice(numbered_lines(path), _SNIFFED_LINES)]
-    cells = [line for line in cells if line and line[0] != "-DOCSTART-"]
-    widths = {len(line) for line in cells}
-    if len(widths) != 1 or widths == {1}:
-        return False
-    return any(all(_TAG.fullmatch(cell) for cell in column) for column in zip(*cells, strict=True))
+    lines = (line.split() for _, line in islice(numbered_lines(path), _SNIFFED_LINES))
+    cells = [line for line in lines if line and line[0] != "-DOCSTART-"]
+    columns = zip(*cells, strict=False)
+    is_table = len({len(line) for line in cells}) == 1 and len(cells[0]) > 1
+    return is_table and any(all(map(_TAG.fullmatch, column)) for column in columns)
 
 
 def _sentences(path: Path, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
@@ -310,11 +286,6 @@ def _sentences(path: Path, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
     number = words if isinstance(words, int) else 0
     for sentence in read_conll(path, Columns((number,), None)):
         yield sentence.where, {"words": list(sentence.words)}
-
-
-def _is_mrqa(path: Path) -> bool:
-    first = next((line for _, line in numbered_lines(path)), "")
-    return first.startswith('{"header"') or '"qas"' in first
 
 
 def _passages(path: Path) -> Iterator[tuple[str, Row]]:
@@ -341,22 +312,16 @@ def _lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
 
 def _document(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a JSON array, or the questions of a file in SQuAD's layout."""
-    if json_shape(path) != "document":
-        yield from table_rows(path)
-        return
-    document = read_document(path)
+    document = read_document(path) if json_shape(path) == "document" else {"data": []}
     try:
-        if "paragraphs" not in document["data"][0]:
+        if not document["data"] or "paragraphs" not in document["data"][0]:
             yield from table_rows(path)
             return
-        for article in document["data"]:
-            for paragraph in article["paragraphs"]:
-                for question in paragraph["qas"]:
-                    row = {"id": question["id"], "question": question["question"]}
-                    yield (
-                        f"{path}: question {question['id']}",
-                        row | {"context": paragraph["context"]},
-                    )
+        for paragraph in (part for article in document["data"] for part in article["paragraphs"]):
+            for question in paragraph["qas"]:
+                row = {"id": question["id"], "question": question["question"]}
+                where = f"{path}: question {question['id']}"
+                yield where, row | {"context": paragraph["context"]}
     except MISFITS as error:
         raise DataError(
             f"{path}: neither an array of rows nor in SQuAD's layout: {type(error).__name__} "

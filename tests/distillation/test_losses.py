@@ -6,15 +6,22 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.distillation.losses import (
-    average_loss_sum,
-    average_regression_loss_sum,
-    kd_loss,
-    kd_loss_sum,
-    regression_loss_sum,
-)
+from road_ray.distillation.losses import kd_loss, soft_loss_sum
 from road_ray.distillation.weighting import mean_probabilities
 from road_ray.errors import ConfigError, DataError
+
+
+def total(student, soft, keep=None, *, temperature=2.0, **options):
+    """The summed loss to one target."""
+    keep = torch.ones(student.shape[:-1], dtype=torch.bool) if keep is None else keep
+    batch = {"soft_logits": soft, "kd_keep": keep}
+    return soft_loss_sum(student, batch, temperature=temperature, **options)[0]
+
+
+def average(student, teachers, weights, *, temperature=2.0, **options):
+    """The weighted mean of the summed losses to each teacher."""
+    batch = {"teacher_logits": teachers, "teacher_weights": weights}
+    return soft_loss_sum(student, batch, temperature=temperature, **options)[0]
 
 
 def test_two_classes_by_hand():
@@ -28,7 +35,7 @@ def test_two_classes_by_hand():
 def test_the_gradient_is_t_times_the_gap_in_probability(temperature):
     student = torch.randn(3, 4, requires_grad=True)
     soft = torch.randn(3, 4)
-    kd_loss_sum(student, soft, temperature=temperature).backward()
+    total(student, soft, temperature=temperature).backward()
     gap = (student / temperature).softmax(-1) - (soft / temperature).softmax(-1)
     assert_close(student.grad, temperature * gap.detach())
 
@@ -57,14 +64,6 @@ def test_spans_average_start_and_end():
     assert_close(kd_loss(student, soft, temperature=2.0), (start + end) / 2)
 
 
-def test_the_mean_is_the_total_over_the_examples():
-    student, soft = torch.randn(5, 3), torch.randn(5, 3)
-    total = kd_loss_sum(student, soft, temperature=3.0)
-    assert_close(kd_loss(student, soft, temperature=3.0), total / 5)
-    parts = [kd_loss_sum(student[i : i + 2], soft[i : i + 2], temperature=3.0) for i in (0, 2, 4)]
-    assert_close(total, torch.stack(parts).sum())
-
-
 def test_a_mask_equals_leaving_the_positions_away():
     student, soft = torch.randn(2, 2, 6, requires_grad=True), torch.randn(2, 2, 6)
     mask = torch.tensor([True, False, True, True, False, False]).expand(2, 2, 6)
@@ -88,9 +87,9 @@ def test_logits_that_are_already_minus_infinity_do_no_harm():
 def test_a_row_without_any_class_counts_nothing():
     student, soft = torch.randn(2, 3, requires_grad=True), torch.randn(2, 3)
     mask = torch.tensor([[True, True, True], [False, False, False]])
-    loss = kd_loss_sum(student, soft, temperature=2.0, mask=mask)
+    loss = total(student, soft, mask=mask)
     loss.backward()
-    assert_close(loss.detach(), kd_loss_sum(student.detach()[:1], soft[:1], temperature=2.0))
+    assert_close(loss.detach(), total(student.detach()[:1], soft[:1]))
     assert (student.grad[1] == 0).all()
 
 
@@ -104,14 +103,11 @@ def test_extreme_logits_stay_finite():
 
 def test_examples_and_heads_without_distillation_are_dropped():
     student, soft = torch.randn(3, 2, 5), torch.randn(3, 2, 5)
-    keep = torch.tensor([True, False, True])
-    assert_close(
-        kd_loss_sum(student, soft, temperature=2.0, keep=keep),
-        kd_loss_sum(student[keep], soft[keep], temperature=2.0),
-    )
-    heads = torch.tensor([[True, False]] * 3)
-    start = kd_loss_sum(student[:, 0], soft[:, 0], temperature=2.0)
-    assert_close(kd_loss_sum(student, soft, temperature=2.0, keep=heads), start / 2)
+    keep = torch.tensor([[True, False], [False, False], [True, True]])
+    mask = torch.ones(3, 1, 5, dtype=torch.bool)
+    first, both = student[:1, :1], student[2:]
+    expected = total(first, soft[:1, :1], mask=mask[:1]) / 2 + total(both, soft[2:], mask=mask[:1])
+    assert_close(total(student, soft, keep, mask=mask), expected)
 
 
 def test_a_half_precision_student_is_compared_in_full():
@@ -126,29 +122,26 @@ def test_a_temperature_without_signal_is_refused(temperature):
 
 
 @pytest.mark.parametrize("shape", [(4, 1), (4, 2), (1, 3), (4, 1, 3)])
-def test_logits_are_never_broadcast(shape):
+@pytest.mark.parametrize("regression", [False, True])
+def test_logits_are_never_broadcast(shape, regression):
     with pytest.raises(DataError, match="differ in shape"):
-        kd_loss(torch.randn(4, 3), torch.randn(shape), temperature=2.0)
-    with pytest.raises(DataError, match="differ in shape"):
-        regression_loss_sum(torch.randn(4, 3), torch.randn(shape))
+        total(torch.randn(4, 3), torch.randn(shape), regression=regression)
 
 
 def test_regression_is_the_squared_gap():
     student, soft = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [2.5]])
-    assert_close(regression_loss_sum(student, soft), torch.tensor(4.25))
+    assert_close(total(student, soft, regression=True), torch.tensor(4.25))
     keep = torch.tensor([False, True])
-    assert_close(regression_loss_sum(student, soft, keep=keep), torch.tensor(0.25))
+    assert_close(total(student, soft, keep, regression=True), torch.tensor(0.25))
 
 
 def test_the_average_loss_is_the_weighted_mean_of_the_teachers_losses():
-    student, teachers = (
-        torch.zeros(2, 2),
-        torch.log(torch.tensor([[[1.0, 3.0]] * 2, [[1.0, 1]] * 2])),
-    )
+    student = torch.zeros(2, 2)
+    teachers = torch.log(torch.tensor([[[1.0, 3.0]] * 2, [[1.0, 1]] * 2]))
     first = kd_loss(student[:1], teachers[0, :1], temperature=2.0)
     weights = torch.tensor([[1.0, 1.5], [1.0, 0.5]])
-    total = average_loss_sum(student, teachers, weights, temperature=2.0)
-    torch.testing.assert_close(total, first * (1.0 + 1.5) / 2)  # the second teacher agrees
+    # The second teacher agrees with the student.
+    assert_close(average(student, teachers, weights), first * (1.0 + 1.5) / 2)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
@@ -157,12 +150,11 @@ def test_the_average_loss_pulls_where_the_mean_probability_does(temperature):
     generator = torch.Generator().manual_seed(0)
     teachers = torch.randn(3, 4, 5, generator=generator)
     student = torch.randn(4, 5, generator=generator, requires_grad=True)
-    ones = torch.ones(3, 4)
-    average = average_loss_sum(student, teachers, ones, temperature=temperature)
-    (gradient,) = torch.autograd.grad(average, student)
+    loss = average(student, teachers, torch.ones(3, 4), temperature=temperature)
+    (gradient,) = torch.autograd.grad(loss, student)
     soft = mean_probabilities(teachers, torch.zeros(4).long(), temperature=temperature)
-    (other,) = torch.autograd.grad(kd_loss_sum(student, soft, temperature=temperature), student)
-    torch.testing.assert_close(gradient, other)
+    (other,) = torch.autograd.grad(total(student, soft, temperature=temperature), student)
+    assert_close(gradient, other)
 
 
 def test_the_average_loss_looks_at_no_padding_and_averages_heads():
@@ -170,11 +162,11 @@ def test_the_average_loss_looks_at_no_padding_and_averages_heads():
     teachers = student.expand(2, 1, 2, 4).clone()
     teachers[..., 3] = 9.0
     mask = torch.tensor([[[True, True, True, False]]])
-    total = average_loss_sum(student, teachers, torch.ones(2, 1, 2), temperature=1.0, mask=mask)
-    assert total.item() == pytest.approx(0, abs=1e-6)
+    loss = average(student, teachers, torch.ones(2, 1, 2), mask=mask)
+    assert loss.item() == pytest.approx(0, abs=1e-6)
 
 
 def test_the_average_of_squared_errors():
     student, teachers = torch.tensor([[1.0]]), torch.tensor([[[2.0]], [[4.0]]])
-    total = average_regression_loss_sum(student, teachers, torch.tensor([[1.5], [0.5]]))
-    assert total.item() == pytest.approx((1.5 * 1 + 0.5 * 9) / 2)
+    loss = average(student, teachers, torch.tensor([[1.5], [0.5]]), regression=True)
+    assert loss.item() == pytest.approx((1.5 * 1 + 0.5 * 9) / 2)

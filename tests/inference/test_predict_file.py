@@ -131,7 +131,7 @@ def test_columns_are_renamed_and_unknown_ones_refused(rows_file):
         list(input_rows(path, ColumnChoice({"text": "bodi"}), ("text",)))
     with pytest.raises(ConfigError, match="the model has no field 'texts'"):
         list(input_rows(path, ColumnChoice({"texts": "body"}), ("text",)))
-    with pytest.raises(DataError, match=r"none of the fields text; found: body, number"):
+    with pytest.raises(DataError, match=r"no column 'text'; found: body, number"):
         list(input_rows(path, EACH, ("text",)))
 
 
@@ -598,7 +598,7 @@ def test_a_header_is_checked_before_torch_is_imported(directory, rows_file, tmp_
         (b"", "has no rows"),
         (b"text\n", "has no rows"),
         ("text\na fine film\n".encode("utf-16"), r"rows.csv:1: not UTF-8.*iconv -f utf-16"),
-        (b"body\na fine film\n", r"rows.csv:2: none of the fields text, text_pair; found: body"),
+        (b"body\na fine film\n", r"rows.csv:2: no column 'text', 'text_pair'; found: body"),
         (b"text,text\na,b\n", "the header names 'text' twice"),
         (b'text\n"open\n', "broken CSV"),
     ],
