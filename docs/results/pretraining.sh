@@ -9,6 +9,6 @@ shift || true
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} TOKENIZERS_PARALLELISM=false
 for comparison in ${COMPARISONS:-table5}; do
   python -m road_ray reproduce comparison="$comparison" run_dir="$runs/$comparison" \
-    root="${ROAD_DATA:?name the directory of the data sets}" max_concurrent="${MAX_CONCURRENT:-2}" \
+    data.root="${ROAD_DATA:?name the directory of the data sets}" max_concurrent="${MAX_CONCURRENT:-2}" \
     pretrain.data.shards="$runs/shards" "$@"
 done

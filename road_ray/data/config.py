@@ -68,6 +68,11 @@ class SourceConfig(Config):
     max_rows: int | None = Field(None, ge=1)
     """Number of training examples to use, drawn by a shuffle that is the same for all seeds. None:
     all. Set it for quick experiments and learning curves."""
+    max_unlabelled_rows: int | None = Field(None, ge=1)
+    """Number of rows of ``data.unlabelled=rest`` to use. None: all."""
+    label_noise: float = Field(0.0, ge=0, lt=1)
+    """Fraction of training labels that are replaced by another class, each equally likely. 0: none.
+    Set it to see what a method makes of wrong labels."""
     max_judged_rows: int | None = Field(None, ge=1)
     """Number of evaluation examples to use, drawn by a shuffle that is the same for all seeds.
     None: all, as published results require."""

@@ -25,9 +25,10 @@ from road_ray.data.readers.layouts import is_there, read_split
 from road_ray.data.readers.quac import with_history
 from road_ray.data.row_limits import row_limits, window_limits
 from road_ray.data.special_heads import SPECIAL_HEADS
-from road_ray.data.task_and_dataset import Dataset, Span, Tag, Task
+from road_ray.data.task_and_dataset import Classify, Dataset, Span, Tag, Task
 from road_ray.data.tokenizer import load_tokenizer, put_space_before_words
 from road_ray.data.unlabelled import (
+    REST,
     read_unlabelled,
     unlabelled_file,
     with_own_ids,
@@ -156,25 +157,26 @@ def load_split(
     judged: bool = False,
     keep: Callable[[Example], bool] | None = None,
     unlabelled: Sequence[str] = (),
-    read: Callable[[Dataset, str, Path | None], list[Example]] = read_examples,
 ) -> Split:
     """Return ``train``, ``dev`` or ``test`` of a data set, encoded for its task.
 
     ``source.max_rows`` limits training rows and ``max_judged_rows`` all others, after a shuffle by
     ``seed``. ``judged`` treats the split as rows to predict, also the train split. ``keep`` then
     filters examples. The rows of the files and data sets ``unlabelled`` follow without labels.
-    ``read`` returns the examples of the split.
     """
     entry, task = find_dataset(name, source)
-    examples: Sequence[Example] = read(entry, split, root_of(name, source))
-    most = source.max_rows if split == "train" and not judged else source.max_judged_rows
-    if most is not None and most < len(examples):
+    examples: Sequence[Example] = read_examples(entry, split, root_of(name, source))
+    is_training = split == "train" and not judged
+    most = source.max_rows if is_training else source.max_judged_rows
+    order = row_order(len(examples), seed)[:most]
+    if len(order) < len(examples):
         check_labels(examples, entry, task)  # of all rows: a longer run fails no later
-        chosen = np.sort(row_order(len(examples), seed)[:most])
-        examples = [examples[index] for index in chosen]
+        examples = [examples[index] for index in np.sort(order)]
+    if is_training and source.label_noise:
+        examples = _with_noise(examples, order, entry, task, source.label_noise)
     if keep is not None:
         examples = [example for example in examples if keep(example)]
-    if split == "train" and not judged and name in _UNORDERED:
+    if is_training and name in _UNORDERED:
         examples = [*examples, *map(_turned, examples)]
     examples = [*examples, *_unlabelled(unlabelled, entry, task, source)]
     examples = _with_turns(examples, name, source.history_turns or 0)
@@ -184,7 +186,7 @@ def load_split(
         entry,
         task,
         tokenizer,
-        train=split == "train" and not judged,
+        train=is_training,
         max_length_tokens=source.max_length_tokens,
         further=[catalog.TASKS[other] for other in entry.also],
         **window_limits(row_limits(source), task),
@@ -207,6 +209,30 @@ def read_unlabelled_rows(
 def row_order(count: int, seed: int = 0) -> NDArray[np.int64]:
     """Return the order of ``count`` examples of which ``max_rows`` takes the first."""
     return np.random.default_rng((seed, 4)).permutation(count)
+
+
+def _with_noise(
+    examples: Sequence[Example], order: NDArray[np.int64], entry: Dataset, task: Task, share: float
+) -> list[Example]:
+    """Return the examples with a share of the labels replaced by another class, each equally
+    likely. ``order`` has the number of each example in the whole split, in the order in which
+    ``max_rows`` takes them.
+    """
+    if not isinstance(task.kind, Classify):
+        raise ConfigError(
+            f"data.label_noise = {share}: {entry.name} has no classes\n"
+            "  allowed: data sets with one label a text or pair"
+        )
+    rng = np.random.default_rng((round(1e6 * share), 6))
+    flipped = set(rng.permutation(order)[: round(share * len(order))].tolist())
+    noisy = list(examples)
+    for position, number in enumerate(np.sort(order).tolist()):
+        example = examples[position]
+        if number in flipped and isinstance(example, TextExample):
+            label = entry.label_map.get(str(example.label), str(example.label))
+            others = [other for other in task.kind.labels if other != label]
+            noisy[position] = replace(example, label=others[rng.integers(len(others))])
+    return noisy
 
 
 def row_features(
@@ -233,9 +259,11 @@ def _unlabelled(
     """Yield the rows of files and of training splits of data sets, without labels."""
     root = resolve_root(source.root) if names else None
     for name in names:
-        file = unlabelled_file(name, root)
-        if file is not None:
-            rows: Sequence[Example] = read_unlabelled(file, entry, task)
+        file = unlabelled_file(name, root) if name != REST else None
+        if name == REST:
+            rows: Sequence[Example] = _rest(entry, task, source)
+        elif file is not None:
+            rows = read_unlabelled(file, entry, task)
         else:
             if name not in catalog.DATASETS and name not in source.sets:
                 raise ConfigError(
@@ -258,6 +286,24 @@ def _unlabelled(
                 f"{entry.name} of {len(entry.columns.text)}"
             )
         yield from with_own_ids((row.unlabelled() for row in rows), name)
+
+
+def _rest(entry: Dataset, task: Task, source: SourceConfig) -> list[Example]:
+    """Return the training examples beyond ``max_rows``, at most ``max_unlabelled_rows``.
+
+    Raises ``ConfigError`` if there is none, and for tags, which are learnt by label only.
+    """
+    examples = read_examples(entry, "train", root_of(entry.name, source))
+    beyond = len(examples) if source.max_rows is None else source.max_rows
+    chosen = row_order(len(examples))[beyond:][: source.max_unlabelled_rows]
+    if not len(chosen) or isinstance(task.kind, Tag):
+        raise ConfigError(
+            f"data.unlabelled = {REST} with data.max_rows = {source.max_rows}: all {len(examples)} "
+            f"training examples of {entry.name} keep their labels\n"
+            f"  allowed: fewer than {len(examples)}, and no data set of tags\n"
+            "  fix: lower data.max_rows, or name other rows by data.unlabelled"
+        )
+    return [examples[index] for index in np.sort(chosen)]
 
 
 def _with_turns(examples: Sequence[Example], name: str, turns: int) -> Sequence[Example]:

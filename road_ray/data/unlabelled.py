@@ -19,6 +19,8 @@ from road_ray.data.task_and_dataset import Choose, Dataset, Span, Tag, Task
 from road_ray.errors import ConfigError, DataError
 
 _KEY = "data.unlabelled"
+REST = "rest"
+"""Entry of ``data.unlabelled`` that names the training rows beyond ``data.max_rows``."""
 _TEXT, _TABLES = (".txt",), (".jsonl", ".csv", ".tsv", ".parquet")
 
 

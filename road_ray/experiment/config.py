@@ -12,25 +12,19 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from road_ray.config import Config, InvalidConfig, load
+from road_ray.config import Config, InvalidConfig, load, to_dict
 from road_ray.config.identity import Extends, Free
 from road_ray.config.read import read_yaml
-from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
-from road_ray.models.config import EncoderConfig
 from road_ray.recipes.config import RunConfig, of_parallel_runs
 from road_ray.recipes.distillation.config import (
     DistillationConfig,
     DistillDataConfig,
     WeightingConfig,
 )
-from road_ray.recipes.finetuning.config import (
-    FinetuneConfig,
-    FinetuneDataConfig,
-    StudentConfig,
-)
-from road_ray.recipes.multitask.config import MultitaskConfig, MultitaskDataConfig
-from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig, laptop_scale
+from road_ray.recipes.finetuning.config import ELECTRA_SMALL, StudentConfig
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.pretraining.config import PretrainConfig, laptop_scale
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 CATALOGUE = {path.stem: path for path in sorted(Path(__file__).parent.glob("catalogue/*.yaml"))}
@@ -42,8 +36,7 @@ class StageConfig(Config):
     """Training of an arm before the ones that score it, once for each seed."""
 
     verb: Literal["pretrain", "multitask"] = "pretrain"
-    """Verb of the training. It has the keys of section ``pretrain`` or ``multitask``, and in
-    experiments from ``init`` those of ``continued`` instead of ``pretrain``."""
+    """Verb of the training, and section of its keys that all arms share."""
     keys: dict[str, Any] = Field({})
     """Keys of the verb that this stage changes, by dotted name."""
     teachers: str = ""
@@ -70,13 +63,12 @@ class ArmConfig(Config):
     members: int | None = Field(None, ge=1)
     """Number of its teachers, the first ones, that the student has. None: all."""
     unlabelled: bool = False
-    """True: rows without labels follow the labelled ones."""
+    """True: rows without labels follow the labelled ones, those of ``data.unlabelled``, or else the
+    rest."""
     as_many_updates: bool = False
     """True: as many updates as an arm with rows without labels makes."""
     layers: float = Field(1.0, gt=0, le=1)
     """Fraction of the layers of ``init`` that the student keeps."""
-    noise: float = Field(0.0, ge=0, lt=1)
-    """Fraction of training labels that are replaced by others."""
     share: float = Field(1.0, gt=0)
     """Share of the budget in ``flops``, divided evenly among the stages."""
     against: tuple[str, ...] = ()
@@ -128,51 +120,6 @@ def _known(key: str, arm: str, names: Any, allowed: Mapping[str, object]) -> Non
             )
 
 
-class ReproduceDataConfig(DistillDataConfig):
-    """Data set that all arms train on, rows without labels, row length and batch size."""
-
-    dataset: str = ""
-    """Data set to train on, of the catalogue or of ``data.sets``. Empty: those of the comparison,
-    ``squad_v2`` for ``road_distillation`` (evaluated on ``newsqa`` too), ``amazon`` for ``domain``,
-    six for ``road_multitask``, else ``sst2``."""
-    max_rows: int | None = Field(None, ge=1)
-    """Number of labelled training examples, drawn by a shuffle that is the same for all seeds.
-    None: all. Comparisons have their own default (``low_resource`` 1,000, ``noisy_labels`` and
-    ``domain`` 2,000, ``compression`` 5,000)."""
-    max_unlabelled_rows: int | None = Field(None, ge=1)
-    """Number of training examples whose labels are removed, for arms with rows without labels;
-    they are drawn from those beyond ``data.max_rows``. None: all of them. Without effect where
-    ``data.unlabelled`` names files."""
-
-
-def continued_scale() -> PretrainConfig:
-    """Return the further pre-training of comparison ``domain``: a generator of the width of
-    ``init``, so that it shares the trained embeddings, and half its depth. Our choice.
-    """
-    return PretrainConfig(
-        data=CorpusConfig(corpus="", max_length_tokens=128, batch_size=32),
-        encoder=EncoderConfig(family="init"),
-        generator=GeneratorConfig(scale=1.0, depth=0.5),
-        optimizer=OptimizerConfig(peak_lr=1e-4, warmup_steps=100),
-        training=TrainingConfig(steps=1000, log_every_steps=100),
-    )
-
-
-def mixture_scale() -> MultitaskConfig:
-    """Return the mixture of comparison ``road_multitask``: the data sets of ROaD's nine with public
-    files in common use. Our choice.
-    """
-    return MultitaskConfig(
-        data=MultitaskDataConfig(
-            datasets=("qasrl", "qazre", "mnli", "snli", "amazon", "qqp"), batch_size=32
-        ),
-        optimizer=OptimizerConfig(
-            peak_lr=3e-4, layer_decay=0.75, warmup_steps=100, schedule="warmup_then_decay"
-        ),
-        training=TrainingConfig(steps=1000, log_every_steps=100),
-    )
-
-
 class ReproduceConfig(RunConfig):
     """Published comparison repeated at the user's scale, or an experiment of the user's own: arms,
     seeds, data and budget. All scales are our choice. ``road reproduce NAME`` sets ``comparison``.
@@ -201,51 +148,38 @@ class ReproduceConfig(RunConfig):
     init: str = ""
     """Model that every arm and teacher starts from: a run directory, an ``hf/`` directory or a hub
     name. Required but for comparisons of pre-training, which take none."""
-    data: ReproduceDataConfig = ReproduceDataConfig()
-    """Data set, rows without labels, row length and batch size of all arms. Not of comparisons of
-    pre-training."""
+    data: DistillDataConfig = DistillDataConfig(dataset="")
+    """Data set that all arms train on, rows without labels, row length and batch size. An empty
+    ``data.dataset`` means ``targets`` of the comparison."""
     targets: dict[str, dict[str, Any]] | None = None
     """Data sets that every arm is fine-tuned on in turn, each with the keys in which it differs,
-    such as ``{rte: {data.epochs: 10}}``. None: those of ``road_multitask``, else ``data.dataset``
-    alone. Not of comparisons of pre-training."""
-    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
+    such as ``{rte: {data.epochs: 10}}``. None: ``data.dataset``, else those of the comparison. An
+    arm of a comparison of pre-training has the mean of their first metrics times 100 as its score,
+    like the GLUE score."""
+    optimizer: OptimizerConfig = ELECTRA_SMALL
     """Optimizer and learning-rate schedule of fine-tuning and of teachers. The defaults are those
-    of ``road finetune``. Not of comparisons of pre-training."""
+    of ``road finetune``."""
     training: TrainingConfig = TrainingConfig()
-    """Length of each fine-tuning, and its checkpoints. Not of comparisons of pre-training."""
+    """Length of each fine-tuning, and its checkpoints."""
     student: StudentConfig = StudentConfig()
     """Layers of ``init`` that students keep; teachers keep all. ``compression`` sets
-    ``student.layers`` itself. Not of comparisons of pre-training."""
+    ``student.layers`` itself."""
     distillation: DistillationConfig = DistillationConfig(host="process", num_teachers=3)
     """Distillation loss and hosts of the teachers. The comparison trains the teachers and keeps
-    their answers in a store below ``run_dir``. Not of comparisons of pre-training."""
+    their answers in a store below ``run_dir``. Only of comparisons with teachers."""
     weighting: WeightingConfig = WeightingConfig()
-    """Options of the weighting rules; arms choose the rule. Not of comparisons of pre-training."""
-    multitask: MultitaskConfig = mixture_scale()
-    """Multi-task stage of ``road_multitask``; arms change ``mixing`` and the teachers."""
-    continued: PretrainConfig = continued_scale()
-    """Further pre-training of ``domain``; its ``data.corpus`` is the text of the training split of
-    ``data.dataset``, all rows, if it is empty."""
-
+    """Options of the weighting rules; arms choose the rule. Only of comparisons with teachers."""
+    multitask: MultitaskConfig = MultitaskConfig()
+    """Multi-task stages of the arms, such as those of ``road_multitask``; arms change ``mixing``
+    and the teachers."""
+    pretrain: PretrainConfig = laptop_scale()
+    """Pre-training stages of the arms. Of comparisons at equal cost, the number of steps and the
+    warm-up, a tenth of them, follow from ``flops``. Of others, every stage starts from ``init``,
+    and an empty ``data.corpus`` is the text of all training rows of the first target."""
     flops: float = Field(6e13, gt=0)
     """Budget of the pre-training of each arm, in floating-point operations as the paper counts
     them. Comparisons at equal steps take the steps that it buys the first arm. Our choice for a
     laptop; ELECTRA-Small has 1.3e18. Only of comparisons of pre-training."""
-    pretrain: PretrainConfig = laptop_scale()
-    """Pre-training that all arms share; each arm changes a few keys. The number of steps and the
-    warm-up, a tenth of them, follow from ``flops``. Only of comparisons of pre-training."""
-    probe: FinetuneConfig = FinetuneConfig(
-        data=FinetuneDataConfig(max_length_tokens=64, max_rows=20_000, max_judged_rows=4000),
-        training=TrainingConfig(steps=600, log_every_steps=200),
-    )
-    """Fine-tuning that scores an arm, repeated on each data set of ``probe_on``. Only of
-    comparisons of pre-training."""
-    probe_on: tuple[str, ...] = Field(("sst2", "qqp", "mnli", "cola"), min_length=1)
-    """Data sets that score an arm: the score is the mean of their first metrics times 100, like the
-    GLUE score. Only of comparisons of pre-training. Our choice."""
-    root: str | None = None
-    """Directory of corpus and data sets where ``pretrain.data.root`` and ``probe.data.root`` are
-    not given. None: the environment variable ``ROAD_DATA``. Only of comparisons of pre-training."""
 
     @property
     def of_pretraining(self) -> bool:
@@ -263,7 +197,10 @@ class ReproduceConfig(RunConfig):
         """Fill in the published comparison of an object that is made without its arms."""
         if not isinstance(given, Mapping) or (given.get("experiment") or {}).get("arms"):
             return given
-        return _below(published(given.get("comparison", DEFAULT)), given)
+        name = given.get("comparison", DEFAULT)
+        if name not in CATALOGUE:
+            return given
+        return _below(to_dict(load(cls, base=published(name) | {"comparison": name})), given)
 
     def without_effect(self) -> dict[str, str]:
         used = {name for name in type(self).model_fields if name not in _unused(self)}
@@ -345,12 +282,10 @@ def _below(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unused(config: ReproduceConfig) -> list[str]:
     """Return the fields that the experiment does not use."""
-    if config.of_pretraining:
-        return [
-            *("init", "data", "targets", "optimizer", "training", "student", "distillation"),
-            *("weighting", "multitask", "continued"),
-        ]
-    verbs = {stage.verb for arm in config.compared.arms.values() for stage in arm.stages}
-    unused = ["flops", "pretrain", "probe", "probe_on", "root"]
-    unused += [] if "multitask" in verbs else ["multitask"]
-    return unused + ([] if "pretrain" in verbs else ["continued"])
+    arms = config.compared.arms.values()
+    stages = [stage for arm in arms for stage in arm.stages]
+    unused = ["init" if config.of_pretraining else "flops"]
+    if not any(arm.teachers for arm in arms) and not any(stage.teachers for stage in stages):
+        unused += ["distillation", "weighting"]
+    verbs = {stage.verb for stage in stages}
+    return unused + [verb for verb in ("multitask", "pretrain") if verb not in verbs]

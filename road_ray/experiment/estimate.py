@@ -15,12 +15,16 @@ from typing import Any
 import torch
 
 from road_ray.config import override, to_dict
-from road_ray.data.load_split import read_unlabelled_rows
+from road_ray.data.load_split import (
+    find_dataset,
+    read_examples,
+    read_unlabelled_rows,
+    root_of,
+)
 from road_ray.distributed.connection import connected
 from road_ray.distributed.resource_estimate import available_resources
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.data_files import count_rows
-from road_ray.experiment.expand import ANSWERS, Job, as_base, expand
+from road_ray.experiment.expand import ANSWERS, Job, as_base, expand, num_labelled
 from road_ray.experiment.run import RECIPES
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
@@ -48,7 +52,7 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
         changes: dict[str, Any] = {"run_dir": Path(place) / "run", "console": "quiet"}
         # A mirror that holds steps of the estimate would be refused to the experiment itself.
-        for section in ("", "multitask.", "continued.", "pretrain.", "probe."):
+        for section in ("", "multitask.", "pretrain."):
             changes[f"{section}training.mirror"] = None
         changes["gpus_per_worker"] = 0.0
         inner = override(config, changes).model_copy(update={"tracking": TrackingConfig()})
@@ -116,8 +120,10 @@ class _Estimate:
             rows = self._training_rows(config)
             return 0, per_row * rows * config.distillation.teachers_per_row
         most = plain.data.max_judged_rows
-        dev = [count_rows(name, "dev", plain.data) for name in judged_names(plain)]
-        evaluated = sum(min(count, most or count) for count in dev)
+        evaluated = 0
+        for name in judged_names(plain):
+            entry, root = find_dataset(name, plain.data)[0], root_of(name, plain.data)
+            evaluated += len(read_examples(entry, "dev", root)[:most])
         steps = measured.total_steps
         times = config.distillation.generations if isinstance(config, DistillConfig) else 1
         return times * steps, times * (steps * measured.seconds_per_step + per_row * evaluated)
@@ -150,7 +156,11 @@ class _Estimate:
             return as_base(FinetuneConfig, alone)
         data = as_base(FinetuneDataConfig, alone.data)
         plain = as_base(FinetuneConfig, alone.model_copy(update={"data": data}))
-        epochs = config.data.epochs * self._training_rows(config) / self._labelled(config)
+        epochs = (
+            config.data.epochs
+            * self._training_rows(config)
+            / num_labelled(config.data.dataset, config.data)
+        )
         return override(plain, {"data.epochs": epochs})
 
     def _model(self, init: str, *, with_generator: bool) -> str:
@@ -172,15 +182,10 @@ class _Estimate:
             self.models[job.name] = str(RECIPES["pretrain"](override(stage, changes)).directory)
         return self.models[job.name]
 
-    def _labelled(self, config: DistillConfig) -> int:
-        count = count_rows(config.data.dataset, "train", config.data)
-        return min(count, config.data.max_rows or count)
-
     def _training_rows(self, config: DistillConfig) -> int:
         name = config.data.dataset
-        names = config.data.unlabelled_rows.get(name, ())
-        unlabelled = len(read_unlabelled_rows(names, name, config.data)) if names else 0
-        return self._labelled(config) + unlabelled
+        unlabelled = read_unlabelled_rows(config.data.unlabelled, name, config.data)
+        return num_labelled(name, config.data) + len(unlabelled)
 
 
 def _cores(config: ReproduceConfig) -> int:

@@ -103,3 +103,24 @@ def test_a_kind_without_names_of_labels_refuses_a_map_of_them(kind):
     text = ["q", "a", "b"] if kind == "choose" else ["a"]
     with pytest.raises(ValueError, match=f"label_map: kind {kind}"):
         CustomDataset(kind=kind, train="t.csv", text=text, label_map={"a": "b"})
+
+
+@pytest.mark.parametrize(("name", "share"), [("sst2", 0.2), ("mnli", 0.1), ("rte", 1 / 4)])
+def test_exactly_the_asked_share_of_training_labels_is_another(world, tokenizer, name, share):
+    clean = SourceConfig(root=str(world), max_rows=40, cache="off")
+    noisy = clean.model_copy(update={"label_noise": share})
+    right, wrong = (load_split(name, "train", each, tokenizer) for each in (clean, noisy))
+    assert [e.texts for e in right.examples] == [e.texts for e in wrong.examples]
+    labels = [split.features.gold["labels"] for split in (right, wrong)]
+    assert (labels[0] != labels[1]).sum() == round(share * 40)
+    again = load_split(name, "train", noisy, tokenizer).features.gold["labels"]
+    assert again.tolist() == labels[1].tolist()
+    for part, judged in (("dev", False), ("train", True)):
+        splits = [load_split(name, part, each, tokenizer, judged=judged) for each in (clean, noisy)]
+        assert splits[0].examples == splits[1].examples
+
+
+def test_labels_of_spans_cannot_be_flipped(world, tokenizer):
+    source = SourceConfig(root=str(world), label_noise=0.1)
+    with pytest.raises(ConfigError, match="squad_v2 has no classes"):
+        load_split("squad_v2", "train", source, tokenizer)

@@ -57,6 +57,26 @@ def test_max_rows_counts_labelled_rows_only(train, tmp_path):
     assert len(train("sst2", str(more_rows), max_rows=5).examples) == 5 + 3
 
 
+@pytest.mark.parametrize("name", ["sst2", "squad_v2"])
+def test_the_rest_are_the_rows_beyond_the_labelled_ones(train, name):
+    whole, split = train(name), train(name, "rest", max_rows=40)
+    first, rest = split.examples[:40], split.examples[40:]
+    assert not any(example == example.unlabelled() for example in first)
+    assert all(example == example.unlabelled() for example in rest)
+    texts = [getattr(e, "texts", None) or (e.question, e.context) for e in split.examples]
+    assert sorted(texts) == sorted(
+        getattr(e, "texts", None) or (e.question, e.context) for e in whole.examples
+    )
+    few = train(name, "rest", max_rows=40, max_unlabelled_rows=7)
+    assert len(few.examples) == 47
+
+
+@pytest.mark.parametrize("most", [None, 10_000])
+def test_no_rest_is_an_error(train, most):
+    with pytest.raises(ConfigError, match="keep their labels"):
+        train("sst2", "rest", max_rows=most)
+
+
 def test_a_data_set_is_used_without_its_labels(train):
     alone, other = train("rte"), train("qqp")
     split = train("rte", "qqp")

@@ -36,11 +36,11 @@ def small(world, pretraining, tmp_path):
     return small | {
         "comparison": "algorithms",
         "run_dir": str(tmp_path / "run"),
-        "root": str(world),
+        "data.root": str(world),
         "flops": 2e9,
         "num_seeds": 1,
-        "probe_on": ["sst2"],
-        "probe.training.steps": 1,
-        "probe.data.max_judged_rows": 20,
+        "targets": {"sst2": {}},
+        "training.steps": 1,
+        "data.max_judged_rows": 20,
         "console": "quiet",
     }

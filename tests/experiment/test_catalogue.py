@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import override
-from road_ray.experiment.config import CATALOGUE, ReproduceConfig, continued_scale, mixture_scale
+from road_ray.experiment.config import CATALOGUE, ReproduceConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, TeachersConfig
-from road_ray.recipes.pretraining.config import laptop_scale
 from road_ray.recipes.pretraining.pretraining_flops import cost
+from road_ray.verbs import configure
 
 
 def experiment(name):
@@ -18,7 +18,8 @@ def experiment(name):
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_arm_is_a_configuration_of_a_verb(name):
-    compared = experiment(name)
+    config = configure("reproduce", overrides={"comparison": name})
+    compared = config.compared
     assert compared.about
     assert compared.source
     for keys in compared.ensembles.values():
@@ -27,11 +28,11 @@ def test_every_arm_is_a_configuration_of_a_verb(name):
         override(DistillConfig() if arm.teachers else FinetuneConfig(), arm.keys)
         assert number == 0 or arm_name not in arm.against
         for stage in arm.stages:
-            if compared.equal:
-                assert cost(override(laptop_scale(), stage.keys)).step_paper > 0
-            else:
-                shared = {"multitask": mixture_scale(), "pretrain": continued_scale()}
-                override(shared[stage.verb], stage.keys)
+            shared = override(
+                getattr(configure("reproduce", overrides={"comparison": name}), stage.verb),
+                stage.keys,
+            )
+            assert not compared.equal or cost(shared).step_paper > 0
 
 
 def test_published_figures_are_those_of_the_posts():

@@ -25,6 +25,7 @@ from road_ray.verbs import configure
         (["comparison=compression", "multitask.training.steps=5"], "multitask: comparison"),
         (["comparison=low_resource", "arms=[men]"], "did you mean 'mean'"),
         (["comparison=low_resource", "data.max_unlabeled_rows=5"], "max_unlabelled_rows"),
+        (["comparison=domain", "weighting.wrong=0.5"], "weighting: comparison domain does not use"),
         (["comparison=low_resource", "num_seeds=0"], "num_seeds"),
     ],
 )
@@ -35,12 +36,13 @@ def test_bad_keys_are_named(given, message):
 
 def test_the_origin_of_a_key_that_is_not_used_is_named(tmp_path):
     file = tmp_path / "mine.yaml"
-    file.write_text("num_seeds: 2\ndata:\n  dataset: sst2\n")
+    file.write_text("num_seeds: 2\ndistillation:\n  temperature: 3\n")
     with pytest.raises(ConfigError) as error:
         configure("reproduce", path=file, overrides=["comparison=table5"])
-    assert f"{file}:2  data: comparison table5 does not use it" in str(error.value)
-    with pytest.raises(ConfigError, match=r"data.dataset=rte.  data: comparison table5"):
-        configure("reproduce", overrides=["comparison=table5", "data.dataset=rte"])
+    assert f"{file}:2  distillation: comparison table5 does not use it" in str(error.value)
+    given = ["comparison=table5", "distillation.temperature=3"]
+    with pytest.raises(ConfigError, match=r"temperature=3.  distillation: comparison table5"):
+        configure("reproduce", overrides=given)
 
 
 def test_the_first_word_of_the_command_is_the_comparison(road, recipe, tmp_path):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.data.load_split import row_order
+from road_ray.data.config import SourceConfig
+from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, row_order
 from road_ray.errors import ConfigError, DataError
 from road_ray.experiment.expand import TEACHER_SEED, expand
 from road_ray.recipes.distillation.config import DistillConfig
@@ -74,7 +75,7 @@ def test_the_longer_arm_has_as_many_updates_as_rows_without_labels_bring(tiny):
     (longer,), (mean,) = only(plan, "none_longer"), only(plan, "mean")
     assert longer.config.data.epochs == 2 * (40 + 20) / 40
     assert mean.config.data.epochs == 2
-    assert len(mean.config.data.unlabelled) == 1
+    assert mean.config.data.unlabelled == ("rest",)
     assert only(plan, "labelled")[0].config.data.unlabelled == ()
 
 
@@ -94,8 +95,8 @@ def test_the_longer_arm_counts_the_epochs_and_rows_of_its_own_target(
     (longer,), (mean,) = only(plan, "none_longer"), only(plan, "mean")
     assert mean.config.data.epochs == epochs
     assert mean.config.data.max_rows == longer.config.data.max_rows == labelled
-    (path,) = mean.config.data.unlabelled
-    texts = [json.loads(line)["text"] for line in Path(path).read_text().splitlines()]
+    rest = read_unlabelled_rows(mean.config.data.unlabelled, "sst2", mean.config.data)
+    texts = [example.texts[0] for example in rest]
     # By the csv module: the rows of the file that no arm has labels of.
     with (world / "glue" / "SST-2" / "train.tsv").open(newline="") as file:
         rows = [row["sentence"] for row in csv.DictReader(file, delimiter="\t", quoting=3)]
@@ -144,31 +145,26 @@ def test_students_of_a_comparison_of_sizes_keep_fewer_layers_and_teachers_all(ti
     assert plan.ensembles[0].student.layers is None
 
 
-def test_files_of_other_settings_are_not_read_again(tiny, tmp_path):
-    def unlabelled(**changes):
-        plan = planned(tiny("low_resource", **{"data.max_rows": 40} | changes))
-        (path,) = only(plan, "mean")[0].config.data.unlabelled
-        return Path(path)
-
-    first = unlabelled()
-    assert len(first.read_text().splitlines()) > 5
-    assert len(unlabelled(**{"data.max_unlabelled_rows": 5}).read_text().splitlines()) == 5
-    assert unlabelled() == first
-    assert not {*unlabelled(**{"data.max_rows": 60}).read_text().splitlines()}.issuperset(
-        first.read_text().splitlines()
-    )
-
-
-def test_teachers_of_noisy_rows_learn_from_them_and_all_are_judged_on_clean_ones(tiny):
+def test_teachers_of_noisy_rows_learn_from_them_and_all_are_evaluated_on_clean_ones(tiny):
     plan = planned(tiny("noisy_labels", **{"data.max_rows": 40}))
-    assert [ensemble.data.dataset for ensemble in plan.ensembles] == [
-        "sst2-noisy-10",
-        "sst2-noisy-20",
-    ]
-    for job in scored(plan):
-        data = job.config.data
-        assert data.evaluate_on in (("sst2",), None)
-        assert data.dataset == "sst2" or data.dataset.startswith("sst2-noisy-")
+    noise = {ensemble.run_dir.name: ensemble.data.label_noise for ensemble in plan.ensembles}
+    assert noise == {"teachers_10-sst2": 0.1, "teachers_20-sst2": 0.2}
+    shares = {job.arm: job.config.data.label_noise for job in scored(plan)}
+    assert [*shares.values()] == [0, 0.1, 0.1, 0.1, 0.2, 0.2, 0.2]
+    assert {job.config.data.dataset for job in scored(plan)} == {"sst2"}
+
+
+@pytest.mark.parametrize(("name", "column"), [("sst2", "texts"), ("squad_v2", "context")])
+def test_the_text_of_a_domain_has_every_text_once(tiny, world, name, column):
+    plan = planned(tiny("domain", **{"data.dataset": name}))
+    stage, _ = only(plan, "rtd")
+    assert (stage.config.encoder.family, stage.config.training.steps) == ("init", 1000)
+    lines = Path(stage.config.data.corpus).read_text().splitlines()
+    source = SourceConfig(root=str(world))
+    examples = read_examples(find_dataset(name, source)[0], "train", world)
+    texts = [getattr(example, column) for example in examples]
+    texts = [" ".join(text) if isinstance(text, tuple) else text for text in texts]
+    assert [json.loads(line)["text"] for line in lines] == [*dict.fromkeys(texts)]
 
 
 def test_a_mixture_comes_before_every_target(tiny):
@@ -208,8 +204,8 @@ def test_jobs_come_after_those_that_they_need_and_teachers_are_jobs_of_their_own
     after = {job.name: job.after for job in plan.jobs}
     teachers = [f"teachers/teachers-sst2/teacher-{number}" for number in range(3)]
     assert after["teachers/teachers-sst2"] == (*teachers,)
-    assert after["road_kd/seed-1/multitask"] == ("teachers/teachers-sst2",)
-    assert after["road_kd/seed-1/rte"] == ("road_kd/seed-1/multitask",)
+    assert after["road_kd/seed-1/stage-0"] == ("teachers/teachers-sst2",)
+    assert after["road_kd/seed-1/rte"] == ("road_kd/seed-1/stage-0",)
 
 
 def test_an_arm_may_start_from_another_of_the_same_seed(tiny, tmp_path):

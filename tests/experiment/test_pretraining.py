@@ -7,7 +7,6 @@ from scipy.stats import ttest_rel
 
 import road_ray as rr
 from road_ray.errors import ConfigError, DataError
-from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.estimate import estimate
 from road_ray.experiment.expand import expand
 from road_ray.experiment.run import reproduce
@@ -28,7 +27,8 @@ def stages(config):
 @pytest.fixture
 def scaled(world):
     def made(**given):
-        return ReproduceConfig(root=str(world), probe_on=("sst2",), **given)
+        overrides = {"data.root": str(world), "data.dataset": "sst2"} | given
+        return configure("reproduce", overrides=overrides)
 
     return made
 
@@ -110,11 +110,11 @@ def test_a_comparison_runs_and_is_gone_on_with(small):
 
 @pytest.mark.parametrize("run", [reproduce, estimate])
 def test_missing_data_is_named_before_the_first_pretraining(run, small, world):
-    config = configure("reproduce", overrides=small | {"probe_on": ["sst2", "snli"]})
+    config = configure("reproduce", overrides=small | {"targets": {"sst2": {}, "snli": {}}})
     message = rf"no files of snli \(train\), snli \(dev\) below {world}"
     with pytest.raises(DataError, match=message) as error:
         run(config)
-    assert "probe_on=[...]" in str(error.value)
+    assert "targets={...}" in str(error.value)
 
 
 def test_an_unknown_comparison_gets_the_nearest():

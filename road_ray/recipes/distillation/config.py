@@ -228,11 +228,11 @@ class DistillDataConfig(FinetuneDataConfig):
 
     unlabelled: tuple[str, ...] = ()
     """Files and data sets whose rows are trained on without labels, behind those of
-    ``data.dataset``: the teachers alone teach them, with equal weights unless ``weighting.rule`` is
-    ``entropy``, which reads no labels. JSONL, CSV, TSV and Parquet have the text columns of the
-    data set or ``text`` and ``text_pair``, ``question`` and ``context``; ``.txt`` has one text a
-    line; ``.json`` is SQuAD's layout. Labels that are there are ignored; ``data.max_rows`` does not
-    count these rows. Empty: none."""
+    ``data.dataset``, and ``rest``, its own rows beyond ``data.max_rows``. The teachers alone teach
+    them, with equal weights unless ``weighting.rule`` is ``entropy``, which reads no labels. JSONL,
+    CSV, TSV and Parquet have the text columns of the data set or ``text`` and ``text_pair``,
+    ``question`` and ``context``; ``.txt`` has one text a line; ``.json`` is SQuAD's layout. Labels
+    that are there are ignored; ``data.max_rows`` does not count these rows. Empty: none."""
 
     @property
     def unlabelled_rows(self) -> dict[str, tuple[str, ...]]:

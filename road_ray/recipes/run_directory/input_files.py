@@ -78,12 +78,14 @@ def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[
 
 
 def unlabelled_files(source: SourceConfig, names: Iterable[str]) -> list[Path]:
-    """Return the files of rows without labels, and the training files of data sets among them."""
+    """Return the files of rows without labels, and the training files of data sets among them but
+    for the one that is trained on.
+    """
     from road_ray.data.load_split import resolve_root
-    from road_ray.data.unlabelled import unlabelled_file
+    from road_ray.data.unlabelled import REST, unlabelled_file
 
     root = resolve_root(source.root)
-    pairs = [(name, unlabelled_file(name, root)) for name in names]
+    pairs = [(name, unlabelled_file(name, root)) for name in names if name != REST]
     files = [file for _, file in pairs if file is not None]
     return [*files, *split_files(source, [name for name, file in pairs if file is None], "train")]
 

@@ -14,7 +14,7 @@ from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import expand
 from road_ray.recipes.distillation.born_again import generation
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig, TeachersConfig
+from road_ray.recipes.finetuning.config import FinetuningsConfig, TeachersConfig
 from road_ray.recipes.finetuning.seeds_and_datasets import plan_runs
 from road_ray.recipes.finetuning.train_teachers import _single
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig
@@ -47,8 +47,8 @@ def _generations():
 
 def _arms():
     settings = {"training": MIRRORED["training"].model_copy(update={"steps": 1})}
-    scale = {"pretrain": PretrainConfig(**settings), "probe": FinetuneConfig(**settings)}
-    scale |= {"root": "miniature", "probe_on": ("sst2",)}
+    scale = {"pretrain": PretrainConfig(**settings), **settings}
+    scale["data"] = {"root": "miniature", "dataset": "sst2"}
     return [job.config for job in expand(ReproduceConfig(run_dir=OUTER, num_seeds=2, **scale)).jobs]
 
 
