@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,30 +21,48 @@ _NO_WORDS = (
     "no vocabulary can be learnt: the corpus has no words\n"
     "  fix: check data.corpus; nothing was written"
 )
-_OPTIONS = ("strip_accents", "tokenize_chinese_chars")  # of a normalizer, beside the case
-_SLOW_FILES = ("vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "spm.model")
 _ALPHABET_SIZE = 1000  # characters; rarer ones are read as [UNK]
 
 
 def train_wordpiece(
-    documents: Iterable[str],
-    *,
-    vocab_size: int,
-    lowercase: bool = True,
+    documents: Iterable[str], *, vocab_size: int, lowercase: bool = True
 ) -> PreTrainedTokenizerFast:
     """Train a WordPiece tokenizer of at most ``vocab_size`` entries, special tokens first.
 
     The same text gives the same vocabulary. All characters are kept, so a small ``vocab_size`` may
     be exceeded. The documents are read three times, so they are no iterator.
     """
-    alphabet = _alphabet(documents, lowercase)
+    from tokenizers import BertWordPieceTokenizer
+
+    normalizer = BertWordPieceTokenizer(lowercase=lowercase).normalizer
+    written = Counter(chain.from_iterable(documents))
+    counts: Counter[str] = Counter()
+    for character, count in written.items():
+        for part in normalizer.normalize_str(character).split():
+            counts.update(dict.fromkeys(part, count))
+    if not counts:
+        raise DataError(_NO_WORDS)
+    by_frequency = sorted(counts, key=lambda character: (-counts[character], character))
+    alphabet = sorted(by_frequency[:_ALPHABET_SIZE])
+
+    def learnt(size: int, first: list[str]) -> list[str]:
+        learner: Any = BertWordPieceTokenizer(lowercase=lowercase)
+        learner.train_from_iterator(
+            # By lines, as the trainer holds 256 texts in memory and normalizes one for each core.
+            (line for document in documents for line in document.split("\n")),
+            vocab_size=size,
+            initial_alphabet=alphabet,
+            limit_alphabet=len(alphabet),
+            special_tokens=first,
+            show_progress=False,
+        )
+        ids = learner.get_vocab()
+        return sorted(ids.keys() - set(SPECIAL_TOKENS), key=lambda entry: int(ids[entry]))
+
     # The trainer numbers characters inside words in the order of a hash map and breaks ties by
     # these numbers (huggingface/tokenizers issue 1794): they are found first and fixed.
-    inner = sorted(set(_learnt(documents, alphabet, [], 0, lowercase)) - set(alphabet))
-    vocabulary = _learnt(documents, alphabet, inner, vocab_size, lowercase)
-    if not alphabet:
-        raise DataError(_NO_WORDS)
-    words = [*SPECIAL_TOKENS, *vocabulary]
+    inner = sorted(set(learnt(0, [*SPECIAL_TOKENS])) - set(alphabet))
+    words = [*SPECIAL_TOKENS, *learnt(vocab_size, [*SPECIAL_TOKENS, *inner])]
     return _bert_tokenizer({word: index for index, word in enumerate(words)}, lowercase)
 
 
@@ -54,11 +73,14 @@ def train_tokenizer(
 
     ``kind`` is ``wordpiece`` (BERT), ``bpe`` on bytes (GPT-2, RoBERTa) or ``unigram``
     (SentencePiece, DeBERTa-v3). The same text gives the same vocabulary, but for ``unigram``, whose
-    trainer breaks ties at random: entries of equal score change places.
+    trainer breaks ties at random: entries of equal score change places. Texts become ``[CLS] a
+    [SEP]``, or ``[CLS] a [SEP] b [SEP]``.
     """
     if kind == "wordpiece":
         return train_wordpiece(documents, vocab_size=vocab_size, lowercase=lowercase)
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
 
     shared: dict[str, Any] = {
         "vocab_size": vocab_size,
@@ -82,65 +104,15 @@ def train_tokenizer(
     tokenizer.train_from_iterator(documents, trainer)
     if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
         raise DataError(_NO_WORDS)
-    return _with_special_tokens(tokenizer)
-
-
-def _with_special_tokens(tokenizer: Any) -> PreTrainedTokenizerFast:
-    """Return the tokenizer for ``transformers``: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
-    from tokenizers.processors import TemplateProcessing
-    from transformers import PreTrainedTokenizerFast
-
-    ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
     special: dict[str, Any] = dict(zip(names, SPECIAL_TOKENS, strict=True))
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_input_names=inputs, **special)
-
-
-def _alphabet(documents: Iterable[str], lowercase: bool) -> list[str]:
-    """Return the most frequent characters of the documents."""
-    counts: Counter[str] = Counter()
-    for document in documents:
-        counts.update(document)
-    normalizer = _learner(lowercase).normalizer
-    read: Counter[str] = Counter()
-    for character, count in counts.items():
-        for part in normalizer.normalize_str(character).split():
-            read.update(dict.fromkeys(part, count))
-    by_frequency = sorted(read, key=lambda character: (-read[character], character))
-    return sorted(by_frequency[:_ALPHABET_SIZE])
-
-
-def _learnt(
-    documents: Iterable[str],
-    alphabet: list[str],
-    inner: list[str],
-    vocab_size: int,
-    lowercase: bool,
-) -> list[str]:
-    """Return the entries learnt from the documents by id, without special tokens."""
-    learner = _learner(lowercase)
-    # By lines, as the trainer holds 256 texts in memory and normalizes one for each core.
-    lines = (line for document in documents for line in document.split("\n"))
-    learner.train_from_iterator(
-        lines,
-        vocab_size=vocab_size,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        special_tokens=[*SPECIAL_TOKENS, *inner],
-        show_progress=False,
-    )
-    ids = learner.get_vocab()
-    return sorted(ids.keys() - set(SPECIAL_TOKENS), key=lambda entry: int(ids[entry]))
-
-
-def _learner(lowercase: bool) -> Any:
-    from tokenizers import BertWordPieceTokenizer
-
-    return BertWordPieceTokenizer(lowercase=lowercase)
 
 
 def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
@@ -153,36 +125,17 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
     place = Path(path)
     if place.is_file():
         return _from_vocabulary(place)
-    if place.is_dir() and not (place / "tokenizer.json").is_file():
-        if (place / "vocab.txt").is_file():
-            return _from_vocabulary(place / "vocab.txt")
-        raise DataError(_no_tokenizer(place))
-    try:
-        directory = locate_model(place, weights=False) if not place.is_dir() else place
-    except CheckpointError as error:
-        if place.suffix != ".txt":
-            raise
-        raise CheckpointError(
-            f"{place}: no such vocabulary file\n"
-            "  allowed: a vocabulary file, a model directory, a run directory, or "
-            "ORGANISATION/NAME of the hub\n  fix: check the path"
-        ) from error
-    return read_tokenizer(directory)
-
-
-def _no_tokenizer(place: Path) -> str:
-    """Return the message for a directory without a fast tokenizer."""
-    there = sorted(path.name for path in place.iterdir() if path.name in _SLOW_FILES)
-    if not there:
-        return (
-            f"{place} holds no tokenizer (tokenizer.json or vocab.txt)\n"
-            "  fix: name a vocabulary file, or train one with `road data tokenizer`"
-        )
-    return (
-        f"{place} holds no tokenizer.json: {', '.join(there)} are of a slow tokenizer, which knows "
-        "no character offsets\n  allowed: a fast tokenizer\n"
-        "  fix: if the tokenizer has a fast form, transformers' "
-        "AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY) writes it"
+    if place.suffix == ".txt" and not place.is_dir():
+        raise CheckpointError(f"{place}: no such vocabulary file\n  fix: check the path")
+    directory = locate_model(place, weights=False)
+    if (directory / "tokenizer.json").is_file() or not place.is_dir():
+        return read_tokenizer(directory)
+    if (directory / "vocab.txt").is_file():
+        return _from_vocabulary(directory / "vocab.txt")
+    raise DataError(
+        f"{directory} holds no tokenizer (tokenizer.json or vocab.txt); a slow one has no offsets\n"
+        "  fix: if it has a fast form, transformers' AutoTokenizer.from_pretrained(DIRECTORY)"
+        ".save_pretrained(DIRECTORY) writes it; or train one with `road data tokenizer`"
     )
 
 
@@ -271,35 +224,28 @@ def check_vocabulary(vocab_size: int, tokenizer_size: int, where: str) -> None:
         )
 
 
-def _read_vocabulary(path: Path) -> dict[str, int]:
-    vocabulary: dict[str, int] = {}
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            entry = line.rstrip("\n").rstrip("\r")
-            if entry in vocabulary:
-                raise DataError(
-                    f"{path}:{number}  {entry!r} occurs twice, first in line "
-                    f"{vocabulary[entry] + 1}\n  fix: delete one; every line is one id"
-                )
-            vocabulary[entry] = number - 1
-    lacking = [token for token in SPECIAL_TOKENS if token not in vocabulary]
-    if lacking:
+def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    words = [word.rstrip("\r") for word in text.removesuffix("\n").split("\n")]
+    vocabulary = {word: index for index, word in enumerate(words)}
+    if lacking := [token for token in SPECIAL_TOKENS if token not in vocabulary]:
         raise DataError(
             f"{path}: not a WordPiece vocabulary: {', '.join(lacking)} missing\n"
             "  fix: name a vocab.txt with one entry a line, or a model directory"
         )
-    return vocabulary
-
-
-def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
-    vocabulary = _read_vocabulary(path)
-    path = path.parent / "tokenizer_config.json"
-    config = read_json(path) if path.is_file() else {}
+    if len(vocabulary) < len(words):
+        doubled = next(index for index, word in enumerate(words) if vocabulary[word] != index)
+        raise DataError(
+            f"{path}:{doubled + 1}  {words[doubled]!r} occurs again in line "
+            f"{vocabulary[words[doubled]] + 1}\n  fix: delete one; every line is one id"
+        )
+    beside = path.parent / "tokenizer_config.json"
+    config = read_json(beside) if beside.is_file() else {}
     lowercase = config.get("do_lower_case")
     if not isinstance(lowercase, bool):
-        words = (entry for entry in vocabulary if not entry.startswith("["))
-        lowercase = not any(entry != entry.lower() for entry in words)
-    options = {name: config[name] for name in _OPTIONS if isinstance(config.get(name), bool)}
+        lowercase = all(word == word.lower() for word in words if not word.startswith("["))
+    names = ("strip_accents", "tokenize_chinese_chars")
+    options = {name: config[name] for name in names if isinstance(config.get(name), bool)}
     return _bert_tokenizer(vocabulary, lowercase, **options)
 
 

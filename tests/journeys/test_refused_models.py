@@ -75,7 +75,7 @@ def test_a_student_with_a_slow_tokenizer_is_refused(road, flags, sentiment, mode
     result = road("finetune", *flags(chosen), "--run-dir", tmp_path / "run")
     print(result.err)
     assert result.code == 3
-    assert "merges.txt, vocab.json are of a slow tokenizer" in result.err
+    assert "slow holds no tokenizer (tokenizer.json or vocab.txt)" in result.err
     assert "allowed: a fast tokenizer" in result.err
     assert not (tmp_path / "run" / "checkpoints").exists()
 
