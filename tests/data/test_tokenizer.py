@@ -68,7 +68,7 @@ def test_a_tokenizer_without_a_mask_is_refused_by_name(learnt, tmp_path):
     [
         (
             "\n".join([*SPECIAL_TOKENS, "cat", "dog", "cat"]),
-            r"notes\.txt:6  'cat' again.* 8",
+            r"notes\.txt:6  'cat' occurs again.* 8",
         ),
         ("cat\ndog\n", "not a WordPiece vocabulary"),
         ("", "not a WordPiece vocabulary"),
