@@ -173,5 +173,5 @@ class CorpusConfig(Config):
         return self
 
 
-Sampler = Literal["uniform_dataset", "uniform_task", "proportional", "size_power"]
+Sampler = Literal["uniform_dataset", "uniform_task", "proportional", "size_power", "annealed"]
 """Rule by which multi-task training draws data sets, see ``mixing.sampler``."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from road_ray.data.batching import Batch
 from road_ray.data.config import Sampler
+
+_ANNEALED = 0.8  # by which the exponent of the number of rows falls, from 1 at the first step
 
 
 class Stream(Protocol):
@@ -58,12 +59,18 @@ def draw_datasets(
 
 
 def probabilities(
-    sampler: Sampler, rows: Mapping[str, int], tasks: Mapping[str, str], *, power: float = 1.0
+    sampler: Sampler,
+    rows: Mapping[str, int],
+    tasks: Mapping[str, str],
+    *,
+    power: float = 1.0,
+    fraction: float = 0.0,
 ) -> list[float] | None:
-    """Return the probability of each data set, given its rows and task; None if uniform.
+    """Return the probability of each data set, given its rows and task, when this ``fraction`` of
+    the training is done; None if uniform.
 
     Source: ROaD part 1 (``uniform_dataset``); MT-DNN, algorithm 1 (``proportional``); BAM, section
-    3.3 (``size_power`` with 0.75).
+    3.3 (``size_power`` with 0.75); Stickland and Murray 2019, section 3.2 (``annealed``).
     """
     match sampler:
         case "uniform_dataset":
@@ -75,6 +82,8 @@ def probabilities(
             shares = [float(count) for count in rows.values()]
         case "size_power":
             shares = [count**power for count in rows.values()]
+        case "annealed":
+            shares = [count ** (1.0 - _ANNEALED * fraction) for count in rows.values()]
     return [share / sum(shares) for share in shares]
 
 
@@ -88,29 +97,13 @@ def with_example_counts(steps: Iterable[list[Batch]]) -> Iterator[list[Batch]]:
 
 
 def mixed(
-    streams: Mapping[str, Stream],
-    passes: int,
-    *,
-    seed: int,
-    start: int = 0,
-    probabilities: Sequence[float] | None = None,
-    replacement: bool = True,
+    streams: Mapping[str, Stream], draw: Callable[[int], Sequence[str]], *, start: int = 0
 ) -> Iterator[list[Batch]]:
-    """Yield steps of ``passes`` batches from ``start`` on, a data set drawn for each pass.
+    """Yield steps from ``start`` on, each a batch of every data set that ``draw(step)`` names.
 
     The position in each stream is recounted from the draws, so no state is stored to resume.
     """
-    draw = partial(
-        draw_datasets,
-        list(streams),
-        passes,
-        seed=seed,
-        probabilities=probabilities,
-        replacement=replacement,
-    )
-    used: Counter[str] = Counter()
-    for step in range(start):
-        used.update(draw(step=step))
+    used = Counter(name for step in range(start) for name in draw(step))
     following = {name: stream.since(used[name]) for name, stream in streams.items()}
     for step in itertools.count(start):
-        yield [next(following[name]) for name in draw(step=step)]
+        yield [next(following[name]) for name in draw(step)]

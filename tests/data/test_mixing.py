@@ -35,6 +35,10 @@ def streams():
     return {name: _Numbers(name) for name in NAMES}
 
 
+def drawn(passes, **options):
+    return lambda step: draw_datasets(NAMES, passes, step=step, **options)
+
+
 def test_accumulation_groups_consecutive_batches_and_drops_the_rest():
     assert list(accumulated(range(7), 3)) == [[0, 1, 2], [3, 4, 5]]
     assert list(accumulated(range(3), 1)) == [[0], [1], [2]]
@@ -75,6 +79,14 @@ def test_samplers_by_hand():
     assert root == pytest.approx([10 / 67.32, 17.32 / 67.32, 40 / 67.32], abs=1e-3)
 
 
+def test_annealed_draws_go_from_the_number_of_rows_towards_uniform():
+    rows, tasks = {"a": 32, "b": 1}, {"a": "nli", "b": "mrc"}
+    first = probabilities("annealed", rows, tasks, fraction=0.0)
+    assert first == probabilities("proportional", rows, tasks)
+    last = probabilities("annealed", rows, tasks, fraction=1.0)  # 32 ** 0.2 = 2
+    assert last == pytest.approx([2 / 3, 1 / 3])
+
+
 def test_the_journal_is_told_what_was_drawn():
     step = [{"dataset": "a", "input_ids": [1, 2]}, {"dataset": "b", "input_ids": [3]}]
     (step_with_counts,) = with_example_counts([step])
@@ -89,7 +101,7 @@ def test_draws_depend_on_seed_and_step_alone():
 
 def test_every_data_set_goes_through_its_batches_in_order():
     seen = {name: [] for name in NAMES}
-    for passes in islice(mixed(streams(), 4, seed=0), 50):
+    for passes in islice(mixed(streams(), drawn(4, seed=0)), 50):
         assert len(passes) == 4
         for batch in passes:
             seen[batch["dataset"]].append(batch["number"])
@@ -103,8 +115,8 @@ def test_every_data_set_goes_through_its_batches_in_order():
 @pytest.mark.parametrize("replacement", [True, False])
 def test_resuming_in_the_middle_equals_going_straight(start, chances, replacement):
     options = {"seed": 3, "probabilities": chances, "replacement": replacement}
-    straight = list(islice(mixed(streams(), 3, **options), 45))
-    resumed = list(islice(mixed(streams(), 3, start=start, **options), 45 - start))
+    straight = list(islice(mixed(streams(), drawn(3, **options)), 45))
+    resumed = list(islice(mixed(streams(), drawn(3, **options), start=start), 45 - start))
     assert resumed == straight[start:]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from road_ray.data.mixing import accumulated, mixed
+from road_ray.data.mixing import accumulated, draw_datasets, mixed
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor, shard, stacks_of
@@ -45,7 +46,8 @@ def steps_of(tiny, objective, worker, stop=None):
         if isinstance(objective, Electra):
             drawn = accumulated(stream.since(2 * start), 2)
         else:
-            drawn = mixed(streams, 2, seed=15, start=start)
+            draw = partial(draw_datasets, list(streams), 2)
+            drawn = mixed(streams, lambda step: draw(seed=15, step=step), start=start)
         for number, passes in enumerate(drawn, start):
             if number == stop:
                 raise OSError("killed")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+from functools import partial
 
 import pytest
 import torch
 
-from road_ray.data.mixing import accumulated, mixed
+from road_ray.data.mixing import accumulated, draw_datasets, mixed
 from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
 from road_ray.models.multitask import MultitaskModel
 from road_ray.training.loop import _warn_of_warmup, train
@@ -28,7 +29,8 @@ def electra_steps(tiny):
 def mixed_steps(tiny):
     tasks = (tiny.nli, tiny.similarity, tiny.mrc)
     streams = {task.name: tiny.stream(tiny.rows(task)) for task in tasks}
-    return lambda start: mixed(streams, 2, seed=3, start=start)
+    draw = partial(draw_datasets, list(streams), 2)
+    return lambda start: mixed(streams, lambda step: draw(seed=3, step=step), start=start)
 
 
 KINDS = {"electra": electra_steps, "supervised": mixed_steps}

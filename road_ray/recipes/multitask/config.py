@@ -72,7 +72,9 @@ class MixingConfig(Config):
     sampler: Sampler = "uniform_dataset"
     """Probability of a data set in each draw. ``uniform_dataset``: equal (ROaD). ``uniform_task``:
     equal for all tasks, then equal within one. ``proportional``: by number of rows (MT-DNN).
-    ``size_power``: by number of rows to ``mixing.power`` (BAM)."""
+    ``size_power``: by number of rows to ``mixing.power`` (BAM). ``annealed``: by number of rows at
+    first, and ever more equal: to the power of 1 - 0.8 of the fraction of training that is done
+    (Stickland and Murray 2019)."""
     power: float = Field(0.75, gt=0)
     """Exponent of the number of rows with ``mixing.sampler`` = ``size_power``. 1 is proportional;
     the smaller it is, the more uniform are the draws. Source: Clark et al. 2019 (BAM)."""

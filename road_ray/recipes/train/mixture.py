@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals, WorkerShare
@@ -116,36 +115,48 @@ class Mixture:
         )
 
     def steps(
-        self, splits: Mapping[str, Split], streams: Mapping[str, Stream], start: int
+        self,
+        splits: Mapping[str, Split],
+        streams: Mapping[str, Stream],
+        start: int,
+        total_steps: int,
     ) -> Iterator[list[Batch]]:
         """Yield the batches of step ``start``, ``start + 1``, ...; of several data sets with their
         numbers of examples, as ``mix/<data set>``.
         """
-        steps = mixed(
-            streams,
-            self.mixing.passes,
-            seed=self.seed,
-            start=start,
-            probabilities=self._chances(splits),
-            replacement=self.mixing.replacement,
-        )
+        steps = mixed(streams, self._draw(splits, total_steps), start=start)
         return with_example_counts(steps) if len(self.names) > 1 else steps
 
     def totals(
         self, splits: Mapping[str, Split], streams: Mapping[str, BatchStream], total_steps: int
     ) -> BatchTotals:
         """Return the sizes of all batches of ``total_steps`` steps."""
-        draw = partial(
-            draw_datasets,
-            list(streams),
-            self.mixing.passes,
-            seed=self.seed,
-            probabilities=self._chances(splits),
-            replacement=self.mixing.replacement,
-        )
-        drawn = Counter(name for step in range(total_steps) for name in draw(step=step))
+        draw = self._draw(splits, total_steps)
+        drawn = Counter(name for step in range(total_steps) for name in draw(step))
         each = [streams[name].totals(count) for name, count in drawn.items()]
         return BatchTotals(*map(sum, zip(*each, strict=True)))
+
+    def _draw(
+        self, splits: Mapping[str, Split], total_steps: int
+    ) -> Callable[[int], Sequence[str]]:
+        """Return the function that draws the data sets of a step."""
+        mixing, tasks = self.mixing, self._tasks_by_dataset()
+        rows = {name: len(split.features) for name, split in splits.items()}
+
+        def draw(step: int) -> list[str]:
+            done = min(1.0, step / total_steps)
+            return draw_datasets(
+                list(splits),
+                mixing.passes,
+                seed=self.seed,
+                step=step,
+                probabilities=probabilities(
+                    mixing.sampler, rows, tasks, power=mixing.power, fraction=done
+                ),
+                replacement=mixing.replacement,
+            )
+
+        return draw
 
     def loss_weights(self) -> dict[str, float]:
         """Return the factor of the loss of each data set: its own, or that of its task."""
@@ -154,11 +165,6 @@ class Mixture:
             name: weights.get(name, weights.get(task, 1.0))
             for name, task in self._tasks_by_dataset().items()
         }
-
-    def _chances(self, splits: Mapping[str, Split]) -> list[float] | None:
-        rows = {name: len(split.features) for name, split in splits.items()}
-        mixing = self.mixing
-        return probabilities(mixing.sampler, rows, self._tasks_by_dataset(), power=mixing.power)
 
     def _tasks_by_dataset(self) -> dict[str, str]:
         """Return the task of each data set, also where each has its own head."""

@@ -151,7 +151,7 @@ def main(
         streams = _taught_streams(prepared, teachers, actors, worker, log)
 
         def steps(start: int) -> Iterator[list[Batch]]:
-            drawn = mixture.steps(prepared.splits, streams, start)
+            drawn = mixture.steps(prepared.splits, streams, start, total)
             return with_fraction_done(drawn, start=start, total=total) if teachers else drawn
 
         judge = partial(evaluate, config, worker, prepared, log)

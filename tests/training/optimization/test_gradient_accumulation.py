@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.data.mixing import mixed
+from road_ray.data.mixing import draw_datasets, mixed
 from road_ray.data.task_and_dataset import Task
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.monitoring.step_metrics import StepMetrics
@@ -146,7 +146,9 @@ def steps_of(tiny, kind, worker):
         )
         for task in tasks
     }
-    steps = mixed(streams, 3, seed=15)  # two heads in each step, three in all
+    steps = mixed(
+        streams, lambda step: draw_datasets(list(streams), 3, seed=15, step=step)
+    )  # two heads in each step, three in all
     return tiny.supervised(dropout=0.0), [next(steps), next(steps)]
 
 
