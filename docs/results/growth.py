@@ -141,16 +141,17 @@ def sweep(size: int, place: Path) -> dict[str, float]:
     """Ask and tell the study of a sweep as its driver does, open it again, and write its page."""
     from dataclasses import replace
 
+    from road_ray.config import to_yaml
     from road_ray.distributed.tune import trial_record
     from road_ray.distributed.tune.driver import search
     from road_ray.distributed.tune.searcher import StudySearch
     from road_ray.distributed.tune.study import open_study
-    from road_ray.recipes.sweep.sweep import _record
+    from road_ray.recipes.sweep.sweep import RECORD
     from road_ray.reporting.report import report as write_report
 
     config = sweep_of(size, place)
     place.mkdir(parents=True)
-    _record(config, place)
+    (place / RECORD).write_text(to_yaml(config))
     before = peak_mb()
 
     def drive() -> None:

@@ -87,7 +87,7 @@ def sweep(
 def _show_result(done: Sweep, config: SweepConfig) -> None:
     """Print the trials, the best of them, and whether they differ."""
     from road_ray.recipes.sweep.result import row_of
-    from road_ray.recipes.sweep.stages import model_of
+    from road_ray.recipes.sweep.trials import model_of
     from road_ray.reporting.records.sweep_record import read_sweep
     from road_ray.reporting.sweep_noise import tie
     from road_ray.reporting.text_tables import aligned
@@ -112,8 +112,8 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
     """Print the plan of a trial's first run, without sampled values, and that of all trials."""
     from road_ray.cli.plan import duration, format_plan
     from road_ray.recipes.plan import plan
-    from road_ray.recipes.sweep.stages import base_config
     from road_ray.recipes.sweep.sweep import check_sources
+    from road_ray.recipes.sweep.trials import base_config
     from road_ray.verbs import VERBS
 
     check_sources(config)

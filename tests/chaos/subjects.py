@@ -21,7 +21,7 @@ from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
 from road_ray.recipes.sweep.sweep import run as run_sweep
 from road_ray.recipes.sweep.sweep_file import load_sweep
-from road_ray.recipes.sweep.trial_runs import Trial
+from road_ray.recipes.sweep.trials import Trial
 from road_ray.training.run_context import RunContext
 from tests.chaos.damage import Result, Subject, result_of
 from tests.conftest import PRETRAINING

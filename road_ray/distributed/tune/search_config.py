@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config, flatten
 from road_ray.config.database_url import check_database
+from road_ray.config.identity import Free
 from road_ray.errors import nearest
 
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
@@ -110,58 +111,58 @@ class SearchConfig(Config):
     ``sampler`` = ``nsga2``, ``tpe`` or ``random``."""
     mode: tuple[Mode, ...] = ("max",)
     """Direction of the optimization of each ``metric``: ``max`` or ``min``."""
-    trials: int = Field(16, ge=1)
+    trials: Free[int] = Field(16, ge=1)
     """Number of trials, those of earlier starts included. Our choice."""
-    budget_hours: float | None = Field(None, gt=0)
+    budget_hours: Free[float | None] = Field(None, gt=0)
     """Wall time after which no new trial starts, in hours; running trials finish. Trials of earlier
     starts count with their own time. None: no limit."""
-    budget_teacher_seconds: float | None = Field(None, gt=0)
+    budget_teacher_seconds: Free[float | None] = Field(None, gt=0)
     """Sum over trials of seconds times number of teachers, after which no new trial starts; running
     trials finish. None: no limit."""
-    sampler: Sampler = "tpe"
+    sampler: Free[Sampler] = "tpe"
     """Algorithm that draws values. ``tpe``: tree-structured Parzen estimator. ``gp``: Gaussian
     process. ``nsga2``: genetic, for several metrics. ``random``: independent draws. ``grid``: every
     combination, of choices and whole numbers only. All are Optuna's."""
-    scheduler: Scheduler = "asha"
+    scheduler: Free[Scheduler] = "asha"
     """Algorithm that stops poor trials early. ``asha``: asynchronous successive halving.
     ``hyperband``: the same in several brackets. ``median``: stop trials below the median of the
     others. ``none``: no trial is stopped."""
-    grace_percent: float = Field(100 / 9, gt=0, lt=100)
+    grace_percent: Free[float] = Field(100 / 9, gt=0, lt=100)
     """Percentage of a trial's steps before it can be stopped. ``asha`` and ``hyperband`` compare
     there and at each multiple by ``reduction``; ``median`` compares from there on. The
     default, 100 / 9, compares at 1/9 and 1/3 of the steps. Our choice."""
-    reduction: float = Field(3.0, gt=1)
+    reduction: Free[float] = Field(3.0, gt=1)
     """Reduction factor of ``asha`` and ``hyperband``: about one trial in this many continues
     after each comparison. Li et al. 2018 (Hyperband) suggest 3 or 4."""
-    seed: int = Field(0, ge=0)
+    seed: Free[int] = Field(0, ge=0)
     """Random seed of the sampler. Trials get their own seeds from the verb's configuration and
     ``seeds``."""
-    max_concurrent: int | None = Field(None, ge=1)
+    max_concurrent: Free[int | None] = Field(None, ge=1)
     """Number of trials that run at the same time. None: as many as the cluster has room for, the
     workers and teachers of each trial counted. Fewer let ``tpe`` learn more from each trial. On a
     cluster that adds machines, set it for trials with workers or teachers."""
-    cpus_per_trial: float = Field(1.0, gt=0)
+    cpus_per_trial: Free[float] = Field(1.0, gt=0)
     """Number of cores of each trial. Trials that start actors or workers request 0.1 cores; their
     actors and workers request the rest."""
-    gpus_per_trial: float = Field(0.0, ge=0)
+    gpus_per_trial: Free[float] = Field(0.0, ge=0)
     """Number of GPUs of each trial. 0: CPU only. A fraction shares one device."""
-    trial_timeout_seconds: float | None = Field(None, gt=0)
+    trial_timeout_seconds: Free[float | None] = Field(None, gt=0)
     """Time limit of a trial since its last start, in seconds; a trial that exceeds it is ended and
     counts as failed. None: no limit. Set it against trials that hang."""
-    retry_failed: bool = False
+    retry_failed: Free[bool] = False
     """Try the values of failed trials of earlier starts again, each in a new trial that takes the
     place of the failed one in ``trials``. False: failed trials stay as they are."""
-    storage: Annotated[str, AfterValidator(check_database)] | None = None
+    storage: Free[Annotated[str, AfterValidator(check_database)] | None] = None
     """SQLAlchemy URL of a database that holds the study, such as ``mysql+pymysql://me@host/db``;
     its password is read from the environment variable ``ROAD_SWEEP_PASSWORD``. None:
     ``study.journal`` in the directory of the sweep."""
     space: dict[str, Range] = Field(min_length=1)
     """Ranges by dotted key of the verb's configuration, such as ``{weighting.wrong: {uniform: [0,
     1]}}``."""
-    points: tuple[dict[str, Any], ...] = ()
+    points: Free[tuple[dict[str, Any], ...]] = ()
     """Values to try first, by dotted key; keys that a point leaves out are drawn. Empty: all values
     are drawn. Include the published values."""
-    warm_from: tuple[Path, ...] = ()
+    warm_from: Free[tuple[Path, ...]] = ()
     """Directories of earlier sweeps of the same space. Their complete trials inform the sampler and
     do not count as ``trials``. Empty: none."""
 

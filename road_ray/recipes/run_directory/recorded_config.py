@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
 from road_ray.config.identity import Extends, FreeOnResume, marked
 from road_ray.errors import ConfigError
 from road_ray.system.remote_files import address_below
 from road_ray.training.config import TrainingConfig
-
-if TYPE_CHECKING:
-    from road_ray.recipes.config import RunConfig
 
 C = TypeVar("C", bound=Config)
 RECORD = "config.resolved.yaml"  # of every run directory
@@ -37,12 +34,12 @@ def load_recorded(kind: type[C], path: Path) -> C:
         ) from None
 
 
-def require_same(config: RunConfig, run_dir: Path) -> bool:
-    """Return True if the run in ``run_dir`` has another value of a key with the mark ``Extends``,
-    such as fewer seeds. Raises ``ConfigError`` with every other key that differs and that is not
-    free on resuming.
+def require_same(config: Config, run_dir: Path, record: str = RECORD) -> bool:
+    """Return True if the run or sweep in ``run_dir`` has another value of a key with the mark
+    ``Extends``, such as fewer seeds. Raises ``ConfigError`` with every other key that differs and
+    that is not free on resuming.
     """
-    recorded = flatten(to_dict(load_recorded(type(config), run_dir / RECORD)))
+    recorded = flatten(to_dict(load_recorded(type(config), run_dir / record)))
     now = flatten(to_dict(config))
     extends = marked(config, Extends)
     free = marked(config, FreeOnResume) | extends
@@ -59,7 +56,7 @@ def require_same(config: RunConfig, run_dir: Path) -> bool:
                 f"further: init={run_dir} and another run_dir"
             )
         raise ConfigError(
-            f"run_dir = {run_dir} holds a run of another configuration, by its {RECORD}:{lines}\n"
+            f"run_dir = {run_dir} holds a run of another configuration, by its {record}:{lines}\n"
             f"  fix: {fix}\n"
             "  kept: that run, as it is"
         )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from road_ray.config import Config, flatten
+from road_ray.config.identity import Free
 from road_ray.config.paths import locate_beside
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ConfigError, nearest
@@ -55,23 +56,23 @@ class SweepConfig(SearchConfig, StageConfig):
     """Number of runs of a trial with different seeds, one after another. Their mean is the trial's
     value, their deviation is recorded. Schedulers see the first seed, so that a stopped trial runs
     no others."""
-    keep: Literal["all", "best"] = "all"
+    keep: Free[Literal["all", "best"]] = "all"
     """Models and checkpoints to keep. ``all``: those of all trials. ``best``: those of the best
     trial, or of the Pareto front, once the sweep has ended. Metrics of all trials are always kept.
     """
-    name: str = ""
+    name: Free[str] = ""
     """Name of the study and of the group in trackers. Empty: the name of the file."""
-    run_dir: Path | None = None
+    run_dir: Free[Path | None] = None
     """Directory of the sweep: study, trials and results. The same command on the same directory
     resumes the sweep. None: ``runs/sweeps/`` and the name."""
-    address: str | None = None
+    address: Free[str | None] = None
     """Address of a running Ray cluster, such as ``10.0.0.1:6379``. None: the cluster of the
     environment variable ``RAY_ADDRESS`` or of the surrounding Ray job, else a local one that ends
     with the sweep."""
-    console: Literal["plain", "quiet"] = "plain"
+    console: Free[Literal["plain", "quiet"]] = "plain"
     """Output on the terminal. ``plain``: one line for each trial that starts or ends. ``quiet``:
     nothing."""
-    tracking: TrackingConfig = TrackingConfig()
+    tracking: Free[TrackingConfig] = TrackingConfig()
     """Experiment trackers of all trials. By default there are none."""
 
     @classmethod

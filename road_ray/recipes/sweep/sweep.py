@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,25 +11,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config import override, to_dict, to_yaml
-from road_ray.data.load_split import find_dataset, root_of
-from road_ray.data.readers.layouts import require_files
+from road_ray.config import override, to_yaml
 from road_ray.distributed.connection import connected, prepare_address
 from road_ray.distributed.tune.driver import search
 from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.distributed.tune.trial_resources import StageDemand
-from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.preflight_checks import require_init
+from road_ray.recipes.preflight_checks import require_init, require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.early_probe import require_probe
-from road_ray.recipes.run_directory.recorded_config import load_recorded
+from road_ray.recipes.run_directory.recorded_config import require_same
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
-from road_ray.recipes.sweep.stages import base_config
 from road_ray.recipes.sweep.sweep_file import load_sweep
-from road_ray.recipes.sweep.trial_runs import Trial
+from road_ray.recipes.sweep.trials import SECOND, Trial, base_config
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.train import label_training_rows
 from road_ray.reporting.report import write_report
@@ -40,10 +35,7 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 _DATA = ("data.root", "data.dataset", "data.sets")  # keys that name files
-_RECORD = "sweep.resolved.yaml"
-# Keys that affect the figures of a trial; all trials of a sweep share them.
-_DECIDING = ("verb", "preset", "overrides", "then", "seeds", "metric", "mode", "space")
-
+RECORD = "sweep.resolved.yaml"
 # Keys that decide the teachers, their answers and the rows that they answer.
 _SETTINGS = ("teachers", "num_teachers", "precision", "label_map", "torch_compile", "host")
 _OF_TEACHERS = (
@@ -61,16 +53,7 @@ def sweep(
 
     Finished trials of an earlier start are reused, running ones resume from their checkpoints.
     """
-    if isinstance(overrides, Mapping):
-        return run(load_sweep(path, {**overrides, **keys}))
-    texts = [overrides] if isinstance(overrides, str) else overrides
-    return run(load_sweep(path, [*texts, *map(_as_override, keys.items())]))
-
-
-def _as_override(item: tuple[str, object]) -> str:
-    key, value = item
-    written = str(value) if isinstance(value, str | Path) else json.dumps(value)
-    return f"{key}={written}"
+    return run(load_sweep(path, overrides, **keys))
 
 
 def run(config: SweepConfig) -> Sweep:
@@ -83,7 +66,9 @@ def run(config: SweepConfig) -> Sweep:
     prepare_address(config.address)
     directory = config.directory
     with sweep_lock(directory):
-        _record(config, directory)
+        if (directory / "trials").is_dir() and (directory / RECORD).is_file():
+            require_same(config, directory, RECORD)
+        write_text_atomic(directory / RECORD, to_yaml(config))
         trial = Trial(config)
         trials = search(
             config,
@@ -146,22 +131,20 @@ def teachers_of_trials(config: SweepConfig) -> Iterator[ActorEnsemble | None]:
 def _printed(config: SweepConfig) -> Callable[[Record], None]:
     """Return a function that writes a line for a trial that has started or ended."""
     states: dict[int, str] = {}
-    ended = 0
+    ended: set[int] = set()
 
     def changed(record: Record) -> None:
-        nonlocal ended
         if states.get(record.number) == record.state:
             return
         states[record.number] = record.state
-        ended += record.ended
-        values = "".join(f" {value:.4g}" for value in record.values)
-        reason = f" ({record.reason.splitlines()[0]})" if record.reason else ""
-        drawn = " ".join(
-            f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
-            for key, value in record.params.items()
-        )
-        progress = f"; {ended} of {config.trials} trials" if record.ended else ""
-        line = f"trial {record.number} {record.state}{values}{reason}  {drawn}{progress}"
+        line = f"trial {record.number} {record.state}"
+        line += "".join(f" {value:.4g}" for value in record.values)
+        line += f" ({record.reason.splitlines()[0]})" if record.reason else ""
+        for key, value in record.params.items():
+            line += f"  {key}={value:.4g}" if isinstance(value, float) else f"  {key}={value}"
+        if record.ended:
+            ended.add(record.number)
+            line += f"; {len(ended)} of {config.trials} trials"
         print(line, file=sys.stderr, flush=True)
 
     return changed
@@ -185,68 +168,41 @@ def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
     Raises ``ConfigError`` if the initial model or a teacher is missing, ``DataError`` if a training
     file is.
     """
+    drawn = [key.removeprefix(SECOND) for key in config.space]
     stages = []
     for place, stage in enumerate(config.stages):
         base: Any = base_config(stage)
-        drawn = any(key.removeprefix("then.") == "init" for key in config.space)
-        if place == 0 and stage.verb != "pretrain" and not drawn:
+        if place == 0 and stage.verb != "pretrain" and "init" not in drawn:
             require_init(base.init)
-        teachers = sum(len(directories) for directories, _ in locate_teachers(base).values())
-        alike = taught_alike(config) if place == 0 else None
-        if alike is not None and alike.distillation.answers != "live":
-            teachers = 0  # they have answered before the first trial
-        stages.append(replace(_demand(base, teachers), shared=alike is not None))
-    if not any(key.removeprefix("then.").startswith(_DATA) for key in config.space):
-        for stage in config.stages:
-            _check_files(base_config(stage))
+        shared = taught_alike(config) if place == 0 else None
+        stages.append(_demand(base, shared))
+        if any(key.startswith(_DATA) for key in drawn):
+            continue
+        if isinstance(base, PretrainConfig):
+            require_probe(base)
+        else:
+            require_splits(base.data.splits(), "overrides.data.root=DIRECTORY of the data sets")
     nested = any(stage.workers or stage.teachers for stage in stages)
     return tuple(stages) if nested else ()
 
 
-def _check_files(base: Any) -> None:
-    """Raise ``DataError`` if a file of the data sets is missing."""
-    if isinstance(base, PretrainConfig):
-        require_probe(base)
-        return
-    for name, split, source in base.data.splits():
-        if (root := root_of(name, source)) is not None:
-            require_files(find_dataset(name, source)[0], root, split)
-
-
-def _demand(base: Any, teachers: int) -> StageDemand:
-    """Return the resources that one stage requests for other processes."""
+def _demand(base: Any, shared: DistillConfig | None) -> StageDemand:
+    """Return the resources that one stage requests for other processes; with ``shared`` teachers,
+    that answer before the first trial unless they answer live.
+    """
     demand = StageDemand(
         base.workers or getattr(base, "max_concurrent", None) or 0,
         base.gpus_per_worker,
         min_workers=base.min_workers if base.workers else 1,  # runs in parallel wait for room
+        shared=shared is not None,
     )
-    settings = base.distillation if teachers else None
-    if settings is None or settings.host != "actors":
+    teachers = sum(len(directories) for directories, _ in locate_teachers(base).values())
+    before = shared is not None and shared.distillation.answers != "live"
+    if not teachers or before or base.distillation.host != "actors":
         return demand
     return replace(
         demand,
-        teachers=teachers * settings.replicas,
-        cpus_per_teacher=settings.cpus_per_teacher,
-        gpus_per_teacher=settings.gpus_per_teacher,
+        teachers=teachers * base.distillation.replicas,
+        cpus_per_teacher=base.distillation.cpus_per_teacher,
+        gpus_per_teacher=base.distillation.gpus_per_teacher,
     )
-
-
-def _record(config: SweepConfig, directory: Path) -> None:
-    """Record the configuration of the sweep.
-
-    Raises ``ConfigError`` if the directory holds trials of another configuration.
-    """
-    path = directory / _RECORD
-    if path.is_file() and (directory / "trials").is_dir():
-        before, now = to_dict(load_recorded(SweepConfig, path)), to_dict(config)
-        changed = [key for key in _DECIDING if before[key] != now[key]]
-        if changed:
-            lines = "".join(
-                f"\n    {key}: there {before[key]!r}, asked {now[key]!r}" for key in changed
-            )
-            raise ConfigError(
-                f"run_dir = {directory} holds a sweep of another configuration, {_RECORD}:{lines}\n"
-                "  fix: name=ANOTHER, or repeat the command that started this one\n"
-                "  kept: that sweep, as it is"
-            )
-    write_text_atomic(path, to_yaml(config))

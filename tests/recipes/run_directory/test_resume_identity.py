@@ -22,7 +22,7 @@ from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
-from road_ray.recipes.sweep.stages import runs_of
+from road_ray.recipes.sweep.trials import runs_of
 from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 

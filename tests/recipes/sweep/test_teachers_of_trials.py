@@ -9,7 +9,7 @@ import pytest
 from road_ray.config import load, override
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import run, taught_alike, teachers_of_trials
-from road_ray.recipes.sweep.trial_runs import Trial
+from road_ray.recipes.sweep.trials import Trial
 from road_ray.recipes.train import teachers as module
 
 SPACE = {"weighting.wrong": {"uniform": [0.1, 0.9]}}

@@ -1,0 +1,178 @@
+"""Trials of a sweep: their runs from the sampled values, and the mean of the figures over seeds."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from road_ray.config import Config, override
+from road_ray.distributed.tune.search_config import decode_params
+from road_ray.distributed.tune.trial_record import (
+    OnReport,
+    Outcome,
+    Record,
+    Report,
+    trial_directory,
+)
+from road_ray.errors import ConfigError
+from road_ray.evaluation.seed_statistics import summary
+from road_ray.recipes.config import TrackingConfig
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.run_directory.recorded_config import mirrored_below
+from road_ray.recipes.sweep.config import StageConfig, SweepConfig
+from road_ray.training.run_context import RunContext
+from road_ray.verbs import VERBS, configure
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers.client import ActorEnsemble
+
+SECOND = "then."  # prefix of the keys of the second run
+# The sweep sets these keys of a trial, so they cannot be searched.
+OWN = ("run_dir", "console", "seed", "address")
+
+
+def base_config(stage: StageConfig) -> Config:
+    """Return the configuration of a run before sampled values are applied."""
+    return _base(stage.model_dump_json())
+
+
+@cache
+def _base(written: str) -> Config:
+    stage = StageConfig.model_validate_json(written, extra="ignore")
+    return configure(stage.verb, preset=stage.preset, overrides=stage.overrides)
+
+
+def split_by_stage(changes: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """Return the values of the first run and those of the second, by dotted key."""
+    first = {key: value for key, value in changes.items() if not key.startswith(SECOND)}
+    second = {key.removeprefix(SECOND): value for key, value in changes.items() if key not in first}
+    return first, second
+
+
+def stage_directory(sweep: SweepConfig, seed_directory: Path, number: int) -> Path:
+    """Return the directory of the first (0) or second (1) run of a trial with one seed."""
+    if sweep.then is None:
+        return seed_directory
+    first, second = (stage.verb for stage in sweep.stages)
+    return seed_directory / (first, f"then-{second}" if second == first else second)[number]
+
+
+def model_of(directory: Path, trial: Record, config: SweepConfig) -> Path:
+    """Return the run directory of a trial's last run, first seed."""
+    first = trial_directory(directory, trial.number) / "seed-0"
+    return stage_directory(config, first, len(config.stages) - 1)
+
+
+def runs_of(
+    sweep: SweepConfig, changes: Mapping[str, object], directory: Path, number: int
+) -> list[tuple[str, Config]]:
+    """Return verb and configuration of each run of a trial's ``number``-th seed."""
+    runs: list[tuple[str, Any]] = []
+    for stage, drawn in zip(sweep.stages, split_by_stage(changes), strict=False):
+        base: Any = base_config(stage)
+        at = stage_directory(sweep, directory / f"seed-{number}", len(runs))
+        sweep_keys: dict[str, Any] = {"run_dir": at, "console": "quiet"}
+        sweep_keys["seed"] = base.seed + number
+        # A trial's directory is trials/NNNN of the sweep.
+        place_below = at.relative_to(directory.parents[1])
+        sweep_keys["training.mirror"] = mirrored_below(base.training, place_below).mirror
+        if runs:
+            sweep_keys["init"] = runs[-1][1].run_dir
+        teaching = base.distillation if isinstance(base, DistillConfig) else None
+        if teaching is not None and teaching.store is None and teaching.answers != "live":
+            # The trials share tables of the sweep, and thus read the same answers.
+            sweep_keys["distillation.store"] = sweep.directory / "store"
+        if sweep.tracking != TrackingConfig():
+            group = sweep.tracking.group or sweep.name
+            sweep_keys["tracking"] = sweep.tracking.model_copy(update={"group": group})
+        runs.append((stage.verb, override(base, {**drawn, **sweep_keys})))
+    return runs
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Callable ``trial(directory, params, on_report)`` that runs all seeds of one set of values."""
+
+    sweep: SweepConfig
+    # Teachers that the driver has started, at most one ensemble of them.
+    teachers: list[ActorEnsemble] = field(default_factory=list)
+
+    def __call__(self, directory: Path, params: Mapping[str, Any], on_report: OnReport) -> Outcome:
+        """Return the figures over seeds. Errors of a recipe are raised; they fail the trial."""
+        changes = decode_params(self.sweep.space, params)
+        seeds, teacher_seconds = [], 0.0
+        for number in range(self.sweep.seeds):
+            # Schedulers see the first seed.
+            report = on_report if number == 0 else lambda report: None
+            metrics, seconds = self._seed(changes, directory, number, report)
+            seeds.append(metrics)
+            teacher_seconds += seconds
+        means, deviations = _over_seeds(seeds)
+        if missing := [metric for metric in self.sweep.metric if metric not in means]:
+            raise ConfigError(
+                f"metric = {missing[0]}: the run did not report it\n"
+                f"  allowed: {', '.join(sorted(means))}"
+            )
+        return Outcome(
+            values=[means[metric] for metric in self.sweep.metric],
+            deviation=[deviations[metric] for metric in self.sweep.metric],
+            figures=means,
+            teacher_seconds=teacher_seconds,
+        )
+
+    def _seed(
+        self, changes: Mapping[str, object], directory: Path, number: int, on_report: OnReport
+    ) -> tuple[dict[str, float], float]:
+        """Return the metrics of the last run with one seed, and the seconds of the teachers."""
+        metric, runs = self.sweep.metric[0], runs_of(self.sweep, changes, directory, number)
+
+        def report(step: int, total: int | None, row: Mapping[str, float]) -> None:
+            if metric in row and total and step < total:
+                on_report(Report(step, 100.0 * step / total, float(row[metric])))
+
+        began, teacher_seconds = time.monotonic(), 0.0
+        for place, (verb, config) in enumerate(runs):
+            started = time.monotonic()
+            context = RunContext(on_row=report if place == len(runs) - 1 else None)
+            run = VERBS[verb].run(config, *([] if place else self.teachers), context=context)
+            teachers: Any = getattr(config, "distillation", None)
+            if teachers is not None:
+                teacher_seconds += (time.monotonic() - started) * teachers.total_teachers
+        figures = {
+            name: float("nan") if value is None else float(value)
+            for name, value in run.metrics.items()
+        }
+        figures["cost/seconds"] = time.monotonic() - began
+        figures["cost/parameters"] = float(parameters(run.hf_dir))
+        return figures, teacher_seconds
+
+
+def _over_seeds(
+    seeds: list[dict[str, float]],
+) -> tuple[dict[str, float], dict[str, float | None]]:
+    """Return mean and deviation of each figure; of one that is not finite, NaN and None."""
+    means: dict[str, float] = {}
+    deviations: dict[str, float | None] = {}
+    for name in seeds[0]:
+        values = [metrics[name] for metrics in seeds if name in metrics]
+        means[name], deviations[name] = float("nan"), None
+        if all(math.isfinite(value) for value in values):
+            spread = summary(values)
+            means[name], deviations[name] = spread.mean, spread.deviation
+    return means, deviations
+
+
+def parameters(hf_dir: Path) -> int:
+    """Return the number of parameters in a model directory; 0 if there is no model."""
+    from safetensors import safe_open
+
+    total = 0
+    for path in hf_dir.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            total += sum(math.prod(file.get_slice(n).get_shape()) for n in file.keys())  # noqa: SIM118
+    return total

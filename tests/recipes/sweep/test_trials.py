@@ -1,0 +1,150 @@
+"""The runs of a trial have the sampled values; a trial reports the mean over seeds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from road_ray.config import load
+from road_ray.errors import ConfigError
+from road_ray.recipes.sweep.config import StageConfig, SweepConfig
+from road_ray.recipes.sweep.trials import Trial, parameters, runs_of
+
+METRIC = "eval/sst2/accuracy"
+SPACE = {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}
+
+
+def sweep(overrides, **more):
+    base = {"verb": "finetune", "metric": METRIC, "space": SPACE, "name": "s"}
+    return load(SweepConfig, base=base, overrides={"overrides": overrides} | more)
+
+
+def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch):
+    reports = []
+    overrides = sentiment | {"training.evaluate_every_steps": 2, "data.max_judged_rows": 20}
+    trial = Trial(sweep(overrides, seeds=2))
+    outcome = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, reports.append)
+    assert [(report.step, round(report.percent)) for report in reports] == [(2, 33), (4, 67)]
+    assert outcome.values == [outcome.figures[METRIC]]
+    assert outcome.deviation[0] is not None
+    assert outcome.figures["cost/parameters"] > 1000
+    assert outcome.figures["cost/seconds"] > 0
+    assert {path.name for path in tmp_path.iterdir()} == {"seed-0", "seed-1"}
+    written = (tmp_path / "seed-1" / "config.resolved.yaml").read_text()
+    assert "seed: 1" in written
+    assert "peak_lr: 0.001" in written
+
+
+def test_going_on_costs_nothing_where_all_is_done(sentiment, tmp_path, recipe):
+    run = SimpleNamespace(metrics={METRIC: 50.0}, hf_dir=tmp_path)
+    recipe(lambda config, context: run)
+    outcome = Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
+    assert outcome.values == [50.0]
+    assert outcome.deviation == [None]
+
+
+def test_a_figure_that_is_no_number_stays_none(sentiment, tmp_path, recipe):
+    recipe(lambda config, context: SimpleNamespace(metrics={METRIC: None}, hf_dir=tmp_path))
+    outcome = Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
+    assert math.isnan(outcome.values[0])
+
+
+def test_a_figure_that_did_not_come_is_told(sentiment, tmp_path, recipe):
+    recipe(lambda config, context: SimpleNamespace(metrics={"eval/sst2/f1": 1.0}, hf_dir=tmp_path))
+    with pytest.raises(ConfigError, match="eval/sst2/f1"):
+        Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
+
+
+def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch):
+    recipe(lambda config, context: SimpleNamespace(metrics={METRIC: 1.0}, hf_dir=tmp_path))
+    clock = iter(range(100))
+    monkeypatch.setattr("road_ray.recipes.sweep.trials.time.monotonic", lambda: float(next(clock)))
+    trial = Trial(sweep({"distillation.num_teachers": 5}, verb="distill"))
+    outcome = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
+    assert outcome.teacher_seconds == 5.0
+
+
+def test_parameters_are_read_from_the_headers(pretrained, tmp_path):
+    import torch
+    from safetensors.torch import load_file
+
+    weights = load_file(pretrained.hf_dir / "model.safetensors")
+    assert parameters(pretrained.hf_dir) == sum(torch.numel(weight) for weight in weights.values())
+    assert parameters(tmp_path) == 0
+
+
+STAGES = {
+    "objective.discriminator_weight": {"choice": [1, 50]},
+    "then.data.batch_size": {"int": [8, 9]},
+}
+
+
+def test_the_second_run_starts_from_the_first_ones_model(tmp_path):
+    sweep = SweepConfig(
+        verb="pretrain",
+        preset="tiny_electra",
+        overrides={"seed": 5},
+        then=StageConfig(verb="finetune", preset="sst2_small"),
+        metric="eval/sst2/accuracy",
+        space=STAGES,
+    )
+    changes = {"objective.discriminator_weight": 1, "then.data.batch_size": 9}
+    (first, pretrain), (second, finetune) = runs_of(sweep, changes, tmp_path, 2)
+    assert (first, second) == ("pretrain", "finetune")
+    assert pretrain.objective.discriminator_weight == 1
+    assert finetune.data.batch_size == 9
+    assert pretrain.run_dir == tmp_path / "seed-2" / "pretrain"
+    assert finetune.init == str(pretrain.run_dir)
+    assert (pretrain.seed, finetune.seed) == (7, 2)
+    assert pretrain.console == "quiet"
+
+
+def test_two_runs_of_one_verb_have_two_directories(tmp_path):
+    sweep = SweepConfig(
+        verb="finetune",
+        overrides={"data.dataset": "mnli"},
+        then=StageConfig(verb="finetune", overrides={"data.dataset": "rte"}),
+        metric="eval/rte/accuracy",
+        space={"data.batch_size": {"int": [8, 9]}},
+    )
+    (_, first), (_, second) = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)
+    assert first.run_dir == tmp_path / "seed-0" / "finetune"
+    assert second.run_dir == tmp_path / "seed-0" / "then-finetune"
+    assert second.init == str(first.run_dir)
+
+
+def test_a_single_run_lies_in_the_seeds_directory(tmp_path):
+    sweep = SweepConfig(verb="finetune", metric="m", space={"data.batch_size": {"int": [8, 9]}})
+    [(_, run)] = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)
+    assert run.run_dir == tmp_path / "seed-0"
+
+
+def test_trackers_of_a_sweep_group_its_runs(tmp_path):
+    config = {"verb": "finetune", "metric": "m", "space": {"data.batch_size": {"int": [8, 9]}}}
+    tracking = {"wandb_project": "p", "tensorboard": True}
+    sweep = SweepConfig(**config, name="mine", tracking=tracking)
+    [(_, run)] = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)
+    assert (run.tracking.group, run.tracking.tensorboard) == ("mine", True)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "store"),
+    [
+        ({}, "sweep/store"),
+        ({"distillation.store": "mine"}, "mine"),
+        ({"distillation.answers": "live"}, None),
+    ],
+)
+def test_trials_share_what_teachers_said(tmp_path, overrides, store):
+    sweep = SweepConfig(
+        verb="distill",
+        overrides=overrides,
+        metric="m",
+        space={"weighting.wrong": {"uniform": [0, 1]}},
+        run_dir=Path("sweep"),
+    )
+    [(_, run)] = runs_of(sweep, {"weighting.wrong": 0.5}, tmp_path, 0)
+    assert run.distillation.store == (Path(store) if store else None)
