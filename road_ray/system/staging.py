@@ -37,8 +37,12 @@ def staged_beside(path: Path, kind: str = "tmp") -> Path:
 @contextmanager
 def staged_directory(final: Path) -> Iterator[Path]:
     """Yield a new directory that, flushed to the disk, becomes ``final`` at the end of the block,
-    in the place of what is there; if the block fails, it is removed.
+    in the place of what is there; if the block fails, it is removed. What killed processes staged
+    for the same place is removed too.
     """
+    for left in final.parent.glob(f".{final.name}.*"):
+        if is_abandoned(left):
+            shutil.rmtree(left, ignore_errors=True)
     staged = staged_beside(final)
     try:
         staged.mkdir()

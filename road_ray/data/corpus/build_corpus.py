@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -35,7 +33,7 @@ from road_ray.data.corpus.shard_cache import stored_manifest
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
 from road_ray.system.remote_files import Storage
-from road_ray.system.staging import is_abandoned, staged_beside
+from road_ray.system.staging import staged_directory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -51,45 +49,33 @@ def build_corpus(
     directory: Path,
     tokenizer: PreTrainedTokenizerFast,
     *,
-    max_length_tokens: int,
-    seed: int = 0,
-    source: str = "",
-    processes: int | None = None,
-    encoding: Encoding = encoded_blocks,
     shuffled_shards: int | None = None,
+    **options: Any,
 ) -> Corpus:
-    """Return the opened corpus in ``directory``; tokenise and write it if needed.
+    """Return the opened corpus in ``directory``, whose name stands for its text and settings; build
+    it if it is missing or damaged.
 
-    A complete directory of the same recipe is reused, a damaged one is rebuilt. Each of ``parts``
-    yields documents, which never share a row. ``encoding`` encodes them in ``processes`` processes,
-    whose number does not change the rows. Raises ``DataError`` for a text without rows.
+    Each of ``parts`` yields documents, which never share a row; ``options`` are those of
+    ``_write_corpus``. Raises ``DataError`` for a text without rows.
     """
-    recipe = _recipe(tokenizer, max_length_tokens, seed, source)
-    if _is_built(directory, recipe):
-        return open_corpus(directory, shuffled_shards)
-    encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
-    for left in directory.parent.glob(f".{directory.name}.tmp-*"):
-        if is_abandoned(left):
-            shutil.rmtree(left, ignore_errors=True)
-    staging = staged_beside(directory)
-
-    def write(name: str, content: Any) -> None:
-        (staging / name).write_bytes(content)
-
     try:
-        staging.mkdir(parents=True)
-        _log_start(recipe, directory)
-        _write_shards(encoding(blocks_of(parts), encoder, processes=processes), recipe, write)
-        if not _is_built(directory, recipe):  # else another process was faster
-            shutil.rmtree(directory, ignore_errors=True)
-            os.rename(staging, directory)
+        return open_corpus(directory, shuffled_shards)
+    except DamagedCorpus as error:
+        if directory.exists():
+            _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with staged_directory(directory) as staged:
+
+            def write(name: str, content: Any) -> None:
+                (staged / name).write_bytes(content)
+
+            _write_corpus(parts, tokenizer, write, str(directory), **options)
     except OSError as error:
         raise ResourceError(
             f"{directory}: the corpus cannot be written: {error}\n"
             "  fix: free space there, make it writable, or name another directory"
         ) from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return open_corpus(directory, shuffled_shards)
 
 
@@ -97,6 +83,30 @@ def build_stored_corpus(
     parts: Sequence[Iterable[str]],
     storage: Storage,
     tokenizer: PreTrainedTokenizerFast,
+    **options: Any,
+) -> None:
+    """Write the corpus to an object store unless it exists there; otherwise like ``build_corpus``.
+
+    Two builders write the same bytes to the same names, so they need no lock.
+    """
+    try:
+        if stored_manifest(storage) is not None:
+            return
+    except DamagedCorpus as error:
+        _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
+        storage.delete(f"{storage.base}/{MANIFEST}")
+
+    def write(name: str, content: Any) -> None:
+        storage.write(f"{storage.base}/{name}", content)
+
+    _write_corpus(parts, tokenizer, write, str(storage), **options)
+
+
+def _write_corpus(
+    parts: Sequence[Iterable[str]],
+    tokenizer: PreTrainedTokenizerFast,
+    write: Callable[[str, Any], None],
+    destination: str,
     *,
     max_length_tokens: int,
     seed: int = 0,
@@ -104,48 +114,18 @@ def build_stored_corpus(
     processes: int | None = None,
     encoding: Encoding = encoded_blocks,
 ) -> None:
-    """Write the corpus to an object store unless it exists there; otherwise like ``build_corpus``.
+    """Write the shards of all parts, then the manifest. A shard has rows of one part only.
 
-    Two builders write the same bytes to the same names, so they need no lock.
+    ``encoding`` encodes the documents in ``processes`` processes, whose number does not change the
+    rows.
     """
-    recipe = _recipe(tokenizer, max_length_tokens, seed, source)
-    try:
-        if stored_manifest(storage) is not None:
-            return
-    except DamagedCorpus as error:
-        _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
-        storage.delete(f"{storage.base}/{MANIFEST}")
-    _log_start(recipe, storage)
-    encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
-    encoded = encoding(blocks_of(parts), encoder, processes=processes)
-    _write_shards(encoded, recipe, lambda name, data: storage.write(f"{storage.base}/{name}", data))
-
-
-def _recipe(
-    tokenizer: PreTrainedTokenizerFast, max_length_tokens: int, seed: int, source: str
-) -> dict[str, Any]:
-    """Return the settings that determine the rows of a corpus."""
     special_ids(tokenizer)  # raises before hours of tokenising
-    return {
-        "format": FORMAT,
-        "tokenizer": tokenizer_digest(tokenizer),
-        "max_length_tokens": max_length_tokens,
-        "seed": seed,
-        "source": source,
-    }
-
-
-def _log_start(recipe: dict[str, Any], destination: Path | Storage) -> None:
     _log.info(
         "%s: cutting it into rows of %d tokens, once; stored in %s",
-        recipe["source"].split(", ")[0] or "the corpus", recipe["max_length_tokens"], destination,
+        source.split(", ")[0] or "the corpus", max_length_tokens, destination,
     )  # fmt: skip
-
-
-def _write_shards(
-    encoded: Iterator[Encoded], recipe: dict[str, Any], write: Callable[[str, Any], None]
-) -> None:
-    """Write the shards of all parts, then the manifest. A shard has rows of one part only."""
+    encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
+    encoded = encoding(blocks_of(parts), encoder, processes=processes)
     total = dict.fromkeys(("rows", "tokens", "documents"), 0)
     longest, largest_id = 0, 0
     sha256: dict[str, str] = {}
@@ -167,13 +147,24 @@ def _write_shards(
                 logged_at = time.monotonic()
     if not sizes:
         raise DataError(
-            f"{recipe['source'] or 'the corpus'}: 0 rows of text\n"
+            f"{source or 'the corpus'}: 0 rows of text\n"
             "  fix: name files with text (parquet column `text`, JSONL key `text`, plain text)"
         )
-    manifest = recipe | total
-    manifest |= {"shards": len(sizes), "mean_length": round(total["tokens"] / total["rows"], 2)}
-    manifest |= {"longest": longest, "largest_id": largest_id, "sha256": sha256, "sizes": sizes}
-    manifest |= {"digest": manifest_digest(manifest)}
+    manifest = {
+        "format": FORMAT,
+        "tokenizer": tokenizer_digest(tokenizer),
+        "max_length_tokens": max_length_tokens,
+        "seed": seed,
+        "source": source,
+        **total,
+        "shards": len(sizes),
+        "mean_length": round(total["tokens"] / total["rows"], 2),
+        "longest": longest,
+        "largest_id": largest_id,
+        "sha256": sha256,
+        "sizes": sizes,
+    }
+    manifest["digest"] = manifest_digest(manifest)
     write(MANIFEST, f"{json.dumps(manifest, indent=1)}\n".encode())
 
 
@@ -214,33 +205,3 @@ def _arrow(shard: Encoded) -> pa.Buffer:
         columns = [column, pa.array(shard.first_segments)]
         writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
     return sink.getvalue()
-
-
-def _is_built(directory: Path, recipe: dict[str, Any]) -> bool:
-    """Return True for an undamaged corpus of that recipe. Raises ``DataError`` for a corpus of
-    another recipe and for other files.
-    """
-    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
-    ours = all(name == MANIFEST or name.startswith("shard-") for name in names)
-    if directory.exists() and not (directory.is_dir() and ours):
-        raise DataError(
-            f"{directory} is in the way: no built corpus, and not an empty directory\n"
-            "  fix: name another directory; this one was left as it is"
-        )
-    if not names:
-        return False
-    try:
-        manifest = open_corpus(directory).manifest
-    except DamagedCorpus as error:
-        _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
-        return False
-    if differences := [
-        f"  {key}: there {manifest.get(key)}, asked {value}\n"
-        for key, value in recipe.items()
-        if manifest.get(key) != value
-    ]:
-        raise DataError(
-            f"{directory} holds a corpus of another recipe:\n{''.join(differences)}"
-            "  fix: name another directory, or delete that one; it was left as it is"
-        )
-    return True

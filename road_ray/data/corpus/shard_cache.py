@@ -6,17 +6,17 @@ when others need the room and it was used least recently.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import threading
-import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from road_ray.data.corpus.memory_mapped_corpus import (
     MANIFEST,
@@ -30,11 +30,8 @@ from road_ray.data.corpus.memory_mapped_corpus import (
 from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import ConfigError, ResourceError, RoadError
 from road_ray.system.file_hashes import sha256_of
-from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.remote_files import Storage
 
-_log = logging.getLogger(__name__)
-_POLL_SECONDS = 0.05
 SHUFFLED_SHARDS = 16  # where the configuration does not say how many
 
 
@@ -65,7 +62,7 @@ class ShardCache:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             if not _touched(path, shard.bytes):
-                with _locked(self.directory / "lock"):
+                with FileLock(self.directory / "lock"):
                     if not _touched(path, shard.bytes):  # another process has fetched it
                         self._fetch(storage, shard, path)
             return path
@@ -109,40 +106,26 @@ class ShardCache:
 class CachedShards(Sequence[OpenShard]):
     """Shards of a stored corpus, opened when they are read; the least recently used are closed.
 
-    At most ``open_bytes`` are open, because an evicted file takes room until it is closed.
+    At most ``num_open`` are open, because an evicted file takes room until it is closed.
     """
 
     def __init__(
-        self, storage: Storage, shards: Sequence[StoredShard], cache: ShardCache, open_bytes: int
+        self, storage: Storage, shards: Sequence[StoredShard], cache: ShardCache, num_open: int
     ) -> None:
-        self.storage, self.shards, self.cache, self.open_bytes = storage, shards, cache, open_bytes
-        self._open: OrderedDict[int, OpenShard] = OrderedDict()
-        self._expected: list[int] = []
+        self.storage, self.shards, self.cache = storage, shards, cache
+        self._opened = lru_cache(maxsize=num_open)(self._open)
         self._verified: set[Path] = set()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
         return len(self.shards)
 
     def __getitem__(self, number: int) -> OpenShard:  # type: ignore[override]
-        with self._lock:
-            if number in self._open:
-                self._open.move_to_end(number)
-                return self._open[number]
-        opened = self._opened(number)
-        with self._lock:
-            self._open[number] = opened
-            while len(self._open) > 1 and self.open_bytes < sum(
-                self.shards[each].bytes for each in self._open
-            ):
-                self._open.popitem(last=False)
-        return opened
+        return self._opened(number)
 
     def __iter__(self) -> Iterator[OpenShard]:
         return (self[number] for number in range(len(self)))
 
-    def _opened(self, number: int) -> OpenShard:
+    def _open(self, number: int) -> OpenShard:
         shard = self.shards[number]
         while True:
             path = self.cache.fetch(self.storage, shard)
@@ -154,24 +137,14 @@ class CachedShards(Sequence[OpenShard]):
                 path.unlink()
 
     def expect(self, numbers: Sequence[int]) -> None:
-        """Fetch these shards in the background, in this order; earlier requests are dropped."""
-        with self._lock:
-            self._expected = list(numbers)
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._fetch_expected, daemon=True)
-                self._thread.start()
+        """Fetch these shards in the background, in this order."""
 
-    def _fetch_expected(self) -> None:
-        while True:
-            with self._lock:
-                if not self._expected:
-                    self._thread = None
-                    return
-                number = self._expected.pop(0)
-            try:
-                self.cache.fetch(self.storage, self.shards[number])
-            except (RoadError, OSError) as error:  # raised when the shard is read
-                _log.debug("shard %d is not fetched ahead: %s", number, error)
+        def fetch() -> None:
+            with suppress(RoadError, OSError):  # raised when the shard is read
+                for number in numbers:
+                    self.cache.fetch(self.storage, self.shards[number])
+
+        threading.Thread(target=fetch, daemon=True).start()
 
 
 def stored_manifest(storage: Storage) -> dict[str, Any] | None:
@@ -214,21 +187,10 @@ def open_stored_corpus(
             f"  allowed: at least {least / 1e9:.2g} GB, for these and two more\n"
             "  fix: raise it, or lower data.shuffled_shards"
         )
-    opened = CachedShards(storage, shards, cache, least)
+    opened = CachedShards(storage, shards, cache, num_shuffled + 2)
     starts = starts_of([shard.rows for shard in shards])
     windows = Windows.of(starts, num_shuffled, opened.expect)
     return Corpus(str(storage), opened, starts, manifest, windows)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file; wait while another process or thread has it."""
-    while True:
-        with path.open("a+") as file:
-            if lock_exclusively(file) is None:
-                yield
-                return
-        time.sleep(_POLL_SECONDS)
 
 
 def _touched(path: Path, size: int) -> bool:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -128,10 +127,3 @@ def test_two_processes_fetch_a_shard_once(shards, tmp_path, monkeypatch):
     for thread in threads:
         thread.join()
     assert len(calls) == 1
-
-
-def test_an_unusable_directory_is_told(shards, tmp_path):
-    storage, made = shards
-    (tmp_path / "cache").write_text("")
-    with pytest.raises(ResourceError, match="cannot be used"):
-        ShardCache(Path(tmp_path / "cache"), 3_000).fetch(storage, made[0])
