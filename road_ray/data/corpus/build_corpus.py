@@ -126,8 +126,28 @@ def _write_corpus(
     )  # fmt: skip
     encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
     encoded = encoding(blocks_of(parts), encoder, processes=processes)
-    total = dict.fromkeys(("rows", "tokens", "documents"), 0)
-    longest, largest_id = 0, 0
+    sizes = _write_shards(encoded, write)
+    if not sizes["rows"]:
+        raise DataError(
+            f"{source or 'the corpus'}: 0 rows of text\n"
+            "  fix: name files with text (parquet column `text`, JSONL key `text`, plain text)"
+        )
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "tokenizer": tokenizer_digest(tokenizer),
+        "max_length_tokens": max_length_tokens,
+        "seed": seed,
+        "source": source,
+        "mean_length": round(sizes["tokens"] / sizes["rows"], 2),
+        **sizes,
+    }
+    manifest["digest"] = manifest_digest(manifest)
+    write(MANIFEST, f"{json.dumps(manifest, indent=1)}\n".encode())
+
+
+def _write_shards(encoded: Iterator[Encoded], write: Callable[[str, Any], None]) -> dict[str, Any]:
+    """Write the shards of all parts; return their part of the manifest."""
+    total = dict.fromkeys(("rows", "tokens", "documents", "longest", "largest_id"), 0)
     sha256: dict[str, str] = {}
     sizes: dict[str, tuple[int, int]] = {}  # rows and bytes of each shard
     logged_at = time.monotonic()
@@ -140,32 +160,12 @@ def _write_corpus(
             total["rows"] += len(shard.lengths)
             total["tokens"] += len(shard.tokens)
             total["documents"] += shard.documents
-            longest = max(longest, int(shard.lengths.max()))
-            largest_id = max(largest_id, int(shard.tokens.max()))
+            total["longest"] = max(total["longest"], int(shard.lengths.max()))
+            total["largest_id"] = max(total["largest_id"], int(shard.tokens.max()))
             if time.monotonic() - logged_at > _LOG_EVERY_SECONDS:
                 _log.info("  %s rows so far", f"{total['rows']:,}")
                 logged_at = time.monotonic()
-    if not sizes:
-        raise DataError(
-            f"{source or 'the corpus'}: 0 rows of text\n"
-            "  fix: name files with text (parquet column `text`, JSONL key `text`, plain text)"
-        )
-    manifest = {
-        "format": FORMAT,
-        "tokenizer": tokenizer_digest(tokenizer),
-        "max_length_tokens": max_length_tokens,
-        "seed": seed,
-        "source": source,
-        **total,
-        "shards": len(sizes),
-        "mean_length": round(total["tokens"] / total["rows"], 2),
-        "longest": longest,
-        "largest_id": largest_id,
-        "sha256": sha256,
-        "sizes": sizes,
-    }
-    manifest["digest"] = manifest_digest(manifest)
-    write(MANIFEST, f"{json.dumps(manifest, indent=1)}\n".encode())
+    return {**total, "shards": len(sizes), "sha256": sha256, "sizes": sizes}
 
 
 def _shards(blocks: Iterable[Encoded]) -> Iterator[Encoded]:
