@@ -42,6 +42,7 @@ _IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype",
 _DECISIVE = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order", "precision")
 # The student's tokenizer, where a teacher with another one answers for its tokens.
 ANSWERS_FOR = "answers_for_tokenizer_sha256"
+_SEGMENTS = "+segments"
 _RECORDED = ("metrics", "datasets", "seed", "init")  # entries copied from road_ray.json
 
 
@@ -86,10 +87,12 @@ def check_teachers(
 
 def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
     """Raise ``CheckpointError`` unless all teachers have the tokenizer of the first."""
-    tokenizers = [teacher_tokenizer(locate_model(name)) for name in directories]
-    prints = [item if item is None else fingerprint_tokenizer(item) for item in tokenizers]
-    for directory, found in zip(directories, prints, strict=True):
-        if found != prints[0] and None not in (found, prints[0]):
+    first = None
+    for directory in directories:
+        tokenizer = teacher_tokenizer(locate_model(directory))
+        found = None if tokenizer is None else fingerprint_tokenizer(tokenizer)
+        first = first or found
+        if found not in (None, first):
             raise CheckpointError(
                 f"{directory}: another tokenizer than the first teacher's\n"
                 "  fix: give the student's tokenizer (student_tokenizer=...) and `texts` in every "
@@ -168,16 +171,12 @@ def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: object)
 
 
 def fingerprint_tokenizer(tokenizer: Any) -> str:
-    """Return the sha256 of everything that determines token ids and segments: vocabulary,
-    normalizer, pre-tokenizer, model, special tokens, and a pair of texts as it encodes them.
+    """Return the sha256 of everything that determines token ids: vocabulary, normalizer,
+    pre-tokenizer, model, special tokens, and a pair of texts as it encodes them. ``+segments``
+    follows if it tells the second text from the first by token types.
     """
-    encoded = tokenizer("a", "b")
-    return _fingerprint(tokenizer, encoded["input_ids"], encoded.get("token_type_ids"))
-
-
-def _fingerprint(tokenizer: Any, pair: list[int], segments: list[int] | None) -> str:
     content: dict[str, Any] = {
-        "pair": [pair, segments if segments and any(segments) else None],
+        "pair": tokenizer("a", "b")["input_ids"],
         "vocab": sorted(tokenizer.get_vocab().items()),
         "special": {
             role: token if isinstance(token, str) else [str(part) for part in token]
@@ -191,8 +190,11 @@ def _fingerprint(tokenizer: Any, pair: list[int], segments: list[int] | None) ->
     else:  # truncation and padding are left out: they change with every call
         parts = json.loads(backend.to_str())
         content["parts"] = [parts[name] for name in ("normalizer", "pre_tokenizer")]
-        model = parts["model"]
-        content["model"] = {key: model[key] for key in sorted(model) if key != "vocab"}
+        content["model"] = {key: part for key, part in parts["model"].items() if key != "vocab"}
+    return _hash_of(content) + _SEGMENTS * gives_segments(tokenizer)
+
+
+def _hash_of(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -203,11 +205,8 @@ def fingerprint_weights(directory: str | Path) -> str:
         raise CheckpointError(
             f"{directory}: no *.safetensors here\n  fix: save with save_pretrained"
         )
-    hashes = [sha256_of(path) for path in files]
-    if len(files) == 1:
-        return hashes[0]
-    lines = (f"{path.name} {digest}\n" for path, digest in zip(files, hashes, strict=True))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    hashes = {path.name: sha256_of(path) for path in files}
+    return next(iter(hashes.values())) if len(files) == 1 else _hash_of(hashes)
 
 
 def fingerprint_config(directory: str | Path) -> str:
@@ -215,8 +214,7 @@ def fingerprint_config(directory: str | Path) -> str:
     another shape, or with other label names, are another teacher.
     """
     content = read_json(Path(directory) / "config.json")
-    decisive = {name: value for name, value in content.items() if name not in _IDLE_FIELDS}
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    return _hash_of({name: value for name, value in content.items() if name not in _IDLE_FIELDS})
 
 
 def decisive_entries(teacher: Mapping[str, object]) -> dict[str, Any]:
@@ -253,17 +251,8 @@ def reads_other_tokens(directory: str | Path, student: str) -> bool:
     ``Teacher`` leaves them out.
     """
     tokenizer = teacher_tokenizer(directory)
-    if tokenizer is None or fingerprint_tokenizer(tokenizer) == student:
-        return False
-    if gives_segments(tokenizer) or not tokenizer.is_fast:
-        return True
-    encoded = tokenizer("a", "b")
-    texts = encoded.sequence_ids(0)
-    if 1 in texts:
-        second = texts.index(1)
-        segments = [0] * second + [1] * (len(texts) - second)
-        return _fingerprint(tokenizer, encoded["input_ids"], segments) != student
-    return True
+    same = (student, student.removesuffix(_SEGMENTS))
+    return tokenizer is not None and fingerprint_tokenizer(tokenizer) not in same
 
 
 def teacher_manifest(
@@ -283,20 +272,21 @@ def teacher_manifest(
     for directory in directories:
         order = check_teacher(directory, task, label_map=label_map)
         tokenizer = teacher_tokenizer(directory)
-        fingerprint = None if tokenizer is None else fingerprint_tokenizer(tokenizer)
         other = student is not None and reads_other_tokens(directory, student)
         labels = read_config(directory).id2label
+        path = Path(directory) / "road_ray.json"
+        record = read_json(path) if path.is_file() else {}
         teachers.append(
             {
                 "directory": str(directory),
                 "weights_sha256": fingerprint_weights(directory),
                 "config_sha256": fingerprint_config(directory),
-                "tokenizer_sha256": fingerprint,
+                "tokenizer_sha256": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
                 **({ANSWERS_FOR: student} if other else {}),
                 "labels": [labels[index] for index in sorted(labels)],
                 "order": None if order is None else list(order),
                 "precision": precision,
-                **_recorded(Path(directory)),
+                **{name: record[name] for name in _RECORDED if name in record},
             }
         )
     return {"task": task.name, "teachers": teachers}
@@ -310,10 +300,3 @@ def identity_only(manifest: Mapping[str, Any]) -> dict[str, Any]:
         return {name: identity_only(inner) for name, inner in manifest["datasets"].items()}
     teachers = [decisive_entries(teacher) for teacher in manifest["teachers"]]
     return {"task": manifest["task"], "teachers": teachers}
-
-
-def _recorded(directory: Path) -> dict[str, Any]:
-    """Return metrics and origin of a teacher that road_ray trained."""
-    path = directory / "road_ray.json"
-    record = read_json(path) if path.is_file() else {}
-    return {name: record[name] for name in _RECORDED if name in record}

@@ -7,12 +7,8 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.data.task_and_dataset import Classify, Task
-from road_ray.distillation.ensemble.annotate import annotate
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
-from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distributed.teachers.public_ensemble import Ensemble
-from road_ray.errors import ConfigError
-from tests.published import TEXTS, publish, tokenizer_of
 
 pytest.importorskip("accelerate")
 
@@ -99,21 +95,17 @@ def test_the_schedule_follows_the_steps_of_the_trainer(trainer):
     ours = trainer(schedule="linear")
     ours.state.global_step, ours.state.max_steps = 3, 4
     batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
-    (annotated,) = _one(ours, batch)
+    (annotated,) = ours.annotated([batch], 0)
     loss = ours.compute_loss(ours.model.train(), annotated)
     plain = trainer(kd_weight=0.25)
     plain.model.load_state_dict(ours.model.state_dict())
     assert loss.item() == pytest.approx(plain.compute_loss(plain.model.train(), annotated).item())
 
 
-def _one(trainer, batch):
-    return annotate([batch], trainer.ensemble, trainer.weigh, 0, each=trainer.average_loss)
-
-
 def test_the_average_loss_is_the_mean_of_the_losses_to_each_teacher(trainer):
     ours = trainer(average_loss=True, weighting="mean", kd_weight=1.0)
     batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
-    (annotated,) = _one(ours, batch)
+    (annotated,) = ours.annotated([batch], 0)
     loss = ours.compute_loss(ours.model.train(), annotated)
     apart = []
     for number in range(2):
@@ -121,59 +113,6 @@ def test_the_average_loss_is_the_mean_of_the_losses_to_each_teacher(trainer):
         alone["soft_logits"] = annotated["teacher_logits"][number]
         apart.append(ours.compute_loss(ours.model.train(), alone).item())
     assert loss.item() == pytest.approx(sum(apart) / 2, rel=1e-5)
-
-
-def test_matched_states_pull_the_student_to_its_teacher(trainer, tmp_path):
-    plain = trainer(kd_weight=0.0)
-    batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
-    matching = {"teacher": tmp_path / "2", "hidden_weight": 0.5, "attention_weight": 0.25}
-    ours = trainer(kd_weight=0.0, matching=matching)
-    (annotated,) = _one(ours, batch)
-    alone = plain.compute_loss(plain.model.eval(), annotated).item()
-    loss = ours.compute_loss(ours.model.eval(), annotated)
-    states = HiddenStatesTeacher(tmp_path / "2", attentions=True)
-    own = StateMatching(ours.model.base_model, states, hidden_weight=0.5, attention_weight=0.25)
-    output = ours.model(**batch, output_hidden_states=True, output_attentions=True)
-    errors = own(output, batch)  # projections of equal widths begin as the identity
-    expected = sum(error.weight * error.total.item() for error in errors.values()) / 64
-    assert expected > 0
-    assert loss.item() == pytest.approx(alone + expected, rel=1e-4)
-
-
-@pytest.mark.slow
-def test_projections_are_learnt_and_continue_from_a_checkpoint(trainer, tmp_path):
-    matching = {"teacher": tmp_path / "2", "hidden_weight": 0.5, "layers": "last"}
-
-    def run(steps, **resume):
-        single = trainer(matching=matching)
-        single.args.max_steps, single.args.save_strategy, single.args.save_steps = steps, "steps", 1
-        single.train(**resume)
-        return single
-
-    straight = run(2)
-    first = tmp_path / "out" / "checkpoint-1"
-    assert (first / "matching.safetensors").is_file()
-    resumed = run(2, resume_from_checkpoint=str(first))
-    for ours, theirs in zip(
-        straight.matching.parameters(), resumed.matching.parameters(), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(weights(resumed), weights(straight))
-    (projection,) = straight.matching.projections.values()
-    assert not torch.equal(projection.weight, torch.eye(len(projection.weight)))
-
-
-def test_states_of_other_tokens_are_refused(trainer, tmp_path):
-    publish(tmp_path / "bert", "bert")
-    with pytest.raises(ConfigError, match="cannot be carried over"):
-        trainer(
-            processing_class=tokenizer_of("electra", TEXTS[:1], 120),
-            matching={"teacher": tmp_path / "bert", "hidden_weight": 0.5},
-        )
-    trainer(
-        processing_class=tokenizer_of("bert"),
-        matching={"teacher": tmp_path / "bert", "hidden_weight": 0.5},
-    )
 
 
 def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path, teacher):
@@ -204,7 +143,7 @@ def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path, teacher):
             average_loss=True,
         )
         batch = {name: torch.stack([row[name] for row in examples]) for name in examples[0]}
-        (annotated,) = _one(first, batch)
+        (annotated,) = first.annotated([batch], 0)
         with torch.no_grad():
             plain = student.eval()(ids, torch.ones_like(ids)).logits
         torch.testing.assert_close(annotated["soft_logits"], plain[:, [2, 1, 0]])
