@@ -52,26 +52,27 @@ def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> 
     plain = directory / "model.onnx"
     _log.info("exporting to ONNX: about half a minute")
     _translate(predictor, model, plain)
-    fp32 = OnnxModel(plain)
-    bytes_of = {"onnx_fp32": _size_of(plain)}
-    difference = {"onnx_fp32": _compared(predictor, fp32)}
+    pytorch = sum(weight.nbytes for weight in model.state_dict().values())
+    sizes, differences = {"pytorch": pytorch, "onnx_fp32": _size_of(plain)}, {}
+    differences["onnx_fp32"] = check_equal(predictor, OnnxModel(plain))
     file = plain
     if quantize is not None:
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
         file = directory / "model_int8.onnx"
-        _quantize(plain, file)
-        bytes_of["onnx_int8"] = _size_of(file)
-        difference["onnx_int8"] = _difference(predictor, OnnxModel(file))[0]
-    facts = {
+        with _silenced():  # one scale per channel; activations are quantised at run time
+            quantize_dynamic(str(plain), str(file), per_channel=True, weight_type=QuantType.QInt8)
+        sizes["onnx_int8"] = _size_of(file)
+        differences["onnx_int8"] = _difference(predictor, OnnxModel(file))[0]
+        for part in files_of(plain):
+            part.unlink()
+    return {
         "file": file.name,
         "quantization": quantize,
         "longest_row_tokens": predictor.longest_row_tokens,
-        "largest_logit_difference": difference,
-        "bytes": {"pytorch": _bytes_of(model)} | bytes_of,
+        "largest_logit_difference": differences,
+        "bytes": sizes,
     }
-    if file != plain:
-        for part in files_of(plain):
-            part.unlink()
-    return facts
 
 
 def require_exporter() -> None:
@@ -133,34 +134,17 @@ def _translate(predictor: Predictor, model: MultitaskModel, path: Path) -> None:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Context without the warnings of the exporter, which are for its developers."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    """Context without the warnings of exporter and quantiser, which are for their developers."""
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(logging.NOTSET)
 
 
-def _quantize(source: Path, target: Path) -> None:
-    """Write weights as int8, with one scale per channel; activations are quantised at run time."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.ERROR)  # it advises a preparation that changes nothing here
-    try:
-        quantize_dynamic(str(source), str(target), per_channel=True, weight_type=QuantType.QInt8)
-    finally:
-        root.setLevel(level)
-
-
-def _compared(predictor: Predictor, exported: Forward) -> float:
+def check_equal(predictor: Predictor, exported: Forward) -> float:
     """Return the largest difference of fp32 logits. Raises ``CheckpointError`` if it is large."""
     largest, allowed = _difference(predictor, exported)
     if not largest <= allowed:  # also where it is NaN
@@ -214,8 +198,3 @@ def _batch(predictor: Predictor, *, rows: int, tokens: int) -> Batch:
 def _size_of(path: Path) -> int:
     """Return the bytes of an ONNX file and its weights."""
     return sum(part.stat().st_size for part in files_of(path))
-
-
-def _bytes_of(model: nn.Module) -> int:
-    """Return the bytes of all weights, as a safetensors file holds them."""
-    return sum(weight.nbytes for weight in model.state_dict().values())

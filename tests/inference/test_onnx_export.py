@@ -15,7 +15,7 @@ from road_ray.data.task_and_dataset import JointSpan, Task
 from road_ray.errors import CheckpointError
 from road_ray.inference.hub_upload import model_files
 from road_ray.inference.load_model import load
-from road_ray.inference.onnx_export import _compared, exportable
+from road_ray.inference.onnx_export import check_equal, exportable
 from road_ray.models.multitask import MultitaskModel, load_multitask
 from road_ray.recipes.export import _card, export
 from tests.published import TEXTS, publish
@@ -184,10 +184,10 @@ def test_weights_beside_the_onnx_file_belong_to_the_export(classifier, tmp_path,
 def test_logits_that_differ_are_refused_with_both_numbers(classifier):
     predictor = load(classifier)
     with pytest.raises(CheckpointError, match=r"differ from PyTorch's by 0\.\d+; allowed: \d"):
-        _compared(predictor, lambda batch: predictor.model(batch) + 0.5)
+        check_equal(predictor, lambda batch: predictor.model(batch) + 0.5)
     with pytest.raises(CheckpointError, match="by nan"):
-        _compared(predictor, lambda batch: predictor.model(batch) * torch.nan)
-    assert _compared(predictor, predictor.model) == 0.0
+        check_equal(predictor, lambda batch: predictor.model(batch) * torch.nan)
+    assert check_equal(predictor, predictor.model) == 0.0
 
 
 def test_export_names_mistakes_before_it_loads_anything(road, classifier, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -52,7 +53,6 @@ KeepOption = Annotated[
     ),
 ]
 IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="column to leave out")]
-
 EscapeOption = Annotated[
     bool,
     typer.Option(
@@ -60,10 +60,8 @@ EscapeOption = Annotated[
         help="in CSV and TSV, an apostrophe before cells that begin like a formula",
     ),
 ]
-
 WorkersOption = Annotated[
-    int | None,
-    typer.Option(help="number of Ray actors with the model", min=1),
+    int | None, typer.Option(help="number of Ray actors with the model", min=1)
 ]
 
 
@@ -98,6 +96,11 @@ def predict(
     Columns are those of the training; others are copied. To resume after an interruption, run the
     same command.
     """
+    check_input(source)  # before torch is imported and a cluster started
+    if output is not None:
+        check_new(output)
+    pool = _pool(workers, gpus_per_worker, address)
+    chosen = _chosen(model, head, source, columns or [], keep or [], ignore or [])
     options = {
         "head": head,
         "precision": precision,
@@ -105,20 +108,13 @@ def predict(
         "threshold": threshold,
         "n_best": n_best,
     }
-    check_input(source)  # before torch is imported and a cluster started
-    if output is not None:
-        check_new(output)
-    pool = _pool(workers, gpus_per_worker, address)
-    chosen = _choice(columns or [], keep or [], ignore or [])
-    _check_first_row(model, head, source, chosen)
     if output is None:
         _print(model, source, chosen, options, pool)
         return
-    call = {"columns": chosen, "escape_formulas": escape_formulas}
+    call = {"model": model, "columns": chosen, "escape_formulas": escape_formulas}
+    write = partial(_write_on_pool, pool) if pool else _write
     rows = run_interruptible(
-        lambda pool: _write(model, source, output, call, options, pool),
-        pool,
-        output.absolute().parent,
+        lambda call: write(source, output, call, options), call, output.absolute().parent
     )
     if as_json:
         typer.echo(json.dumps({"output": str(output), "rows": rows}))
@@ -141,24 +137,29 @@ def _pool(workers: int | None, gpus: float | None, address: str | None) -> dict[
     return None
 
 
-def _check_first_row(model: str, head: str | None, source: str, columns: ColumnChoice) -> None:
-    """Check the columns of a file against those that the model records, before torch is imported.
-
-    Of a model that records none, and of standard input, ``input_rows`` does so later.
+def _chosen(
+    model: str,
+    head: str | None,
+    source: str,
+    columns: list[str],
+    keep: list[str],
+    ignore: list[str],
+) -> ColumnChoice:
+    """Return the chosen columns. If the model records its own they are checked against the first
+    row, before torch is imported; else ``input_rows`` does so later.
     """
-    from road_ray.inference.input_rows import TrainedInput, input_rows
+    from road_ray.inference.input_rows import ColumnChoice, TrainedInput, input_rows
 
-    trained = TrainedInput.of_model(model, head)
+    fields = dict(_column(word, "--column") for word in columns)
+    copied = dict(_column(word if "=" in word else f"{word}={word}", "--keep") for word in keep)
+    chosen, trained = ColumnChoice(fields, copied, ignore), TrainedInput.of_model(model, head)
     if source != STDIN and trained.fields:
-        next(input_rows(source, columns, trained.fields, trained))
+        next(input_rows(source, chosen, trained.fields, trained))
+    return chosen
 
 
 def _print(
-    model: str,
-    source: str,
-    columns: ColumnChoice,
-    options: dict[str, Any],
-    pool: dict[str, Any] | None,
+    model: str, source: str, columns: ColumnChoice, options: dict[str, Any], pool: object
 ) -> None:
     """Print the predictions as JSONL."""
     if pool is not None:
@@ -175,52 +176,40 @@ def _print(
             typer.echo(json_line(prediction))
 
 
-def _write(
-    model: str,
-    source: str,
-    output: Path,
-    call: dict[str, Any],
-    options: dict[str, Any],
-    pool: dict[str, Any] | None,
-) -> int:
-    """Write the predictions to a file, in this process or on a pool of actors; return their
-    number.
-    """
-    if pool is not None:
-        from road_ray.distributed.connection import check_machine, prepare_address
+def _write(source: str, output: Path, call: dict[str, Any], options: dict[str, Any]) -> int:
+    """Write the predictions to a file and return their number."""
+    from road_ray.inference.load_model import load
+    from road_ray.inference.predict_file import predict_file
 
-        prepare_address(pool["address"])  # what Ray reads at its import
-        check_machine(pool["workers"] or 0, pool["address"])
+    return predict_file(load(call["model"], **options), source, output, **call)
+
+
+def _write_on_pool(
+    pool: dict[str, Any], source: str, output: Path, call: dict[str, Any], options: dict[str, Any]
+) -> int:
+    """Write the predictions of a pool of actors to a file and return their number."""
+    from road_ray.distributed.connection import check_machine, prepare_address
+
+    prepare_address(pool["address"])  # what Ray reads at its import
+    check_machine(pool["workers"] or 0, pool["address"])
+    from road_ray.distributed.batch_inference import batch_inference
+    from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
     from road_ray.inference.predict_file import chunk_predictor, predict_file
 
-    # Beside a pool it only says what fields the model has, and a GPU is for the actors.
-    predictor = load(model, **options, device=None if pool is None else "cpu")
-    if pool is None:
-        return predict_file(predictor, source, output, model=model, **call)
-    from road_ray.distributed.batch_inference import batch_inference
-    from road_ray.inference.input_rows import input_rows
-
+    # Here it only says what fields the model has, and a GPU is for the actors.
+    model = call["model"]
+    predictor = load(model, **options, device="cpu")
     if source != STDIN:  # a mistake in the first row is told before a cluster starts
         next(input_rows(source, call["columns"], predictor.fields, predictor.trained))
     place = str(Path(model).resolve()) if Path(model).exists() else model
     with batch_inference(chunk_predictor, place, options, **pool) as predict_on_pool:
         rows: int = run_interruptible(  # again, because Ray has a handler of its own
-            lambda predict: predict_file(
-                predictor, source, output, model=model, predict=predict, **call
-            ),
+            lambda predict: predict_file(predictor, source, output, predict=predict, **call),
             predict_on_pool,
             output.absolute().parent,
         )
     return rows
-
-
-def _choice(columns: list[str], keep: list[str], ignore: list[str]) -> ColumnChoice:
-    from road_ray.inference.input_rows import ColumnChoice
-
-    fields = dict(_column(word, "--column") for word in columns)
-    copied = dict(_column(word if "=" in word else f"{word}={word}", "--keep") for word in keep)
-    return ColumnChoice(fields, copied, ignore)
 
 
 def _column(word: str, option: str) -> tuple[str, str]:
