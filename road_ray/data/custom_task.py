@@ -14,8 +14,7 @@ from road_ray.data import catalog
 from road_ray.data.features.examples_and_features import Example, TagExample, TextExample
 from road_ray.data.readers.conll import UNTYPED
 from road_ray.data.readers.custom_dataset import TOO_FEW_LABELS, CustomDataset
-from road_ray.data.readers.parts.labels import below_zero
-from road_ray.data.task_and_dataset import Classify, Dataset, Tag, Task, plain_label
+from road_ray.data.task_and_dataset import Classify, Dataset, Tag, Task, below_zero, plain_label
 from road_ray.errors import ConfigError, DataError, nearest, shorten
 
 _MOST_LABELS = 200  # more different values are numbers, ids or texts

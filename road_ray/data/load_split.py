@@ -20,7 +20,6 @@ from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode_examples import check_labels, encode
 from road_ray.data.features.examples_and_features import Example, Features, SpanExample, TextExample
 from road_ray.data.folds import held_out
-from road_ray.data.readers.hub import read_hub
 from road_ray.data.readers.layouts import is_there, read_split
 from road_ray.data.readers.quac import with_history
 from road_ray.data.row_limits import row_limits, window_limits
@@ -99,7 +98,7 @@ def has_files(name: str, split: str, source: SourceConfig) -> bool:
 
 def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:
     """Return the examples of a split below ``root``, or from the hub."""
-    read = read_hub(entry, split) if root is None else read_split(entry, root, split)
+    read = read_split(entry, root, split)
     if entry.dev_fraction is None or split == "test":
         return read
     held = held_out(read, entry.dev_fraction, entry.name)

@@ -5,6 +5,7 @@ Number of classes, head shape and problem type are derived from them.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -16,6 +17,23 @@ def plain_label(label: str) -> str:
     results mean one label.
     """
     return re.sub(r"[\s\-]+", "_", unicodedata.normalize("NFC", label).strip().lower())
+
+
+def label_text(value: object) -> str:
+    """Return a label as text: truth values, numbers and lists as JSON has them; decimals, dates and
+    all else as Python has them.
+    """
+    if isinstance(value, bool | int | float | list | dict):
+        return json.dumps(value, default=str)
+    return str(value)
+
+
+def below_zero(label: str) -> bool:
+    """Return True for a number below 0, by which data sets hide a label."""
+    try:
+        return float(label) < 0
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from road_ray.data.features.examples_and_features import (
     SpanExample,
     TextExample,
 )
-from road_ray.data.readers.parts.table_rows import suffix_of, table_rows
-from road_ray.data.readers.parts.text_files import check_text, missing_columns, numbered_lines
-from road_ray.data.readers.squad import read_squad
-from road_ray.data.task_and_dataset import Choose, Dataset, Span, Tag, Task
+from road_ray.data.readers.squad import questions, squad_table
+from road_ray.data.readers.tables import check_text, missing_columns, suffix_of, table_rows
+from road_ray.data.readers.text_files import numbered_lines
+from road_ray.data.task_and_dataset import Choose, Columns, Dataset, Span, Tag, Task
 from road_ray.errors import ConfigError, DataError
 
 _KEY = "data.unlabelled"
@@ -47,7 +47,9 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
         )
     suffix = suffix_of(path)
     if suffix == ".json" and isinstance(task.kind, Span):
-        examples: list[Example] = [example.unlabelled() for example in read_squad(path)]
+        examples: list[Example] = [
+            question.unlabelled() for question in questions(squad_table(path, Columns(())))
+        ]
     elif suffix in _TEXT and not isinstance(task.kind, Span | Choose):
         lines = ((n, line.strip()) for n, line in numbered_lines(path))
         rows = ((f"{path}:{n}", {"text": line}) for n, line in lines if line)

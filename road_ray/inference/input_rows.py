@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from road_ray.data.model_files.locate_model import MODEL_RECORD
-from road_ray.data.readers.parts.table_rows import TABLES, json_shape, suffix_of, table_rows
-from road_ray.data.readers.parts.text_files import (
-    MISFITS,
+from road_ray.data.readers.tables import (
+    TABLES,
     check_text,
-    decoded_lines,
+    json_shape,
     missing_columns,
+    suffix_of,
+    table_rows,
+)
+from road_ray.data.readers.text_files import (
+    decoded_lines,
     numbered_lines,
     parse_json_line,
     read_document,
@@ -280,21 +284,20 @@ def _of_words(path: Path) -> bool:
 
 def _sentences(path: Path, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
     """Yield the words of each sentence of a file with one word a line."""
-    from road_ray.data.readers.conll import read_conll
+    from road_ray.data.readers.conll import conll_table
 
     words = trained.columns.get("words", 0)
     number = words if isinstance(words, int) else 0
-    for sentence in read_conll(path, Columns((number,), None)):
-        yield sentence.where, {"words": list(sentence.words)}
+    for where, row in conll_table(path, Columns((number,), None), False).rows:
+        yield where, {"words": row["tokens"]}
 
 
 def _passages(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield the questions of a file in MRQA's layout."""
-    from road_ray.data.readers.mrqa import read_mrqa
+    from road_ray.data.readers.mrqa import mrqa_table
 
-    for example in read_mrqa(path):
-        row = {"id": example.id, "question": example.question, "context": example.context}
-        yield example.where, row
+    for where, row in mrqa_table(path, Columns(())).rows:
+        yield where, {name: row[name] for name in ("id", "question", "context")}
 
 
 def _lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
@@ -322,7 +325,7 @@ def _document(path: Path) -> Iterator[tuple[str, Row]]:
                 row = {"id": question["id"], "question": question["question"]}
                 where = f"{path}: question {question['id']}"
                 yield where, row | {"context": paragraph["context"]}
-    except MISFITS as error:
+    except (KeyError, TypeError, IndexError) as error:
         raise DataError(
             f"{path}: neither an array of rows nor in SQuAD's layout: {type(error).__name__} "
             f"{error}\n  allowed: [{{...}}, ...] or {{data: [{{paragraphs: ...}}]}}"

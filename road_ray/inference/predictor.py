@@ -23,7 +23,7 @@ from road_ray.data.features.examples_and_features import (
     SpanExample,
     TextExample,
 )
-from road_ray.data.readers.parts.text_files import check_text
+from road_ray.data.readers.tables import check_text
 from road_ray.data.row_limits import window_limits
 from road_ray.data.task_and_dataset import (
     Choose,

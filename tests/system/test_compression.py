@@ -8,7 +8,7 @@ import lzma
 import pyarrow as pa
 import pytest
 
-from road_ray.data.readers.parts.text_files import numbered_lines
+from road_ray.data.readers.text_files import numbered_lines
 from road_ray.errors import DataError
 from road_ray.system.compression import SUFFIXES, open_bytes
 
@@ -35,5 +35,5 @@ def test_what_is_cut_short_or_no_archive_is_told(tmp_path, suffix):
     for content in (packed[: len(packed) // 2], b"this is no archive, by far"):
         path = tmp_path / f"a.txt{suffix}"
         path.write_bytes(content)
-        with pytest.raises(DataError, match=f"the {suffix[1:]} stream is damaged or cut short"):
+        with pytest.raises(DataError, match="the compressed file is damaged or cut short"):
             list(numbered_lines(path))

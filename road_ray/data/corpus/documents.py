@@ -14,8 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from road_ray.data.readers.parts.table_rows import arrow_rows, parquet_rows
-from road_ray.data.readers.parts.text_files import check_text, numbered_lines, parse_json_line
+from road_ray.data.readers.tables import arrow_rows, check_text
+from road_ray.data.readers.text_files import numbered_lines, parse_json_line
 from road_ray.errors import DataError
 from road_ray.system.compression import SUFFIXES
 from road_ray.system.paths import nearest_path
@@ -159,8 +159,7 @@ def size_of_file(file: TextFile) -> int:
 
 def _documents(path: TextFile) -> Iterator[str]:
     if path.suffix in (".parquet", ".arrow"):
-        read = parquet_rows if path.suffix == ".parquet" else arrow_rows
-        for number, row in enumerate(read(path, ["text"]), 1):
+        for number, row in enumerate(arrow_rows(path, ["text"]), 1):
             yield check_text(row["text"], f"{path}:{number}", "text")
     elif ".jsonl" in path.suffixes[-2:]:
         for number, line in numbered_lines(path):

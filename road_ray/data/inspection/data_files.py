@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from road_ray.data.corpus.documents import read_corpus
 from road_ray.data.features.examples_and_features import SpanExample, TagExample
-from road_ray.data.readers.conll import TAG, cells_of, read_conll
+from road_ray.data.readers.conll import TAG, cells_of, conll_table, tagged_sentences
 from road_ray.data.readers.hub import datasets_library, load_rows
-from road_ray.data.readers.parts.table_rows import (
+from road_ray.data.readers.squad import questions, squad_table
+from road_ray.data.readers.tables import (
     TABLES,
     class_names,
     delimiter_of,
@@ -22,8 +23,7 @@ from road_ray.data.readers.parts.table_rows import (
     suffix_of,
     table_rows,
 )
-from road_ray.data.readers.parts.text_files import numbered_lines, read_document
-from road_ray.data.readers.squad import read_squad
+from road_ray.data.readers.text_files import numbered_lines, read_document
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.compression import SUFFIXES
@@ -214,9 +214,10 @@ def _folder(path: Path) -> Source:
 
 def _read(layout: Layout, path: Path, split: str) -> Rows:
     if layout == "squad_json":
-        return read_squad(path)
+        return list(questions(squad_table(path, Columns(()))))
     if layout == "conll":
-        return read_conll(path, Columns((0,), -1), labelled=split != "test")
+        labelled = split != "test"
+        return tagged_sentences(conll_table(path, Columns((0,), -1), labelled), labelled)
     rows = list(islice(table_rows(path), MOST_ROWS))
     if not rows:
         raise DataError(f"{path}: has no rows\n  fix: name a file with a row below its header")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from road_ray.data.inspection.data_files import Row
 from road_ray.data.readers.conll import TAG
-from road_ray.data.readers.parts.labels import label_text
-from road_ray.data.readers.parts.text_files import missing_columns
+from road_ray.data.readers.tables import missing_columns
+from road_ray.data.task_and_dataset import label_text
 from road_ray.errors import ConfigError, DataError
 
 PAIRS = (

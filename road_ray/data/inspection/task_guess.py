@@ -32,10 +32,8 @@ from road_ray.data.inspection.find_columns import (
     text_columns,
     word_and_tag_columns,
 )
-from road_ray.data.readers.parts.labels import below_zero
-from road_ray.data.readers.sentence_tables import NO_LABEL
 from road_ray.data.readers.squad import flat_answers
-from road_ray.data.task_and_dataset import plain_label
+from road_ray.data.task_and_dataset import below_zero, plain_label
 from road_ray.errors import ConfigError, DataError
 
 DEV_FRACTION = 0.1
@@ -267,7 +265,7 @@ def _classes(
                 )
             if new and split == "dev":
                 label.values.update(dict.fromkeys(new, 0))
-    label.values.pop(NO_LABEL, None)
+    label.values.pop("-", None)  # no label, as in SNLI
     names = source.class_names.get(label.name)
     if names is not None:
         label.values.pop("-1", None)  # no label

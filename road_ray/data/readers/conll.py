@@ -1,22 +1,29 @@
-"""Reader of tagged sentences, as in CoNLL-2003.
+"""Tagged sentences, as in CoNLL-2003.
 
 Layout: one word a line in columns, which are separated by tabs where the line has one and else by
 spaces, an empty line between sentences; or a table whose rows have a list of words and a list of
-tags. Columns: the numbers of word and tag that the entry names. Tags in IOB1, IOBES and BILOU, and
-those without a type, are converted to IOB2.
+tags. Columns: the numbers of word and tag that the entry names, or the names of the lists. Tags in
+IOB1, IOBES and BILOU, and those without a type, are converted to IOB2.
 Source: Tjong Kim Sang and De Meulder 2003.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from road_ray.data.features.examples_and_features import TagExample
-from road_ray.data.readers.parts.table_rows import class_names, table_rows
-from road_ray.data.readers.parts.text_files import check_text, missing_columns, numbered_lines
+from road_ray.data.readers.tables import (
+    NESTED,
+    Table,
+    check_text,
+    missing_columns,
+    open_table,
+    suffix_of,
+)
+from road_ray.data.readers.text_files import numbered_lines
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError, shorten
 
@@ -27,117 +34,53 @@ _DOCUMENT = "-DOCSTART-"
 _HUB_WORDS, _HUB_TAGS = "tokens", "ner_tags"
 
 
-def read_conll(path: Path, columns: Columns, *, labelled: bool = False) -> list[TagExample]:
-    """Return the sentences; columns are numbers of word and tag, -1 for the last.
+def tagged_sentences(table: Table, labelled: bool) -> list[TagExample]:
+    """Return the sentences of rows with a list of words and a list of tags.
 
-    A line ``-DOCSTART-`` ends a sentence and is skipped. A file without a tag has sentences without
-    tags, unless ``labelled``. Raises ``DataError`` with ``file:line`` for a missing column or a tag
-    without ``O``, ``B-`` or ``I-``, and for a file that mixes IOB1 and IOB2.
+    Unless ``labelled``, a table without a tag has sentences without tags. Raises ``DataError`` for
+    a tag without ``O``, ``B-`` or ``I-``, and for a table that mixes IOB1 and IOB2.
     """
-    sentences: list[TagExample] = []
-    lines: list[int] = []
-    words: list[tuple[int, str, str | None]] = []
-    for number, line in [*numbered_lines(path), (0, "")]:
-        cells = cells_of(line)
-        if cells and cells[0] != _DOCUMENT:
-            words.append((number, *_word(cells, columns, f"{path}:{number}", labelled)))
-        elif words:
-            tags = tuple(tag for _, _, tag in words if tag is not None)
-            sentences.append(
-                TagExample(
-                    id=str(len(sentences)),
-                    words=tuple(word for _, word, _ in words),
-                    tags=tags if len(tags) == len(words) else None,
-                    where=f"{path}:{words[0][0]}",
-                )
-            )
-            lines += [number for number, _, _ in words]
-            words = []
-    if not sentences:
-        raise DataError(f"{path}: 0 sentences")
-    tags_of = [sentence.tags for sentence in sentences if sentence.tags]
-    if not labelled and not any(TAG.fullmatch(tag) for tags in tags_of for tag in tags):
-        return [replace(sentence, tags=None) for sentence in sentences]
-    in_iob2 = iter(iob2(tags_of, [f"{path}:{number}" for number in lines]))
-    return [
-        TagExample(s.id, s.words, next(in_iob2) if s.tags else None, s.where) for s in sentences
-    ]
-
-
-def read_tagged_rows(path: Path, columns: Columns, *, labelled: bool = False) -> list[TagExample]:
-    """Return the sentences of a table with a list of words and a list of tags in each row."""
-    names = class_names(path).get(word_and_tag(columns)[1], ())
-    examples = [
-        tagged_row(row, columns, str(number), where, names, labelled=labelled)
-        for number, (where, row) in enumerate(table_rows(path))
-    ]
-    if not examples:
-        raise DataError(f"{path}: 0 sentences")
-    return examples
-
-
-def tagged_row(
-    row: Mapping[str, object],
-    columns: Columns,
-    id: str,
-    where: str,
-    names: Sequence[str] = (),
-    *,
-    labelled: bool,
-) -> TagExample:
-    """Return a sentence of lists of words and tags; ``names`` are those of tags that are numbers.
-
-    Columns that the data set does not name are ``tokens`` and ``ner_tags``.
-    """
-    words, tags = word_and_tag(columns)
-    missing = [name for name in (words, *([tags] if labelled else [])) if name not in row]
-    if missing:
-        raise DataError(missing_columns(where, missing, list(row)))
-    word_list, tag_list = row[words], row.get(tags)
-    if not isinstance(word_list, list) or not isinstance(tag_list, list | None):
-        raise DataError(f"{where}: columns {words!r} and {tags!r} must be lists")
-    texts = tuple(check_text(word, where, words) for word in word_list)
-    if tag_list is None and not labelled:
-        return TagExample(id, texts, None, where)
-    if tag_list is None or len(tag_list) != len(texts):
-        raise DataError(f"{where}: {len(texts)} words and {len(tag_list or ())} tags")
-    written = [names[tag] if isinstance(tag, int) and names else str(tag) for tag in tag_list]
-    written = [columns.tag_names.get(tag, tag) for tag in written]
-    (converted,) = iob2([written], [f"{where} tag {n + 1}" for n in range(len(written))])
-    return TagExample(str(row.get("id", id)), texts, converted, where)
+    words, tags = word_and_tag(table.columns)
+    names = table.columns.tag_names
+    examples: list[TagExample] = []
+    for number, (where, row) in enumerate(table.rows):
+        if missing := [name for name in (words, *([tags] if labelled else [])) if name not in row]:
+            raise DataError(missing_columns(where, missing, list(row)))
+        of_row = row.get(tags)
+        if not isinstance(row[words], list) or not isinstance(of_row, list | None):
+            raise DataError(f"{where}: columns {words!r} and {tags!r} must be lists")
+        texts = tuple(check_text(word, where, words) for word in row[words])
+        if len(texts) != len(texts if of_row is None and not labelled else of_row or ()):
+            raise DataError(f"{where}: {len(texts)} words and {len(of_row or ())} tags")
+        written = None if of_row is None else tuple(names.get(str(t), str(t)) for t in of_row)
+        examples.append(TagExample(str(row.get("id", number)), texts, written, where))
+    if not labelled and not any(TAG.fullmatch(tag) for e in examples for tag in e.tags or ()):
+        return [replace(example, tags=None) for example in examples]
+    return iob2(examples)
 
 
 def word_and_tag(columns: Columns) -> tuple[str, str]:
-    """Return the columns of words and tags in a table."""
-    text, tag = columns.text[0], columns.label
+    """Return the columns of words and tags in a table, which are ``tokens`` and ``ner_tags`` where
+    the data set names none.
+    """
+    text, tag = next(iter(columns.text), None), columns.label
     words = text if isinstance(text, str) else _HUB_WORDS
     return words, tag if isinstance(tag, str) else _HUB_TAGS
 
 
-def cells_of(line: str) -> list[str]:
-    """Return the columns of a line: those between its tabs if it has one, else between spaces.
-    Other white space, such as a no-break space, is part of a word.
-    """
-    line = line.rstrip(" \t")
-    if "\t" in line:
-        return [cell.strip(" ") for cell in line.split("\t")]
-    return [cell for cell in line.split(" ") if cell]
-
-
-def iob2(sentences: Sequence[Sequence[str]], where: Sequence[str]) -> list[tuple[str, ...]]:
-    """Convert tags to IOB2, where every entity begins with ``B-``; ``where`` has one place a tag.
+def iob2(sentences: Sequence[TagExample]) -> list[TagExample]:
+    """Return sentences with tags in IOB2, where every entity begins with ``B-``.
 
     Tags may be in IOB1, IOB2, IOBES or BILOU; entities of the tags B and I are of type ``ENTITY``.
     Raises ``DataError`` for tags that mix IOB1 with another scheme.
     """
-    places = iter(where)
     opened: dict[str, str] = {}  # I or B, which opens an entity -> where it was first seen
     result = []
-    for tags in sentences:
+    for sentence in sentences:
         converted: list[str] = []
         before: str | None = None  # type of the entity that the next word may continue
-        for tag in tags:
-            place = next(places)
+        for number, tag in enumerate(sentence.tags or (), 1):
+            place = f"{sentence.where} word {number}"
             if not TAG.fullmatch(tag):
                 raise DataError(f"{place}: tag {tag!r}\n  allowed: O, B-TYPE or I-TYPE")
             if tag == "O":
@@ -150,7 +93,8 @@ def iob2(sentences: Sequence[Sequence[str]], where: Sequence[str]) -> list[tuple
                 opened.setdefault("B" if begins else "I", f"{place} opens an entity with {tag}")
             converted.append(f"{'B' if begins or kind != before else 'I'}-{kind}")
             before = None if mark in "ESUL" else kind
-        result.append(tuple(converted))
+        tags = None if sentence.tags is None else tuple(converted)
+        result.append(replace(sentence, tags=tags))
     if len(opened) > 1:
         raise DataError(
             f"the tags break IOB: {opened['I']} as in IOB1, {opened['B']} as in IOB2\n"
@@ -160,27 +104,68 @@ def iob2(sentences: Sequence[Sequence[str]], where: Sequence[str]) -> list[tuple
     return result
 
 
+def conll_table(path: Path, columns: Columns, labelled: bool) -> Table:
+    """Return the table of a file of columns, whose numbers are those of word and tag, -1 for the
+    last; or of a table with lists. Raises ``DataError`` with ``file:line`` for a missing column.
+    """
+    if path.is_dir() or suffix_of(path) in NESTED:
+        return open_table(path, columns)
+    rows = _sentences(path, columns, labelled)
+    return Table(str(path), rows, Columns((), None, None, columns.tag_names))
+
+
+def _sentences(
+    path: Path, columns: Columns, labelled: bool
+) -> Iterator[tuple[str, dict[str, list[str] | None]]]:
+    """Yield the words and tags between empty lines and lines ``-DOCSTART-``; no tags if one is
+    missing.
+    """
+    words: list[str] = []
+    tags: list[str | None] = []
+    where = ""
+    for number, line in [*numbered_lines(path), (0, "")]:
+        cells = cells_of(line)
+        if cells and cells[0] != _DOCUMENT:
+            where = where if words else f"{path}:{number}"
+            word, tag = _word(cells, columns, f"{path}:{number}", labelled)
+            words.append(word)
+            tags.append(tag)
+        elif words:
+            known = [tag for tag in tags if tag is not None]
+            yield where, {_HUB_WORDS: words, _HUB_TAGS: known if len(known) == len(tags) else None}
+            words, tags = [], []
+
+
+def cells_of(line: str) -> list[str]:
+    """Return the columns of a line: those between its tabs if it has one, else between spaces.
+    Other white space, such as a no-break space, is part of a word.
+    """
+    line = line.rstrip(" \t")
+    if "\t" in line:
+        return [cell.strip(" ") for cell in line.split("\t")]
+    return [cell for cell in line.split(" ") if cell]
+
+
 def _word(
     cells: Sequence[str], columns: Columns, where: str, labelled: bool
 ) -> tuple[str, str | None]:
     """Return the word of a line and its tag; None if the tag's column is missing or the word's."""
-    word, tag = columns.text[0], columns.label
-    places: list[int | None] = []
-    for column in (word, tag):
-        there = isinstance(column, int) and -len(cells) <= column < len(cells)
-        places.append(int(column) % len(cells) if there and column is not None else None)
-    of_word, of_tag = places
-    if of_tag == of_word:
-        of_tag = None
-    if of_word is None or (of_tag is None and labelled):
+    word, tag = (
+        column % len(cells)
+        if isinstance(column, int) and -len(cells) <= column < len(cells)
+        else None
+        for column in (columns.text[0], columns.label)
+    )
+    tag = None if tag == word else tag
+    if word is None or (tag is None and labelled):
         raise DataError(
-            f"{where}: {len(cells)} columns, word and tag are numbers {word} and {tag}; seen "
-            f"{shorten(' '.join(cells))!r}\n  fix: correct the line, or `columns` of the entry"
+            f"{where}: {len(cells)} columns, word and tag are numbers {columns.text[0]} and "
+            f"{columns.label}; seen {shorten(' '.join(cells))!r}\n"
+            "  fix: correct the line, or `columns` of the entry"
         )
-    if not cells[of_word]:
+    if not cells[word]:
         raise DataError(
             f"{where}: the word is empty; seen {shorten(' '.join(cells))!r}\n"
             "  fix: remove the line, or write an empty line between sentences"
         )
-    text = check_text(cells[of_word], where, word)
-    return text, None if of_tag is None else columns.tag_names.get(cells[of_tag], cells[of_tag])
+    return cells[word], None if tag is None else cells[tag]

@@ -16,8 +16,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from road_ray.config import Config
 from road_ray.config.identity import ByContent
 from road_ray.config.paths import BesideFile
-from road_ray.data.readers.parts.labels import below_zero
-from road_ray.data.readers.parts.text_files import repeated
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -29,6 +27,7 @@ from road_ray.data.task_and_dataset import (
     Splits,
     Tag,
     Task,
+    below_zero,
     plain_label,
 )
 from road_ray.errors import did_you_mean
@@ -155,8 +154,8 @@ class CustomDataset(Config):
     @field_validator("labels")
     @classmethod
     def _each_once(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
-        if twice := repeated(map(plain_label, labels)):
-            alike = [label for label in labels if plain_label(label) in twice]
+        plain = [plain_label(label) for label in labels]
+        if alike := [label for label in labels if plain.count(plain_label(label)) > 1]:
             raise ValueError(
                 f"{', '.join(map(repr, alike))}: one label, as case, spaces and hyphens tell none "
                 "apart\n    allowed: every label once"

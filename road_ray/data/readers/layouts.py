@@ -1,68 +1,87 @@
-"""Registry of layouts, and the examples of a split from the files below a root.
+"""Registry of layouts, and the examples of a split from files below a root or from the hub.
 
-To add a layout, add its reader to ``LAYOUTS``.
+A layout has three parts: a function from a file to a table with its rows, one from a table to
+examples, and, where the rows of its copy on the hub differ, one from such a row to that of a file.
+To add a layout, add these to ``LAYOUTS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from road_ray.data.features.examples_and_features import Example, TextExample
-from road_ray.data.readers.adv_glue import read_adv_glue
-from road_ray.data.readers.conll import read_conll, read_tagged_rows
-from road_ray.data.readers.mrqa import read_mrqa
-from road_ray.data.readers.multiple_choice import CHOICES, read_choices
-from road_ray.data.readers.parts.labels import below_zero
-from road_ray.data.readers.parts.table_rows import NESTED, suffix_of
-from road_ray.data.readers.qasrl import read_qasrl
-from road_ray.data.readers.quac import read_quac
-from road_ray.data.readers.sentence_tables import read_table
-from road_ray.data.readers.squad import read_squad
-from road_ray.data.readers.zre import read_zre
-from road_ray.data.task_and_dataset import Dataset
+from road_ray.data.features.examples_and_features import ChoiceExample, Example, TextExample
+from road_ray.data.readers import mrqa, quac, squad, zre
+from road_ray.data.readers.choices import CHOICES, choice_questions
+from road_ray.data.readers.conll import conll_table, tagged_sentences
+from road_ray.data.readers.hub import hub_tables
+from road_ray.data.readers.qasrl import qasrl_table
+from road_ray.data.readers.sentences import adv_glue_table, glue_table, sentences
+from road_ray.data.readers.tables import Row, Table, first_faults, missing_columns, open_table
+from road_ray.data.task_and_dataset import Columns, Dataset, below_zero
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.paths import nearest_path
 
 SPLITS = ("train", "dev", "test")
+_NO_LABEL = "-"  # SNLI and MNLI: the annotators did not agree
+# Exceptions of a row that has another shape than its layout.
+_MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
-Layout = Callable[[Path, Dataset, str], Sequence[Example]]
-
-
-def _table(path: Path, dataset: Dataset, split: str) -> Sequence[TextExample]:
-    unquoted = dataset.layout != "table"
-    options = {"labelled": split != "test", "unquoted": unquoted}
-    return read_table(path, dataset.columns_of(split), mapped=dataset.label_map, **options)
+_log = logging.getLogger(__name__)
 
 
-def _conll(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
-    table = path.is_dir() or suffix_of(path) in NESTED
-    read = read_tagged_rows if table else read_conll
-    return read(path, dataset.columns_of(split), labelled=split != "test")
+@dataclass(frozen=True)
+class Layout:
+    """Functions of one layout. ``form`` shows it in messages; empty: columns of the entry."""
+
+    table: Callable[[Path, Columns, bool], Table]  # bool: whether rows must have labels
+    examples: Callable[[Table, bool], Iterable[Example]]
+    from_hub: Callable[[Row, str], Row] | None = None
+    form: str = ""
 
 
-def _choices(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
-    columns = dataset.columns_of(split)
-    return read_choices(path, dataset.layout, columns, labelled=split != "test")
+def _spans(
+    table: Callable[[Path, Columns], Table],
+    form: str,
+    from_hub: Callable[[Row, str], Row] | None = None,
+) -> Layout:
+    return Layout(
+        lambda path, columns, _: table(path, columns),
+        lambda rows, _: squad.questions(rows),
+        from_hub,
+        form,
+    )
+
+
+def _rows(table: Callable[[Path, Columns], Table]) -> Layout:
+    return Layout(lambda path, columns, _: table(path, columns), sentences)
 
 
 LAYOUTS: dict[str, Layout] = {
-    "glue_tsv": _table,
-    "table": _table,
-    "conll": _conll,
-    "squad_json": lambda path, dataset, split: read_squad(path),
-    "adv_glue": lambda path, dataset, split: read_adv_glue(path, dataset),
-    "mrqa": lambda path, dataset, split: read_mrqa(path),
-    "quac": lambda path, dataset, split: read_quac(path),
-    "qasrl": lambda path, dataset, split: read_qasrl(path),
-    "zre": lambda path, dataset, split: read_zre(path),
-    **dict.fromkeys(CHOICES, _choices),
+    "glue_tsv": _rows(glue_table),
+    "table": _rows(open_table),
+    "adv_glue": _rows(adv_glue_table),
+    "conll": Layout(conll_table, tagged_sentences),
+    "squad_json": _spans(squad.squad_table, squad.FORM),
+    "mrqa": _spans(mrqa.mrqa_table, mrqa.FORM, mrqa.from_hub),
+    "quac": _spans(quac.quac_table, quac.FORM),
+    "qasrl": _spans(qasrl_table, ""),
+    "zre": _spans(zre.zre_table, "", zre.from_hub),
+    **{
+        name: Layout(
+            lambda path, columns, _: open_table(path, columns), partial(choice_questions, name)
+        )
+        for name in CHOICES
+    },
 }
 
 
-def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:
-    """Return the examples of ``train``, ``dev`` or ``test`` below ``root``, in order of its files.
+def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]:
+    """Return the examples of ``train``, ``dev`` or ``test`` below ``root``, in order of its files;
+    without a root, those of the Hugging Face hub.
 
     A file may also be compressed as ``.gz``. Train and dev need labels, those of test may be
     hidden. Raises ``DataError`` if a file is missing or damaged, ``ConfigError`` if the entry has
@@ -72,42 +91,99 @@ def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:
         raise ConfigError(
             f"data set {dataset.name!r} has layout {dataset.layout!r}; known: {', '.join(LAYOUTS)}"
         )
-    read = LAYOUTS[dataset.layout]
-    examples: list[Example] = []
-    for name in file_names(dataset, split):
-        examples += read(_existing(dataset, root, name), dataset, split)
-    return without_hidden_labels(examples, dataset) if split == "test" else examples
+    layout, names = LAYOUTS[dataset.layout], file_names(dataset, split)
+    if root is None:
+        tables: Iterable[Table] = hub_tables(dataset, split, names, layout.from_hub)
+    else:
+        columns, paths = dataset.columns_of(split), (_existing(dataset, root, n) for n in names)
+        tables = (layout.table(path, columns, split != "test") for path in paths)
+    return [example for table in tables for example in table_examples(table, dataset, split)]
 
 
-def without_hidden_labels(examples: Iterable[Example], dataset: Dataset) -> list[Example]:
-    """Return the examples with None for a label that is empty, or below 0 where no label is."""
+def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:
+    """Return the examples of one table.
 
-    def hidden(label: str | None) -> bool:
-        if label is None or label in dataset.label_map:
-            return False
-        return label == "" or (not dataset.negative_labels and below_zero(label))
+    Rows without a label are dropped with a warning where labels are needed; in a test split a label
+    that is empty, or below 0 where no label is, is None. Raises ``DataError`` with the place of a
+    row in another layout, for repeated ids, and if no row is left.
+    """
+    layout = LAYOUTS[dataset.layout]
+    last: tuple[str, Row] = (table.name, {})
 
-    return [
-        replace(e, label=None) if isinstance(e, TextExample) and hidden(e.label) else e
-        for e in examples
-    ]
+    def rows() -> Iterator[tuple[str, Row]]:
+        nonlocal last
+        for last in table.rows:  # noqa: UP028 - the handler below names it
+            yield last
+
+    try:
+        examples = list(layout.examples(replace(table, rows=rows()), split != "test"))
+    except _MISFITS as error:
+        where, row = last
+        if isinstance(error, KeyError) and row and not layout.form:
+            raise DataError(missing_columns(where, [error.args[0]], list(row))) from error
+        raise DataError(
+            f"{where}: not in the layout {dataset.layout}: {type(error).__name__}: {error}\n"
+            f"  allowed: {layout.form or 'the columns of the entry'}"
+        ) from error
+    _refuse_repeated_ids(table.name, examples)
+    if split == "test":
+        examples = [_without_hidden_label(example, dataset) for example in examples]
+    usable = [e for e in examples if not _lacks_label(e, dataset, split)]
+    if not usable:
+        raise DataError(
+            f"{table.name}: 0 usable rows of {len(examples)} ({len(examples)} have no label)\n"
+            "  fix: download or write the file again, or omit this split from the entry"
+        )
+    if len(usable) < len(examples):
+        _log.warning("%s: dropped %d rows without a label", table.name, len(examples) - len(usable))
+    return usable
+
+
+def _lacks_label(example: Example, dataset: Dataset, split: str) -> bool:
+    """Return True for a row that is dropped, as it has no label and needs one."""
+    if isinstance(example, ChoiceExample):
+        return split != "test" and example.answer is None
+    if not isinstance(example, TextExample) or example.label in dataset.label_map:
+        return False
+    needs_label = split != "test" and dataset.columns.label is not None
+    return example.label == _NO_LABEL or (needs_label and not example.label)
+
+
+def _without_hidden_label(example: Example, dataset: Dataset) -> Example:
+    if not isinstance(example, TextExample) or example.label in (None, *dataset.label_map):
+        return example
+    below = not dataset.negative_labels and below_zero(str(example.label))
+    return replace(example, label=None) if example.label == "" or below else example
+
+
+def _refuse_repeated_ids(name: str, examples: Iterable[Example]) -> None:
+    first: dict[str, str] = {}
+    repeats: list[str] = []
+    for example in examples:
+        if example.id in first:
+            repeats.append(f"id {example.id!r} at {example.where}, first at {first[example.id]}")
+        first.setdefault(example.id, example.where)
+    if repeats:
+        raise DataError(
+            f"{name}: {len(repeats)} examples repeat an id\n  {first_faults(repeats)}\n"
+            "  fix: remove the copies; predictions are keyed by id"
+        )
 
 
 def is_there(dataset: Dataset, root: Path, split: str) -> bool:
     """Return True if the entry has this split and ``root`` has all of its files."""
     if not getattr(dataset.splits, split):
         return False
-    folder = root / dataset.folder
     return all(
-        any((folder / f"{name}{end}").exists() for name in names.split("|") for end in ("", ".gz"))
+        any(path.exists() for path in candidates(dataset, root, names))
         for names in file_names(dataset, split)
     )
 
 
 def require_files(dataset: Dataset, root: Path, split: str) -> None:
     """Raise ``DataError`` if a file of a split is missing or empty."""
-    for name in file_names(dataset, split):
-        _existing(dataset, root, name)
+    for names in file_names(dataset, split):
+        _existing(dataset, root, names)
 
 
 def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
@@ -124,29 +200,28 @@ def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
 
+def candidates(dataset: Dataset, root: Path, names: str) -> list[Path]:
+    """Return the paths of which the first that exists has the rows, for file names ``a|b``."""
+    plain = [root / dataset.folder / name for name in names.split("|")]
+    return [path for p in plain for path in (p, p.with_name(f"{p.name}.gz"))]
+
+
 def _existing(dataset: Dataset, root: Path, names: str) -> Path:
-    folder = root / dataset.folder
-    plain = [folder / name for name in names.split("|")]
-    for uncompressed in plain:
-        for path in (uncompressed, uncompressed.with_name(f"{uncompressed.name}.gz")):
-            if path.is_dir():
-                return path
-            if path.is_file():
-                if not path.stat().st_size:
-                    raise DataError(
-                        f"{path}: 0 rows, the file is empty\n  fix: download or write it again"
-                    )
-                return path
+    paths = candidates(dataset, root, names)
+    for path in paths:
+        if path.is_file() and not path.stat().st_size:
+            raise DataError(f"{path}: 0 rows, the file is empty\n  fix: download or write it again")
+        if path.exists():
+            return path
+    first, *others = paths
     there = "the folder does not exist"
-    if plain[0].parent.is_dir():
-        there = "the folder holds " + (
-            ", ".join(sorted(p.name for p in plain[0].parent.iterdir())[:8]) or "nothing"
-        )
-    alternatives = ", ".join([f"{plain[0].name}.gz", *(path.name for path in plain[1:])])
+    if first.parent.is_dir():
+        held = sorted(path.name for path in first.parent.iterdir())[:8]
+        there = f"the folder holds {', '.join(held) or 'nothing'}"
     expected = Path(dataset.folder) / names
     raise DataError(
-        f"data set {dataset.name!r}: no file {plain[0]} (or {alternatives}); {there}"
-        f"{nearest_path(plain[0])}\n"
+        f"data set {dataset.name!r}: no file {first} (or {', '.join(p.name for p in others)}); "
+        f"{there}{nearest_path(first)}\n"
         f"  data.root is {root}; expected below it: {expected}\n"
         f"  fix: set `data.root` (or ROAD_DATA) to the directory that holds {expected.parts[0]}; "
         "for another layout, declare a data set of your own (data.sets)"

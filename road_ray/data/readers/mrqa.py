@@ -1,76 +1,62 @@
-"""Reader of the MRQA 2019 shared task: TriviaQA, Natural Questions and others.
+"""Questions of the MRQA 2019 shared task: TriviaQA, Natural Questions and others.
 
 Layout: JSONL, a header line, then one context with its questions a line: ``context`` and ``qas``,
 each with ``qid``, ``question`` and ``detected_answers``, whose ``char_spans`` are first and last
-character. Source: Fisch et al. 2019.
+character. Every detected span is an answer, and training uses the first. Source: Fisch et al. 2019.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.features.examples_and_features import SpanExample
-from road_ray.data.readers.parts.text_files import (
-    MISFITS,
-    numbered_lines,
-    parse_json_line,
-    require_unique,
-)
-from road_ray.data.readers.squad import span_example
+from road_ray.data.readers.tables import Row, Table, check_text, table_rows
+from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 
+FORM = (
+    '{"context", "qas": [{"qid", "question", "detected_answers": '
+    '[{"char_spans": [[first, last]]}]}]} on each line'
+)
 
-def read_mrqa(path: Path) -> list[SpanExample]:
-    """Return the questions; every detected span is an answer, and training uses the first.
 
-    Raises ``DataError`` with ``file:line`` for a line in another layout, and for repeated ids.
+def mrqa_table(path: Path, columns: Columns) -> Table:
+    """Return the questions as flat rows of SQuAD. Raises ``DataError`` for a span outside the
+    context.
     """
-    examples: list[SpanExample] = []
-    for number, line in numbered_lines(path):
-        where = f"{path}:{number}"
-        row: dict[str, Any] = parse_json_line(line, where) if line.strip() else {"header": {}}
+    return Table(str(path), _rows(path), columns)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Row]]:
+    for where, row in table_rows(path):
         if "header" in row:
             continue
-        try:
-            for question in row["qas"]:
-                places = [
-                    tuple(span)
-                    for answer in question["detected_answers"]
-                    for span in answer["char_spans"]
-                ]
-                parts = (str(question["qid"]), question["question"], row["context"])
-                examples.append(mrqa_example(*parts, places, where))
-        except MISFITS as error:
-            raise DataError(
-                f"{where}: not in MRQA layout: {type(error).__name__} {error}\n"
-                '  allowed: {"context", "qas": [{"qid", "question", "detected_answers": '
-                '[{"char_spans": [[first, last]]}]}]}'
-            ) from error
-    require_unique(path, examples)
-    return examples
+        if "qas" not in row:
+            raise DataError(f"{where}: no 'qas' in the row\n  allowed: {FORM}")
+        for question in row["qas"]:
+            place = f"{where}: question {question['qid']!r}"
+            spans = [s for found in question["detected_answers"] for s in found["char_spans"]]
+            whole = {**question, "context": row["context"]}
+            yield place, _flat(whole, map(tuple, spans), place)
 
 
-def mrqa_example(
-    name: str, question: str, context: str, places: list[tuple[int, int]], where: str
-) -> SpanExample:
-    """Return one question whose answers span the characters ``(first, last)`` of the context."""
-    for first, last in places:
+def from_hub(row: Row, where: str) -> Row:
+    """Return a row of the copy on the hub as a flat row of SQuAD."""
+    spans = row["detected_answers"]["char_spans"]
+    found = [place for span in spans for place in zip(span["start"], span["end"], strict=True)]
+    return _flat(row, found, where)
+
+
+def _flat(row: Row, spans: Iterable[tuple[int, ...]], where: str) -> dict[str, Any]:
+    context = check_text(row["context"], where, "context")
+    answers = []
+    for first, last in dict.fromkeys(spans):
         if not 0 <= first <= last < len(context):
             raise DataError(
-                f"{where}: question {name!r} has an answer at characters {first} to {last}, "
-                f"the context has {len(context)}"
+                f"{where} has an answer at characters {first} to {last}, the context has "
+                f"{len(context)}"
             )
-    answers = [(context[first : last + 1], first) for first, last in dict.fromkeys(places)]
-    return span_example(name, question, context, answers, f"{where}: question {name!r}")
-
-
-def from_hub(row: Mapping[str, Any], where: str) -> SpanExample:
-    """Return one question of the copy on the hub."""
-    places = [
-        place
-        for spans in row["detected_answers"]["char_spans"]
-        for place in zip(spans["start"], spans["end"], strict=True)
-    ]
-    return mrqa_example(str(row["qid"]), row["question"], row["context"], places, where)
+        answers.append({"text": context[first : last + 1], "answer_start": first})
+    question = row["question"]
+    return {"id": row["qid"], "question": question, "context": context, "answers": answers}

@@ -60,8 +60,8 @@ def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[
     """Return the local files of a split of the named data sets; of the hub none."""
     # The readers are loaded when files are listed: configuration classes import this module.
     from road_ray.data.load_split import find_dataset, root_of
-    from road_ray.data.readers.layouts import file_names
-    from road_ray.data.readers.parts.table_rows import table_files
+    from road_ray.data.readers.layouts import candidates, file_names
+    from road_ray.data.readers.tables import table_files
 
     files: list[Path] = []
     for name in names:
@@ -70,9 +70,8 @@ def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[
         if below is None:
             continue
         for alternatives in file_names(entry, split):
-            plain = [below / entry.folder / name for name in alternatives.split("|")]
-            both = [path for p in plain for path in (p, p.with_name(f"{p.name}.gz"))]
-            for path in [path for path in both if path.exists()][:1]:
+            paths = candidates(entry, below, alternatives)
+            for path in [path for path in paths if path.exists()][:1]:
                 files += table_files(path) if path.is_dir() else [path]
     return files
 

@@ -13,7 +13,7 @@ from road_ray.data.features.examples_and_features import ChoiceExample, SpanExam
 from road_ray.data.load_split import Split
 from road_ray.data.model_files.locate_model import MODEL_RECORD
 from road_ray.data.readers.conll import word_and_tag
-from road_ray.data.readers.parts.table_rows import TABLES
+from road_ray.data.readers.tables import TABLES
 from road_ray.data.task_and_dataset import Choose, Dataset, Regress, Span, Tag
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import EvaluateDataConfig

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import random
-import tracemalloc
 from decimal import Decimal
 
 import pytest
@@ -327,12 +325,12 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
     [
         ("t.csv", b"", "the file is empty"),
         ("t.csv", b"text,label\n", "has no rows"),
-        ("t.csv", "text,label\na,b\n".encode("utf-16"), "it is UTF-16"),
-        ("t.txt", "a text\n".encode("utf-16"), "it is UTF-16"),
+        ("t.csv", "text,label\na,b\n".encode("utf-16"), "not UTF-8.*utf-16"),
+        ("t.txt", "a text\n".encode("utf-16"), "not UTF-8.*utf-16"),
         ("t.xlsx", b"PK", r"\.xlsx is not read\n  allowed: .csv"),
         ("t.json", b"{", "broken JSON"),
-        ("t.json", b" \n", "the file is empty"),
-        ("t.json", '[{"text": "a"}]'.encode("utf-16-le"), "NUL byte at byte 2"),
+        ("t.json", b" \n", "broken JSON"),
+        ("t.json", '[{"text": "a"}]'.encode("utf-16-le"), "NUL at byte 2"),
         ("t.json", b"{}", "its rows have no columns"),
         ("t.txt", b" \n\n", "0 documents"),
         ("t.txt", b"text\n\n" * 99 + b"caf\xe9", ":199: not UTF-8"),
@@ -349,26 +347,6 @@ def test_a_place_without_data_is_named(tmp_path):
         guess("org/name")
     with pytest.raises(DataError, match="hub:road-ray/no-such-data-set: cannot be loaded"):
         guess("hub:road-ray/no-such-data-set")
-
-
-def test_a_line_of_two_gigabytes_is_refused_without_reading_it(tmp_path):
-    with (tmp_path / "x.csv").open("wb") as file:
-        file.write(b"text,label\n")
-        file.truncate((2 << 30) + 1)
-    with pytest.raises(DataError, match="a line of more than 64 MiB"):
-        guess(str(tmp_path / "x.csv"))
-
-
-@pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
-def test_a_json_file_that_is_none_is_refused_by_its_beginning(tmp_path, name):
-    with (gzip.open if name.endswith(".gz") else open)(tmp_path / name, "wb") as file:
-        file.write(b"a" * (64 << 20))
-    tracemalloc.start()
-    with pytest.raises(DataError, match="broken JSON at column 1"):
-        guess(str(tmp_path / name))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 16 << 20
 
 
 @pytest.mark.parametrize(

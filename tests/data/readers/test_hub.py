@@ -14,10 +14,19 @@ from road_ray.data.features.encode_examples import check_labels
 from road_ray.data.features.examples_and_features import Answer, TextExample
 from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.custom_dataset import CustomDataset
-from road_ray.data.readers.hub import hub_examples, load_rows, read_hub
-from road_ray.data.task_and_dataset import Classify, Hub
+from road_ray.data.readers.hub import hub_table, load_rows
+from road_ray.data.readers.layouts import read_split, table_examples
+from road_ray.data.task_and_dataset import Classify, Dataset, Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.verbs import configure
+
+
+def hub_examples(entry: Dataset, rows: Any, split: str = "train") -> list[Any]:
+    return table_examples(hub_table(entry, rows, "hub"), entry, split)
+
+
+def read_hub(entry: Dataset, split: str) -> list[Any]:
+    return read_split(entry, None, split)
 
 
 def table(names: list[str] | None = None, **columns: list[Any]) -> Any:
@@ -36,14 +45,12 @@ def test_class_numbers_become_what_the_files_say() -> None:
         premise=["a", "c", "e"], hypothesis=["b", "d", "f"], label=[2, -1, 0], idx=[0, 1, 2],
     )  # fmt: skip
 
-    assert hub_examples(dataset("qqp"), qqp, "hub", labelled=True) == [
-        TextExample("9", ("a", "b"), "1", "hub:1")
-    ]
-    assert hub_examples(dataset("mnli"), nli, "hub", labelled=True) == [
+    assert hub_examples(dataset("qqp"), qqp) == [TextExample("9", ("a", "b"), "1", "hub:1")]
+    assert hub_examples(dataset("mnli"), nli) == [
         TextExample("0", ("a", "b"), "contradiction", "hub:1"),
         TextExample("2", ("e", "f"), "entailment", "hub:3"),
     ]
-    hidden = hub_examples(dataset("mnli"), nli, "hub", labelled=False)
+    hidden = hub_examples(dataset("mnli"), nli, "test")
     assert [getattr(e, "label", "") for e in hidden] == ["contradiction", None, "entailment"]
 
 
@@ -54,16 +61,16 @@ def test_numbers_and_spans_come_from_the_hub_too() -> None:
         answers=[{"text": ["b"], "answer_start": [2]}, {"text": [], "answer_start": []}],
     )  # fmt: skip
 
-    assert hub_examples(dataset("stsb"), stsb, "hub", labelled=True) == [
-        TextExample("0", ("a", "b"), "2.5", "hub:1")
-    ]
-    spans = hub_examples(dataset("squad_v2"), squad, "hub", labelled=True)
+    assert hub_examples(dataset("stsb"), stsb) == [TextExample("0", ("a", "b"), "2.5", "hub:1")]
+    spans = hub_examples(dataset("squad_v2"), squad)
     assert [getattr(e, "answers", None) for e in spans] == [(Answer("b", 2),), ()]
 
 
 def test_other_columns_on_the_hub_are_named() -> None:
-    with pytest.raises(DataError, match=r"2 text columns wanted .* found \['premise'\]"):
-        hub_examples(dataset("rte"), table(premise=["a"], label=[0]), "hub", labelled=True)
+    with pytest.raises(
+        DataError, match="hub: no column 'sentence1', 'sentence2'; found: premise, label"
+    ):
+        hub_examples(dataset("rte"), table(premise=["a"], label=[0]))
 
 
 @pytest.fixture
@@ -136,14 +143,14 @@ def test_what_is_not_on_the_hub_or_cannot_be_reached_says_how_to_go_on() -> None
 
 def test_hidden_labels_of_a_test_split_are_none() -> None:
     stsb = table(sentence1=["a", "c"], sentence2=["b", "d"], label=[-1.0, 2.5], idx=[0, 1])
-    read = hub_examples(dataset("stsb"), stsb, "hub", labelled=False)
+    read = hub_examples(dataset("stsb"), stsb, "test")
     assert [getattr(e, "label", "") for e in read] == [None, "2.5"]
-    train = hub_examples(dataset("stsb"), stsb, "hub", labelled=True)
+    train = hub_examples(dataset("stsb"), stsb)
     with pytest.raises(DataError, match=r"hub:1 label='-1.0', allowed: a number from 0.0 to 5.0"):
         check_labels(train, dataset("stsb"), TASKS["similarity"])
     texts = {"sent1": ["a"], "sent2": ["b"], **{f"ending{n}": ["x"] for n in range(4)}}
     swag = table(**texts, label=[-1])
-    (question,) = hub_examples(dataset("swag"), swag, "hub", labelled=False)
+    (question,) = hub_examples(dataset("swag"), swag, "test")
     assert getattr(question, "answer", 0) is None
 
 

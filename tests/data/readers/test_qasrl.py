@@ -7,8 +7,8 @@ import pytest
 from road_ray.data.catalog import dataset
 from road_ray.data.features.examples_and_features import Answer
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.readers.qasrl import read_qasrl
 from road_ray.errors import DataError
+from tests.data.entries import read
 
 
 def files(folder, *rows: str):
@@ -22,7 +22,7 @@ def files(folder, *rows: str):
 
 def test_ranges_of_tokens_become_answers(tmp_path):
     path = files(tmp_path, "s:1,5,Who left?,0:1~!~2:4,x", "s:1,5,Why?,,")
-    first, second = read_qasrl(path)
+    first, second = read(path, "qasrl")
     assert first.context == "Ann , who sang , left ."
     assert first.answers == (Answer("Ann", 0), Answer("who sang", 6))
     assert second.answers == ()
@@ -39,24 +39,24 @@ def test_ranges_of_tokens_become_answers(tmp_path):
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
     with pytest.raises(DataError, match=message):
-        read_qasrl(files(tmp_path, row))
+        read(files(tmp_path, row), "qasrl")
 
 
 def test_sentences_without_their_columns_and_long_numbers_are_told(tmp_path):
     path = files(tmp_path, f"s:1,5,Who?,0:{'9' * 5000},x")
     with pytest.raises(DataError, match=r"gold.csv:2: answer_range '0:999") as caught:
-        read_qasrl(path)
+        read(path, "qasrl")
     assert len(str(caught.value)) < 400
     (tmp_path / "dev.x.full.csv").write_text("id,tokens\ns:1,a\n")
-    with pytest.raises(DataError, match=r"full.csv:2: no column 'qasrl_id'"):
-        read_qasrl(path)
+    with pytest.raises(DataError, match=r"gold.csv: not in the layout qasrl: KeyError: 'qasrl_id'"):
+        read(path, "qasrl")
 
 
 def test_the_sentences_must_be_beside(tmp_path):
     path = files(tmp_path, "s:1,5,Who?,0:1,x")
     (tmp_path / "dev.x.full.csv").unlink()
     with pytest.raises(DataError, match=r"no file dev.x.full.csv with its sentences beside it"):
-        read_qasrl(path)
+        read(path, "qasrl")
 
 
 def test_the_real_questions_have_the_answers_that_the_file_writes_out(real_data):

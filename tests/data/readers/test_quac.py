@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from road_ray.data.catalog import TASKS, dataset
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split, tasks_of
-from road_ray.data.readers.quac import read_quac, with_history
+from road_ray.data.readers.quac import with_history
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DataError
+from tests.data.entries import read
 
+read_quac = partial(read, layout="quac")
 CONTEXT = "Ann was born in Rome. She sang. CANNOTANSWER"
 
 
@@ -65,12 +68,12 @@ def test_most_annotators_decide_whether_there_is_an_answer(tmp_path):
     ]
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": qas}]}]}))
-    read = read_quac(path)
-    assert [[a.text for a in e.answers] for e in read] == [
+    asked_all = read_quac(path)
+    assert [[a.text for a in e.answers] for e in asked_all] == [
         *([], [], ["Rome", "Ann"], ["Ann", "Rome"], ["Ann"]),
     ]
-    assert [e.references for e in read] == [(), (), ("Rome", "Ann"), ("Ann", "Rome"), ("Ann",)]
-    assert read[4].history[1::2] == ("Rome", "unknown", "unknown", "Ann")
+    assert [e.references for e in asked_all] == [(), (), ("Rome", "Ann"), ("Ann", "Rome"), ("Ann",)]
+    assert asked_all[4].history[1::2] == ("Rome", "unknown", "unknown", "Ann")
 
 
 def test_the_newest_exchange_of_the_history_comes_first(root):
@@ -112,11 +115,11 @@ def test_what_is_wrong_names_the_question(tmp_path):
     with pytest.raises(DataError, match=r"question 'C_q#0': yesno = 'perhaps'\n  allowed: y, n, x"):
         read_quac(path)
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "x"}]}]}))
-    with pytest.raises(DataError, match="not in QuAC layout: KeyError 'qas'"):
+    with pytest.raises(DataError, match="not in the layout quac: KeyError: 'qas'"):
         read_quac(path)
     for odd in ({"context": 1, "qas": []}, {"context": CONTEXT, "qas": "x"}, []):
         path.write_text(json.dumps({"data": [{"paragraphs": [odd]}]}))
-        with pytest.raises(DataError, match="not in QuAC layout"):
+        with pytest.raises(DataError, match=r"not in the layout quac|0 usable rows"):
             read_quac(path)
     twice = {"context": CONTEXT, "qas": [turn(0, "a", "Rome"), turn(0, "b", "Rome")]}
     path.write_text(json.dumps({"data": [{"paragraphs": [twice]}]}))

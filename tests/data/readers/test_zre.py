@@ -7,8 +7,8 @@ import pytest
 from road_ray.data.catalog import dataset
 from road_ray.data.features.examples_and_features import Answer
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.readers.zre import read_zre
 from road_ray.errors import DataError
+from tests.data.entries import read
 
 
 def test_the_subject_stands_for_xxx_and_no_answer_is_no_answer(tmp_path):
@@ -27,12 +27,12 @@ def test_the_subject_stands_for_xxx_and_no_answer_is_no_answer(tmp_path):
     ("row", "message"),
     [
         ("a\tb\tc", "x:1: 3 columns, at least 4 wanted"),
-        ("r\tq\ts\tthe text\tother", "x:1: the answer 'other' is not in the sentence"),
-        ("", "0 questions"),
+        ("r\tq\ts\tthe text\tother", "x:1 answer_start=-1: 'other' expected"),
+        ("", "0 usable rows"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
     path = tmp_path / "x"
     path.write_text(row + "\n")
     with pytest.raises(DataError, match=message):
-        read_zre(path)
+        read(path, "zre")

@@ -99,10 +99,10 @@ def test_a_context_without_tokens_gives_no_answer() -> None:
 def test_gold_logits_give_the_gold_answers_of_real_data(real_data: Path) -> None:
     from road_ray.data.catalog import dataset
     from road_ray.data.features.span_windows import encode_spans
-    from road_ray.data.readers.squad import read_squad
+    from road_ray.data.readers.layouts import read_split
     from road_ray.data.tokenizer import load_tokenizer
 
-    examples = read_squad(real_data / "squad" / "dev-v2.0.json")[:400]
+    examples = read_split(dataset("squad_v2"), real_data, "dev")[:400]
     tokenizer = load_tokenizer(real_data / "vocab" / "bert-base-uncased-vocab.txt")
     features = encode_spans(examples, dataset("squad_v2"), tokenizer, train=False)
     logits: dict[str, Rows] = {"start_positions": [], "end_positions": []}

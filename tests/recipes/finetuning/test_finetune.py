@@ -18,7 +18,8 @@ import pytest
 import torch
 
 import road_ray as rr
-from road_ray.data.readers.squad import read_squad
+from road_ray.data.catalog import dataset
+from road_ray.data.readers.layouts import read_split
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DivergedError
 from road_ray.evaluation import squad
@@ -209,7 +210,7 @@ def test_plain_pipelines_truncate_long_texts(span_run, pretrained, teachers):
 def test_predictions_are_official_and_scored_again_alike(span_run, world):
     from road_ray.recipes.run_directory.model_record import stored_threshold
 
-    dev = read_squad(world / "squad" / "dev-v2.0.json")
+    dev = read_split(dataset("squad_v2"), world, "dev")
     place = span_run.directory / "predictions" / "squad_v2"
     texts = json.loads((place / "predictions.json").read_text())
     odds = json.loads((place / "null_odds.json").read_text())

@@ -1,0 +1,110 @@
+"""Sentences and pairs of them with a label each: one a row of a table.
+
+Layouts: tab-separated lines without quoting (GLUE: Wang et al. 2018), JSON with a list of rows for
+each task (Adversarial GLUE: Wang et al. 2021), or any table. Columns: those that the data set's
+entry names. Labels stay as written in the file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.features.examples_and_features import TextExample
+from road_ray.data.readers.tables import (
+    Row,
+    Table,
+    check_text,
+    first_faults,
+    missing_columns,
+    refuse_repeated_columns,
+)
+from road_ray.data.readers.text_files import numbered_lines, read_document
+from road_ray.data.task_and_dataset import Columns, label_text
+from road_ray.errors import DataError, shorten
+
+# QQP as published has a few rows with line ends in a text; more of them mean a wrong file.
+_MAX_RAGGED_FRACTION = 1e-3
+
+_log = logging.getLogger(__name__)
+
+
+def sentences(table: Table, labelled: bool) -> Iterator[TextExample]:
+    """Yield the rows of a table. Raises ``DataError`` for a missing column; that of the label may
+    be missing unless ``labelled``.
+    """
+    names, found = None, table.columns
+    for number, (where, row) in enumerate(table.rows):
+        if row.keys() != names:  # in a table: the first row
+            names = row.keys()
+            found = _columns_in(row, table.columns, where, labelled)
+        label = None if found.label is None else row.get(found.label)
+        id = str(number) if found.id is None else str(row[found.id])
+        texts = tuple(check_text(row[name], where, name) for name in found.text)
+        yield TextExample(id, texts, None if label is None else label_text(label), where)
+
+
+def _columns_in(row: Row, columns: Columns, where: str, labelled: bool) -> Columns:
+    """Return ``columns`` with every ``a|b`` replaced by the first of the two in the row."""
+
+    def first(name: str | int | None) -> Any:
+        options = name.split("|") if isinstance(name, str) else [name]
+        return next((option for option in options if option in row), options[0])
+
+    found = Columns(tuple(map(first, columns.text)), first(columns.label), first(columns.id))
+    required = [*found.text, found.id, found.label if labelled else None]
+    if missing := [name for name in required if name is not None and name not in row]:
+        raise DataError(missing_columns(where, missing, list(row)))
+    return found
+
+
+def glue_table(path: Path, columns: Columns) -> Table:
+    """Return the table of GLUE's TSV, whose quotes are letters. Without a header its columns are
+    numbers. Raises ``DataError`` for rows of another number of columns, unless they are at most one
+    in a thousand, which are dropped with a warning.
+    """
+    return Table(str(path), _glue_rows(path, columns), columns)
+
+
+def _glue_rows(path: Path, columns: Columns) -> Iterator[tuple[str, dict[Any, str]]]:
+    lines = numbered_lines(path)
+    header: Sequence[str | int] = ()
+    if not all(isinstance(name, int) for name in columns.text):
+        header = next(lines, (1, ""))[1].split("\t")
+        refuse_repeated_columns(list(map(str, header)), f"{path}:1")
+    ragged: list[str] = []
+    num_rows = 0
+    for number, line in lines:
+        if not line:
+            continue
+        num_rows += 1
+        cells = line.split("\t")
+        header = header or range(len(cells))
+        if len(cells) == len(header):
+            yield f"{path}:{number}", dict(zip(header, cells, strict=True))
+            continue
+        ragged.append(
+            f"{path}:{number}: {len(cells)} columns, expected {len(header)}: {shorten(line)!r}"
+        )
+    if len(ragged) > num_rows * _MAX_RAGGED_FRACTION:
+        raise DataError(
+            f"{path}: {len(ragged)} of {num_rows} rows have too many or too few tabs\n"
+            f"  {first_faults(ragged)}\n"
+            "  fix: write one row a line, and no tab or line end inside a text"
+        )
+    if ragged:
+        _log.warning("%s: dropped %d broken rows: %s", path, len(ragged), first_faults(ragged))
+
+
+def adv_glue_table(path: Path, columns: Columns) -> Table:
+    """Return the table of one task in AdvGLUE's file, whose key is named as the column of ids; rows
+    are numbered.
+    """
+    content, key = read_document(path), str(columns.id)
+    if not isinstance(content, dict) or not isinstance(content.get(key), list):
+        found = ", ".join(content) if isinstance(content, dict) else type(content).__name__
+        raise DataError(f"{path}: no list of rows {key!r}; found: {found}")
+    rows = ((f"{path}: {key}[{number}]", row) for number, row in enumerate(content[key]))
+    return Table(str(path), rows, Columns(columns.text, columns.label))

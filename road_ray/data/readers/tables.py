@@ -1,0 +1,282 @@
+"""Rows of tables by column names: CSV, TSV, JSONL, a JSON array, Parquet, Arrow, or a folder.
+
+Every row comes with its place, ``file:line``. To read another format, add it to ``table_rows``.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from road_ray.data.readers.text_files import numbered_lines, parse_json_line, read_document
+from road_ray.data.task_and_dataset import Columns
+from road_ray.errors import DataError, nearest, shorten
+from road_ray.system.compression import ReadableFile
+
+NESTED = (".jsonl", ".json", ".parquet", ".arrow")  # cells may be lists
+TABLES = (".csv", ".tsv", *NESTED)
+Row = Mapping[Any, Any]  # by names of columns, or numbers in a file without a header
+_LISTED = 5  # faults that a message shows
+_SURROGATE = re.compile("[\ud800-\udfff]")
+csv.field_size_limit(sys.maxsize)  # the module's own limit of 131,072 characters is too low
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one file, or of one split of the hub, each with its place; ``name`` is for messages.
+    ``columns`` has the columns of text, label and id in these rows.
+    """
+
+    name: str
+    rows: Iterable[tuple[str, Row]]
+    columns: Columns
+
+
+def open_table(path: Path, columns: Columns) -> Table:
+    """Return the table of a file or folder, with names of tags that are numbers."""
+    return Table(str(path), with_class_names(table_rows(path), class_names(path)), columns)
+
+
+def with_class_names(
+    rows: Iterable[tuple[str, Row]],
+    names: Mapping[str, Sequence[str]],
+    numbers: Collection[str] | None = None,
+) -> Iterator[tuple[str, Row]]:
+    """Yield rows with the names of classes: of lists of them, which are tags, and of single ones
+    but for ``numbers``, None for all. A single class below 0 is None, as it hides a label.
+    """
+    for where, row in rows:
+        named: dict[str, Any] = {}
+        for column in names.keys() & row.keys():
+            cell, known = row[column], names[column]
+            if isinstance(cell, list):
+                named[column] = [known[tag] if isinstance(tag, int) else tag for tag in cell]
+            elif isinstance(cell, int):
+                is_number = numbers is None or str(cell) in numbers
+                named[column] = None if cell < 0 else cell if is_number else known[cell]
+        yield where, {**row, **named} if named else row
+
+
+def table_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield ``file:line`` and the row by column names of a JSONL, JSON, CSV, TSV, Parquet or Arrow
+    file, or of all Parquet or Arrow files in a folder.
+
+    CSV and TSV have quoting; a row may span lines. A ``.csv`` whose header has semicolons or tabs
+    instead of commas is read by those. JSON is an array of objects, or one object a line.
+    """
+    if path.is_dir() and path.suffix not in TABLES:
+        for file in table_files(path):
+            yield from table_rows(file)
+        return
+    match suffix_of(path):
+        case ".jsonl":
+            yield from _json_lines(path)
+        case ".json":
+            yield from _json_lines(path) if json_shape(path) == "lines" else _json_array(path)
+        case ".csv":
+            yield from _csv_rows(path, delimiter_of(path))
+        case ".tsv":
+            yield from _csv_rows(path, "\t")
+        case ".parquet" | ".arrow":
+            for number, row in enumerate(arrow_rows(path), 1):
+                yield f"{path}:{number}", row
+        case suffix:
+            raise DataError(
+                f"{path}: {suffix or 'no suffix'} is not a supported table\n"
+                "  allowed: .jsonl, .json, .csv, .tsv (each also with .gz), .parquet and .arrow"
+            )
+
+
+def arrow_rows(path: ReadableFile, only: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet or Arrow file, a batch in memory at a time; ``only`` selects
+    columns.
+    """
+    import pyarrow as pa
+
+    try:
+        schema, batches = _open_arrow(path, only)
+        if missing := [name for name in only or [] if name not in schema.names]:
+            raise DataError(missing_columns(str(path), missing, schema.names))
+        refuse_repeated_columns([n for n in schema.names if not only or n in only], str(path))
+        for batch in batches:
+            # Arrow follows offsets as they are; damaged ones lead out of the file, and a read of
+            # memory that is not there ends the process.
+            batch.validate(full=True)
+            yield from (batch.select(only) if only else batch).to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+
+
+def _open_arrow(path: ReadableFile, only: list[str] | None = None) -> tuple[Any, Iterable[Any]]:
+    """Return schema and batches of a Parquet file, an Arrow stream or an Arrow file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    local = isinstance(path, Path)
+    if path.suffix == ".parquet":
+        # Columns are read in pieces, so a row group of gigabytes is not in memory as a whole.
+        parquet = pq.ParquetFile(path if local else path.open("rb"), buffer_size=4 << 20)
+        return parquet.schema_arrow, parquet.iter_batches(batch_size=256, columns=only)
+    source = pa.memory_map(str(path)) if local else pa.PythonFile(path.open("rb"), "r")
+    try:
+        stream = pa.ipc.open_stream(source)
+        return stream.schema, stream
+    except pa.ArrowInvalid:
+        file = pa.ipc.open_file(source)
+        return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
+
+
+def _damaged(path: ReadableFile, error: Exception) -> DataError:
+    return DataError(
+        f"{path}: damaged or cut-off {path.suffix[1:]} file ({error})\n  fix: download it again"
+    )
+
+
+def table_files(folder: Path) -> list[Path]:
+    """Return the Parquet or else the Arrow files in a folder. Raises ``DataError`` without any."""
+    for suffix in (".parquet", ".arrow"):
+        if files := sorted(folder.glob(f"*{suffix}")):
+            return files
+    names = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
+    raise DataError(f"{folder}: holds no parquet or Arrow file; found: {names}")
+
+
+def class_names(path: Path) -> dict[str, Sequence[str]]:
+    """Return the names of classes and of tags that ``datasets`` stores in Parquet and Arrow, or in
+    ``dataset_info.json`` beside other files, by column.
+    """
+    if path.is_dir() and path.suffix not in TABLES:
+        path = table_files(path)[0]
+    in_file = path.suffix in (".parquet", ".arrow")
+    if not in_file and not (path.parent / "dataset_info.json").is_file():
+        return {}
+    import datasets
+
+    if not in_file:
+        return names_of_features(datasets.DatasetInfo.from_directory(str(path.parent)).features)
+    try:
+        return names_of_features(datasets.Features.from_arrow_schema(_open_arrow(path)[0]))
+    except (OSError, ValueError) as error:  # those of Arrow are among them
+        raise _damaged(path, error) from error
+
+
+def names_of_features(features: Mapping[str, Any] | None) -> dict[str, Sequence[str]]:
+    """Return the names of classes, also of lists of them (tags), in ``datasets.Features``."""
+    inner = {name: getattr(f, "feature", f) for name, f in (features or {}).items()}
+    return {name: feature.names for name, feature in inner.items() if hasattr(feature, "names")}
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix of a file without that of its compression."""
+    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+
+
+def json_shape(path: Path) -> Literal["lines", "array", "document"]:
+    """Return the shape of a JSON file: one object a line, one array, or one object in all."""
+    first = next((line for _, line in numbered_lines(path) if line.strip()), "").strip()
+    if first.startswith("["):
+        return "array"
+    try:
+        row = parse_json_line(first, str(path))
+    except DataError:  # the first line of a longer object; its reader names other faults
+        return "document"
+    return "document" if "data" in row else "lines"
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in numbered_lines(path):
+        if line.strip():
+            yield f"{path}:{number}", parse_json_line(line, f"{path}:{number}")
+
+
+def _json_array(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of an array, which may be the value of ``data``."""
+    content = read_document(path)
+    rows = content.get("data") if isinstance(content, dict) else content
+    if not isinstance(rows, list):
+        raise DataError(
+            f"{path}: neither an array of objects nor one object a line\n"
+            "  fix: write [{...}, {...}], or one JSON object a line"
+        )
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise DataError(f"{path}: [{number}] is no JSON object; seen {shorten(repr(row))}")
+        yield f"{path}: [{number}]", row
+
+
+def delimiter_of(path: Path) -> str:
+    """Return the delimiter of a ``.csv``: comma, semicolon or tab, whichever gives its first line
+    the most columns.
+    """
+    first = next((line for _, line in numbered_lines(path)), "").partition("\r")[0]
+    return max(",;\t", key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
+
+
+def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    lines = (line for _, line in numbered_lines(path, ends=True))  # a quoted cell may hold them
+    reader = csv.reader(lines, strict=True, delimiter=delimiter)
+    header: list[str] = []
+    try:
+        for cells in reader:
+            where = f"{path}:{reader.line_num}"
+            if not header:
+                refuse_repeated_columns(header := cells, where)
+            elif len(cells) == len(header):
+                yield where, dict(zip(header, cells, strict=True))
+            elif cells:
+                raise DataError(
+                    f"{where}: {len(cells)} columns, expected {len(header)}\n"
+                    f"  fix: quote cells that hold {delimiter!r}"
+                )
+    except csv.Error as error:
+        raise DataError(
+            f"{path}:{reader.line_num}: broken CSV: {error}\n"
+            "  fix: close every quote, double quotes within a cell, and end lines with a newline"
+        ) from error
+
+
+def refuse_repeated_columns(names: Sequence[str], where: str) -> None:
+    """Raise ``DataError`` for a header that repeats a column, of which a row would keep one."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise DataError(
+            f"{where}: the header names {', '.join(map(repr, twice))} twice; "
+            f"columns: {shorten(', '.join(names), 200)}\n"
+            "  fix: rename or remove the copies"
+        )
+
+
+def missing_columns(where: str, missing: Sequence[str | int], existing: Sequence[str | int]) -> str:
+    """Return the message for missing columns, with the existing and the nearest names."""
+    known = [str(name) for name in existing]
+    hints = [nearest(str(name), known) for name in missing]
+    near = [f"{name!r} -> {hint!r}" for name, hint in zip(missing, hints, strict=True) if hint]
+    return (
+        f"{where}: no column {', '.join(repr(name) for name in missing)}; found: {', '.join(known)}"
+        + (f"; nearest: {', '.join(near)}" if near else "")
+        + "\n  fix: correct the header of the file; for a data set of your own, set its keys "
+        "(data.sets.NAME.text, .label, .id) to columns of the file"
+    )
+
+
+def check_text(text: object, where: str, column: str | int) -> str:
+    """Return ``text``. Raises ``DataError`` unless it is a string that UTF-8 can encode."""
+    if not isinstance(text, str):
+        raise DataError(f"{where}: column {column!r} must be text, seen {shorten(repr(text))}")
+    if not text.isascii() and (half := _SURROGATE.search(text)):
+        raise DataError(
+            f"{where}: column {column!r} holds a lone surrogate U+{ord(half[0]):04X} at character "
+            f"{half.start()}\n  fix: write the file again as UTF-8"
+        )
+    return text
+
+
+def first_faults(lines: Sequence[str]) -> str:
+    """Return the first five faults, one a line, and the number of the others."""
+    num_others = len(lines) - _LISTED
+    return "\n  ".join([*lines[:_LISTED], *([f"and {num_others} more"] if num_others > 0 else [])])
