@@ -14,11 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from road_ray.data.features.examples_and_features import ChoiceExample, Example, TextExample
-from road_ray.data.readers import mrqa, quac, squad, zre
+from road_ray.data.readers import mrqa, quac, relations, squad
 from road_ray.data.readers.choices import CHOICES, choice_questions
 from road_ray.data.readers.conll import conll_table, tagged_sentences
 from road_ray.data.readers.hub import hub_tables
-from road_ray.data.readers.qasrl import qasrl_table
 from road_ray.data.readers.sentences import adv_glue_table, glue_table, sentences
 from road_ray.data.readers.tables import Row, Table, first_faults, missing_columns, open_table
 from road_ray.data.task_and_dataset import Columns, Dataset, below_zero
@@ -68,8 +67,8 @@ LAYOUTS: dict[str, Layout] = {
     "squad_json": _spans(squad.squad_table, squad.FORM),
     "mrqa": _spans(mrqa.mrqa_table, mrqa.FORM, mrqa.from_hub),
     "quac": _spans(quac.quac_table, quac.FORM),
-    "qasrl": _spans(qasrl_table, ""),
-    "zre": _spans(zre.zre_table, "", zre.from_hub),
+    "qasrl": _spans(relations.qasrl_table, ""),
+    "zre": _spans(relations.zre_table, "", relations.zre_from_hub),
     **{
         name: Layout(
             lambda path, columns, _: open_table(path, columns), partial(choice_questions, name)

@@ -1,0 +1,107 @@
+"""Relations as questions: QA-SRL, about the verbs of a sentence, and QA-ZRE, about its subject.
+
+QA-SRL has two CSV files a split, ``NAME.gold.csv`` with the questions and ``NAME.full.csv`` with
+the sentences. Columns: ``qasrl_id``, ``verb_idx``, ``question``, ``answer_range`` (token ranges
+joined by ``~!~``), and ``qasrl_id``, ``tokens``. Source: Roit et al. 2020, the gold-standard
+release.
+
+QA-ZRE has tab-separated lines without a header, or a conversion to SQuAD JSON. Columns: relation,
+question with ``XXX`` for the subject, subject, sentence, then any number of answers; a question
+without answers is unanswerable. Source: Levy et al. 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.readers.squad import squad_table
+from road_ray.data.readers.tables import Row, Table, table_rows
+from road_ray.data.readers.text_files import numbered_lines
+from road_ray.data.task_and_dataset import Columns
+from road_ray.errors import DataError, shorten
+
+_SEPARATOR = "~!~"  # between ranges of QA-SRL
+_SUBJECT = "XXX"  # in questions of QA-ZRE
+
+
+def qasrl_table(path: Path, columns: Columns) -> Table:
+    """Return the questions as flat rows of SQuAD; the context is the sentence, its tokens joined by
+    spaces. Raises ``DataError`` with ``file:line`` for a range outside the sentence, or a question
+    whose sentence is missing.
+    """
+    suffix = ".gz" if path.suffix == ".gz" else ""
+    beside = path.with_name(path.name.replace(".gold.", ".full."))
+    if beside == path or not beside.is_file():
+        raise DataError(
+            f"{path}: no file {beside.name} with its sentences beside it\n"
+            f"  allowed: NAME.gold.csv{suffix} and NAME.full.csv{suffix}"
+        )
+    return Table(str(path), _qasrl_rows(path, beside), columns)
+
+
+def _qasrl_rows(path: Path, beside: Path) -> Iterator[tuple[str, Row]]:
+    sentences = {row["qasrl_id"]: row["tokens"].split(" ") for _, row in table_rows(beside)}
+    for number, (where, row) in enumerate(table_rows(path)):
+        name = row["qasrl_id"]
+        if name not in sentences:
+            raise DataError(f"{where}: qasrl_id {name!r} is not in {beside.name}")
+        tokens = sentences[name]
+        ranges = filter(None, row["answer_range"].split(_SEPARATOR))
+        yield (
+            where,
+            {
+                "id": f"{name}:{row['verb_idx']}:{number}",
+                "question": row["question"],
+                "context": " ".join(tokens),
+                "answers": [_answer(part, tokens, where) for part in ranges],
+            },
+        )
+
+
+def _answer(range_: str, tokens: list[str], where: str) -> dict[str, Any]:
+    """Return text and first character of the tokens ``start:end``."""
+    first, _, last = range_.partition(":")
+    try:
+        begin, end = int(first), int(last)
+    except ValueError:
+        begin, end = 0, 0
+    if not 0 <= begin < end <= len(tokens):
+        raise DataError(
+            f"{where}: answer_range {shorten(range_)!r}, the sentence has {len(tokens)} tokens\n"
+            "  allowed: start:end in tokens, end exclusive"
+        )
+    start = len(" ".join([*tokens[:begin], ""]))
+    return {"text": " ".join(tokens[begin:end]), "answer_start": start}
+
+
+def zre_table(path: Path, columns: Columns) -> Table:
+    """Return the questions as flat rows of SQuAD. Raises ``DataError`` with ``file:line`` for a row
+    of fewer than four columns.
+    """
+    if ".json" in path.suffixes:
+        return squad_table(path, columns)
+    return Table(str(path), _zre_rows(path), columns)
+
+
+def _zre_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    for number, line in numbered_lines(path):
+        where, cells = f"{path}:{number}", line.split("\t")
+        if line and len(cells) < 4:
+            raise DataError(f"{where}: {len(cells)} columns, at least 4 wanted: {shorten(line)!r}")
+        if line:
+            _, question, subject, sentence, *answers = cells
+            row = {"question": question, "subject": subject, "context": sentence}
+            yield where, zre_from_hub({**row, "answers": answers}, where)
+
+
+def zre_from_hub(row: Row, where: str) -> Row:
+    """Return a row of the copy on the hub as a flat row of SQuAD; each answer is located at its
+    first occurrence.
+    """
+    context = row["context"]
+    answers = [{"text": a, "answer_start": context.find(a)} for a in row["answers"] if a]
+    question = row["question"].replace(_SUBJECT, row["subject"])
+    id = where.rpartition(":")[2]  # number of the row
+    return {"id": id, "question": question, "context": context, "answers": answers}
