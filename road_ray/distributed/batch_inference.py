@@ -22,6 +22,7 @@ Answer: TypeAlias = Callable[[Iterable[Item]], Iterator[Result]]
 _ITEM_SECONDS = 3600.0  # 4,096 long contexts take minutes; the rest is waiting for a new actor
 _START_SECONDS = 300.0
 _RETRIES = 3  # of an item whose actor died; one that kills every actor is an error
+_RESTARTS = 10  # of an actor; for ever, one that dies at its start would be started for minutes
 _OPEN_PER_ACTOR = 2  # one is computed while the next one is sent
 
 
@@ -57,7 +58,7 @@ def batch_inference(
         actor_class = ray.remote(InferenceActor).options(
             num_cpus=cpus,
             num_gpus=gpus,
-            max_restarts=-1,
+            max_restarts=_RESTARTS,
             max_task_retries=_RETRIES,
             scheduling_strategy="SPREAD",
         )
@@ -166,7 +167,7 @@ def _no_answer(actors: str, error: Exception) -> ClusterError:
     return ClusterError(
         f"{actors} did not answer: {(str(error).splitlines() or [type(error).__name__])[0]}\n"
         f"  allowed: a start within {_START_SECONDS:g} s, an answer within {_ITEM_SECONDS:g} s; "
-        f"what an actor died of is tried {_RETRIES + 1} times\n"
+        f"what an actor died of is tried {_RETRIES + 1} times, an actor {_RESTARTS + 1} times\n"
         "  fix: check memory and log of the cluster, then repeat the command\n"
         "  kept: what was written so far"
     )
