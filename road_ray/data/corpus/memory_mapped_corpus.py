@@ -122,17 +122,18 @@ def open_corpus(directory: Path, windows_of: int | None = None) -> Corpus:
     Every process reads the shards once to compare their sha256 with the manifest's. Raises
     ``DamagedCorpus`` if there is no corpus, or a shard is damaged or missing.
     """
-    manifest = _manifest(directory)
-    shards = []
-    for name, expected in manifest.pop("sha256").items():
-        path = directory / name
-        try:
+    path = directory / MANIFEST
+    try:
+        manifest = parse_manifest(path.read_bytes(), path, directory)
+        shards = []
+        for name, expected in manifest.pop("sha256").items():
+            path = directory / name
             state = path.stat()
             if _read_once(path, state.st_ino, state.st_size, state.st_mtime_ns) != expected:
                 raise _damaged(path, "its sha256 is another than the manifest's", directory)
             shards.append(open_shard(path))
-        except (OSError, pa.ArrowInvalid) as error:
-            raise _damaged(path, str(error), directory) from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _damaged(path, str(error), directory) from error
     sizes = manifest.pop("sizes")
     starts = starts_of([rows for rows, _ in sizes.values()])
     windows = None if windows_of is None else Windows.of(starts, windows_of)
@@ -163,16 +164,6 @@ def parse_manifest(content: bytes | str, path: Path | str, corpus: Path | str) -
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(path, repr(error), corpus) from error
     return manifest
-
-
-def _manifest(directory: Path) -> dict[str, Any]:
-    path = directory / MANIFEST
-    try:
-        return parse_manifest(path.read_text(encoding="utf-8"), path, directory)
-    except FileNotFoundError as error:
-        raise _damaged(path, "not a built corpus, there is no such file", directory) from error
-    except (OSError, ValueError) as error:
-        raise _damaged(path, repr(error), directory) from error
 
 
 def manifest_digest(manifest: dict[str, Any]) -> str:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -33,10 +30,11 @@ from road_ray.data.load_split import resolve_root
 from road_ray.data.readers.hub import load_rows
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
-from road_ray.system.file_hashes import sha256_of
+from road_ray.system.file_hashes import hashes_of, problems_of
 from road_ray.system.json_file import write_json_atomic
 from road_ray.system.paths import cache_home, path_of
 from road_ray.system.remote_files import Storage, address_below, is_address
+from road_ray.system.staging import staged_directory
 
 _log = logging.getLogger(__name__)
 HUB = "hub:"
@@ -56,17 +54,23 @@ def prepare_corpus(
     files = text_files(place)
     parts, source = parts_of(files), _fingerprint(place, files)
     directory = _shards_at(data, source, tokenizer)
-    built: dict[str, Any] = {"max_length_tokens": data.max_length_tokens, "source": source}
-    built |= {"processes": processes, "encoding": encoding}
+    options: dict[str, Any] = {
+        "max_length_tokens": data.max_length_tokens,
+        "source": source,
+        "processes": processes,
+        "encoding": encoding,
+    }
     if is_address(directory):
         storage = Storage(directory)
-        build_stored_corpus(parts, storage, tokenizer, **built)
+        build_stored_corpus(parts, storage, tokenizer, **options)
         cache_place = data.shard_cache or cache_home() / "shards"
         cache = ShardCache(cache_place, round(data.shard_cache_gb * 1e9))
         corpus = open_stored_corpus(storage, cache, data.shuffled_shards)
     else:
-        built["shuffled_shards"] = data.shuffled_shards
-        corpus = build_corpus(parts, Path(directory), tokenizer, **built)
+        shuffled = data.shuffled_shards
+        corpus = build_corpus(
+            parts, Path(directory), tokenizer, shuffled_shards=shuffled, **options
+        )
     if (largest := corpus.manifest["largest_id"]) >= len(tokenizer):
         raise DataError(
             f"{directory.partition('?')[0]}: token id {largest}, the tokenizer has "
@@ -162,14 +166,15 @@ def _from_hub(name: str, shards: str) -> TextPlace:
     """
     local = cache_home() / "hub" if is_address(shards) else Path(shards)
     key = hashlib.sha256(name.encode()).hexdigest()[:16]
-    directory, list_file = local / f"hub-{key}", local / f"hub-{key}.json"
-    if directory.is_dir():
-        return directory
-    if not list_file.is_file() and (files := _hub_files(name)):
-        write_json_atomic(list_file, files)
-    if not list_file.is_file():
-        return _saved(name, directory)
-    return tuple(json.loads(list_file.read_text(encoding="utf-8")))
+    copy, listed = local / f"hub-{key}", local / f"hub-{key}.json"
+    if copy.is_dir():
+        return copy
+    if not listed.is_file():
+        files = _hub_files(name)
+        if not files:
+            return _saved(name, copy)
+        write_json_atomic(listed, files)
+    return tuple(json.loads(listed.read_text(encoding="utf-8")))
 
 
 def _hub_files(name: str) -> list[str]:
@@ -192,13 +197,9 @@ def _saved(name: str, directory: Path) -> Path:
     path, _, config = name.partition(":")
     directory.parent.mkdir(parents=True, exist_ok=True)
     try:
-        loaded = load_rows(path, config or None, "train").select_columns(["text"])
-        with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
-            loaded.save_to_disk(Path(staged) / "hub")
-            os.replace(Path(staged) / "hub", directory)
+        with staged_directory(directory) as staged:
+            load_rows(path, config or None, "train").select_columns(["text"]).save_to_disk(staged)
     except (OSError, ValueError) as error:
-        if directory.is_dir():  # another run was faster
-            return directory
         raise DataError(
             f"data.corpus = hub:{name}: cannot be loaded: {error}\n"
             "  fix: check the name, that it has a split `train` with a column `text`, and the "
@@ -224,25 +225,19 @@ def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
     directory.parent.mkdir(parents=True, exist_ok=True)
     trained = train_wordpiece(Documents(place), vocab_size=data.vocab_size)
     # Staged, because other runs may look for it at this moment.
-    with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
-        made = Path(staged) / directory.name
-        trained.save_pretrained(made)
-        sums = {path.name: sha256_of(path) for path in made.iterdir()}
-        (made / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
-        if not _is_whole(directory):  # else another run was faster
-            shutil.rmtree(directory, ignore_errors=True)
-            os.replace(made, directory)
+    with staged_directory(directory) as staged:
+        trained.save_pretrained(staged)
+        sums = hashes_of(staged, sorted(staged.iterdir()))
+        (staged / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
     return load_tokenizer(directory)
 
 
 def _is_whole(directory: Path) -> bool:
     """Return True if all files of a learnt tokenizer exist and are undamaged."""
     try:
-        sums: dict[str, str] = json.loads((directory / _SUMS).read_text(encoding="utf-8"))
-        sums_now = {p.name: sha256_of(p) for p in directory.iterdir() if p.name != _SUMS}
-    except (OSError, ValueError):
+        return not problems_of(directory, json.loads((directory / _SUMS).read_text()))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return False
-    return sums_now == sums
 
 
 def _fingerprint(place: TextPlace, files: Sequence[TextFile]) -> str:
