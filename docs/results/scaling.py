@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from road_ray.models.config import EncoderConfig
-from road_ray.models.performance.encoder_flops import encoder_flops, layer_parameters
+from road_ray.models.performance.encoder_flops import encoder_flops
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import preset_config
 
@@ -71,7 +71,8 @@ def measured(data: str, place: Path) -> list[str]:
 
 def parameters(size: EncoderConfig) -> float:
     """Return the number of parameters of layers and embeddings."""
-    return size.layers * layer_parameters(size) + VOCABULARY * size.embedding_size
+    layer = 4 * size.hidden_size**2 + 2 * size.hidden_size * size.intermediate_size
+    return size.layers * layer + VOCABULARY * size.embedding_size
 
 
 def communication_seconds(gradient_bytes: float, gpus: int) -> float:

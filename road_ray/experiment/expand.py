@@ -26,7 +26,7 @@ from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfi
 from road_ray.recipes.finetuning.train_teachers import single_teachers
 from road_ray.recipes.multitask.config import MultitaskDataConfig
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_init, require_splits
-from road_ray.recipes.pretraining.pretraining_flops import cost
+from road_ray.recipes.pretraining.pretraining_flops import flops_per_step
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.system.json_file import write_text_atomic
 from road_ray.training.config import TrainingConfig
@@ -264,7 +264,7 @@ class _Expander:
         root = config.pretrain.data.root or config.data.root
         priced = override(config.pretrain, {"data.root": root} | stage.keys)
         share = config.flops * arm.share / len(arm.stages)
-        return max(1, round(share / cost(priced).step_paper))
+        return max(1, round(share / flops_per_step(priced)))
 
     def _text_of(self, name: str) -> str:
         """Write the training texts of a data set, each once, as a corpus, and return its path."""

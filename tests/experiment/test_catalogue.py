@@ -8,7 +8,7 @@ from road_ray.config import override
 from road_ray.experiment.config import CATALOGUE, ReproduceConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, TeachersConfig
-from road_ray.recipes.pretraining.pretraining_flops import cost
+from road_ray.recipes.pretraining.pretraining_flops import flops_per_step
 from road_ray.verbs import configure
 
 
@@ -32,7 +32,7 @@ def test_every_arm_is_a_configuration_of_a_verb(name):
                 getattr(configure("reproduce", overrides={"comparison": name}), stage.verb),
                 stage.keys,
             )
-            assert not compared.equal or cost(shared).step_paper > 0
+            assert not compared.equal or flops_per_step(shared) > 0
 
 
 def test_published_figures_are_those_of_the_posts():

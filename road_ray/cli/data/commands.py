@@ -59,17 +59,19 @@ def data_peek(
     """Show examples of data sets, rows of tokens as the model sees them, or masks of
     pre-training.
     """
-    from road_ray.recipes.pretraining.masking_preview import is_pretraining, peek
+    from road_ray.recipes.run_directory.recorded_config import RECORD
+    from road_ray.verbs import configure, verb_of_file
 
     place, *overrides = arguments
-    if is_pretraining(place):
+    record = Path(place) / RECORD
+    if record.is_file() and verb_of_file(record) == "pretrain":
+        from road_ray.recipes.pretraining.masking_preview import peek
+
         typer.echo(peek(place, rows))
         return
     if root is not None:
         overrides.append(f"data.root={root}")
     if Path(place).suffix in (".yaml", ".yml"):
-        from road_ray.verbs import configure, verb_of_file
-
         config: Any = configure(verb_of_file(Path(place)), path=Path(place), overrides=overrides)
     else:
         from road_ray.config import load

@@ -1,4 +1,4 @@
-"""Floating-point operations of an encoder: by the rules of the ELECTRA paper, and as 6 N D.
+"""Floating-point operations of an encoder by the rules of the ELECTRA paper.
 
 The paper's rules: each mathematical operation counts 1, a product with an m x n matrix 2 m n per
 token, the backward pass as much as the forward pass, an embedding lookup as a product. Source:
@@ -17,11 +17,6 @@ _PREDICTED_SHARE = 0.15625  # 20 of 128 positions, in BERT and here
 def encoder_flops(size: EncoderConfig, vocab_size: int, length: int) -> float:
     """Return the FLOPs of embeddings and all layers for one row."""
     return size.layers * layer_flops(size, length) + _embedding_flops(size, vocab_size, length)
-
-
-def infer_flops(size: EncoderConfig, vocab_size: int, length: int) -> float:
-    """Return the FLOPs of the encoder and a head on every token, as in table 1 of the paper."""
-    return encoder_flops(size, vocab_size, length) + detection_head_flops(size, length)
 
 
 def layer_flops(size: EncoderConfig, length: int) -> float:
@@ -64,8 +59,3 @@ def detection_head_flops(size: EncoderConfig, length: int) -> float:
     """Return the FLOPs of detection at every position of one row."""
     width = size.hidden_size
     return float((2 * width * width + (1 + _ACTIVATION + 2) * width) * length)
-
-
-def layer_parameters(size: EncoderConfig) -> int:
-    """Return the number of weights of one layer, without biases and LayerNorms."""
-    return 4 * size.hidden_size**2 + 2 * size.hidden_size * size.intermediate_size

@@ -22,12 +22,6 @@ from road_ray.training.checkpoint.state import load_weights
 from road_ray.training.worker import Worker
 
 
-def is_pretraining(place: str) -> bool:
-    """Return True for the directory of a run of ``road pretrain``."""
-    record = Path(place) / RECORD
-    return record.is_file() and "\ngenerator:" in record.read_text(encoding="utf-8")
-
-
 def peek(place: str, rows: int) -> str:
     """Return the first ``rows`` of the next batch of a run, corrupted by the networks of its newest
     checkpoint, or by new ones.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
 import torch
 
 import road_ray as rr
-from road_ray.recipes.pretraining.masking_preview import is_pretraining, peek
+from road_ray.recipes.pretraining.masking_preview import peek
 from road_ray.recipes.pretraining.pretrain import prepare
 from road_ray.training.checkpoint.state import load_weights
 from road_ray.training.worker import Worker
@@ -46,9 +45,3 @@ def test_masks_of_a_masked_model(pretraining, tmp_path):
     masked = [mark for mark in marks if mark.startswith("[MASK: ")]
     assert 0 < len(masked) <= len(marks)
     assert not any("->" in mark for mark in marks)
-
-
-@pytest.mark.parametrize("place", ["sst2", "."])
-def test_other_names_are_no_pre_training(place, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert not is_pretraining(place)
