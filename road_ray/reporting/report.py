@@ -12,7 +12,7 @@ from road_ray.reporting.pages.comparison_page import compare_page, experiment_pa
 from road_ray.reporting.pages.page import Page, write
 from road_ray.reporting.pages.run_page import run_page
 from road_ray.reporting.pages.sweep_page import sweep_page
-from road_ray.reporting.plots.files import save_figures
+from road_ray.reporting.plots import save_plots
 from road_ray.reporting.records.comparison_table import TABLE
 from road_ray.reporting.records.run_record import is_run, read_run, runs_below
 from road_ray.reporting.records.sweep_record import is_sweep, read_sweep
@@ -64,7 +64,7 @@ def report(
     try:
         if kind == "html":
             return [write(page, target)]
-        return save_figures(page.figures(), out or place / "figures", kind)
+        return save_plots(page.plots(), out or place / "figures", kind)
     except OSError as error:
         raise ResourceError(
             f"{out or place}: the report cannot be written: {error.strerror}\n"

@@ -8,10 +8,9 @@ import pytest
 
 from road_ray.reporting.pages.page import Verdict, render
 from road_ray.reporting.pages.sweep_page import sweep_page
-from road_ray.reporting.plots.chart import Chart
-from road_ray.reporting.plots.sweep_plots import SweepFigures
 from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
 from road_ray.reporting.sweep_noise import tie
+from road_ray.reporting.sweep_plots import SweepPlots
 
 METRIC = "eval/sst2/accuracy"
 
@@ -73,18 +72,18 @@ def test_the_page_of_a_tie_says_so_and_ranks_nothing(tmp_path):
     page = sweep_page(sweep([80.0] * 12, tmp_path))
     (verdict,) = [b for s in page.sections for b in s.blocks if isinstance(b, Verdict)]
     assert verdict.lines[0][0].startswith("No difference: 12 trials")
-    titles = [figure.title for figure in page.figures()]
+    titles = [figure.title for figure in page.plots()]
     assert titles == [f"History: {METRIC}", "a.lr", "a.wd"]
     html = render(page)
     assert "Importance" not in html
     assert "<strong>" not in html
     assert "no difference between the trials" in html
-    history = page.figures()[0]
-    assert isinstance(history, Chart)
-    assert {dot.shade for dot in history.dots} == {None}
+    (dots,) = page.plots()[0].axes.collections
+    assert len(dots.get_facecolors()) == 12
+    assert len({*map(tuple, dots.get_facecolors())}) == 1
 
 
 def test_trials_that_differ_are_ranked(sweep_directory):
     sweep = read_sweep(sweep_directory)
     assert tie(sweep) == ""
-    assert SweepFigures(sweep).surfaces()
+    assert SweepPlots(sweep).surfaces()

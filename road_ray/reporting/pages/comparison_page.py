@@ -31,7 +31,7 @@ from road_ray.reporting.pages.page import (
     setting,
 )
 from road_ray.reporting.pages.run_page import clock, headline
-from road_ray.reporting.plots.chart import Axis, Chart, Dot, Intervals, Line, thinned
+from road_ray.reporting.plots import Plot, add_legend, colors, intervals, new_plot
 from road_ray.reporting.published_results import published
 from road_ray.reporting.records.comparison_table import (
     Arm,
@@ -146,7 +146,7 @@ def results(table: ComparisonTable, name: str, limits: Sequence[str]) -> list[Bl
     figures = [_intervals(table, name, metric) for metric in metrics]
     blocks: list[Block] = [
         _verdict(table, name),
-        Figures([figure for figure in figures if len(figure.rows) > 1]),
+        Figures([figure for figure in figures if figure]),
         _results_table(table, name),
     ]
     papers = _papers(name, metrics)
@@ -179,7 +179,7 @@ def _verdict(table: ComparisonTable, name: str) -> Verdict:
     return Verdict(lines)
 
 
-def _intervals(table: ComparisonTable, name: str, metric: str) -> Intervals:
+def _intervals(table: ComparisonTable, name: str, metric: str) -> Plot | None:
     """Return the mean of each arm with its 95% interval and its seeds."""
     rows = [
         (
@@ -192,7 +192,7 @@ def _intervals(table: ComparisonTable, name: str, metric: str) -> Intervals:
         if (figure := arm.figures.get(f"{name}/{metric}"))
     ]
     note = "Mean with its 95% interval; circles are single runs."
-    return Intervals(f"{name}: {metric_title(metric)}", rows, note)
+    return intervals(f"{name}: {metric_title(metric)}", rows, note) if len(rows) > 1 else None
 
 
 def _results_table(table: ComparisonTable, name: str) -> Table:
@@ -274,7 +274,7 @@ def _test_row(test: Test, titles: Mapping[str, str]) -> list[Cell]:
     ]
 
 
-def _differences(table: ComparisonTable) -> list[Intervals]:
+def _differences(table: ComparisonTable) -> list[Plot]:
     titles = {arm.name: arm.about for arm in table.arms}
     charts = []
     for name in table.data_sets:
@@ -290,24 +290,23 @@ def _differences(table: ComparisonTable) -> list[Intervals]:
         ]
         if rows:
             title = f"{name}: difference in {metric_title(tests[0].metric)}, points"
-            charts.append(Intervals(title, rows, wide=True, zero=True))
+            charts.append(intervals(title, rows, wide=True, zero=True))
     return charts
 
 
-def _sizes(table: ComparisonTable) -> list[Chart]:
+def _sizes(table: ComparisonTable) -> list[Plot]:
     """Return score against size, where arms differ in it."""
     if len({arm.parameters for arm in table.arms if arm.parameters}) < 2:
         return []
     charts = []
     for name, (metric, *_) in ((name, m) for name, m in table.data_sets.items() if m):
-        dots = [
-            Dot(arm.parameters / 1e6, figure.mean, name=arm.about)
-            for arm in table.arms
-            if arm.parameters and (figure := arm.figures.get(f"{name}/{metric}"))
-        ]
-        if dots:
-            title, across = f"{name}: {metric_title(metric)} by size", Axis("million parameters")
-            charts.append(Chart(title, across, Axis("%"), dots=dots, wide=True))
+        title = f"{name}: {metric_title(metric)} by size"
+        plot = new_plot(title, "million parameters", "%", wide=True)
+        for arm in table.arms:
+            if arm.parameters and (figure := arm.figures.get(f"{name}/{metric}")):
+                plot.axes.plot(arm.parameters / 1e6, figure.mean, "o", label=arm.about)
+        add_legend(plot)
+        charts.append(plot)
     return charts
 
 
@@ -358,18 +357,17 @@ def _short(value: object) -> str:
     return setting(value)
 
 
-def _curves(groups: Sequence[Group]) -> list[Chart]:
+def _curves(groups: Sequence[Group]) -> list[Plot]:
     names = dict.fromkeys(n for group in groups for run in group.runs for n in loss_names(run)[:2])
     charts = []
     for name in list(names)[:9]:
-        lines = [
-            Line(thinned(points), group.name, number)
-            for number, group in enumerate(groups[:8])
-            if len(points := _mean_curve(group, name)) > 1
-        ]
-        if lines:
-            title = f"Loss: {name.removeprefix('train/')} (nats)"
-            charts.append(Chart(title, Axis("step"), Axis(), lines=lines))
+        plot = new_plot(f"Loss: {name.removeprefix('train/')} (nats)", "step")
+        for group, color in zip(groups, colors("s"), strict=False):
+            if len(points := _mean_curve(group, name)) > 1:
+                plot.axes.plot(*zip(*points, strict=True), color=color, label=group.name)
+        if plot.axes.lines:
+            add_legend(plot)
+            charts.append(plot)
     return charts
 
 

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import quote
 
-from road_ray.reporting.plots.chart import Figure
-from road_ray.reporting.plots.scales import short
-from road_ray.reporting.plots.svg import draw
+from road_ray.reporting.plots import Plot, inline_svg
 from road_ray.reporting.text_tables import printable
 
 if TYPE_CHECKING:
@@ -74,15 +72,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Figures:
-    """A grid of figures."""
+    """A grid of plots."""
 
     kind: ClassVar[str] = "figures"
-    figures: Sequence[Figure]
-
-    @staticmethod
-    def draw(figure: Figure) -> Markup:
-        """Return the figure as SVG."""
-        return draw(figure)
+    figures: Sequence[Plot]
 
 
 @dataclass(frozen=True)
@@ -158,8 +151,8 @@ class Page:
     tiles: Sequence[tuple[str, str, str]] = ()
     sections: Sequence[Section] = field(default=())
 
-    def figures(self) -> list[Figure]:
-        """Return all figures in order."""
+    def plots(self) -> list[Plot]:
+        """Return all plots in order."""
         blocks = [block for section in self.sections for block in section.blocks]
         grids = [block for block in blocks if isinstance(block, Figures)]
         return [figure for grid in grids for figure in grid.figures]
@@ -187,9 +180,7 @@ def filled(sections: Sequence[Section]) -> list[Section]:
 
 def render(page: Page) -> str:
     """Return the page as HTML."""
-    return _template().render(
-        page=page, css=asset("page.css") + asset("figure.css"), js=asset("page.js")
-    )
+    return _template().render(page=page, css=asset("page.css"), js=asset("page.js"))
 
 
 def write(page: Page, path: Path) -> Path:
@@ -223,7 +214,7 @@ def cell(value: Value) -> Cell:
         return Cell(str(value))
     if isinstance(value, int):
         return Cell(f"{value:,}", value)
-    return Cell(f"{value:.2f}" if 0.1 <= abs(value) < 1e5 else short(value), value)
+    return Cell(f"{value:.2f}" if 0.1 <= abs(value) < 1e5 else f"{value:.3g}", value)
 
 
 def setting(value: object) -> str:
@@ -265,6 +256,7 @@ def _template() -> Template:
         finalize=_in_order,
     )
     environment.filters["breakable"] = _breakable
+    environment.filters["inline_svg"] = inline_svg
     return environment.from_string(asset("page.html"))
 
 

@@ -8,9 +8,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from road_ray.errors import RoadError
-from road_ray.reporting.pages.page import Block, Figures, Prose, Table, Value
-from road_ray.reporting.pages.page import Cell as TableCell
-from road_ray.reporting.plots.chart import Axis, Cell, Chart, Dot, Line
+from road_ray.reporting.pages.page import Block, Cell, Figures, Prose, Table, Value
+from road_ray.reporting.plots import (
+    Plot,
+    add_legend,
+    colors,
+    heat_map,
+    mark_points,
+    new_plot,
+    palette,
+)
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.json_file import read_json
 
@@ -20,12 +27,12 @@ _MOST_SETS = 6
 def prediction_figures(run: RunRecord) -> list[Block]:
     """Return the figures of every data set with predictions, or a sentence for a damaged file."""
     blocks: list[Block] = []
-    charts: list[Chart] = []
+    plots: list[Plot] = []
     paths = sorted((run.directory / "predictions").glob("*/diagnostics.json"))
     for path in paths[:_MOST_SETS]:
         try:
             known = read_json(path)
-            charts += _charts(path.parent.name, known)
+            plots += _plots(path.parent.name, known)
             if "confusion" in known:
                 labels = [str(label) for label in known["labels"]]
                 blocks.append(label_table(path.parent.name, labels, known["confusion"]))
@@ -34,10 +41,10 @@ def prediction_figures(run: RunRecord) -> list[Block]:
             blocks.append(Prose([f"{path.parent.name}: no figures: {why}"]))
     if len(paths) > _MOST_SETS:
         blocks.append(Prose([f"The first {_MOST_SETS} of {len(paths)} data sets."]))
-    return [Figures(charts), *blocks] if charts else blocks
+    return [Figures(plots), *blocks] if plots else blocks
 
 
-def _charts(name: str, known: dict[str, Any]) -> Iterator[Chart]:
+def _plots(name: str, known: dict[str, Any]) -> Iterator[Plot]:
     if "confusion" in known:
         yield _confusion(name, [str(label) for label in known["labels"]], known["confusion"])
     if "calibration" in known:
@@ -51,7 +58,7 @@ def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
     with the accuracy of always predicting the most frequent label.
     """
     predicted = [sum(column) for column in zip(*counts, strict=True)]
-    rows: list[Sequence[Value | TableCell]] = []
+    rows: list[Sequence[Value | Cell]] = []
     for place, label in enumerate(labels):
         right, gold, chosen = counts[place][place], sum(counts[place]), predicted[place]
         # Precision of a label that is never predicted is undefined, not zero.
@@ -70,55 +77,46 @@ def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
     return Table([name, "rows", "predicted", "precision", "recall", "F1"], rows, note=note)
 
 
-def _percent(part: int, whole: int) -> TableCell | None:
-    return TableCell(f"{100 * part / whole:.2f}", 100 * part / whole) if whole else None
+def _percent(part: int, whole: int) -> Cell | None:
+    return Cell(f"{100 * part / whole:.2f}", 100 * part / whole) if whole else None
 
 
-def _confusion(name: str, labels: list[str], counts: list[list[int]]) -> Chart:
+def _confusion(name: str, labels: list[str], counts: list[list[int]]) -> Plot:
     """Return the counts of labels (rows) by prediction (columns); shades are shares of a row."""
-    last, cells = len(labels) - 1, []
-    for row, numbers in enumerate(counts):
-        for column, count in enumerate(numbers):
-            low = (column - 0.5, last - row - 0.5)
-            text = f"{count:,}" if len(labels) <= 6 else ""
-            share = count / max(sum(numbers), 1)
-            cells.append(Cell(low, (low[0] + 1, low[1] + 1), share, text))
-    return Chart(
-        f"{name}: confusion matrix",
-        Axis("predicted", names=tuple(labels)),
-        Axis("label", names=tuple(reversed(labels))),
-        cells=cells,
-        note="Rows by label and prediction; darker is a larger share of the label.",
-    )
+    note = "Rows by label and prediction; darker is a larger share of the label."
+    shares = [[count / max(sum(row), 1) for count in row] for row in counts]
+    plot = new_plot(f"{name}: confusion matrix", "predicted", "label", note=note)
+    return heat_map(plot, counts, shares, ",d" if len(labels) <= 6 else "", labels, labels)
 
 
-def _reliability(name: str, calibration: dict[str, Any], rows: int) -> Chart:
+def _reliability(name: str, calibration: dict[str, Any], rows: int) -> Plot:
     points = [(100.0 * mean, 100.0 * right) for mean, right, _ in calibration["bins"]]
     low = min([*(min(point) for point in points), 100.0])
-    return Chart(
+    plot = new_plot(
         f"{name}: reliability, ECE {float(calibration['ece']):.1f}",
-        Axis("confidence (%)"),
-        Axis("accuracy (%)"),
-        lines=[Line([(low, low), (100.0, 100.0)], aid=True), Line(points)],
-        dots=[Dot(x, y) for x, y in points],
+        "confidence (%)",
+        "accuracy (%)",
         note=f"Mean confidence and accuracy of {rows:,} rows in ten bins. Below the dashed line "
         "the model is too sure of itself. ECE: mean distance from it, in points.",
     )
+    plot.axes.plot([low, 100.0], [low, 100.0], "--", color=palette()["line"])
+    plot.axes.plot(*zip(*points, strict=True), marker="o", color=colors("s")[0])
+    return plot
 
 
-def _thresholds(name: str, curve: list[list[float]], threshold: float) -> Chart:
-    columns = (("EM", 1), ("F1", 2), ("EM, with answer", 3), ("EM, without", 4))
-    lines = [
-        Line([(row[0], row[column]) for row in curve], title, number)
-        for number, (title, column) in enumerate(columns)
-    ]
-    here = min(curve, key=lambda row: abs(row[0] - threshold))
-    return Chart(
+def _thresholds(name: str, curve: list[list[float]], threshold: float) -> Plot:
+    plot = new_plot(
         f"{name}: score by no-answer threshold",
-        Axis("threshold of the no-answer odds"),
-        Axis("%"),
-        lines=lines,
-        dots=[Dot(here[0], here[column], mark=True) for column in (1, 2)],
+        "threshold of the no-answer odds",
+        "%",
         note=f"Above the threshold the model abstains. The dots are at {threshold:.2f}, the "
         "threshold of the predictions; the best one of this figure is tuned on these very rows.",
     )
+    thresholds, *columns = zip(*curve, strict=True)
+    titles = ("EM", "F1", "EM, with answer", "EM, without")
+    for title, column in zip(titles, columns, strict=True):
+        plot.axes.plot(thresholds, column, label=title)
+    add_legend(plot)
+    here = min(curve, key=lambda row: abs(row[0] - threshold))
+    mark_points(plot, [(here[0], here[1]), (here[0], here[2])])
+    return plot

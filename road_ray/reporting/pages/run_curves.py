@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from road_ray.reporting.health import is_loss
-from road_ray.reporting.plots.chart import Axis, Chart, Dot, Line, thinned
+from road_ray.reporting.plots import Plot, add_legend, logarithmic, mark_points, new_plot
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.reporting.text_tables import is_principal, metric_title
 
-_STEP = Axis("step", whole=True)
 _TITLES = {
     "train/grad_norm": "Gradient norm",
     "train/lr": "Learning rate",
@@ -26,32 +25,35 @@ _TITLES = {
 _MOST_CURVES = 24
 
 
-def curves(run: RunRecord) -> list[Chart]:
-    """Return a chart for every series of the run with at least two points, losses first.
+def curves(run: RunRecord) -> list[Plot]:
+    """Return a plot for every series of the run with at least two points, losses first.
 
-    The losses on labels and on teachers of one task share a chart.
+    The losses on labels and on teachers of one task share a plot.
     """
     names = run.names("train/")
     soft = {name.removesuffix("_soft") for name in names if name.endswith("_soft")}
     drawn = [name for name in names if not name.endswith("_soft")]
     drawn += [n for n in run.names("eval/") if is_principal(n)] + ["time/tokens_per_second"]
-    charts = []
+    plots = []
     for name in drawn[:_MOST_CURVES]:
-        lines = [Line(thinned(run.series(name)), "labels" if name in soft else "", 0)]
+        points = run.series(name)
+        if len(points) < 2:
+            continue
+        best, note = _best(run, name)
+        plot = new_plot(curve_title(name, soft), "step", note=note)
+        plot.axes.plot(*zip(*points, strict=True), label="labels")
+        plot.axes.locator_params(axis="x", integer=True)
         if name in soft:
-            lines.append(Line(thinned(run.series(f"{name}_soft")), "teachers", 1))
-        if len(run.series(name)) > 1:
-            log = name.startswith("train/grad_norm") and all(y > 0 for _, y in lines[0].points)
-            dots, note = _best(run, name)
-            charts.append(
-                Chart(
-                    curve_title(name, soft), _STEP, Axis(log=log), lines=lines, dots=dots, note=note
-                )
-            )
-    return charts
+            plot.axes.plot(*zip(*run.series(f"{name}_soft"), strict=True), label="teachers")
+            add_legend(plot)
+        if name.startswith("train/grad_norm") and all(y > 0 for _, y in points):
+            logarithmic(plot.axes.yaxis)
+        mark_points(plot, best)
+        plots.append(plot)
+    return plots
 
 
-def _best(run: RunRecord, name: str) -> tuple[list[Dot], str]:
+def _best(run: RunRecord, name: str) -> tuple[list[tuple[float, float]], str]:
     """Return the mark of the checkpoint that the model comes from, or else of the highest value."""
     points = run.series(name)
     if not name.startswith("eval/") or len(points) < 2:
@@ -61,10 +63,10 @@ def _best(run: RunRecord, name: str) -> tuple[list[Dot], str]:
         step = steps[-1]
         value = next((y for x, y in points if x == step), None)
         text = f"The dot is the best checkpoint, step {step:,}: the final model."
-        return ([] if value is None else [Dot(step, value, mark=True)]), text
+        return ([] if value is None else [(step, value)]), text
     highest = max(points, key=lambda point: point[1])
     text = f"The dot is the highest value, at step {highest[0]:,.0f}; "
-    return [Dot(*highest, mark=True)], f"{text}the final model is that of the last step."
+    return [highest], f"{text}the final model is that of the last step."
 
 
 def curve_title(name: str, soft: Collection[str] = ()) -> str:

@@ -24,7 +24,7 @@ from road_ray.reporting.pages.page import (
 )
 from road_ray.reporting.pages.prediction_figures import prediction_figures
 from road_ray.reporting.pages.run_curves import curve_title, curves
-from road_ray.reporting.plots.chart import Intervals
+from road_ray.reporting.plots import intervals
 from road_ray.reporting.published_results import published_line
 from road_ray.reporting.records.lineage import lineage_table
 from road_ray.reporting.records.run_record import CONFIG, RunRecord
@@ -196,7 +196,7 @@ def _time(run: RunRecord) -> list[Block]:
         return []
     title = f"A mean step takes {1000 * sum(split.values()):,.0f} ms"
     rows = [(name, 1000 * seconds, None, ()) for name, seconds in split.items() if seconds > 0]
-    return [Figures([Intervals(title, rows, zero=True)]), Prose(advice(run, split), items=True)]
+    return [Figures([intervals(title, rows, zero=True)]), Prose(advice(run, split), items=True)]
 
 
 def _teachers(run: RunRecord) -> list[Block]:
@@ -214,7 +214,7 @@ def _teachers(run: RunRecord) -> list[Block]:
         for name, value in (run.config.get("distillation") or {}).items()
         if name not in ("teachers", "matching") and value not in (None, {})
     }
-    right = Intervals(
+    right = intervals(
         "How many teachers were right (%)",
         rows,
         zero=True,

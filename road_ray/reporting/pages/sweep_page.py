@@ -22,14 +22,14 @@ from road_ray.reporting.pages.page import (
     filled,
 )
 from road_ray.reporting.pages.run_page import clock
-from road_ray.reporting.plots.sweep_plots import SweepFigures
 from road_ray.reporting.records.sweep_record import Sweep, Trial
 from road_ray.reporting.sweep_noise import tie
+from road_ray.reporting.sweep_plots import SweepPlots
 
 
 def sweep_page(sweep: Sweep) -> Page:
     """Return the page of a sweep."""
-    drawn = SweepFigures(sweep)
+    drawn = SweepPlots(sweep)
     blocks: list[Block] = [Figures(drawn.all())]
     if absent := drawn.absent():
         blocks.append(Prose([absent]))

@@ -15,7 +15,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from road_ray.config import flatten
 from road_ray.config.read import read_yaml
 from road_ray.errors import RoadError
-from road_ray.reporting.plots.chart import Point
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.monitoring.redaction import redact
 
@@ -172,7 +171,7 @@ class RunRecord:
                 before = int(row["step"])
         return total
 
-    def series(self, name: str) -> list[Point]:
+    def series(self, name: str) -> list[tuple[float, float]]:
         """Return ``(step, value)`` of every row that has a figure."""
         return [
             (float(row["step"]), float(row[name]))

@@ -17,9 +17,6 @@ from road_ray.config.database_url import (
     with_password,
 )
 from road_ray.errors import DataError, RoadError
-from road_ray.reporting.plots.chart import Point, thinned
-from road_ray.reporting.records.run_record import is_run, runs_below
-from road_ray.training.monitoring.metrics_journal import read_metrics
 from road_ray.training.monitoring.redaction import redact
 
 if TYPE_CHECKING:
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 JOURNAL = "study.journal"
-_MOST_POINTS = 48  # points in the curve of a trial
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class Trial:
     state: str  # complete, pruned, failed, running, waiting
     params: Mapping[str, Any]
     values: tuple[float, ...] = ()
-    curve: Sequence[Point] = ()
+    curve: Sequence[tuple[float, float]] = ()
     seconds: float | None = None
     deviations: tuple[float | None, ...] = ()  # over seeds, of each value
     attributes: Mapping[str, Any] = field(default_factory=dict)  # secrets masked
@@ -126,7 +122,7 @@ def read_sweep(directory: Path) -> Sweep:
     names = study.metric_names or attributes.get("metric") or settings.get("metric") or ()
     names = [names] if isinstance(names, str) else list(names)
     names += [f"value {n}" for n in range(len(names), len(study.directions))]
-    trials = [_trial(trial, directory, names[0]) for trial in study.get_trials(deepcopy=False)]
+    trials = [_trial(trial) for trial in study.get_trials(deepcopy=False)]
     return Sweep(
         name=study.study_name,
         directory=directory,
@@ -197,10 +193,8 @@ def _settings(directory: Path) -> dict[str, Any]:
 _STATES = {"FAIL": "failed", "COMPLETE": "complete", "PRUNED": "pruned", "RUNNING": "running"}
 
 
-def _trial(trial: FrozenTrial, directory: Path, metric: str) -> Trial:
+def _trial(trial: FrozenTrial) -> Trial:
     duration = trial.duration
-    curve = sorted((float(s), v) for s, v in trial.intermediate_values.items() if v == v)
-    curve = curve or _recorded_curve(trial, directory, metric)
     attributes = redact(trial.user_attrs)
     seconds = attributes.get("seconds") or (duration.total_seconds() if duration else None)
     deviation = attributes.get("deviation") or ()
@@ -209,27 +203,11 @@ def _trial(trial: FrozenTrial, directory: Path, metric: str) -> Trial:
         state=_STATES.get(trial.state.name, "waiting"),
         params=dict(trial.params),
         values=tuple(trial.values or ()),
-        curve=thinned(curve, _MOST_POINTS),
+        curve=sorted((s, v) for s, v in trial.intermediate_values.items() if v == v),
         seconds=seconds,
         deviations=tuple(deviation) if isinstance(deviation, list | tuple) else (deviation,),
         attributes=attributes,
     )
-
-
-def _recorded_curve(trial: FrozenTrial, directory: Path, metric: str) -> list[Point]:
-    """Return the curve of the metric from the first run of the trial that recorded it."""
-    place = trial_directory(trial.number, trial.user_attrs, directory)
-    if place is None:
-        return []
-    for run in [place] if is_run(place) else runs_below(place):
-        try:
-            rows = read_metrics(run / "metrics.jsonl")
-        except (OSError, RoadError):
-            continue
-        points = [(float(r["step"]), float(r[metric])) for r in rows if r.get(metric) is not None]
-        if len(points) > 1:
-            return points
-    return []
 
 
 def trial_directory(number: int, attributes: Mapping[str, object], directory: Path) -> Path | None:

@@ -38,13 +38,13 @@ def run(tmp_path):
 def test_classes_have_a_confusion_matrix_and_a_reliability_diagram(run):
     figures, _ = prediction_figures(run(sst2=CLASSES))
     matrix, reliability = figures.figures
-    # The first label is the top row: its 4 right ones are at (0, 1), the left upper cell.
-    upper_left = next(cell for cell in matrix.cells if cell.low == (-0.5, 0.5))
-    assert (upper_left.text, upper_left.shade) == ("4", 0.8)
-    assert matrix.y.names == ("<script>", "no")
+    # The first label is the top row: its 4 right ones are the left upper cell.
+    assert (matrix.axes.texts[0].get_text(), matrix.axes.texts[0].get_position()) == ("4", (0, 0))
+    assert matrix.axes.yaxis_inverted()
+    assert matrix.axes.collections[0].get_array()[0, 0] == 0.8
+    assert [label.get_text() for label in matrix.axes.get_yticklabels()] == ["no", "<script>"]
     assert reliability.title == "sst2: reliability, ECE 12.5"
-    assert [(dot.x, dot.y) for dot in reliability.dots] == [(60.0, 50.0), (90.0, 80.0)]
-    assert reliability.lines[0].aid
+    assert reliability.axes.lines[1].get_xydata().tolist() == [[60.0, 50.0], [90.0, 80.0]]
     html = render(Page("t", sections=[Section("s", [figures])]))
     assert "<script>no" not in html
     assert html.count("<svg") == 2
@@ -53,8 +53,10 @@ def test_classes_have_a_confusion_matrix_and_a_reliability_diagram(run):
 def test_spans_have_their_scores_by_threshold_with_the_one_in_use_marked(run):
     (figures,) = prediction_figures(run(squad_v2=SPANS))
     (chart,) = figures.figures
-    assert [line.name for line in chart.lines] == [*("EM", "F1", "EM, with answer", "EM, without")]
-    assert [(dot.x, dot.y) for dot in chart.dots] == [(0.5, 75.0), (0.5, 80.0)]
+    *lines, exact, f1 = chart.axes.lines
+    assert [line.get_label() for line in lines] == ["EM", "F1", "EM, with answer", "EM, without"]
+    dots = [dot.get_xydata()[0].tolist() for dot in (exact, f1)]
+    assert dots == [[0.5, 75.0], [0.5, 80.0]]
 
 
 @pytest.mark.parametrize(

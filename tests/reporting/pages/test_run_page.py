@@ -45,7 +45,7 @@ def test_faults_are_listed(run_directory):
 def test_a_loss_and_its_soft_counterpart_share_a_figure(run_directory):
     first = curves(read_run(run_directory))[0]
     assert first.title == "Loss on squad_v2 (nats)"
-    assert [line.name for line in first.lines] == ["labels", "teachers"]
+    assert [line.get_label() for line in first.axes.lines] == ["labels", "teachers"]
 
 
 def test_names_of_others_stay_text(write_run, tmp_path):
@@ -66,7 +66,7 @@ def test_figures_of_a_pretraining_have_titles_and_digits_and_no_empty_column(tmp
     table = result.blocks[0]
     assert table.names == ["figure", "value"]
     shown = [[cell.text for cell in row] for row in table.cells]
-    assert shown == [["Generator accuracy", "0.60"], ["Learning rate", "5e-7"]]
+    assert shown == [["Generator accuracy", "0.60"], ["Learning rate", "5e-07"]]
 
 
 def test_the_thresholded_figure_stands_for_the_plain_one():
@@ -121,7 +121,7 @@ def test_the_best_checkpoint_is_marked(tmp_path):
     rows = [{"step": s, "eval/sst2/accuracy": v} for s, v in ((1, 60.0), (2, 80.0), (3, 70.0))]
     run = RunRecord(tmp_path, rows=rows, events=[{"kind": "best_checkpoint", "step": 2}])
     (chart,) = curves(run)
-    assert [(dot.x, dot.y, dot.mark) for dot in chart.dots] == [(2, 80.0, True)]
+    assert chart.axes.lines[1].get_xydata().tolist() == [[2.0, 80.0]]
     assert "best checkpoint, step 2: the final model" in chart.note
     (plain,) = curves(RunRecord(tmp_path, rows=rows))
     assert "the final model is that of the last step" in plain.note

@@ -36,16 +36,6 @@ def test_the_front_is_what_no_other_beats(tmp_path):
     assert [trial.number for trial in sweep.best] == [0, 1]
 
 
-def test_curves_come_from_the_runs_where_the_study_has_none(write_sweep, write_run, tmp_path):
-    sweep = write_sweep(tmp_path / "s", front=True)
-    run = write_run(sweep / "trials" / "0003" / "seed-0")
-    rows = [{"step": step, "eval/squad_v2/f1": 50.0 + step} for step in (1, 2, 3)]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    trials = read_sweep(sweep).trials
-    assert list(trials[3].curve) == [(1.0, 51.0), (2.0, 52.0), (3.0, 53.0)]
-    assert list(trials[4].curve) == []
-
-
 def test_a_trial_says_where_it_ran(tmp_path):
     (tmp_path / "here").mkdir()
     assert trial_directory(3, {"run_dir": "here"}, tmp_path) == tmp_path / "here"

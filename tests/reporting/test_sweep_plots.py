@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.reporting.plots.chart import Chart, Parallel
-from road_ray.reporting.plots.sweep_plots import SweepFigures
+from road_ray.reporting.plots import palette
 from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
+from road_ray.reporting.sweep_plots import SweepPlots, importances, shades
 
 
 @pytest.fixture(scope="module")
 def drawn(sweep_directory):
-    return SweepFigures(read_sweep(sweep_directory))
+    return SweepPlots(read_sweep(sweep_directory))
+
+
+def labels(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def trials_of(collection):
+    return [int(number) for number in collection.get_gid().split()[1:]]
+
+
+def test_shades_go_by_rank():
+    assert shades([1.0, 1e9, 2.0], larger_is_better=True) == [0.0, 1.0, 0.5]
+    assert shades([3.0, 3.0], larger_is_better=False) == [1.0, 1.0]
+    assert shades([1.0, 2.0], larger_is_better=False) == [1.0, 0.0]
 
 
 def test_history_has_every_judged_trial_and_the_best_so_far(drawn):
-    chart = drawn.history()
-    assert len(chart.dots) == 11
-    best = [y for _, y in chart.lines[0].points]
-    assert best == sorted(best)
-    assert chart.lines[0].points[-1][0] == 11.0
+    axes = drawn.history().axes
+    assert trials_of(axes.collections[0]) == list(range(11))
+    numbers, best = axes.lines[0].get_data()
+    assert list(best) == sorted(best)
+    assert numbers[-1] == 11.0
 
 
 def test_importance_knows_what_mattered(drawn):
-    bars = drawn.importance()
-    assert sum(row[1] for row in bars.rows) == pytest.approx(100.0)
+    shown = drawn.importance().axes
+    assert labels(shown.yaxis)[0] == "weighting.wrong"
+    assert sum(float(text.get_text()) for text in shown.texts) == pytest.approx(100.0, abs=0.2)
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
@@ -32,8 +47,6 @@ def test_importance_knows_what_mattered(drawn):
 def test_importance_is_that_of_the_best_trials_in_either_direction(tmp_path, direction, metrics):
     """Optuna without a target knows the direction; of a negated metric it is the same."""
     import optuna
-
-    from road_ray.reporting.plots.sweep_plots import importances
 
     drawn = [(n * 37 % 100 / 100, n * 61 % 97 / 97) for n in range(60)]
     sign = 1.0 if direction == "maximize" else -1.0
@@ -59,14 +72,12 @@ def test_importance_is_that_of_the_best_trials_in_either_direction(tmp_path, dir
     ]
     larger = (direction == "maximize",) * metrics
     sweep = Sweep("s", tmp_path, ("m", "k")[:metrics], larger, trials, study=studies[1])
-    assert importances(sweep, metrics - 1) == pytest.approx(expected)
+    assert importances(sweep) == pytest.approx(expected)
     assert expected["much"] > 0.9
 
 
 def test_trials_that_all_tie_have_no_importance(tmp_path):
     import optuna
-
-    from road_ray.reporting.plots.sweep_plots import importances
 
     space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("a", "b")}
     study, trials = optuna.create_study(direction="maximize"), []
@@ -78,30 +89,41 @@ def test_trials_that_all_tie_have_no_importance(tmp_path):
 
 
 def test_there_is_a_slice_for_every_key(drawn):
-    assert [chart.title for chart in drawn.slices()] == [
-        *("weighting.wrong", "distillation.temperature", "weighting.rule")
-    ]
-    wrong, temperature, rule = drawn.slices()
-    assert temperature.x.log
-    assert len(rule.x.names) == 2
-    assert [dot.trial for dot in wrong.dots] == list(range(11))
+    wrong, temperature, rule = drawn.all()[-3:]
+    titles = ("weighting.wrong", "distillation.temperature", "weighting.rule")
+    assert (wrong.title, temperature.title, rule.title) == titles
+    assert temperature.axes.get_xscale() == "log"
+    assert len(labels(rule.axes.xaxis)) == 2
+    (dots,) = wrong.axes.collections
+    assert trials_of(dots) == list(range(11))
+    assert list(dots.get_offsets()[:5, 0]) == [0.0, 0.25, 0.5, 0.75, 0.0]
 
 
-def test_lines_of_the_best_come_last(drawn):
-    figure = drawn.parallel()
-    assert isinstance(figure, Parallel)
-    assert [axis.label for axis in figure.axes] == ["wrong", "temperature", "rule", "f1"]
-    assert figure.rows[-1][1] == 1.0
-    assert all(len(values) == 4 for _, _, values in figure.rows)
+def test_parallel_lines_pass_the_axes_at_their_values_and_the_best_come_last(drawn):
+    plot = drawn.parallel()
+    host, *twins = plot.figure.axes
+    assert labels(host.xaxis) == ["wrong", "temperature", "rule", "f1"]
+    (lines,) = host.collections
+    assert drawn.shade[trials_of(lines)[-1]] == 1.0
+    line, best = lines.get_segments()[-1], drawn.sweep.best[0]
+    for place, value in ((0, 0.75), (1, best.params["distillation.temperature"]), (3, best.value)):
+        _, height = twins[place].transData.transform((place, value))
+        _, share = host.transAxes.inverted().transform((0.0, height))
+        assert line[place][1] == pytest.approx(share)
 
 
 def test_a_grid_of_draws_is_a_heat_map_with_means(drawn):
-    chart = drawn.surfaces()[0]
-    assert (chart.x.label, chart.y.label) == ("distillation.temperature", "weighting.wrong")
-    assert len(chart.cells) == 11  # 4 x 3 fields, of which the failed trial leaves one empty
-    assert chart.x.names == ("1", "2", "4")
-    best = max(chart.cells, key=lambda cell: cell.shade)
-    assert best.low[1] == 2.5  # W = 0.75
+    axes = drawn.surfaces()[0].axes
+    assert (axes.get_xlabel(), axes.get_title("left")) == (
+        "distillation.temperature",
+        "weighting.wrong",
+    )
+    assert (labels(axes.xaxis), labels(axes.yaxis)) == (
+        ["1", "2", "4"],
+        ["0.75", "0.5", "0.25", "0"],
+    )
+    assert len(axes.texts) == 11  # 4 x 3 fields, of which the failed trial leaves one empty
+    assert next(iter(axes.texts)).get_text() == "60"  # W = 0.75, T = 1: trial 3
 
 
 def test_scattered_draws_are_dots_by_rank(tmp_path):
@@ -109,33 +131,37 @@ def test_scattered_draws_are_dots_by_rank(tmp_path):
         Trial(n, "complete", {"a": (n * 37 % 100) / 100, "b": (n * 61 % 97) / 97}, (float(n),))
         for n in range(40)
     ]
-    (chart,) = SweepFigures(Sweep("s", tmp_path, ("m",), (True,), trials)).surfaces()
-    assert [dot.trial for dot in chart.dots] == list(range(40))
-    assert (chart.dots[0].shade, chart.dots[-1].shade) == (0.0, 1.0)
+    (plot,) = SweepPlots(Sweep("s", tmp_path, ("m",), (True,), trials)).surfaces()
+    (dots,) = plot.axes.collections
+    assert trials_of(dots) == list(range(40))
+    from matplotlib.colors import to_hex
+
+    colors = [to_hex(color) for color in dots.get_facecolors()]
+    assert (colors[0], colors[-1]) == (palette()["c0"], palette()["c9"])
 
 
 def test_curves_mark_the_best(drawn):
-    chart = drawn.curves()
-    assert len(chart.lines) == 12
-    assert [line.trial for line in chart.lines if line.shade is None] == [7]
+    (lines,) = drawn.curves().axes.collections
+    assert len(lines.get_segments()) == 12
+    bold = [t for t, w in zip(trials_of(lines), lines.get_linewidths(), strict=True) if w > 2]
+    assert bold == [7]
 
 
 def test_two_metrics_have_a_front(front_directory):
-    chart = SweepFigures(read_sweep(front_directory)).front()
-    assert isinstance(chart, Chart)
-    assert len(chart.dots) == 11
-    assert 1 <= len(chart.lines[0].points) < 11
+    axes = SweepPlots(read_sweep(front_directory)).front().axes
+    assert len(trials_of(axes.collections[0])) == 11
+    assert 1 <= len(axes.lines[0].get_xdata()) < 11
 
 
 def test_a_sweep_that_has_just_begun_is_no_trouble(tmp_path):
     empty = Sweep("s", tmp_path, ("m",), (True,), [Trial(0, "running", {"a": 1.0})])
-    assert [figure.title for figure in SweepFigures(empty).all()] == ["History: m"]
-    assert "single key value" in SweepFigures(empty).absent()
+    assert [figure.title for figure in SweepPlots(empty).all()] == ["History: m"]
+    assert "single key value" in SweepPlots(empty).absent()
 
 
 def test_figures_that_are_left_out_are_named_with_the_reason(tmp_path, drawn):
     def of(trials):
-        return SweepFigures(Sweep("s", tmp_path, ("m",), (True,), trials)).absent()
+        return SweepPlots(Sweep("s", tmp_path, ("m",), (True,), trials)).absent()
 
     keys = [{"a": 0.1 * n, "rule": "mean" if n % 2 else "entropy"} for n in range(6)]
     trials = [Trial(n, "complete", params, (float(n),)) for n, params in enumerate(keys)]

@@ -1,0 +1,255 @@
+"""Plots drawn by matplotlib: inline SVG in the colours of a page, dark or light, or a file."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from road_ray.reporting.text_tables import printable
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.collections import Collection
+    from matplotlib.figure import Figure
+
+Format = Literal["svg", "png", "pdf"]
+_ASSETS = Path(__file__).parent / "pages" / "assets"
+_POINTS = 72  # of an inch: one unit of an SVG is one point
+_PNG_DPI = 3 * _POINTS
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """A figure of matplotlib with its title and a note. ``wide`` ones span the page."""
+
+    title: str
+    figure: Figure
+    note: str = ""
+    wide: bool = False
+
+    @property
+    def axes(self) -> Axes:
+        """Return the axes that were made first."""
+        return self.figure.axes[0]
+
+
+def new_plot(
+    title: str,
+    x: str = "",
+    y: str = "",
+    *,
+    note: str = "",
+    wide: bool = False,
+    height: int = 250,
+) -> Plot:
+    """Return an empty plot with the labels of its axes; ``height`` is in points."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(fname=_ASSETS / "plots.mplstyle"):
+        size = ((1140 if wide else 400) / _POINTS, height / _POINTS)
+        axes = Figure(size, layout="constrained").add_subplot()
+        axes.set_xlabel(short_label(x), loc="right")
+        axes.set_title(short_label(y), loc="left")
+        axes.locator_params(nbins=6)
+        return Plot(title, axes.figure, note, wide)  # type: ignore[arg-type]
+
+
+def colors(prefix: str) -> list[str]:
+    """Return the light colours ``s0``, ``s1``, ... of series, or ``c0`` to ``c9`` of the scale from
+    the worst to the best.
+    """
+    return [color for name, color in palette().items() if re.fullmatch(rf"{prefix}\d", name)]
+
+
+def shade_colors(shades: Sequence[float | None]) -> list[str]:
+    """Return the colour of each shade from 0 (worst) to 1 (best); None is that of a series."""
+    scale, series = colors("c"), colors("s")[0]
+    last = len(scale) - 1
+    return [series if s is None else scale[min(int(s * len(scale)), last)] for s in shades]
+
+
+def mark_points(plot: Plot, points: Sequence[tuple[float, float]]) -> None:
+    """Draw points that stand out."""
+    for x, y in points:
+        plot.axes.plot(x, y, "o", color=colors("s")[1], markeredgecolor=palette()["ink"])
+
+
+def add_legend(plot: Plot) -> None:
+    """Name the lines of a plot above it, if there are several."""
+    lines = plot.axes.get_lines()
+    if len(lines) < 2:
+        return
+    names = [short_label(str(line.get_label())) for line in lines]
+    columns = 1 if max(map(len, names)) > 20 else min(len(lines), 4)
+    plot.figure.legend(lines, names, loc="outside upper left", ncols=columns, frameon=False)
+
+
+def link_trials(collection: Collection, trials: Sequence[int]) -> None:
+    """Link the marks of a collection with the rows of these trials in the table of the page."""
+    collection.set_gid(f"trials {' '.join(map(str, trials))}")
+
+
+def logarithmic(axis: Axis) -> None:
+    """Make an axis logarithmic, with plain numbers beside it."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.axes.set(**{f"{_letter(axis)}scale": "log"})
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def name_ticks(axis: Axis, names: Sequence[str]) -> None:
+    """Write names at 0, 1, 2, ... of an axis: at most twelve of them."""
+    every = -(-len(names) // 12) or 1
+    axis.set_ticks(range(0, len(names), every), [short_label(n, 16) for n in names[::every]])
+    axis.axes.set(**{f"{_letter(axis)}lim": (-0.5, len(names) - 0.5)})
+
+
+def _letter(axis: Axis) -> str:
+    return "x" if axis is axis.axes.xaxis else "y"
+
+
+def intervals(
+    title: str,
+    rows: Sequence[tuple[str, float, tuple[float, float] | None, Sequence[float]]],
+    note: str = "",
+    *,
+    wide: bool = False,
+    zero: bool = False,
+) -> Plot:
+    """Return a plot with a dot for each row ``(name, value, (low, high), single values)``, with an
+    error bar if it has bounds; single values are small circles. ``zero`` draws a line at zero.
+    """
+    plot = new_plot(title, note=note, wide=wide, height=50 + 26 * len(rows))
+    axes, (first, second, *_) = plot.axes, colors("s")
+    for place, (_, value, ends, singles) in enumerate(rows):
+        if ends:
+            bounds = [[value - ends[0]], [ends[1] - value]]
+            axes.errorbar(value, place, xerr=bounds, color=first, capsize=4)
+        if len(singles) > 1:
+            axes.scatter(singles, [place] * len(singles), 20, "none", edgecolors=second, zorder=4)
+        axes.scatter(value, place, 50, first, zorder=3)
+        beside = axes.get_yaxis_transform()
+        axes.text(1.01, place, f"{value:.3g}", transform=beside, va="center")
+    if zero:
+        axes.axvline(0.0, color=second)
+    axes.set_yticks(range(len(rows)), [short_label(name, 90 if wide else 27) for name, *_ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(visible=False)
+    axes.grid(axis="x")
+    return plot
+
+
+def heat_map(
+    plot: Plot,
+    values: Sequence[Sequence[float]],
+    shades: Sequence[Sequence[float]],
+    form: str,
+    columns: Sequence[str],
+    rows: Sequence[str],
+) -> Plot:
+    """Draw ``values[row][column]`` from the top down, in the colours of their ``shades``; NaN is an
+    empty cell. ``form`` formats the values; empty: none is written.
+    """
+    from matplotlib.colors import ListedColormap
+
+    axes = plot.axes
+    places = range(len(columns)), range(len(rows))
+    scale = ListedColormap(colors("c"))
+    axes.pcolormesh(*places, shades, cmap=scale, vmin=0, vmax=1, shading="nearest")
+    for y, row in enumerate(values):
+        for x, value in enumerate(row):
+            if form and value == value:
+                ink = palette()["card" if shades[y][x] > 0.5 else "ink"]
+                axes.text(x, y, format(value, form), color=ink, ha="center", va="center")
+    name_ticks(axes.xaxis, columns)
+    name_ticks(axes.yaxis, rows)
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    return plot
+
+
+def short_label(text: str, most: int = 48) -> str:
+    """Return a text for a plot, on one line and not too long."""
+    plain = printable(text)
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+
+
+def inline_svg(plot: Plot) -> Markup:
+    """Return the plot as an ``<svg>`` element whose colours are the variables of the page, so that
+    it is dark on a dark page. All text in it is escaped.
+    """
+    from markupsafe import Markup, escape
+
+    target = StringIO()
+    _save(plot, target, "svg")
+    svg = target.getvalue().partition("<svg")[2]
+    svg = svg[svg.index(">") + 1 :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    names = {color: name for name, color in reversed(palette().items())}
+
+    def shortened(tag: re.Match[str]) -> str:
+        text = re.sub(r'(?<=<g) id="[^"]*"', "", tag[0])
+        text = re.sub(r"(\.\d\d)\d+", r"\1", text)
+        return re.sub(r"#[0-9a-f]{6}\b", lambda c: f"var(--{names.get(c[0], 'ink')})", text)
+
+    svg = re.sub(r"<[^>]*>", shortened, _number_marks(svg))
+    width, height = (round(side * _POINTS) for side in plot.figure.get_size_inches())
+    label = escape(printable(plot.title))
+    head = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}">'
+    return Markup(head + svg)
+
+
+def _number_marks(svg: str) -> str:
+    """Return the SVG with ``data-t``, the number of its trial, in each mark of ``link_trials``."""
+    group = r'<g id="trials ([\d ]+)">(\s*<defs>.*?</defs>)?'
+    plain, *groups = re.split(group, svg, flags=re.DOTALL)
+    for numbers, shape, marks in zip(groups[::3], groups[1::3], groups[2::3], strict=True):
+        trials = iter(numbers.split())
+        plain += "<g>" + (shape or "")
+        plain += re.sub(
+            r"<(use|path) ",
+            lambda mark, trials=trials: f'<{mark[1]} data-t="{next(trials)}" ',
+            marks,
+            count=numbers.count(" ") + 1,
+        )
+    return plain
+
+
+def save_plots(plots: Sequence[Plot], directory: Path, kind: Format) -> list[Path]:
+    """Write one file per plot, with its title, numbered in the order of the page."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for number, plot in enumerate(plots, start=1):
+        name = re.sub(r"\W+", "-", plot.title.lower()).strip("-")[:60]
+        paths.append(directory / f"{number:02d}-{name}.{kind}")
+        plot.figure.set_facecolor("white")
+        plot.figure.suptitle(short_label(plot.title, 60), x=0.01, ha="left", weight="bold")
+        _save(plot, paths[-1], kind)
+    return paths
+
+
+def _save(plot: Plot, target: Path | StringIO, kind: Format) -> None:
+    import matplotlib as mpl
+
+    undated = {"CreationDate": None} if kind == "pdf" else {"Date": None} if kind == "svg" else {}
+    with mpl.rc_context(fname=_ASSETS / "plots.mplstyle"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a label in a script that the font of PNG lacks
+        plot.figure.savefig(target, format=kind, dpi=_PNG_DPI, metadata=undated)
+
+
+@cache
+def palette() -> dict[str, str]:
+    """Return the light colours of pages by name, from their style sheet."""
+    light, _, _ = (_ASSETS / "page.css").read_text(encoding="utf-8").partition("@media")
+    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))

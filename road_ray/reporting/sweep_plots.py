@@ -1,0 +1,319 @@
+"""Plots of a sweep: history, importance, parallel coordinates, slices, heat map, Pareto front,
+learning curves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from road_ray.reporting.plots import (
+    Plot,
+    colors,
+    heat_map,
+    intervals,
+    link_trials,
+    logarithmic,
+    name_ticks,
+    new_plot,
+    palette,
+    shade_colors,
+    short_label,
+)
+from road_ray.reporting.records.sweep_record import Sweep, Trial
+from road_ray.reporting.sweep_noise import tie
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
+
+_log = logging.getLogger(__name__)
+_MOST_SLICES, _MOST_AXES = 12, 8
+_W, _T = "weighting.wrong", "distillation.temperature"
+
+
+def shades(values: Sequence[float], *, larger_is_better: bool) -> list[float]:
+    """Return the rank of each value between the worst (0) and the best (1).
+
+    With ranks, one diverged trial does not give all others a single colour. Equal values are all
+    best.
+    """
+    ranked = sorted({*values}, reverse=not larger_is_better)
+    last = len(ranked) - 1
+    rank = {value: index / last if last else 1.0 for index, value in enumerate(ranked)}
+    return [rank[value] for value in values]
+
+
+@dataclass(frozen=True)
+class SweepPlots:
+    """Plots of one sweep for its first metric."""
+
+    sweep: Sweep
+
+    @cached_property
+    def tied(self) -> bool:
+        """Return True if the trials do not differ by more than noise: nothing is ranked then."""
+        return len(self.sweep.metrics) == 1 and bool(tie(self.sweep))
+
+    @cached_property
+    def shade(self) -> dict[int, float | None]:
+        """Return the rank from worst (0) to best (1) of each complete trial, by number; None for
+        trials that tie.
+        """
+        judged = self.sweep.judged
+        if self.tied:
+            return {trial.number: None for trial in judged}
+        ranks = shades([t.values[0] for t in judged], larger_is_better=self.sweep.larger[0])
+        return {trial.number: shade for trial, shade in zip(judged, ranks, strict=True)}
+
+    @cached_property
+    def importances(self) -> dict[str, float]:
+        """Return keys with their importance, the most important first; none for a tie."""
+        return {} if self.tied else importances(self.sweep)
+
+    def all(self) -> list[Plot]:
+        """Return every plot that applies to this sweep."""
+        first = [self.front(), self.history(), self.importance(), self.curves()]
+        plots = [plot for plot in first if plot is not None]
+        if len(self.sweep.judged) > 1 and self.sweep.varied:
+            if not self.tied:
+                plots += [*self.surfaces(), self.parallel()]
+            plots += [
+                self._scatter(key, key, self.sweep.metrics[0])
+                for key in self.sweep.varied[:_MOST_SLICES]
+            ]
+        return plots
+
+    def absent(self) -> str:
+        """Return which ranking plots are left out and why, or an empty string."""
+        complete, varied = len(self.sweep.judged), self.sweep.varied
+        if self.tied:
+            return "No importance, heat map and parallel coordinates: the trials tie."
+        if complete < 2 or not varied:
+            why = "a single key value" if not varied else f"{complete} complete trial(s)"
+            return f"No importance, heat map, parallel coordinates and slices: {why}."
+        reasons = []
+        if not self.importances:
+            few = complete < 4 or len(varied) < 2
+            why = "it needs four complete trials and two keys" if few else "it cannot be estimated"
+            reasons.append(f"No importance: {why}.")
+        if not self.surfaces():
+            reasons.append("No heat map: it needs four complete trials and two keys of numbers.")
+        return " ".join(reasons)
+
+    def history(self) -> Plot:
+        """Return the value of each trial and the best value so far."""
+        judged = self.sweep.judged
+        note = "The line is the best so far." if judged else "No trial is complete."
+        plot = self._scatter(f"History: {self.sweep.metrics[0]}", "trial", "", note)
+        best = [*accumulate((t.values[0] for t in judged), max if self.sweep.larger[0] else min)]
+        if best:
+            last = max(trial.number for trial in self.sweep.trials)
+            steps = [*(trial.number for trial in judged), last]
+            plot.axes.step(steps, [*best, best[-1]], where="post", color=colors("s")[1])
+        return plot
+
+    def importance(self) -> Plot | None:
+        """Return the importance of each key, or None with too few trials."""
+        if not self.importances:
+            return None
+        rows = [(key, 100 * share, None, ()) for key, share in self.importances.items()]
+        note = "How far the values of a key differ between the best tenth of the trials and all"
+        note += " trials, as a share of the sum over the keys (PED-ANOVA)."
+        return intervals("Importance (%)", rows, note, zero=True)
+
+    def curves(self) -> Plot | None:
+        """Return the metric during every trial; curves of stopped trials end early."""
+        from matplotlib.collections import LineCollection
+
+        drawn = [trial for trial in self.sweep.trials if len(trial.curve) > 1]
+        if not drawn:
+            return None
+        drawn.sort(key=lambda trial: self.shade.get(trial.number) or -1.0)
+        note = f"{len(drawn)} trials; stopped trials end early."
+        note += "" if self.tied else " The best one is bold."
+        plot = new_plot(f"During the trials: {self.sweep.metrics[0]}", "step", note=note)
+        best = set() if self.tied else {trial.number for trial in self.sweep.best}
+        ranks = [self.shade.get(trial.number) or 0.0 for trial in drawn]
+        lines = LineCollection(
+            [trial.curve for trial in drawn],
+            colors=[
+                colors("s")[1] if trial.number in best else color
+                for trial, color in zip(drawn, shade_colors(ranks), strict=True)
+            ],
+            linewidths=[2.2 if trial.number in best else 1.0 for trial in drawn],
+        )
+        link_trials(lines, [trial.number for trial in drawn])
+        plot.axes.add_collection(lines)
+        plot.axes.autoscale_view()
+        return plot
+
+    def parallel(self) -> Plot:
+        """Return complete trials as lines over keys and value, the worst first."""
+        from matplotlib.collections import LineCollection
+
+        keys = self.sweep.varied[: _MOST_AXES - 1]
+        judged = [t for t in self.sweep.judged if all(key in t.params for key in keys)]
+        judged.sort(key=lambda trial: self.shade[trial.number] or 0.0)
+        note = "Darker is better."
+        plot = new_plot("Parallel coordinates", note=note, wide=True, height=380)
+        names = [*keys, self.sweep.metrics[0]]
+        columns, line = [], palette()["line"]
+        for place, name in enumerate(names):
+            axes = plot.axes.twinx()
+            axes.spines[:].set_visible(False)
+            axes.spines["right"].set(visible=True, position=("data", place), color=line)
+            axes.tick_params(color=line)
+            values = self._values(name, judged, axes.yaxis)
+            axes.scatter([place] * len(values), values, 0)  # sets the limits
+            axes.set_ylim(axes.get_ylim())
+            axes.grid(visible=False)
+            to_host = axes.transData + plot.axes.transAxes.inverted()
+            columns.append([to_host.transform((place, value))[1] for value in values])
+        lines = LineCollection(
+            [[*enumerate(row)] for row in zip(*columns, strict=True)],
+            colors=shade_colors([self.shade[trial.number] for trial in judged]),
+            linewidths=1.1,
+            alpha=0.6,
+            transform=plot.axes.get_xaxis_transform(),
+        )
+        link_trials(lines, [trial.number for trial in judged])
+        plot.axes.add_collection(lines, autolim=False)
+        plot.axes.set_xlim(-0.1, len(names) - 0.7)
+        plot.axes.xaxis.tick_top()
+        short = [short_label(name.replace("/", ".").rsplit(".", 1)[-1], 22) for name in names]
+        plot.axes.set_xticks(range(len(names)), short)
+        plot.axes.set_yticks([])
+        plot.axes.spines[:].set_visible(False)
+        return plot
+
+    def surfaces(self) -> list[Plot]:
+        """Return the value over two keys: W and temperature if both were sampled, and the two most
+        important ones.
+        """
+        numbers = [
+            key
+            for key in self.sweep.varied
+            if all(_is_number(t.params[key]) for t in self.sweep.trials if key in t.params)
+        ]
+        pairs = [(_T, _W)] if _T in numbers and _W in numbers else []
+        important = [key for key in self.importances if key in numbers][:2]
+        if len(important) == 2 and {*important} != {_W, _T}:
+            pairs.append((important[0], important[1]))
+        elif not pairs and len(numbers) > 1:
+            pairs.append((numbers[0], numbers[1]))
+        return [plot for x, y in pairs if (plot := self._surface(x, y))]
+
+    def _surface(self, x: str, y: str) -> Plot | None:
+        """Return a heat map of means if the trials form a grid, else a dot for each trial: between
+        the dots nothing is known.
+        """
+        title = " \N{MULTIPLICATION SIGN} ".join(key.rsplit(".", 1)[-1] for key in (x, y))
+        cells: dict[tuple[Any, Any], list[float]] = defaultdict(list)
+        for trial in self.sweep.judged:
+            if x in trial.params and y in trial.params:
+                cells[trial.params[x], trial.params[y]].append(trial.values[0])
+        known = sum(map(len, cells.values()))
+        columns, rows = sorted({a for a, _ in cells}), sorted({b for _, b in cells}, reverse=True)
+        if known < 4:
+            return None
+        if len(columns) * len(rows) > min(max(2 * known, 12), 150):
+            return self._scatter(title, x, y, "Darker is better.")
+        means = {cell: sum(values) / len(values) for cell, values in cells.items()}
+        ranks = shades([*means.values()], larger_is_better=self.sweep.larger[0])
+        shade, nan = dict(zip(means, ranks, strict=True)), float("nan")
+        return heat_map(
+            new_plot(title, x, y, note="Mean value of the trials in each cell; darker is better."),
+            [[means.get((a, b), nan) for a in columns] for b in rows],
+            [[shade.get((a, b), nan) for a in columns] for b in rows],
+            ".3g",
+            [f"{value:.4g}" for value in columns],
+            [f"{value:.4g}" for value in rows],
+        )
+
+    def front(self) -> Plot | None:
+        """Return the first two metrics with their Pareto front, or None for one metric."""
+        if len(self.sweep.metrics) < 2:
+            return None
+        note = f"{len(self.sweep.best)} trials on the front; no trial is better in every metric."
+        plot = self._scatter("Pareto front", self.sweep.metrics[0], self.sweep.metrics[1], note)
+        best = sorted((trial.values[0], trial.values[1]) for trial in self.sweep.best)
+        plot.axes.plot(*zip(*best, strict=True), color=colors("s")[1])
+        for n, axis in enumerate((plot.axes.xaxis, plot.axes.yaxis)):
+            values = [trial.values[n] for trial in self.sweep.judged]
+            if values and min(values) > 0 and max(values) / min(values) > 50:
+                logarithmic(axis)
+        return plot
+
+    def _scatter(self, title: str, x: str, y: str, note: str = "") -> Plot:
+        """Return a plot with a dot for each complete trial. An axis is a key, a metric, the number
+        of the trial ("trial"), or the first metric without a label.
+        """
+        trials = [
+            trial
+            for trial in self.sweep.judged
+            if all(name in trial.params for name in (x, y) if name in self.sweep.params)
+        ]
+        plot = new_plot(title, x, y, note=note)
+        across = self._values(x, trials, plot.axes.xaxis)
+        up = self._values(y or self.sweep.metrics[0], trials, plot.axes.yaxis)
+        shade = shade_colors([self.shade[trial.number] for trial in trials])
+        dots = plot.axes.scatter(across, up, 36, shade, edgecolors=palette()["card"], zorder=3)
+        link_trials(dots, [trial.number for trial in trials])
+        return plot
+
+    def _values(self, name: str, trials: Sequence[Trial], axis: Axis) -> list[float]:
+        """Return the position of each trial on an axis, and set its scale or its names."""
+        if name in self.sweep.metrics:
+            return [trial.values[self.sweep.metrics.index(name)] for trial in trials]
+        if name == "trial":
+            axis.axes.locator_params(axis="x", integer=True)
+            return [float(trial.number) for trial in trials]
+        values = [trial.params[name] for trial in trials]
+        if all(_is_number(value) for value in values):
+            if name in self.sweep.logs and all(value > 0 for value in values):
+                logarithmic(axis)
+            return values
+        names = sorted({str(value) for value in values})
+        name_ticks(axis, names)
+        return [float(names.index(str(value))) for value in values]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:
+    """Return the importance of each key, the most important first; empty if it cannot be estimated.
+
+    The importance of a key for being among the best tenth of the trials, as a share of the sum
+    over the keys. PED-ANOVA (Watanabe et al. 2023) takes a fraction of a second for a thousand
+    trials; fANOVA takes minutes.
+    """
+    if sweep.study is None or len(sweep.judged) < 4 or len(sweep.varied) < 2:
+        return {}
+    import warnings
+
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    # With a target, the evaluator explains low values whatever the direction of the study is.
+    sign = -1.0 if sweep.larger[which] else 1.0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # The best tenth ties with all others: the shares would be equal and mean nothing.
+            warnings.filterwarnings("error", message="Target and region quantiles")
+            shares = get_param_importances(
+                sweep.study,
+                evaluator=PedAnovaImportanceEvaluator(),
+                params=[k for k in sweep.varied if all(k in t.params for t in sweep.judged)],
+                target=lambda trial: sign * trial.values[which],
+            )
+    except (ValueError, RuntimeError, UserWarning) as error:
+        _log.info("importance left out: %s", error)
+        return {}
+    return {key: share for key, share in shares.items() if share == share}

@@ -1,0 +1,108 @@
+"""Plots as inline SVG in the colours of the page, and as files."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from road_ray.reporting.plots import (
+    add_legend,
+    heat_map,
+    inline_svg,
+    intervals,
+    link_trials,
+    logarithmic,
+    name_ticks,
+    new_plot,
+    palette,
+    save_plots,
+    shade_colors,
+)
+
+EVIL = "<script>alert(1)</script>\u202e $x"
+XML = 'xmlns:xlink="http://www.w3.org/1999/xlink"'
+
+
+def marks():
+    plot = new_plot(EVIL, EVIL, EVIL)
+    dots = plot.axes.scatter([0.0, 0.5, 1.0], [0.0, 0.5, 1.0], color=shade_colors([0.0, None, 1.0]))
+    link_trials(dots, [3, 5, 8])
+    for name in (EVIL, "b"):
+        plot.axes.plot([0.0, 1.0], [1.0, 2.0], label=name)
+    add_legend(plot)
+    return plot
+
+
+def grid():
+    cells = [[1.0, float("nan")], [2.0, 3.0]]
+    return heat_map(new_plot("grid"), cells, cells, ".1f", [EVIL, "b"], ["c", "d"])
+
+
+def bars():
+    rows = [(EVIL, 62.0, (61.0, 63.5), [61.0, 63.0]), ("b", 64.0, None, [64.0])]
+    return intervals("F1: a/b", rows, zero=True)
+
+
+@pytest.mark.parametrize("make", [marks, grid, bars])
+def test_text_of_others_is_text_and_every_colour_is_one_of_the_page(make):
+    svg = str(inline_svg(make()))
+    ElementTree.fromstring(svg.replace("<svg", f"<svg {XML}", 1))
+    assert "<script" not in svg
+    assert "\u202e" not in svg
+    assert "#" not in svg.replace('href="#', "").replace("url(#", "")
+
+
+def test_marks_of_trials_carry_their_numbers_in_order():
+    root = ElementTree.fromstring(str(inline_svg(marks())).replace("<svg", f"<svg {XML}", 1))
+    found = [mark for mark in root.iter() if mark.get("data-t")]
+    assert [mark.get("data-t") for mark in found] == ["3", "5", "8"]
+    across = [float(str(mark.get("x"))) for mark in found]
+    assert across == sorted(across)
+
+
+def test_a_spike_survives_among_many_points():
+    plot = new_plot("loss", "step")
+    values = [1.0] * 10_000
+    values[4321] = 99.0
+    plot.axes.plot(range(10_000), values)
+    assert len(inline_svg(plot)) < 20_000
+    assert plot.axes.get_ylim()[1] > 99.0
+
+
+@pytest.mark.parametrize("points", [[], [(1.0, 2.0)], [(1.0, 2.0), (2.0, float("nan"))]])
+def test_little_to_draw_is_no_trouble(points):
+    plot = new_plot("t")
+    plot.axes.plot(*(zip(*points, strict=True) if points else ([], [])))
+    logarithmic(plot.axes.yaxis)
+    assert inline_svg(plot)
+
+
+def test_axes_of_names_show_at_most_twelve():
+    plot = new_plot("t")
+    name_ticks(plot.axes.xaxis, [f"label {n}" for n in range(30)])
+    texts = [label.get_text() for label in plot.axes.get_xticklabels()]
+    assert texts == [f"label {n}" for n in range(0, 30, 3)]
+
+
+def test_intervals_are_at_their_values():
+    axes = bars().axes
+    (bar,) = [c.get_segments()[0] for c in axes.collections if hasattr(c, "get_segments")]
+    assert [point[0] for point in bar] == [61.0, 63.5]
+    assert [label.get_text() for label in axes.get_yticklabels()][1] == "b"
+    assert axes.get_xlim()[0] < 0.0 < axes.get_xlim()[1]
+
+
+def test_the_page_and_the_plots_have_the_same_colours():
+    assert shade_colors([None]) == [palette()["s0"]]
+    assert shade_colors([0.0, 0.55, 1.0]) == [palette()[name] for name in ("c0", "c5", "c9")]
+
+
+def test_files_are_named_after_their_titles_and_are_the_same_again(tmp_path):
+    first, again = (save_plots([marks(), bars()], tmp_path / name, "svg") for name in "ab")
+    assert first[1].name == "02-f1-a-b.svg"
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+    assert "F1: a/b" in first[1].read_text()
+    for kind, start in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
+        for path in save_plots([grid(), bars()], tmp_path, kind):
+            assert path.read_bytes().startswith(start)
