@@ -20,10 +20,10 @@ def to_yaml(config: Config) -> str:
     return plain_yaml(to_dict(config))
 
 
-def plain_yaml(values: Mapping[str, object]) -> str:
+def plain_yaml(values: Mapping[str, object], *, allow_unicode: bool = False) -> str:
     """Return plain values as YAML, lists of plain items on one line each."""
     writer = YAML()
-    writer.allow_unicode = False  # escapes survive every terminal and editor
+    writer.allow_unicode = allow_unicode  # else escapes, which survive every terminal and editor
     writer.width = 4096
     stream = io.StringIO()
     writer.dump(_laid_out(dict(values)), stream)

@@ -62,10 +62,8 @@ def test_an_odd_name_is_quoted_in_command_and_file(road, reviews):
     [
         ("google/electra-small-discriminator", None, 3e-4, 0.8),
         ("google/electra-base-discriminator", None, 1e-4, 0.8),
-        ("me/electra-large", None, 5e-5, 0.9),
         ("FacebookAI/roberta-base", None, 5e-5, 1.0),
         ("model", {"model_type": "bert", "hidden_size": 384}, 5e-5, 1.0),
-        ("model", {"model_type": "electra", "hidden_size": 256}, 3e-4, 0.8),
         ("model/hf", {"model_type": "electra", "hidden_size": 1024}, 5e-5, 0.9),
     ],
 )
@@ -176,8 +174,6 @@ def test_a_small_text_is_read_three_times(road, reviews, init, batch_size):
     ("config", "length"),
     [
         ({"model_type": "modernbert", "max_position_embeddings": 8192}, 2048),
-        ({"model_type": "longformer", "max_position_embeddings": 1026, "pad_token_id": 1}, 1024),
-        ({"model_type": "bert", "max_position_embeddings": 512}, 512),
         ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
         ({"model_type": "bert", "max_position_embeddings": 64}, 64),
         ({"model_type": "bert"}, 512),

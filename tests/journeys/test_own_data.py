@@ -53,7 +53,6 @@ def test_own_csv_to_predictions(shell, tmp_path):
         writer.writerows(rows)
     result = shell("road init reviews.csv --init model")
     assert "task: one of 2 classes for a text" in result
-    assert "columns are separated by ';'" in result
     assert "rows: 54 to train on, 6 to evaluate on" in result
     assert shell("road data peek reviews.yaml").startswith("reviews train: 54 examples")
     assert next_of(result) == "road finetune reviews.yaml"

@@ -15,7 +15,7 @@ from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
     from road_ray.data.config import SourceConfig
-    from road_ray.data.inspection.task_guess import Guess
+    from road_ray.data.inspection.guess import Guess
 
 _INIT = "google/electra-small-discriminator"
 
@@ -45,8 +45,8 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Guess the task of your data and write a configuration for it."""
+    from road_ray.data.inspection.guess import Wishes, guess
     from road_ray.data.inspection.starter_config import longest_row, set_name, starter_yaml, verb_of
-    from road_ray.data.inspection.task_guess import Wishes, guess
 
     if output is not None:
         _refuse_existing(output)

@@ -10,18 +10,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from road_ray.data.corpus.documents import read_corpus
-from road_ray.data.features.examples_and_features import SpanExample, TagExample
-from road_ray.data.readers.conll import TAG, cells_of, conll_table, tagged_sentences
+from road_ray.data.readers.conll import TAG, cells_of, conll_table
 from road_ray.data.readers.hub import datasets_library, load_rows
-from road_ray.data.readers.squad import questions, squad_table
+from road_ray.data.readers.squad import squad_table
 from road_ray.data.readers.tables import (
     TABLES,
+    Row,
     class_names,
-    delimiter_of,
     json_shape,
+    names_of_features,
+    open_table,
     suffix_of,
-    table_rows,
+    with_class_names,
 )
 from road_ray.data.readers.text_files import numbered_lines, read_document
 from road_ray.data.task_and_dataset import Columns
@@ -31,10 +31,9 @@ from road_ray.system.paths import nearest_path
 
 MOST_ROWS = 100_000  # of a split that are inspected
 HUB = "hub:"
-_CONLL = (".conll", ".iob", ".iob2", ".bio", ".txt", ".tsv", "")
+_CONLL = (".conll", ".iob", ".iob2", ".bio")
 _TEXT = (".txt", *(f".txt{packed}" for packed in SUFFIXES))
 _SNIFFED_LINES = 200
-MOST_CHARACTERS = 200_000_000  # of text for pre-training that are read
 _OF_ARROW = ("dataset_info.json", "state.json")  # beside the files of Dataset.save_to_disk
 _SPLITS = {
     "train": ("train", "training"),
@@ -45,15 +44,15 @@ _SPLIT_OF = {word: split for split, words in _SPLITS.items() for word in words}
 _WORDS = re.compile(rf"(?<![a-z])({'|'.join(sorted(_SPLIT_OF, key=len, reverse=True))})(?![a-z])")
 
 Layout = Literal["table", "squad_json", "conll", "text"]
-Row = tuple[str, Mapping[str, Any]]
-Rows = Sequence[Row] | Sequence[SpanExample] | Sequence[TagExample]
+Rows = Sequence[tuple[str, Row]]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Location of the splits of a data set. ``class_names`` has the names of classes that are
-    numbers in the file, by column; ``num_characters`` is the size of a text for pre-training, None
-    where it is not known.
+    """Splits of a data set, which are paths, or splits of the data set ``hub``, with their rows.
+
+    ``class_names`` has the names of classes that are numbers in the file, by column; tags and the
+    classes of a hub have their names in the rows.
     """
 
     name: str
@@ -63,7 +62,6 @@ class Source:
     notes: Sequence[str] = ()
     rows: Mapping[str, Rows] = field(default_factory=dict)
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    num_characters: int | None = None
 
 
 def find_source(place: str) -> Source:
@@ -82,31 +80,16 @@ def find_source(place: str) -> Source:
             f"{place}: no such file or directory{nearest_path(path)}\n  fix: check the path{hub}"
         )
     source = _folder(path) if path.is_dir() else _file(path)
-    if source.layout == "text":
-        return replace(source, num_characters=count_characters(source.splits["train"]))
-    if source.hub:
+    if source.layout == "text" or source.hub:
         return source
     read = {name: _read(source.layout, Path(file), name) for name, file in source.splits.items()}
     return replace(source, rows=read, class_names=class_names(Path(source.splits["train"])))
 
 
-def count_characters(place: str) -> int:
-    """Return the number of characters of a text for pre-training, at least ``MOST_CHARACTERS`` for
-    a longer one. Raises ``DataError`` for one without words, or that cannot be read.
-    """
-    count = 0
-    for document in read_corpus(place):
-        count += len(document)
-        if count >= MOST_CHARACTERS:
-            break
-    return count
-
-
 def layout_of(path: Path) -> Layout:
     """Return the layout of a file. Raises ``ConfigError`` for one of another format."""
     suffix = suffix_of(path)
-    misfit = _conll_misfit(path) if suffix in _CONLL else ""
-    if misfit is None:
+    if suffix in _CONLL or (suffix in (".txt", ".tsv", "") and _is_tagged(path)):
         return "conll"
     if suffix == ".json" and json_shape(path) == "document":
         data = read_document(path)
@@ -117,11 +100,6 @@ def layout_of(path: Path) -> Layout:
         return "table"
     if path.name.endswith(_TEXT):
         return "text"
-    if suffix in _CONLL and suffix:
-        raise DataError(
-            f"{misfit}\n  allowed: WORD TAG with tags such as O, B-PER and I-PER, an empty line "
-            "between sentences\n  fix: correct the line"
-        )
     raise ConfigError(
         f"{path}: {suffix or 'no suffix'} is not read\n"
         f"  allowed: {', '.join(TABLES)} (SQuAD's JSON too), text of words and tags in columns "
@@ -129,15 +107,17 @@ def layout_of(path: Path) -> Layout:
     )
 
 
+def _is_tagged(path: Path) -> bool:
+    """Return True if the first lines are words with columns, of which the last is a tag."""
+    lines = (cells_of(line) for _, line in islice(numbered_lines(path), _SNIFFED_LINES))
+    words = [cells for cells in lines if cells and cells[0] != "-DOCSTART-"]
+    return bool(words) and all(len(cells) > 1 and TAG.fullmatch(cells[-1]) for cells in words)
+
+
 def split_in_name(name: str) -> str | None:
     """Return the split that a file name contains: ``dev`` for ``reviews_valid.csv``."""
     match = _WORDS.search(name.lower())
     return _SPLIT_OF[match[0]] if match else None
-
-
-def _rest(name: str) -> str:
-    """Return a file name without the word of its split."""
-    return _WORDS.sub("*", name.lower(), count=1)
 
 
 def _name_of(path: Path) -> str:
@@ -153,28 +133,21 @@ def _name_of(path: Path) -> str:
 def _file(path: Path) -> Source:
     if not path.stat().st_size:
         raise DataError(f"{path}: the file is empty\n  fix: name a file with rows")
-    layout = layout_of(path)
-    name = _name_of(path)
-    if layout == "text":
-        return Source(name, layout, {"train": str(path)})
-    splits = {"train": str(path)}
-    notes = []
-    if suffix_of(path) == ".csv" and (delimiter := delimiter_of(path)) != ",":
-        notes.append(f"columns are separated by {delimiter!r}, as in the first line")
-    if split_in_name(path.name) == "train":
+    layout, splits = layout_of(path), {"train": str(path)}
+    if layout != "text" and split_in_name(path.name) == "train":
         for other in sorted(path.parent.iterdir()):
             split = split_in_name(other.name)
-            if split not in (None, "train") and _rest(other.name) == _rest(path.name):
+            same, rest = (_WORDS.sub("*", file.name.lower(), count=1) for file in (path, other))
+            if split not in (None, "train") and same == rest:
                 splits.setdefault(str(split), str(other))
-    return Source(name, layout, splits, notes=notes)
+    return Source(_name_of(path), layout, splits)
 
 
 def _folder(path: Path) -> Source:
     name = path.resolve().name
     if (path / "dataset_dict.json").is_file():  # DatasetDict.save_to_disk
         names = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
-        splits = {_SPLIT_OF.get(split, split): str(path / split) for split in names}
-        return Source(name, "table", {s: w for s, w in splits.items() if s in _SPLITS})
+        return Source(name, "table", {s: str(path / n) for s, n in _by_split(names).items()})
     files = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith((".", "_")))
     by_split: dict[str, list[Path]] = {}
     for file in files:
@@ -183,11 +156,11 @@ def _folder(path: Path) -> Source:
     parquet = [file for file in files if file.suffix == ".parquet"]
     if parquet and any(len(group) > 1 for group in by_split.values()):
         return _hub_source(str(path.resolve()))  # several parquet files a split, as on the hub
-    if by_split.get("train") and layout_of(by_split["train"][0]) != "text":
+    if by_split.get("train") and (layout := layout_of(by_split["train"][0])) != "text":
         splits = {split: str(group[0]) for split, group in by_split.items()}
-        left_out = [str(f.name) for group in by_split.values() for f in group[1:]]
+        left_out = [file.name for group in by_split.values() for file in group[1:]]
         notes = [f"not used: {', '.join(left_out)}"] if left_out else []
-        return Source(name, layout_of(by_split["train"][0]), splits, notes=notes)
+        return Source(name, layout, splits, notes=notes)
     tables = [file for file in files if suffix_of(file) in TABLES and file.name not in _OF_ARROW]
     if len(tables) == 1:
         return _file(tables[0])
@@ -199,66 +172,45 @@ def _folder(path: Path) -> Source:
             f"{', '.join(file.name for file in tables[:8])}\n"
             "  fix: name one of them, or call them train, dev and test"
         )
-    texts = [file for file in path.rglob("*") if file.name.endswith(_TEXT)]
-    if texts:
-        inner = any(file.parent != path for file in texts)
-        notes = ["names of sub-folders are not read as labels"] if inner else []
-        return Source(name, "text", {"train": str(path)}, notes=notes)
-    if (path / "data").is_dir():
-        return _folder(path / "data")
+    if any(file.name.endswith(_TEXT) for file in path.rglob("*")):
+        return Source(name, "text", {"train": str(path)})
     folders = [f"{entry.name}/" for entry in sorted(path.iterdir()) if entry.is_dir()]
     listed = ", ".join([*(file.name for file in files), *folders][:12]) or "nothing"
     what = "the file of the data" if files or not folders else "the folder of one data set"
     raise ConfigError(f"{path}: no data in it; found: {listed}\n  fix: name {what}")
 
 
+def _by_split(names: Iterable[str]) -> dict[str, str]:
+    """Return the names of the splits of a data set by ``train``, ``dev`` and ``test``."""
+    known = {_SPLIT_OF[name]: name for name in reversed([*names]) if name in _SPLIT_OF}
+    return {split: known[split] for split in _SPLITS if split in known}
+
+
 def _read(layout: Layout, path: Path, split: str) -> Rows:
-    if layout == "squad_json":
-        return list(questions(squad_table(path, Columns(()))))
     if layout == "conll":
-        labelled = split != "test"
-        return tagged_sentences(conll_table(path, Columns((0,), -1), labelled), labelled)
-    rows = list(islice(table_rows(path), MOST_ROWS))
+        table = conll_table(path, Columns((0,), -1), split != "test")
+    else:
+        table = (squad_table if layout == "squad_json" else open_table)(path, Columns(()))
+    rows = list(islice(table.rows, MOST_ROWS))
     if not rows:
         raise DataError(f"{path}: has no rows\n  fix: name a file with a row below its header")
     return rows
 
 
-def _conll_misfit(path: Path) -> str | None:
-    """Return None if the lines are words with columns, of which the last is a tag; else say which
-    line is not.
-    """
-    seen = 0
-    for number, line in islice(numbered_lines(path), _SNIFFED_LINES):
-        cells = cells_of(line)
-        if not cells or cells[0] == "-DOCSTART-":
-            continue
-        if len(cells) < 2 or not TAG.fullmatch(cells[-1]):
-            return f"{path}:{number}: {line.strip()[:80]!r} is no word with a tag"
-        seen += 1
-    return None if seen else f"{path}: has no line with a word"
-
-
 def _hub_source(place: str) -> Source:
-    datasets = datasets_library()
-    path, _, configuration = (place, "", "") if Path(place).is_dir() else place.partition(":")
+    is_folder = Path(place).is_dir()
+    path, _, configuration = (place, "", "") if is_folder else place.partition(":")
     chosen = configuration or None
     try:
-        names = [str(name) for name in datasets.get_dataset_split_names(path, chosen)]
-        splits = {_SPLIT_OF[name]: name for name in reversed(names) if name in _SPLIT_OF}
-        splits = {split: splits[split] for split in _SPLITS if split in splits}
-        if "train" not in splits:
+        names = datasets_library().get_dataset_split_names(path, chosen)
+        if "train" not in (splits := _by_split(names)):
             raise DataError(f"hub:{path}: no split `train`; it has: {', '.join(names)}")
-        loaded = {
-            split: load_rows(path, chosen, name, streaming=True) for split, name in splits.items()
-        }
-        features = loaded["train"].features or {}
-        of_lists = {n: getattr(f, "feature", f) for n, f in features.items()}
-        names_of = {n: f.names for n, f in of_lists.items() if getattr(f, "names", None)}
-        rows = {
-            split: _with_class_names(islice(part, MOST_ROWS), names_of, f"hf://{path}/{split}")
-            for split, part in loaded.items()
-        }
+        rows = {}
+        for split, name in splits.items():
+            part = load_rows(path, chosen, name, streaming=True)
+            placed = ((f"hf://{path}/{split}:{n}", row) for n, row in enumerate(part, 1))
+            of_classes = names_of_features(part.features)
+            rows[split] = [*islice(with_class_names(placed, of_classes, ()), MOST_ROWS)]
     except DataError:
         raise
     except Exception as error:  # datasets raises many types when offline, gated or renamed
@@ -267,20 +219,5 @@ def _hub_source(place: str) -> Source:
             f"hub:{place}: cannot be loaded: {type(error).__name__}: {lines[0] if lines else ''}\n"
             "  fix: check the name and the network; several configurations: hub:NAME:CONFIGURATION"
         ) from error
-    name = Path(path).name if Path(path).is_dir() else path.rpartition("/")[2]
-    return Source(name, "table", splits, hub=(path, chosen), rows=rows, class_names=names_of)
-
-
-def _with_class_names(
-    rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]], where: str
-) -> list[Row]:
-    """Return rows with the names of classes instead of their numbers; None for a hidden one."""
-    made: list[Row] = []
-    for number, row in enumerate(rows, 1):
-        changed = dict(row)
-        for column in names.keys() & row.keys():
-            value = row[column]
-            if not isinstance(value, list):  # else tags, whose reader names them
-                changed[column] = None if value is None or value < 0 else names[column][value]
-        made.append((f"{where}:{number}", changed))
-    return made
+    name = Path(path).name
+    return Source(name, "table", splits, (path, chosen), rows=rows, class_names=of_classes)

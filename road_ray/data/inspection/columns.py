@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from road_ray.data.inspection.data_files import Row
+from road_ray.data.inspection.data_files import Rows
 from road_ray.data.readers.conll import TAG
 from road_ray.data.readers.tables import missing_columns
 from road_ray.data.task_and_dataset import label_text
-from road_ray.errors import ConfigError, DataError
+from road_ray.errors import ConfigError
 
-PAIRS = (
+_PAIRS = (
     *(("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
     *(("question", "sentence"), ("text", "text_pair"), ("text_a", "text_b"), ("query", "document")),
 )
@@ -28,42 +29,34 @@ _LABELS = (
     *("category", "sentiment", "intent", "emotion", "topic", "polarity"),
     *("rating", "stars", "score", "similarity", "y"),
 )
-_TAGS = ("ner_tags", "tags", "ner", "labels", "entities")
 _IDS = ("id", "idx", "index", "guid", "uid", "uuid", "key", "row_id")
 _FEW = 50  # different values of a column that may be classes without being named so
-_MOST_CLASSES = 1000
 _SHORT_WORDS = 3  # of a value that may be a class
 _DATE = re.compile(r"(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3\d{2,4})([T ].*)?")
 
 
 @dataclass
 class Column:
-    """Counts of the values of one column."""
+    """Counts of the values of one column; ``missing`` has the places of those that are empty."""
 
     name: str
-    count: int = 0
-    missing: str = ""  # place of the first empty value
-    num_missing: int = 0
+    missing: list[str] = field(default_factory=list)
     texts: int = 0
     lists: int = 0
     words: int = 0
-    values: dict[str, int] = field(default_factory=dict)
+    values: Counter[str] = field(default_factory=Counter)
 
     def add(self, value: object, where: str) -> None:
         """Count one value."""
         if value is None or value == "":
-            self.num_missing += 1
-            self.missing = self.missing or where
-            return
-        self.count += 1
+            self.missing.append(where)
+        elif isinstance(value, list | dict):
+            self.lists += 1
+        else:
+            self.values[label_text(value)] += 1
         if isinstance(value, str):
             self.texts += 1
             self.words += value.count(" ") + 1
-        elif isinstance(value, list | dict):
-            self.lists += 1
-            return
-        text = label_text(value)
-        self.values[text] = self.values.get(text, 0) + 1
 
     @property
     def numbers(self) -> list[float] | None:
@@ -87,7 +80,7 @@ class Column:
     @property
     def is_classes(self) -> bool:
         """True if a few short values repeat."""
-        few = 2 <= len(self.values) <= _FEW and 2 * len(self.values) <= self.count
+        few = 2 <= len(self.values) <= _FEW and 2 * len(self.values) <= self.values.total()
         return few and self.mean_words <= _SHORT_WORDS and not self.is_dates
 
     @property
@@ -97,18 +90,15 @@ class Column:
 
     @property
     def is_fractions(self) -> bool:
-        numbers = self.numbers
-        return bool(numbers) and any(not number.is_integer() for number in numbers or ())
+        return any(not number.is_integer() for number in self.numbers or ())
 
     def shown(self) -> str:
         """Return the first different values, for messages."""
         few = ", ".join(map(repr, list(self.values)[:3]))
-        if len(self.values) == 1:
-            return f"one value only, {few}"
         return f"{len(self.values):,} different values, such as {few}"
 
 
-def count_columns(rows: Sequence[Row]) -> dict[str, Column]:
+def count_columns(rows: Rows) -> dict[str, Column]:
     """Return the columns of a table by name, in their order."""
     columns: dict[str, Column] = {}
     for where, row in rows:
@@ -125,60 +115,22 @@ def is_span(columns: Mapping[str, Column]) -> bool:
     return answers.lists > 0 or all(text.lstrip()[:1] in ("{", "[") for text in answers.values)
 
 
-def word_and_tag_columns(
-    rows: Sequence[Row], names: Mapping[str, Sequence[str]]
-) -> tuple[str, str] | None:
-    """Return the columns of a list of words and a list of as many tags, if there are such. Tags may
-    be numbers, of which ``names`` has the names by column.
-    """
-    row = next((row for _, row in rows), {})
-    lists = {name: v for name, v in row.items() if isinstance(v, list) and v}
-    words = [n for n, v in lists.items() if all(isinstance(item, str) for item in v)]
-    numbered = []
-    for word in words:
-        for tag, values in lists.items():
-            if tag == word or len(values) != len(lists[word]):
-                continue
-            if all(TAG.fullmatch(str(value)) for value in tag_texts(values, names.get(tag, ()))):
-                return word, tag
-            if tag not in names and all(type(value) is int and value >= 0 for value in values):
-                numbered.append((word, tag))
-    named = [pair for pair in numbered if pair[1].lower() in _TAGS]
-    return next(iter([*named, *numbered]), None)
-
-
-def tag_texts(tags: Sequence[object], names: Sequence[str]) -> list[str]:
-    """Return tags as text, numbers by their names."""
-    return [
-        names[tag] if isinstance(tag, int) and 0 <= tag < len(names) else str(tag) for tag in tags
-    ]
-
-
-def names_of_numbers(sentences: Sequence[Sequence[str]], where: str) -> dict[str, str]:
-    """Return names for tags that are numbers without names: 0 is O, and the numbers after it are B
-    and I of one type each, as in data sets of the hub. Raises ``DataError`` if the order of the
-    tags shows that they are not.
-    """
-    largest = 0
-    for sentence in sentences:
-        before = 0
-        for tag in map(int, sentence):
-            if tag and tag % 2 == 0 and before not in (tag, tag - 1):
-                raise DataError(
-                    f"{where}: tags are numbers without names, and {tag} follows {before}\n"
-                    "  allowed: tags such as O, B-PER and I-PER, or numbers whose names are the "
-                    "features of dataset_info.json beside the file\n  fix: write the names"
-                )
-            before, largest = tag, max(largest, tag)
-    types = range(1, (largest + 1) // 2 + 1)
-    marks = [f"{mark}-TYPE{number}" for number in types for mark in "BI"]
-    return {str(number): name for number, name in enumerate(["O", *marks])}
+def word_and_tag_columns(rows: Rows) -> tuple[str, str] | None:
+    """Return the columns of a list of words and a list of as many tags, if there are such."""
+    lists = {name: cell for name, cell in rows[0][1].items() if isinstance(cell, list) and cell}
+    texts = {n: cell for n, cell in lists.items() if all(isinstance(item, str) for item in cell)}
+    for tag, tags in texts.items():
+        if all(map(TAG.fullmatch, tags)):
+            for word, words in texts.items():
+                if word != tag and len(words) == len(tags):
+                    return word, tag
+    return None
 
 
 def id_column(columns: Mapping[str, Column], used: Sequence[str]) -> str | None:
     """Return a column that is named like an identifier and whose values are all different."""
     for name, column in columns.items():
-        is_unique = column.num_missing == 0 and len(column.values) == column.count
+        is_unique = not column.missing and set(column.values.values()) == {1}
         is_named = name.lower() in _IDS or name.lower().endswith("_id")
         if is_named and name not in used and is_unique:
             return name
@@ -194,7 +146,7 @@ def label_column(
     free = {
         name: column
         for name, column in columns.items()
-        if name not in texts and name.lower() not in _IDS and column.lists == 0 and column.count
+        if name not in texts and name.lower() not in _IDS and not column.lists and column.values
     }
     sure = [name for name in free if name.lower() in _SURE_LABELS]
     usual = [name for name in free if name.lower() in _LABELS]
@@ -209,16 +161,13 @@ def label_column(
         kind = "few values that repeat" if free[likely[0]].is_classes else "numbers"
         return free[likely[0]], f"the only column of {kind}"
     if likely:
-        listed = "".join(f"\n    {name}: {free[name].shown()}" for name in likely)
-        raise ConfigError(
-            f"{where}: {len(likely)} columns could be the label:{listed}\n"
-            f"  fix: name one by --label, such as --label {shlex.quote(likely[0])}"
-        )
-    listed = "".join(f"\n    {name}: {column.shown()}" for name, column in columns.items())
-    raise ConfigError(
-        f"{where}: no column looks like a label:{listed}\n"
-        "  fix: name one by --label; for pre-training text, a table has the column `text` alone"
-    )
+        problem, remedy = f"{len(likely)} columns could be the label", shlex.quote(likely[0])
+        fix = f"name one by --label, such as --label {remedy}"
+    else:
+        problem = "no column looks like a label"
+        fix = "name one by --label; for pre-training text, a table has the column `text` alone"
+    listed = "".join(f"\n    {name}: {columns[name].shown()}" for name in likely or columns)
+    raise ConfigError(f"{where}: {problem}:{listed}\n  fix: {fix}")
 
 
 def text_columns(
@@ -227,17 +176,15 @@ def text_columns(
     """Return one or two columns of the text and the reason. Raises ``ConfigError`` if it is not
     clear.
     """
+    if len(chosen) > 2:
+        raise ConfigError(f"--text names {len(chosen)} columns\n  allowed: one, or two of a pair")
     if chosen:
         return [_column(columns, name, "--text", where).name for name in chosen], "--text names it"
     lower = {name.lower(): name for name in columns if name != label and columns[name].texts}
-    for pair in PAIRS:
+    for pair in _PAIRS:
         if all(name in lower for name in pair):
             return [lower[name] for name in pair], "the two usual names of a pair"
-    texts = [
-        name
-        for name, column in columns.items()
-        if name != label and name.lower() not in _IDS and column.is_text
-    ]
+    texts = [name for key, name in lower.items() if key not in _IDS and columns[name].is_text]
     texts = [name for name in texts if columns[name].mean_words > 1] or texts  # names, codes
     if len(texts) == 1:
         return texts, "the only column of text"
@@ -248,49 +195,11 @@ def text_columns(
         return texts, "two columns of text are read as a pair; --text names one alone"
     if not texts and len(lower) == 1:
         return list(lower.values()), "the only column of text"
-    listed = ", ".join(texts or columns)
+    listed = texts or list(columns)
     raise ConfigError(
-        f"{where}: {len(texts)} columns of text: {listed}\n"
-        "  fix: name one, or two of a pair, by --text, such as --text "
-        f"{shlex.quote((texts or list(columns))[0])}"
+        f"{where}: {len(texts)} columns of text: {', '.join(listed)}\n"
+        f"  fix: name one, or two of a pair, by --text, such as --text {shlex.quote(listed[0])}"
     )
-
-
-def check_classes(column: Column, where: str) -> None:
-    """Raise ``DataError`` for a column that cannot be classes."""
-    if len(column.values) < 2:
-        raise DataError(
-            f"{where}: column {column.name!r} has one class only: {', '.join(column.values)}, in "
-            f"all {column.count:,} rows\n  fix: add rows of another class, or name another column "
-            "by --label"
-        )
-    if len(column.values) > _MOST_CLASSES or len(column.values) > max(2, column.count // 2):
-        raise ConfigError(
-            f"{where}: column {column.name!r} has {column.shown()} in {column.count:,} rows, which "
-            "is no label\n  fix: name another column by --label"
-        )
-
-
-def check_header(label: Column, texts: Sequence[str], where: str) -> None:
-    """Raise ``DataError`` where the names of the columns are the cells of a row: a text, and a
-    label that other rows have too.
-    """
-    if label.name in label.values and any(name.count(" ") >= _SHORT_WORDS for name in texts):
-        raise DataError(
-            f"{where}:1: the first line is a row, where names of columns belong: {label.name!r} is "
-            f"a label of {label.values[label.name]:,} other rows\n"
-            "  fix: put a line with names above it, such as text,label"
-        )
-
-
-def check_complete(column: Column, where: str) -> None:
-    """Raise ``DataError`` for empty texts, which the training would refuse."""
-    if column.num_missing:
-        raise DataError(
-            f"{where}: {column.num_missing:,} of {column.num_missing + column.count:,} rows have "
-            f"nothing in column {column.name!r}, the first at {column.missing}\n"
-            "  fix: fill or remove these rows, or name another column"
-        )
 
 
 def _column(columns: Mapping[str, Column], name: str, option: str, where: str) -> Column:

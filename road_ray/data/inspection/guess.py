@@ -1,0 +1,283 @@
+"""Guess of a data set's task, columns, labels and split, with the reason for each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from road_ray.data.corpus.documents import read_corpus
+from road_ray.data.custom_task import sorted_labels, tag_labels
+from road_ray.data.inspection.columns import (
+    Column,
+    count_columns,
+    id_column,
+    is_span,
+    label_column,
+    text_columns,
+    word_and_tag_columns,
+)
+from road_ray.data.inspection.data_files import MOST_ROWS, Rows, Source, find_source
+from road_ray.data.readers.conll import word_and_tag
+from road_ray.data.readers.squad import flat_answers
+from road_ray.data.task_and_dataset import Columns, below_zero, plain_label
+from road_ray.errors import ConfigError, DataError
+
+DEV_FRACTION = 0.1
+DEFAULT_LIMIT = 512  # tokens that a model takes, as BERT and ELECTRA do
+MOST_CHARACTERS = 200_000_000  # of text for pre-training that are read
+_MOST_CLASSES = 1000
+_MOST_NUMBERED_CLASSES = 20  # whole numbers with more values are a regression
+_TOKENS_PER_WORD = 1.4
+_LENGTHS = (128, 256, 384, 512, 1024, 2048, 4096, 8192)
+_SPAN_LENGTH = 384
+
+
+@dataclass
+class Guess:
+    """Guessed entry of ``data.sets`` for a data set, with the reasons as lines of text.
+
+    ``kind`` is that of ``data.sets``, or ``corpus`` for pre-training text, whose number of
+    characters is known if it is in files.
+    """
+
+    source: Source
+    kind: str
+    entry: dict[str, Any]
+    reasons: list[str] = field(default_factory=list)
+    max_length_tokens: int | None = None
+    num_characters: int | None = None
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.source.rows.get("train", ()))
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Choices of the user for the columns: text, label and kind; the rest is guessed. ``limit`` is
+    the number of tokens that the model takes.
+    """
+
+    text: Sequence[str] = ()
+    label: str | None = None
+    kind: str | None = None
+    limit: int = DEFAULT_LIMIT
+
+
+def guess(place: str, wishes: Wishes | None = None) -> Guess:
+    """Return the guess for a file, a folder or ``hub:NAME``.
+
+    Raises ``ConfigError`` for a question that an option answers, ``DataError`` for data that cannot
+    be used.
+    """
+    wishes, source = wishes or Wishes(), find_source(place)
+    chosen = bool(wishes.text or wishes.label or wishes.kind)  # of one label for a text or a pair
+    if chosen and source.layout != "table":
+        what = {"text": "plain text", "conll": "words and tags", "squad_json": "SQuAD's JSON"}
+        raise ConfigError(
+            f"{place}: the file is {what[source.layout]}, not a table with columns\n"
+            "  fix: leave --label, --text and --kind out, or name a CSV, TSV, JSONL or parquet file"
+        )
+    rows = source.rows.get("train", ())
+    columns = count_columns(rows)
+    if source.layout == "text":
+        made = _corpus(source, "this is plain text")
+    elif not columns:
+        raise DataError(f"{place}: its rows have no columns\n  fix: name another file")
+    elif is_span(columns) and not chosen:
+        made = _spans(source, wishes.limit)
+    elif source.layout == "conll":
+        made = _tags(source, word_and_tag(Columns(())), {})
+    elif (lists := word_and_tag_columns(rows)) is not None and not chosen:
+        made = _tags(source, lists, {"text": [lists[0]], "label": lists[1]})
+    elif list(columns) == ["text"] and wishes.label is None:
+        made = _corpus(source, "`text` is the only column")
+    else:
+        made = _sentences(source, columns, wishes, place)
+    if made.kind != "corpus":
+        _add_splits(made)
+    made.reasons += source.notes
+    return made
+
+
+def _corpus(source: Source, why: str) -> Guess:
+    made = Guess(source, "corpus", {}, [f"task: pre-training, as {why}"])
+    if source.hub is None:
+        made.num_characters = 0
+        for document in read_corpus(source.splits["train"]):
+            made.num_characters += len(document)
+            if made.num_characters >= MOST_CHARACTERS:
+                break
+    return made
+
+
+def _spans(source: Source, limit: int) -> Guess:
+    rows = source.rows["train"]
+    answers = [flat_answers(row.get("answers"), where) for where, row in rows]
+    without = sum(not any(answer.get("text") for answer in of_row) for of_row in answers)
+    mean = sum(len(str(row["context"]).split()) for _, row in rows) / len(rows)
+    reasons = [
+        "task: answers in a context (span), by the columns context, question and answers",
+        f"questions: {len(rows):,}, of which {without:,} have no answer",
+        f"contexts: {mean:.0f} words on average; longer ones are read in windows",
+    ]
+    return Guess(source, "span", {"kind": "span"}, reasons, min(_SPAN_LENGTH, limit))
+
+
+def _tags(source: Source, columns: tuple[str, str], entry: dict[str, Any]) -> Guess:
+    words, column = columns
+    cells = (row.get(column) or () for rows in source.rows.values() for _, row in rows)
+    labels = tag_labels(sorted({str(tag) for tags in cells for tag in tags}))
+    if len(labels) < 2:
+        raise DataError(f"{source.splits['train']}: all tags are O\n  fix: name another file")
+    kinds = [label[2:] for label in labels if label.startswith("B-")]
+    reasons = [
+        f"task: a tag for each word, by lists or lines of words and tags ({words}, {column})",
+        f"entities: {', '.join(kinds)}, in {len(source.rows['train']):,} sentences",
+    ]
+    return Guess(source, "tag", {"kind": "tag", **entry, "labels": labels}, reasons)
+
+
+def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, place: str) -> Guess:
+    rows = source.rows["train"]
+    label, why_label = label_column(columns, wishes.label, wishes.text, place)
+    texts, why_texts = text_columns(columns, wishes.text, label.name, place)
+    for text in texts:
+        if missing := columns[text].missing:
+            raise DataError(
+                f"{place}: {len(missing):,} of {len(rows):,} rows have nothing in column {text!r}, "
+                f"the first at {missing[0]}\n"
+                "  fix: fill or remove these rows, or name another column"
+            )
+    reasons = [f"text: {' and '.join(texts)} ({why_texts})", f"label: {label.name} ({why_label})"]
+    entry: dict[str, Any] = {"text": texts, "label": label.name}
+    if (id_name := id_column(columns, [*texts, label.name])) is not None:
+        entry["id"] = id_name
+        reasons.append(f"id: {id_name} (its name says so, and no value repeats)")
+    if label.missing:
+        reasons.append(
+            f"no label: {len(label.missing):,} of {len(rows):,} rows, the first at "
+            f"{label.missing[0]}; training leaves them out, and a distillation takes their texts "
+            "from a file in data.unlabelled"
+        )
+    if left_out := [name for name in columns if name not in (*texts, label.name, id_name)]:
+        reasons.append(f"not read: {', '.join(left_out)}")
+    unit = "a pair of texts" if len(texts) == 2 else "a text"
+    many_numbers = len(label.numbers or ()) > _MOST_NUMBERED_CLASSES
+    kind = wishes.kind or ("regress" if label.is_fractions or many_numbers else "classify")
+    if kind == "regress":
+        low, high = _range_of(source, label, place)
+        entry = {"kind": "regress", **entry, "low": low, "high": high}
+        reasons.insert(0, f"task: a number for {unit} (regress); the label has {label.shown()}")
+        reasons.append(f"range: {low:g} to {high:g}, around the numbers of the file")
+    else:
+        labels, label_map, lines = _classes(source, label, place)
+        entry |= {"labels": labels, **({"label_map": label_map} if label_map else {})}
+        numbers = "; for a number: --kind regress" if label.numbers else ""
+        reasons.insert(0, f"task: one of {len(labels)} classes for {unit}{numbers}")
+        reasons += lines
+    length = _length(rows, texts, wishes.limit, reasons)
+    return Guess(source, kind, entry, reasons, length)
+
+
+def _values(source: Source, split: str, column: str) -> Counter[str]:
+    """Return the values of a column in one split."""
+    counted = count_columns(source.rows.get(split, ())).get(column)
+    return counted.values if counted else Counter()
+
+
+def _range_of(source: Source, label: Column, place: str) -> tuple[float, float]:
+    """Return the whole numbers around the values of all splits, but for hidden ones of the test
+    split: those below 0, where train and dev have none.
+    """
+    known = label.values + _values(source, "dev", label.name)
+    has_negative = any(map(below_zero, known))
+    tested = _values(source, "test", label.name)
+    values = [*known, *(value for value in tested if has_negative or not below_zero(value))]
+    numbers = Column(label.name, values=Counter(values)).numbers
+    if numbers is None or len(numbers) < 2:
+        raise DataError(
+            f"{place}: column {label.name!r} holds no numbers, but {label.shown()}\n"
+            "  fix: name another column by --label, or leave out --kind regress"
+        )
+    return float(math.floor(min(numbers))), float(math.ceil(max(numbers)))
+
+
+def _classes(
+    source: Source, label: Column, place: str
+) -> tuple[list[str], dict[str, str], list[str]]:
+    """Return labels, the map from other spellings to them, and lines about both."""
+    counts = label.values + _values(source, "dev", label.name)
+    names = source.class_names.get(label.name)
+    for hidden in ["-"] if names is None else ["-", "-1"]:  # no label, as in SNLI
+        del counts[hidden]
+    spellings: dict[str, list[str]] = {}
+    for value, _ in counts.most_common():
+        spellings.setdefault(plain_label(value), []).append(value)
+    total = counts.total()
+    if len(spellings) < 2:
+        raise DataError(
+            f"{place}: column {label.name!r} has one class only: {', '.join(counts)}, in all "
+            f"{total:,} rows\n  fix: add rows of another class, or name another column by --label"
+        )
+    if len(counts) > min(_MOST_CLASSES, max(2, total // 2)):
+        raise ConfigError(
+            f"{place}: column {label.name!r} has {label.shown()} in {total:,} rows, which is no "
+            "label\n  fix: name another column by --label"
+        )
+    if names is not None:
+        numbers = {} if source.hub else {str(number): name for number, name in enumerate(names)}
+        line = f"classes: {', '.join(names[:12])}, by the features of the data set"
+        return list(names), numbers, [line]
+    shown = [f"{value} ({counts[value]:,})" for value in sorted_labels(counts)]
+    lines = [f"classes: {', '.join([*shown[:12], *(['...'] if shown[12:] else [])])}"]
+    label_map = {other: same[0] for same in spellings.values() for other in same[1:]}
+    if label_map:
+        lines.append(f"one class in several spellings: {', '.join(map(repr, label_map))}")
+    return sorted_labels(same[0] for same in spellings.values()), label_map, lines
+
+
+def _length(rows: Rows, texts: Sequence[str], limit: int, reasons: list[str]) -> int | None:
+    """Return the length that holds 95% of the texts, at most ``limit``, which the model takes; None
+    for the default of 128 tokens.
+    """
+    words = sorted(sum(str(row[text]).count(" ") + 1 for text in texts) for _, row in rows)
+    long = words[int(0.95 * (len(words) - 1))] * _TOKENS_PER_WORD + 3
+    length = min(next((n for n in _LENGTHS if n >= long), _LENGTHS[-1]), limit)
+    if length == _LENGTHS[0]:
+        return None
+    most = "the most that the model takes; " * (length < long)
+    reasons.append(
+        f"length: {length} tokens, {most}95% of the texts have at most about {long:.0f}; longer "
+        "ones are cut"
+    )
+    return length
+
+
+def _add_splits(made: Guess) -> None:
+    """Add files and dev split to the entry."""
+    source, splits = made.source, made.source.splits
+    if source.hub is not None:
+        path, configuration = source.hub
+        made.entry |= {"hub": path, **({"configuration": configuration} if configuration else {})}
+    made.entry.update(splits)
+    if "dev" in splits:
+        made.reasons.append(f"split: {splits['train']} to train on, {splits['dev']} to evaluate on")
+    else:
+        made.entry["dev_fraction"] = DEV_FRACTION
+        made.reasons.append(
+            f"split: {DEV_FRACTION:.0%} of the rows are held out to evaluate on, chosen by a hash "
+            "of their text (dev_fraction); set `dev` to a file of your own instead if you have one"
+        )
+    if made.num_rows >= MOST_ROWS:
+        reason = f"only the first {MOST_ROWS:,} rows were inspected"
+        if source.hub is not None:
+            made.entry["first_rows"] = MOST_ROWS
+            reason = (
+                f"a large split: its first {MOST_ROWS:,} rows were inspected and are streamed "
+                "(first_rows); without that key all of it is downloaded"
+            )
+        made.reasons.append(reason)
