@@ -58,25 +58,6 @@ def test_question_and_padding_of_spans_are_left_out():
     torch.testing.assert_close(soft_loss(outputs, batch, 2.0), expected)
 
 
-def test_only_words_with_a_label_count_for_a_tagger():
-    torch.manual_seed(0)
-    logits, soft = torch.randn(2, 2, 3, 4)
-    labels = torch.tensor([[1, -100, 2], [0, -100, -100]])
-    keep = torch.ones(2, 3, dtype=torch.bool)
-    batch = {"soft_logits": soft, "kd_keep": keep, "labels": labels}
-    known = labels != -100
-    expected = kd_loss(logits[known], soft[known], temperature=2.0)
-    outputs = SimpleNamespace(logits=logits, loss=torch.tensor(0.0))
-    torch.testing.assert_close(soft_loss(outputs, batch, 2.0), expected)
-
-
-def test_a_regression_learns_the_teachers_number():
-    batch = {"soft_logits": torch.tensor([[1.0], [3.0]]), "kd_keep": KEEP}
-    batch |= {"labels": torch.tensor([1.0, 2.0])}
-    outputs = SimpleNamespace(logits=torch.tensor([[0.0], [1.0]]), loss=torch.tensor(0.0))
-    assert soft_loss(outputs, batch, 2.0) == pytest.approx((1 + 4) / 2)
-
-
 def test_mistakes_are_told():
     outputs, batch = classified()
     with pytest.raises(ConfigError, match="kd_weight"):

@@ -102,19 +102,6 @@ def test_the_schedule_follows_the_steps_of_the_trainer(trainer):
     assert loss.item() == pytest.approx(plain.compute_loss(plain.model.train(), annotated).item())
 
 
-def test_the_average_loss_is_the_mean_of_the_losses_to_each_teacher(trainer):
-    ours = trainer(average_loss=True, weighting="mean", kd_weight=1.0)
-    batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
-    (annotated,) = ours.annotated([batch], 0)
-    loss = ours.compute_loss(ours.model.train(), annotated)
-    apart = []
-    for number in range(2):
-        alone = {k: v for k, v in annotated.items() if not k.startswith("teacher_")}
-        alone["soft_logits"] = annotated["teacher_logits"][number]
-        apart.append(ours.compute_loss(ours.model.train(), alone).item())
-    assert loss.item() == pytest.approx(sum(apart) / 2, rel=1e-5)
-
-
 def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path, teacher):
     from transformers import ElectraForSequenceClassification, TrainingArguments
 

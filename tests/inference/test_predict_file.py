@@ -357,32 +357,6 @@ def test_a_signal_ends_with_exit_code_6_and_the_same_command_resumes(
     assert cut.read_bytes() == whole.read_bytes()
 
 
-def test_a_stop_before_the_first_row_and_of_standard_input_say_what_is_kept(
-    road, directory, rows_file, tmp_path, monkeypatch
-):
-    def stop(*_, **__):
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    words = ("--output", tmp_path / "o.csv")
-    with monkeypatch.context() as patch:
-        patch.setattr("road_ray.inference.load_model.load_trained", stop)
-        stopped = road("predict", directory, rows_file(".csv"), *words)
-    assert (stopped.code, f"kept: all that {tmp_path} holds" in stopped.err) == (6, True)
-    monkeypatch.setattr(predicting, "predict_chunk", stop)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"fine\n")))
-    stopped = road("predict", directory, "-", *words)
-    assert (stopped.code, "kept: nothing" in stopped.err) == (6, True)
-    assert "fix: to predict all rows again, run the same command" in stopped.err
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
-
-
-def test_half_of_a_surrogate_pair_in_a_copied_cell_is_refused_by_its_line(rows_file):
-    good = {"text": "a fine film \N{GRINNING FACE}", "id": "0", "note": ""}
-    source = rows_file(".jsonl", [good, good | {"note": ["a", {"b": "fine \ud83d"}]}])
-    with pytest.raises(DataError, match=r":2: column 'note' holds a lone surrogate U\+"):
-        list(input_rows(source, EACH, ("text",)))
-
-
 def test_infinite_thresholds_always_and_never_answer_and_nan_is_refused(road, rows_file, tmp_path):
     model = publish(tmp_path / "model", "bert", "ForQuestionAnswering")
     rows = rows_file(".jsonl", [{"question": "Who?", "context": text} for text in TEXTS])
@@ -394,20 +368,6 @@ def test_infinite_thresholds_always_and_never_answer_and_nan_is_refused(road, ro
         assert {answer == "" for answer in answers} == silent
     result = road("predict", model, rows, "--threshold", "nan", "--output", tmp_path / "o.jsonl")
     assert (result.code, "threshold = nan\n  allowed: " in result.err) == (2, True)
-
-
-def test_an_output_that_another_process_writes_is_refused_and_left_alone(tmp_path):
-    """Both wrote into one partial file: NUL bytes, rows of both, exit 0."""
-    first = PredictionFile(tmp_path / "a.jsonl", {"source": 1})
-    first.append([{"id": "0"}])
-    for identity in ({"source": 1}, {"source": 2}):
-        with pytest.raises(ResourceError, match="another process is writing it"):
-            PredictionFile(tmp_path / "a.jsonl", identity)
-    first.append([{"id": "1"}])
-    first.finish()
-    first.close()
-    assert [json.loads(line)["id"] for line in (tmp_path / "a.jsonl").open()] == ["0", "1"]
-    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 def written(tmp_path, name, rows, **more):

@@ -74,32 +74,6 @@ def judged(world, model, tokenizer):
     return evaluate
 
 
-def test_classes_equal_those_of_the_evaluation(exported, judged):
-    split, result = judged("rte")
-    rows = [dict(zip(("text", "text_pair"), e.texts, strict=True)) for e in split.examples]
-    predictions = load(exported(split.task.name))(rows)
-    assert [prediction["label"] for prediction in predictions] == list(result.labels)
-    for prediction in predictions:
-        assert sum(prediction["scores"].values()) == pytest.approx(1.0)
-        assert (
-            prediction["score"]
-            == max(prediction["scores"].values())
-            == prediction["scores"][prediction["label"]]
-        )
-
-
-def test_numbers_equal_those_of_the_evaluation(exported, judged, tmp_path):
-    (tmp_path / "dev.csv").write_text("a,b,label\none film,a film,1.0\nbad,good and fine,0.5\n")
-    pairs = CustomDataset(
-        task="similarity", kind="regress", dev=str(tmp_path / "dev.csv"), text=("a", "b")
-    )
-    split, result = judged("pairs", pairs=pairs)
-    rows = [dict(zip(("text", "text_pair"), e.texts, strict=True)) for e in split.examples]
-    predictions = load(exported(split.task.name))(rows)
-    expected = [float(label) for label in result.labels]
-    assert [prediction["value"] for prediction in predictions] == pytest.approx(expected, rel=1e-5)
-
-
 def test_answers_equal_those_of_the_evaluation_with_offsets_and_the_threshold(exported, judged):
     split, result = judged("squad_v2")
     threshold = float(np.median([span.null_odds for span in result.spans]))
@@ -118,15 +92,6 @@ def test_answers_equal_those_of_the_evaluation_with_offsets_and_the_threshold(ex
         listed = [best["answer"] for best in one["n_best"]]
         assert listed == [candidate.text for candidate in span.n_best[:3]]
     assert 0 < silent < len(rows)
-
-
-def test_tags_equal_those_of_the_evaluation(exported, judged, tmp_path):
-    long = "".join(f"word{number} O\n" for number in range(200))  # continues in further rows
-    (tmp_path / "dev.txt").write_text(f"Ada B-PER\nmet O\n\n{long}\nLondon B-LOC\n")
-    sentences = CustomDataset(task="ner", kind="tag", dev=str(tmp_path / "dev.txt"))
-    split, result = judged("sentences", sentences=sentences)
-    predictions = load(exported(split.task.name))([{"words": e.words} for e in split.examples])
-    assert [" ".join(prediction["tags"]) for prediction in predictions] == list(result.labels)
 
 
 def test_grouped_entities_have_offsets_in_the_text():

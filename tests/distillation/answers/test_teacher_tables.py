@@ -105,13 +105,6 @@ def test_whatever_decides_the_answers_decides_the_directory(part):
     assert directory_name(WHO, MRC) != directory_name(WHO, NLI)
 
 
-def test_the_manifest_tells_whose_it_is(tmp_path):
-    tables = filled(tmp_path, 1)
-    output = json.loads((tables.directory / "manifest.json").read_text())
-    assert (output["directory"], output["task"]) == ("t0", "nli")
-    assert output["weights_sha256"] == "a" * 64
-
-
 @pytest.mark.parametrize("damage", ["cut", "garbled", "gone", "record", "version"])
 def test_a_damaged_table_is_named_with_what_to_do(tmp_path, damage):
     (table,) = filled(tmp_path, 1, 2).tables
@@ -181,12 +174,6 @@ def test_a_full_disk_is_named_and_keeps_what_was_answered(small_disk):
             tables.flush()
     again = TeacherTables(disk, WHO, NLI)
     assert again.holds(rows(1, 2, 3).keys).tolist() == [True, True, False]
-
-
-def test_a_place_that_cannot_be_used_is_told(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ResourceError, match=r"file/.*cannot be written"):
-        filled(tmp_path / "file", 1)
 
 
 def test_tables_of_another_user_are_read(tmp_path, monkeypatch):

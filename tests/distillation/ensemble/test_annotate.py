@@ -143,15 +143,6 @@ def test_a_head_that_is_not_in_the_file_is_refused(tmp_path, teacher):
         Teacher(tmp_path, NLI)
 
 
-def test_the_local_ensemble_is_the_teachers_in_their_order(trio):
-    first = batch(1)
-    logits = trio.gather(trio.submit(first))
-    assert logits.shape == (3, 4, 3)
-    for index, member in enumerate(trio.teachers):
-        assert torch.equal(logits[index], member.logits(**inputs_of(first)))
-    assert not torch.equal(logits[0], logits[1])
-
-
 def test_answers_of_different_shapes_are_never_mixed():
     with pytest.raises(DataError, match="teacher 1 answers"):
         stacked([torch.zeros(2, 3), torch.zeros(2, 1)])
