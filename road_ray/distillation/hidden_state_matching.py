@@ -8,12 +8,12 @@ nor stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from transformers import AutoModel
 
 from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files.locate_model import locate_model
@@ -25,24 +25,6 @@ from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 Layers = Literal["uniform", "last"] | tuple[tuple[int, int], ...]
 
 
-class HiddenStates(NamedTuple):
-    """Outputs of each layer, counted from 1: ``hidden[n]`` ``[B, L, D]``, ``attentions[n]``
-    ``[B, H, L, L]``.
-    """
-
-    hidden: Mapping[int, Tensor]
-    attentions: Mapping[int, Tensor]
-
-
-def hidden_states_of(output: Any) -> HiddenStates:
-    """Return the states in the output of a ``transformers`` encoder, where it returned them."""
-    hidden, attentions = output.hidden_states or (), output.attentions or ()
-    return HiddenStates(
-        {n: state for n, state in enumerate(hidden) if n},  # 0 are the embeddings
-        dict(enumerate(attentions, 1)),
-    )
-
-
 class HiddenStatesTeacher:
     """Frozen encoder of a model directory, of any architecture with the student's tokenizer.
 
@@ -51,7 +33,10 @@ class HiddenStatesTeacher:
 
     def __init__(self, directory: str | Path, *, attentions: bool = False) -> None:
         self.directory = locate_model(directory)
-        self._model = _load(self.directory).eval().requires_grad_(False)
+        model, missing = load_stored(AutoModel, self.directory)
+        # A fine-tuned model often lacks the pooler, which the states do not depend on.
+        refuse_random(self.directory, [n for n in missing if not n.startswith("pooler.")])
+        self._model: Any = model.eval().requires_grad_(False)
         use_cpu_kernels(self._model)
         if attentions:
             self._model.set_attn_implementation("eager")  # others return no maps
@@ -64,14 +49,17 @@ class HiddenStatesTeacher:
         """Return itself: it is frozen, so copies of a student share it."""
         return self
 
-    def __call__(self, batch: Batch) -> HiddenStates:
-        """Return its states for the batch, on the batch's device and without gradient."""
+    def __call__(self, batch: Batch) -> Any:
+        """Return the output of ``transformers`` for the batch, on its device, without gradient:
+        ``hidden_states[n]`` ``[B, L, D]`` of layer n (0: the embeddings) and ``attentions[n - 1]``
+        ``[B, H, L, L]``.
+        """
         device = batch["input_ids"].device
         if self._model.device != device:
             self._model.to(device)
         inputs = encoder_inputs(batch, self._names)
         with torch.no_grad():
-            return hidden_states_of(self._model(**inputs, **self._outputs))
+            return self._model(**inputs, **self._outputs)
 
 
 def layer_map(student: int, teacher: int, layers: Layers) -> tuple[tuple[int, int], ...]:
@@ -93,13 +81,6 @@ def layer_map(student: int, teacher: int, layers: Layers) -> tuple[tuple[int, in
             "and the teacher's layers"
         )
     return tuple(pairs)
-
-
-class MatchingError(NamedTuple):
-    """Sum of one error over real tokens and matched layers, and its weight per token."""
-
-    total: Tensor
-    weight: float
 
 
 class StateMatching(nn.Module):
@@ -142,30 +123,27 @@ class StateMatching(nn.Module):
         """Arguments of the student's forward pass, for the outputs that are matched."""
         return {"output_hidden_states": True, "output_attentions": self.attention_weight > 0}
 
-    def forward(self, output: Any, batch: Batch) -> dict[str, MatchingError]:
-        """Return the errors by name, ``hidden`` and ``attention``, of the output of the student's
-        forward pass over the batch.
+    def forward(self, output: Any, batch: Batch) -> dict[str, tuple[Tensor, float]]:
+        """Return, by name (``hidden``, ``attention``), the sum of an error over real tokens and
+        matched layers, and its weight per token. ``output`` is that of the student's encoder.
         """
-        student, teacher = hidden_states_of(output), self.teacher(batch)
-        mask = batch.get("attention_mask")
+        teacher, mask = self.teacher(batch), batch.get("attention_mask")
         mask = torch.ones_like(batch["input_ids"]) if mask is None else mask
         real = mask.flatten(0, -2).bool()
-        errors = {}
-        if self.hidden_weight:
-            total = sum(
-                hidden_error(self.projections[str(s)](student.hidden[s]), teacher.hidden[t], real)
-                for s, t in self.pairs
-            )
-            share = self.hidden_weight / len(self.pairs)
-            errors["hidden"] = MatchingError(torch.as_tensor(total), share)
-        if self.attention_weight:
-            total = sum(
-                attention_error(student.attentions[s], teacher.attentions[t], real)
-                for s, t in self.pairs
-            )
-            share = self.attention_weight / len(self.pairs)
-            errors["attention"] = MatchingError(torch.as_tensor(total), share)
-        return errors
+        totals: dict[str, list[Tensor]] = {}
+        for s, t in self.pairs:
+            if self.hidden_weight:
+                student = self.projections[str(s)](output.hidden_states[s])
+                error = hidden_error(student, teacher.hidden_states[t], real)
+                totals.setdefault("hidden", []).append(error)
+            if self.attention_weight:
+                error = attention_error(output.attentions[s - 1], teacher.attentions[t - 1], real)
+                totals.setdefault("attention", []).append(error)
+        weights = {"hidden": self.hidden_weight, "attention": self.attention_weight}
+        return {
+            name: (torch.as_tensor(sum(errors)), weights[name] / len(self.pairs))
+            for name, errors in totals.items()
+        }
 
 
 def hidden_error(student: Tensor, teacher: Tensor, real: Tensor) -> Tensor:
@@ -198,12 +176,3 @@ def _projection(student: int, teacher: int) -> nn.Linear:
         nn.init.eye_(linear.weight)
         nn.init.zeros_(linear.bias)
     return linear
-
-
-def _load(directory: Path) -> Any:
-    from transformers import AutoModel
-
-    model, missing = load_stored(AutoModel, directory)
-    # A fine-tuned model often lacks the pooler, which the states do not depend on.
-    refuse_random(directory, [name for name in missing if not name.startswith("pooler.")])
-    return model

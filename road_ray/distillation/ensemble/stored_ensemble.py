@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from road_ray.data.features.examples_and_features import Longs
 from road_ray.data.task_and_dataset import Kind, Span, Tag, Task
@@ -44,16 +44,6 @@ Live = Callable[[Members], AbstractContextManager[Ensemble]]
 """Starts the teachers of these numbers until it is left; they answer in this order."""
 Batches = Callable[[], Iterable[Mapping[str, Any]]]
 """Returns the batches to label, the same at each call."""
-
-
-@dataclass(frozen=True)
-class StoredRows:
-    """Rows of a batch as one teacher has them; ``tokens`` are the teacher's own, if it reads texts
-    and answers per token.
-    """
-
-    rows: Rows
-    tokens: list[list[TokenRow]] | None = None
 
 
 class StoredEnsemble(Ensemble):
@@ -98,10 +88,10 @@ class StoredEnsemble(Ensemble):
         answers: list[Tensor] = []
         figures: dict[int, Mapping[str, float]] = {}
         for number, (tables, reader) in enumerate(zip(self.tables, self._readers, strict=True)):
-            stored = _stored_rows(reader, handle)
-            answer = padded(tables.read(stored.rows.keys), stored.rows, tables.kind)
-            if reader is not None and stored.tokens is not None:
-                answer, figures[number] = reader.carried(stored.tokens, answer, handle)
+            rows, tokens = _stored_rows(reader, handle)
+            answer = padded(tables.read(rows.keys), rows, tables.kind)
+            if reader is not None and tokens is not None:
+                answer, figures[number] = reader.carried(tokens, answer, handle)
             answers.append(answer)
         self._stats = numbered(figures)
         return torch.stack(answers)
@@ -162,7 +152,7 @@ class StoredEnsemble(Ensemble):
             if not len(chosen):
                 continue
             kind = self.tables[number].kind
-            rows = _stored_rows(self._readers[number], some_rows(inputs, chosen)).rows
+            rows, _ = _stored_rows(self._readers[number], some_rows(inputs, chosen))
             kept = answers[torch.from_numpy(chosen).to(answers.device)]
             try:
                 values = unpadded(_fitted(kept, rows, kind), rows, kind)
@@ -173,7 +163,7 @@ class StoredEnsemble(Ensemble):
 
 def _keys(reader: TextReader | None, inputs: Mapping[str, Any]) -> Keys:
     """Return the keys of the rows of a batch for one teacher: by their tokens or by their texts."""
-    return rows_of(inputs).keys if reader is None else keys_of_texts(reader.texts_of(inputs))
+    return rows_of(inputs).keys if reader is None else keys_of_texts(reader.needed(inputs, "texts"))
 
 
 def _first_missing(tables: TeacherTables, keys: Keys) -> NDArray[np.bool_]:
@@ -183,18 +173,21 @@ def _first_missing(tables: TeacherTables, keys: Keys) -> NDArray[np.bool_]:
     return missing & ~tables.holds(keys)
 
 
-def _stored_rows(reader: TextReader | None, inputs: Mapping[str, Any]) -> StoredRows:
-    """Return the rows of a batch as one teacher has them: by their tokens or by their texts."""
+def _stored_rows(
+    reader: TextReader | None, inputs: Mapping[str, Any]
+) -> tuple[Rows, list[list[TokenRow]] | None]:
+    """Return the rows of a batch as one teacher has them, and its own tokens if it reads texts and
+    answers per token.
+    """
     if reader is None:
-        return StoredRows(rows_of(inputs))
-    texts = reader.texts_of(inputs)
+        return rows_of(inputs), None
+    texts = reader.needed(inputs, "texts")
     keys = keys_of_texts(texts)
     if not isinstance(reader.task.kind, Span | Tag):
-        return StoredRows(Rows(keys, np.ones((len(keys), 1), np.bool_)))
+        return Rows(keys, np.ones((len(keys), 1), np.bool_)), None
     tokens = reader.rows(texts)
     lengths = reader.lengths(tokens)
-    real = np.arange(int(lengths.max(initial=0))) < lengths[:, None]
-    return StoredRows(Rows(keys, real), tokens)
+    return Rows(keys, np.arange(int(lengths.max(initial=0))) < lengths[:, None]), tokens
 
 
 def _fitted(answers: Tensor, rows: Rows, kind: Kind) -> Tensor:
@@ -204,8 +197,6 @@ def _fitted(answers: Tensor, rows: Rows, kind: Kind) -> Tensor:
     if not isinstance(kind, Span | Tag):
         return answers
     axis, width = (-1 if isinstance(kind, Span) else 1), rows.real.shape[-1]
-    if answers.shape[axis] < width:
-        shape = [*answers.shape]
-        shape[axis] = width - answers.shape[axis]
-        return torch.cat([answers, answers.new_full(shape, PAD_LOGIT)], axis)
-    return answers.narrow(axis, 0, width)
+    beyond = max(0, width - answers.shape[axis])
+    sizes = (0, beyond) if axis == -1 else (0, 0, 0, beyond)
+    return pad(answers, sizes, value=PAD_LOGIT).narrow(axis, 0, width)

@@ -311,5 +311,5 @@ def test_a_teacher_without_segments_reads_the_rows_of_a_student_with_them(publis
     with torch.no_grad():
         states = plain(**inputs).last_hidden_state
     real = inputs["attention_mask"].bool()
-    mine = HiddenStatesTeacher(directory)(batch).hidden[2][:, : real.shape[1]]
+    mine = HiddenStatesTeacher(directory)(batch).hidden_states[2][:, : real.shape[1]]
     assert_close(mine[real], states[real], rtol=1e-4, atol=1e-5)

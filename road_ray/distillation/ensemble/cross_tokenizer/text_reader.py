@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.features.examples_and_features import Bytes, Ints, Longs, TagExample
@@ -61,16 +61,15 @@ class TextReader:
         directory = locate_model(directory)
         return cls(directory, task, longest_row_of(read_config(directory)))
 
-    def texts_of(self, batch: Mapping[str, Any]) -> Sequence[Texts]:
-        """Return the texts of a batch. Raises ``DataError`` if it has none."""
-        if batch.get("texts") is None:
+    def needed(self, batch: Mapping[str, Any], name: str) -> Any:
+        """Return an entry of a batch. Raises ``DataError`` if it has none."""
+        if batch.get(name) is None:
             raise DataError(
                 f"{self.directory}: has another tokenizer than the student, and the batch has no "
-                "texts\n  fix: add `texts` to the batch (docs/guides/models.md), or take a teacher "
-                "with the student's tokenizer"
+                f"{name}\n  fix: add `{name}` to the batch (docs/guides/models.md), or take a "
+                "teacher with the student's tokenizer"
             )
-        texts: Sequence[Texts] = batch["texts"]
-        return texts
+        return batch[name]
 
     def rows(self, texts: Sequence[Sequence[str]]) -> list[list[TokenRow]]:
         """Return the rows of tokens of each example: one, several for a long sentence, and one for
@@ -96,23 +95,13 @@ class TextReader:
         figures = {"cut": float(sum(row.is_cut for example in rows for row in example))}
         match self.task.kind:
             case Span():
-                offsets = self._needed(batch, "offsets")
-                mask = batch.get("attention_mask")
+                offsets, mask = self.needed(batch, "offsets"), batch.get("attention_mask")
                 mask = torch.ones_like(batch["input_ids"]) if mask is None else mask
                 answers, figures["outside"] = _spans(rows, answers, offsets, mask)
                 figures["inexpressible"] = _num_inexpressible(rows, offsets, mask, batch)
             case Tag():
-                answers = _tags(rows, answers, self._needed(batch, "words"))
+                answers = _tags(rows, answers, self.needed(batch, "words"))
         return answers, figures
-
-    def _needed(self, batch: Mapping[str, Any], name: str) -> Tensor:
-        if batch.get(name) is None:
-            raise DataError(
-                f"{self.directory}: has another tokenizer than the student, and the batch has no "
-                f"{name} of the student's tokens\n  fix: add them (docs/guides/models.md)"
-            )
-        tensor: Tensor = batch[name]
-        return tensor
 
     def _rows_of(self, texts: Texts) -> list[TokenRow]:
         """Return the rows of tokens of one example."""
@@ -150,17 +139,12 @@ class TextReader:
         rows = encode_tags(
             [example], "teacher", self.task, self.tokenizer, max_length_tokens=self.longest
         )
-        assert rows.words is not None
-        pairs = zip(rows.bounds[:-1], rows.bounds[1:], strict=True)
-        places = [slice(int(begin), int(end)) for begin, end in pairs]
-        return [
-            TokenRow(
-                rows.tokens[place],
-                None if rows.segments is None else rows.segments[place],
-                words=rows.words[place],
-            )
-            for place in places
-        ]
+        made = []
+        for begin, end in itertools.pairwise(rows.bounds.tolist()):
+            segments = None if rows.segments is None else rows.segments[begin:end]
+            words_at = None if rows.words is None else rows.words[begin:end]
+            made.append(TokenRow(rows.tokens[begin:end], segments, words=words_at))
+        return made
 
 
 def _spans(
@@ -203,7 +187,7 @@ def _tags(rows: Sequence[Sequence[TokenRow]], answers: Tensor, words: Tensor) ->
     """Return the logits at the first token of every word of the student's: ``[B, L, C]``."""
     carried = answers.new_full((*words.shape, answers.shape[-1]), PAD_LOGIT)
     for number, example in enumerate(rows):
-        teacher_words = np.concatenate([_words(row) for row in example])
+        teacher_words = np.concatenate([row.words for row in example if row.words is not None])
         begins = np.flatnonzero(teacher_words >= 0)
         token_of = {int(teacher_words[token]): int(token) for token in begins}
         places = (words[number] >= 0).nonzero().squeeze(1)
@@ -213,8 +197,3 @@ def _tags(rows: Sequence[Sequence[TokenRow]], answers: Tensor, words: Tensor) ->
             if token is not None:
                 carried[number, place] = answers[number, token]
     return carried
-
-
-def _words(row: TokenRow) -> NDArray[np.int32]:
-    assert row.words is not None
-    return row.words

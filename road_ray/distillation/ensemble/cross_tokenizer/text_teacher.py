@@ -49,7 +49,7 @@ class TextTeacher(Teacher):
         classes as they are; of spans log-probabilities; of tags at the first token of each word.
         With ``own_tokens`` in the batch, return them for the teacher's own tokens.
         """
-        rows = self.reader.rows(self.reader.texts_of(texts))
+        rows = self.reader.rows(self.reader.needed(texts, "texts"))
         answers = self._answers(rows)
         if OWN_TOKENS in texts:
             return answers
