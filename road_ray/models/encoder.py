@@ -121,13 +121,10 @@ def new_language_model(
     size: EncoderConfig, vocab_size: int, like: PreTrainedConfig | None = None
 ) -> PreTrainedModel:
     """Return a masked language model with random weights, of the family of ``like`` if given."""
-    if like is not None:
-        config = sized_config(like, size)
-        made: PreTrainedModel = family_of(config).language_model(config)
-        return made
-    config = hugging_face_config(size, vocab_size)
-    model: Any = family_of(config).language_model(config)
-    initialize(model, size.initializer_std)
+    config = hugging_face_config(size, vocab_size) if like is None else sized_config(like, size)
+    model: PreTrainedModel = family_of(config).language_model(config)
+    if like is None:
+        initialize(model, size.initializer_std)
     return model
 
 
@@ -141,17 +138,16 @@ def new_detector(
     """
     if like is not None:
         config = sized_config(like, size, num_labels=1)
-        kind = family_of(config).detector
-        if kind is None:
-            raise ConfigError(
-                f"encoder.family = init: transformers has no head for tokens on "
-                f"{config.model_type!r}\n  fix: objective.name=mlm, or a model of another family"
-            )
-        model: Any = kind(config)
     else:
         options = {} if size.family == "electra" else {"num_labels": 1}
         config = hugging_face_config(size, vocab_size, **options)
-        model = family_of(config).detector(config)
+    kind = family_of(config).detector
+    if kind is None:
+        raise ConfigError(
+            f"encoder.family = init: transformers has no head for tokens on "
+            f"{config.model_type!r}\n  fix: objective.name=mlm, or a model of another family"
+        )
+    model: Any = kind(config)
     if isinstance(getattr(model, "dropout", None), nn.Dropout):
         model.dropout.p = 0.0  # of a token classifier; ELECTRA's detection head has none
     if like is None:
@@ -208,24 +204,18 @@ def model_directory(init: str, key: str = "init") -> str:
     for candidate in (place / "hf", place):
         if (candidate / "config.json").is_file():
             return str(candidate)
+    if not place.exists():
+        return init
+    remedy = "name a finished run, its hf/ folder, or a checkpoint of it"
     if models := sorted(str(path.parents[1]) for path in place.glob("*/hf/config.json")):
         teachers = place / "teachers.json"
         hint = f" (as teachers: {teachers})" if teachers.is_file() else ""
-        raise CheckpointError(
-            f"{key} = {init}: not a model; {len(models)} models are below it\n"
-            f"  fix: name one of them, such as {models[0]}{hint}"
-        )
-    if (place / "config.resolved.yaml").is_file():
-        raise CheckpointError(
-            f"{key} = {init}: that run has no model yet (hf/ is written at its end)\n"
-            "  fix: run the command of that run again to resume it, or name one of its checkpoints"
-        )
-    if place.exists():
-        raise CheckpointError(
-            f"{key} = {init}: no config.json there or in hf/; no run and no model directory\n"
-            "  fix: name a finished run, its hf/ folder, or a checkpoint of it"
-        )
-    return init
+        remedy = f"name one of the {len(models)} models below it, such as {models[0]}{hint}"
+    elif (place / "config.resolved.yaml").is_file():
+        remedy = "run the command of that run again: it has no model yet, hf/ is written at its end"
+    raise CheckpointError(
+        f"{key} = {init}: not a model, no config.json there or in hf/\n  fix: {remedy}"
+    )
 
 
 def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
@@ -257,20 +247,17 @@ def load_heads(model: PreTrainedModel, directory: str | Path) -> dict[str, list[
     """
     stored, missing = load_stored(type(model), locate_model(str(directory)))
     weights: dict[str, Tensor] = stored.state_dict()
-    current = model.state_dict()
-    heads: dict[str, list[str]] = {}
-    for name in current:
+    heads: dict[str, dict[str, Tensor]] = {}
+    for name, weight in model.state_dict().items():
         if not name.startswith(f"{model.base_model_prefix}."):
-            heads.setdefault(name.split(".")[0], []).append(name)
+            heads.setdefault(name.partition(".")[0], {})[name] = weight
     report: dict[str, list[str]] = {"kept": [], "new": []}
-    for head, names in heads.items():
-        fits = all(
-            name in weights and name not in missing and weights[name].shape == current[name].shape
-            for name in names
-        )
+    for head, own in heads.items():
+        kept = {n: weights[n] for n in own.keys() & weights.keys() - set(missing)}
+        fits = len(kept) == len(own) and all(kept[n].shape == x.shape for n, x in own.items())
         report["kept" if fits else "new"].append(head)
         if fits:
-            model.load_state_dict({name: weights[name] for name in names}, strict=False)
+            model.load_state_dict(kept, strict=False)
     return report
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, PreTrainedModel
 
 from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.special_heads import SpecialHead, special_head
-from road_ray.data.task_and_dataset import Choose, Classify, Kind, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Classify, Kind, Reason, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import family_of, input_names
 from road_ray.models.encoder import load_encoder
@@ -31,7 +28,6 @@ from road_ray.models.load_weights import check_finite, load_stored
 from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 
 _log = logging.getLogger(__name__)
-_PROBLEMS = {Classify: "single_label_classification", Regress: "regression"}
 
 
 class MultitaskModel(nn.Module):
@@ -74,96 +70,72 @@ class MultitaskModel(nn.Module):
 
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` in the format of ``transformers``."""
-        special = special_head(self.tasks[task].kind)
-        if special is not None:
-            _export_special(self, directory, task, special)
-            return
-        kind = self.tasks[task].kind
-        # An encoder fine-tuned on another task has the labels of that task in its configuration.
+        kind, head = self.tasks[task].kind, self.heads[task]
         labels = {
             "id2label": dict(enumerate(_labels(kind))),
             "label2id": {label: index for index, label in enumerate(_labels(kind))},
-            "problem_type": _PROBLEMS.get(type(kind)),
         }
-        config = AutoConfig.for_model(**(self.encoder.config.to_dict() | labels))
+        special = special_head(kind)
+        if special is not None:
+            self._export_special(directory, head, special, labels)
+            return
+        # An encoder fine-tuned on another task has the labels of that task in its configuration.
+        problems = {Classify: "single_label_classification", Regress: "regression"}
+        changes = labels | {"problem_type": problems.get(type(kind))}
+        config = AutoConfig.for_model(**(self.encoder.config.to_dict() | changes))
         # Random weights would draw from the global generator, while the training goes on.
         with torch.device("meta"):
             exported = model_class(kind, config)(config)
         prefix = exported.base_model_prefix
         state = {f"{prefix}.{name}": x for name, x in self.encoder.state_dict().items()}
-        head: Any = self.heads[task]
-        state |= _in_label_units(head.model.state_dict(), kind)
-        exported.load_state_dict(state, assign=True)
+        exported.load_state_dict(state | _head_weights(head), assign=True)
+        if isinstance(kind, Regress):  # transformers has the numbers in the labels' units
+            last = _last_layer(exported)
+            last.weight = nn.Parameter(last.weight.detach() * kind.range)
+            last.bias = nn.Parameter(last.bias.detach() * kind.range + kind.low)
         with suppress_logging():
             exported.save_pretrained(directory)
 
-
-def _export_special(
-    model: MultitaskModel, directory: Path, task: str, special: SpecialHead
-) -> None:
-    """Write the encoder in the format of ``transformers``, and the head in a file beside it."""
-    kind = model.tasks[task].kind
-    if isinstance(kind, Classify | Tag):  # so that loading can check the labels of the head
-        model.encoder.config.id2label = dict(enumerate(kind.labels))
-        model.encoder.config.label2id = {label: n for n, label in enumerate(kind.labels)}
-    with suppress_logging():
-        model.encoder.save_pretrained(directory)
-    state = {part: x.detach().cpu() for part, x in model.heads[task].state_dict().items()}
-    file = directory / special.file_name
-    save_file(state, file)
-    text = "%s: transformers has no class for the %s: it loads the encoder; only road_ray reads %s"
-    _log.warning(f"{text} (%s)", directory, special.name, file.name, special.override)
-
-
-def _load_special(
-    directory: str, task: Task, special: SpecialHead, label_map: LabelMap | None
-) -> MultitaskModel:
-    model, path = load_multitask(directory, [task]), Path(directory) / special.file_name
-    names = model.encoder.config.id2label
-    try:
-        state = load_file(path)
-        check_finite(path, state)
-        order = label_order(Path(directory), names, task, label_map)
-        model.heads[task.name].load_state_dict(_reordered(state, order))
-    except (CheckpointError, OSError, RuntimeError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{directory}: holds no head for task {task.name}: {error}\n"
-            f"  fix: fine-tune it with {special.override}, or evaluate without that key"
-        ) from error
-    return model
+    def _export_special(
+        self, directory: Path, head: nn.Module, special: SpecialHead, labels: dict[str, Any]
+    ) -> None:
+        """Write the encoder in the format of ``transformers``, and the head in a file beside it."""
+        if special.kind is Reason:  # so that loading can check the labels of the head
+            self.encoder.config.update(labels)
+        with suppress_logging():
+            self.encoder.save_pretrained(directory)
+        state = {part: x.detach().cpu() for part, x in head.state_dict().items()}
+        file = directory / special.file_name
+        save_file(state, file)
+        _log.warning(
+            "%s: transformers has no class for the %s: it loads the encoder; only road_ray reads "
+            "%s (%s)",
+            directory, special.name, file.name, special.override,
+        )  # fmt: skip
 
 
-def _reordered(head: Mapping[str, Tensor], order: Sequence[int] | None) -> dict[str, Tensor]:
-    """Return the weights of a head, its last layer in the order of the task's labels."""
-    if order is None:
-        return dict(head)
+def _head_weights(head: Any) -> dict[str, Tensor]:
+    weights: dict[str, Tensor] = head.model.state_dict()
+    return weights
+
+
+def _last_layer(model: nn.Module) -> nn.Linear:
+    """Return the last layer of a head, whose outputs are the labels."""
+    layers = {name: part for name, part in model.named_modules() if isinstance(part, nn.Linear)}
+    known = [name for name in layers if name.partition(".")[0] == "classifier"]
+    return layers[(known or list(layers))[-1]]
+
+
+@torch.no_grad()
+def _put_in_order(head: nn.Module, order: Sequence[int] | None, kind: Kind) -> None:
+    """Put the outputs of a loaded head into the task's order, or in units of its range."""
     last = _last_layer(head)
-    return {name: x[list(order)] if name.startswith(last) else x for name, x in head.items()}
-
-
-def _last_layer(head: Mapping[str, Tensor]) -> str:
-    """Return the name prefix of a head's last layer, whose outputs are the labels."""
-    weights = [name for name, weight in head.items() if weight.dim() == 2]
-    known = [name for name in weights if name.startswith("classifier.")]
-    return (known or weights)[-1].removesuffix("weight")
-
-
-def _in_label_units(head: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
-    """Return the weights of a head with the range of a regression in its last layer."""
-    if not isinstance(kind, Regress):
-        return dict(head)
-    last = _last_layer(head)
-    weight, bias = head[f"{last}weight"] * kind.range, head[f"{last}bias"] * kind.range + kind.low
-    return dict(head) | {f"{last}weight": weight, f"{last}bias": bias}
-
-
-def _in_units_of_range(head: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
-    """Return the inverse of `_in_label_units`."""
-    if not isinstance(kind, Regress):
-        return dict(head)
-    last = _last_layer(head)
-    weight, bias = head[f"{last}weight"] / kind.range, (head[f"{last}bias"] - kind.low) / kind.range
-    return dict(head) | {f"{last}weight": weight, f"{last}bias": bias}
+    if order is not None:
+        last.weight.copy_(last.weight[list(order)])
+        last.bias.copy_(last.bias[list(order)])
+    if isinstance(kind, Regress):
+        last.weight.div_(kind.range)
+        last.bias.sub_(kind.low).div_(kind.range)
 
 
 def _labels(kind: Kind) -> tuple[str, ...]:
@@ -235,13 +207,32 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
             f"{directory}: its head gives {trained.config.num_labels} numbers, "
             f"task {task.name} wants {task.kind.width}\n  fix: name a model of task {task.name}"
         )
-    order = label_order(place, trained.config.id2label, task, label_map)
     state = trained.state_dict()
     encoder: Any = trained.base_model
     if family.encoder_options:  # the pooler is the head's
         encoder.pooler = None
     model = MultitaskModel(encoder, [task])
     head: Any = model.heads[task.name]
-    weights = _reordered({name: state[name] for name in head.model.state_dict()}, order)
-    head.model.load_state_dict(_in_units_of_range(weights, task.kind))
+    head.model.load_state_dict({name: state[name] for name in head.model.state_dict()})
+    order = label_order(place, trained.config.id2label, task, label_map)
+    _put_in_order(head, order, task.kind)
+    return model
+
+
+def _load_special(
+    directory: str, task: Task, special: SpecialHead, label_map: LabelMap | None
+) -> MultitaskModel:
+    model, path = load_multitask(directory, [task]), Path(directory) / special.file_name
+    try:
+        state = load_file(path)
+        check_finite(path, state)
+        head = model.heads[task.name]
+        head.load_state_dict(state)
+        order = label_order(Path(directory), model.encoder.config.id2label, task, label_map)
+        _put_in_order(head, order, task.kind)
+    except (CheckpointError, OSError, RuntimeError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{directory}: holds no head for task {task.name}: {error}\n"
+            f"  fix: fine-tune it with {special.override}, or evaluate without that key"
+        ) from error
     return model

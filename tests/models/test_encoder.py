@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import ElectraForPreTraining, GPT2Config, GPT2Model
 
@@ -56,9 +55,13 @@ def test_the_size_is_said_in_words_of_hugging_face():
     assert encoder.embeddings_project.weight.shape == (32, 16)
 
 
-def test_heads_that_do_not_divide_the_width_are_refused():
-    with pytest.raises(ConfigError, match=r"hidden_size = 32 .*\.heads = 5"):
-        hugging_face_config(TINY.model_copy(update={"heads": 5}), 100)
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [({"heads": 5}, r"hidden_size = 32 .*\.heads = 5"), ({"family": "bert"}, "BERT has one width")],
+)
+def test_sizes_that_make_no_encoder_are_refused(change, problem):
+    with pytest.raises(ConfigError, match=problem):
+        hugging_face_config(TINY.model_copy(update=change), 100)
 
 
 @pytest.mark.parametrize(
@@ -107,40 +110,9 @@ def test_output_layers_are_glorot_uniform():
     assert (layer.bias == 0).all()
 
 
-def changed(saved, directory, change):
-    """The saved model with its tensors changed by ``change``."""
-    saved[0].save_pretrained(directory)
-    tensors = load_file(directory / "model.safetensors")
-    change(tensors)
-    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
-    return str(directory)
-
-
-def test_missing_encoder_weights_are_refused(saved, tmp_path):
-    name = "electra.encoder.layer.1.output.dense.weight"
-    place = changed(saved, tmp_path, lambda tensors: tensors.pop(name))
-    with pytest.raises(CheckpointError, match=r"1 encoder weights are missing.*layer\.1\.output"):
-        load_encoder(place)
-
-
-def test_weights_of_another_shape_are_refused(saved, tmp_path):
-    name = "electra.encoder.layer.1.output.dense.bias"
-    place = changed(saved, tmp_path, lambda tensors: tensors.update({name: torch.zeros(7)}))
-    with pytest.raises(CheckpointError, match=r"cannot be loaded|missing"):
-        load_encoder(place)
-
-
 def test_another_kind_of_model_is_refused(tmp_path):
     GPT2Model(GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2)).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="'gpt2' is no encoder"):
-        load_encoder(str(tmp_path))
-
-
-def test_a_pickle_is_not_read(saved, tmp_path):
-    saved[0].save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    torch.save(saved[0].state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="cannot be loaded"):
         load_encoder(str(tmp_path))
 
 
@@ -152,13 +124,15 @@ def test_init_names_a_run_a_model_directory_or_the_hub(saved, tmp_path, monkeypa
     assert model_directory("google/electra-small") == "google/electra-small"
     monkeypatch.setenv("HOME", str(tmp_path))
     assert model_directory("~/run") == str(tmp_path / "run" / "hf")
-    with pytest.raises(CheckpointError, match=r"1 models are below it\n.*such as .*/run$"):
+    with pytest.raises(
+        CheckpointError, match=r"not a model.*\n.*1 models below it, such as .*/run$"
+    ):
         model_directory(str(tmp_path))
     (tmp_path / "other").mkdir()
     with pytest.raises(CheckpointError, match=r"init = .*no config\.json"):
         model_directory(str(tmp_path / "other"))
     (tmp_path / "other" / "config.resolved.yaml").touch()
-    with pytest.raises(CheckpointError, match=r"generator\.init = .*other: .*no model yet"):
+    with pytest.raises(CheckpointError, match=r"generator\.init = .*other: (?s:.*)no model yet"):
         model_directory(str(tmp_path / "other"), "generator.init")
 
 
@@ -181,11 +155,6 @@ def test_a_detector_drops_nothing_and_leaves_the_dropout_of_later_heads_alone(tm
         detector = new_detector(size, 100)
         assert detector.dropout.p == 0.0
         assert getattr(detector.config, named) != 0.0
-
-
-def test_bert_has_one_width():
-    with pytest.raises(ConfigError, match="BERT has one width"):
-        hugging_face_config(TINY.model_copy(update={"family": "bert"}), 100)
 
 
 def test_a_generator_may_be_shallower():
