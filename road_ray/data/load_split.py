@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
-from road_ray.data.custom_task import custom_task, labels_missing, with_labels_of
+from road_ray.data.custom_task import custom_entry, labels_missing
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode_examples import check_labels, encode
 from road_ray.data.features.examples_and_features import Example, Features, SpanExample, TextExample
@@ -26,12 +26,7 @@ from road_ray.data.row_limits import row_limits, window_limits
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.task_and_dataset import Classify, Dataset, Span, Tag, Task
 from road_ray.data.tokenizer import load_tokenizer, put_space_before_words
-from road_ray.data.unlabelled import (
-    REST,
-    read_unlabelled,
-    unlabelled_file,
-    with_own_ids,
-)
+from road_ray.data.unlabelled import REST, read_unlabelled, unlabelled_file
 from road_ray.errors import ConfigError, nearest
 from road_ray.system import paths as places
 
@@ -118,14 +113,11 @@ def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
         raise ConfigError(
             f"data.sets.{name}: the catalogue has a data set of that name\n  fix: choose another"
         )
-    dataset = custom.dataset(name)
-    task = custom_task(name, source.sets)
-    needs = custom.kind in ("classify", "tag") and not task.kind.width
-    if needs:
-        raise labels_missing(
-            dataset, custom.kind, partial(read_examples, root=root_of(name, source))
-        )
-    return with_labels_of(task, custom, dataset), task
+    dataset, task = custom_entry(name, source.sets)
+    if isinstance(task.kind, Classify | Tag) and not task.kind.labels:
+        read = partial(read_examples, root=root_of(name, source))
+        raise labels_missing(dataset, custom.kind, read)
+    return dataset, task
 
 
 def training_tokenizer(
@@ -258,18 +250,12 @@ def _unlabelled(
     """Yield the rows of files and of training splits of data sets, without labels."""
     root = resolve_root(source.root) if names else None
     for name in names:
-        file = unlabelled_file(name, root) if name != REST else None
+        file = unlabelled_file(name, root)
         if name == REST:
             rows: Sequence[Example] = _rest(entry, task, source)
         elif file is not None:
             rows = read_unlabelled(file, entry, task)
-        else:
-            if name not in catalog.DATASETS and name not in source.sets:
-                raise ConfigError(
-                    f"data.unlabelled: {name}: no such file, and no data set of that name\n"
-                    f"  data.root is {root}\n  allowed: files, data sets of `road data list` or of "
-                    "data.sets"
-                )
+        elif name in catalog.DATASETS or name in source.sets:
             other, its_task = find_dataset(name, source)
             if type(its_task.kind) is not type(task.kind) or isinstance(task.kind, Tag):
                 raise ConfigError(
@@ -278,13 +264,20 @@ def _unlabelled(
                     "  allowed: data sets of the same kind, but of tags, and files"
                 )
             rows = read_examples(other, "train", root_of(name, source))
+        else:
+            raise ConfigError(
+                f"data.unlabelled: {name}: no such file, and no data set of that name\n"
+                f"  data.root is {root}\n  allowed: files, data sets of `road data list` or of "
+                "data.sets"
+            )
         widths = {len(row.texts) for row in rows if isinstance(row, TextExample)}
         if widths and widths != {len(entry.columns.text)}:
             raise ConfigError(
                 f"data.unlabelled: {name} has rows of {max(widths)} texts, "
                 f"{entry.name} of {len(entry.columns.text)}"
             )
-        yield from with_own_ids((row.unlabelled() for row in rows), name)
+        for number, row in enumerate(rows):  # no labelled row has such an id
+            yield replace(row.unlabelled(), id=f"unlabelled/{name}/{number}")
 
 
 def _rest(entry: Dataset, task: Task, source: SourceConfig) -> list[Example]:

@@ -11,7 +11,6 @@ from ruamel.yaml import YAML
 from road_ray.config import load
 from road_ray.config.identity import resume_identity
 from road_ray.data.config import SourceConfig
-from road_ray.data.custom_task import custom_task, with_labels_of
 from road_ray.data.features.encode_examples import check_labels
 from road_ray.data.load_split import find_dataset, load_split, read_examples, root_of
 from road_ray.data.readers.custom_dataset import CustomDataset
@@ -64,15 +63,13 @@ def test_labels_in_another_spelling_are_those_of_the_task(tmp_path):
     one = REVIEW | {"task": "reviews", "labels": ["Good", "Bad"]}
     other = REVIEW | {"train": "b.csv", "task": "reviews", "labels": ["bad", "good"]}
     mine = source(tmp_path, a=one, b=other | {"label_map": {"1": "good"}})
-    custom, task = mine.sets["b"], custom_task("b", mine.sets)
-    entry = with_labels_of(task, custom, custom.dataset("b"))
+    entry, task = find_dataset("b", mine)
     assert entry.label_map == {"bad": "Bad", "good": "Good", "1": "Good"}
     check_labels(read_examples(entry, "train", tmp_path), entry, task)
     (tmp_path / "b.csv").write_text("t,l\napple,GOOD\n")
     with pytest.raises(DataError, match=r"b.csv:2 label='GOOD', allowed: 'bad' = Bad"):
         check_labels(read_examples(entry, "train", tmp_path), entry, task)
-    first = mine.sets["a"]
-    assert with_labels_of(task, first, first.dataset("a")) == first.dataset("a")
+    assert find_dataset("a", mine)[0] == mine.sets["a"].dataset("a")
 
 
 def test_a_label_below_zero_of_the_task_is_none_that_a_test_split_hides(tmp_path):
@@ -106,7 +103,7 @@ def test_tags_in_another_spelling_are_refused():
         (
             {"labels": ["a", "b"]},
             {"label_map": {"0": "c"}},
-            r"label_map names 'c', labels of .* are \['a', 'b'\]",
+            r"labels \['c'\], those of .* are \['a', 'b'\]",
         ),
     ],
 )
@@ -158,8 +155,8 @@ def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels
     ("content", "message"),
     [
         (None, "they cannot be listed: data set 'mine': no file"),
-        ("t,l\nx,a\ny,a\n", "x.csv has 1 in column 'l': a"),
-        ("t,l\n" + "".join(f"x,{n}\n" for n in range(300)), "300 different values.*kind: regress"),
+        ("t,l\nx,a\ny,a\n", "x.csv has 1 different values in column 'l': 'a'"),
+        ("t,l\n" + "".join(f"x,{n}\n" for n in range(300)), "kind: regress.*300 different values"),
     ],
 )
 def test_labels_that_cannot_be_listed_are_explained(tmp_path, content, message):

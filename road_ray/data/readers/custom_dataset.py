@@ -27,7 +27,6 @@ from road_ray.data.task_and_dataset import (
     Splits,
     Tag,
     Task,
-    below_zero,
     plain_label,
 )
 from road_ray.errors import did_you_mean
@@ -164,16 +163,44 @@ class CustomDataset(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> CustomDataset:
-        if not (self.train or self.dev or self.test or self.hub):
-            raise ValueError("a data set without files\n    fix: give train, dev or test, or hub")
-        if self.hub is None and (self.configuration or self.revision or self.first_rows):
-            raise ValueError(
-                "configuration, revision and first_rows are those of hub, which is not given"
-            )
-        if self.dev_fraction is not None and not (self.train or self.hub):
-            raise ValueError("dev_fraction takes the dev split from train: give train")
-        if self.task is None and self.kind in ("classify", "tag") and len(self.labels) == 1:
-            raise ValueError(f"labels = {list(self.labels)}: {TOO_FEW_LABELS}")
+        unknown = set(self.label_map.values()) - {*self.labels}
+        has_labels = self.kind in ("classify", "tag")
+        mistakes = {
+            "a data set without files\n    fix: give train, dev or test, or hub": not (
+                self.train or self.dev or self.test or self.hub
+            ),
+            "configuration, revision and first_rows are those of hub, which is not given": (
+                not self.hub and (self.configuration or self.revision or self.first_rows)
+            ),
+            "dev_fraction takes the dev split from train: give train": (
+                self.dev_fraction is not None and not (self.train or self.hub)
+            ),
+            f"labels = {list(self.labels)}: {TOO_FEW_LABELS}": (
+                self.task is None and has_labels and len(self.labels) == 1
+            ),
+            "text names the question and at least two choices": (
+                self.kind == "choose" and len(self.text) < 3
+            ),
+            f"text = {list(self.text)}: one or two columns": (
+                self.kind in ("classify", "regress") and len(self.text) not in (1, 2)
+            ),
+            f"low = {self.low}, high = {self.high}: {_UNKNOWN} stands for a missing label\n"
+            "    fix: add one number, such as 1000, to all labels, to low and to high": (
+                self.kind == "regress" and self.low <= _UNKNOWN <= self.high
+            ),
+            f"label_map: kind {self.kind} has no labels by name\n    fix: leave label_map out": (
+                self.label_map and not has_labels
+            ),
+            f"label_map names {', '.join(map(repr, sorted(unknown)))}, labels are "
+            f"{list(self.labels)}": self.labels and unknown,
+        }
+        for mistake, made in mistakes.items():
+            if made:
+                raise ValueError(mistake)
+        self._check_metrics()
+        return self
+
+    def _check_metrics(self) -> None:
         known = _KNOWN_METRICS.get(self.kind, _OF_LABELS)
         if self.kind == "classify":
             known = (*known, *(f"{_F1_OF}{label}" for label in self.labels))
@@ -183,50 +210,29 @@ class CustomDataset(Config):
             of_another = self.task is not None and metric.startswith(_F1_OF)
             if metric not in known and not of_another:
                 raise ValueError(
-                    f"metrics = {list(self.metrics or ())}: kind {self.kind} has no metric "
-                    f"{metric}{did_you_mean(metric, known)}\n    allowed: {', '.join(known)}"
+                    f"metrics: kind {self.kind} has no metric {metric}"
+                    f"{did_you_mean(metric, known)}\n    allowed: {', '.join(known)}"
                 )
-        if self.kind == "choose" and len(self.text) < 3:
-            raise ValueError("text names the question and at least two choices")
-        if self.kind == "regress" and self.low <= _UNKNOWN <= self.high:
-            raise ValueError(
-                f"low = {self.low}, high = {self.high}: {_UNKNOWN} stands for a missing label\n"
-                f"    allowed: ranges without {_UNKNOWN}\n"
-                "    fix: add one number, such as 1000, to all labels, to low and to high"
-            )
-        if self.kind in ("classify", "regress") and len(self.text) not in (1, 2):
-            raise ValueError(f"text = {list(self.text)}: one or two columns")
-        if self.label_map and self.kind not in ("classify", "tag"):
-            raise ValueError(
-                f"label_map: kind {self.kind} has no labels by name\n"
-                "    allowed: kinds classify and tag\n    fix: leave label_map out"
-            )
-        if self.labels and (unknown := set(self.label_map.values()) - set(self.labels)):
-            raise ValueError(
-                f"label_map names {', '.join(map(repr, sorted(unknown)))}, labels are "
-                f"{list(self.labels)}"
-            )
-        return self
 
     def dataset(self, name: str) -> Dataset:
         """Return the entry that the catalogue would hold for this data set."""
         text, label = self.text, self.label
         if self.kind == "tag" and not text:
             text, label = (0,), -1 if label == "label" else label
-        train, dev, test = self.train, self.dev, self.test
-        if self.hub and not (train or dev or test):
-            train, dev = "train", "validation"
+        splits = Splits(self.train, self.dev, self.test)
+        if self.hub and not (self.train or self.dev or self.test):
+            splits = Splits("train", "validation")
         dev_fraction = None if self.dev else self.dev_fraction
         if dev_fraction is not None:
-            dev = train = train or "train"
-        files = {"train": train, "dev": dev, "test": test}
-        splits = {split: name for split, name in files.items() if name}
+            train = self.train or "train"
+            splits = Splits(train, train, self.test)
         hub = None
         if self.hub:
+            names = {split: name for split, name in vars(splits).items() if name}
             hub = Hub(
                 self.hub,
                 self.configuration,
-                splits=splits,
+                splits=names,
                 revision=self.revision,
                 first_rows=self.first_rows,
             )
@@ -236,20 +242,12 @@ class CustomDataset(Config):
             layout=self.layout or _LAYOUTS.get(self.kind, "table"),
             folder="",
             columns=Columns(text, label, self.id, self.label_map if self.kind == "tag" else {}),
-            splits=Splits(train, dev, test),
+            splits=splits,
             metrics=self.metrics or _METRICS.get(self.kind, ("accuracy",)),
             hub=hub,
             label_map=self.label_map,
             dev_fraction=dev_fraction,
-            negative_labels=self._negative_labels(),
         )
-
-    def _negative_labels(self) -> bool:
-        """Return True if a number below 0 may be a label; that of another set is not known here."""
-        if self.kind == "regress":
-            return self.low < 0
-        known = (*self.labels, *self.label_map)
-        return not known or any(map(below_zero, known))
 
     def task_name(self, name: str) -> str:
         """Return the name of the task, whose head the data set trains."""

@@ -10,7 +10,9 @@ import pytest
 
 from road_ray.config import load
 from road_ray.data.catalog import DATASETS, dataset
+from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import SpanExample
+from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import LAYOUTS, read_split
 from road_ray.data.task_and_dataset import Splits
@@ -120,14 +122,13 @@ def test_an_empty_file_and_unknown_names_are_named(tmp_path: Path) -> None:
         ({"labels": ["no", "yes"], "label_map": {"-1": "no", "1": "yes"}}, ["1", None, "-1"]),
         ({"kind": "regress", "high": 5}, ["1", None, None]),
         ({"kind": "regress", "low": -1}, ["1", None, "-1"]),
-        ({"task": "of another set"}, ["1", None, "-1"]),
         ({"labels": ["no", "1"], "label_map": {"": "no"}}, ["1", "", None]),
     ],
 )
 def test_hidden_labels_of_a_test_file_are_none(tmp_path: Path, own, labels) -> None:
     (tmp_path / "t.csv").write_text("a,label\nx,1\ny,\nz,-1\n")
-    keys = {"train": "t.csv", "test": "t.csv", "text": "a"}
-    entry = load(CustomDataset, overrides=keys | own).dataset("mine")
+    keys = {"train": "t.csv", "test": "t.csv", "text": ["a"]}
+    entry, _ = find_dataset("mine", SourceConfig(sets={"mine": CustomDataset(**keys, **own)}))
     assert [e.label for e in read_split(entry, tmp_path, "test")] == labels  # type: ignore[union-attr]
     train = [e.label for e in read_split(entry, tmp_path, "train")]  # type: ignore[union-attr]
     assert train == ["1", *([""] if "" in entry.label_map else []), "-1"]
