@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,14 +31,10 @@ def store_ls(store: _Store, as_json: JsonOption = False) -> None:
 @store_app.command("verify")
 def store_verify(store: _Store, teachers: _Teachers = None) -> None:
     """Check every table against its sha256; exit code 3 if one is damaged."""
-    from road_ray.distillation.answers.maintenance import (
-        find_damage,
-        list_teachers,
-        select_teachers,
-    )
+    from road_ray.distillation.answers.maintenance import find_damage, list_teachers
 
     problems = 0
-    for teacher in select_teachers(list_teachers(store), teachers or []):
+    for teacher in list_teachers(store, teachers or ()):
         damage = find_damage(teacher)
         problems += len(damage)
         typer.echo(f"{teacher.directory.name}: {len(teacher.tables)} tables, {len(damage)} damaged")
@@ -55,14 +52,15 @@ def store_prune(
     ] = None,
 ) -> None:
     """Remove the answers of teachers by name or disuse."""
-    from road_ray.distillation.answers.maintenance import list_teachers, prune, select_teachers
+    from road_ray.distillation.answers.maintenance import list_teachers
     from road_ray.errors import ConfigError
 
     if not teachers and unused_days is None:
         raise ConfigError("name the teachers to remove, or --unused-days DAYS")
-    selected = select_teachers(list_teachers(store), teachers or [])
-    for teacher in prune(selected, unused_days=unused_days):
-        typer.echo(f"removed {teacher.directory.name}: {teacher.num_bytes / 2**20:.1f} MiB")
+    for teacher in list_teachers(store, teachers or ()):
+        if unused_days is None or teacher.unused_days >= unused_days:
+            shutil.rmtree(teacher.directory)
+            typer.echo(f"removed {teacher.directory.name}: {teacher.num_bytes / 2**20:.1f} MiB")
 
 
 def _line(teacher: Any) -> dict[str, Any]:

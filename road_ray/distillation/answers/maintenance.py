@@ -6,9 +6,8 @@ ends.
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,27 +36,24 @@ class StoredTeacher:
         return sum(len(open_table(path, check=False)) for path in self.tables)
 
 
-def list_teachers(root: str | Path) -> list[StoredTeacher]:
-    """Return the teachers with tables below ``root``, by name. Raises ``ConfigError`` if there are
-    none.
+def list_teachers(root: str | Path, names: Sequence[str] = ()) -> list[StoredTeacher]:
+    """Return the teachers with tables below ``root``, by name; those whose names start with one of
+    ``names``, if there are any. Raises ``ConfigError`` if there are none.
     """
     root = Path(root).expanduser()
-    manifests = sorted(root.glob(f"[!.]*/{MANIFEST}")) if root.is_dir() else []
-    if not manifests:
+    found = {path.parent.name: path for path in sorted(root.glob(f"[!.]*/{MANIFEST}"))}
+    if not found:
         raise ConfigError(
             f"{root}: no answers of teachers here\n"
             "  allowed: the value of distillation.store of a run, or answers/ in its directory"
         )
-    return [_stored(path) for path in manifests]
-
-
-def select_teachers(teachers: Sequence[StoredTeacher], names: Sequence[str]) -> list[StoredTeacher]:
-    """Return the teachers whose names start with one of ``names``; all if it is empty."""
     for name in names:
-        if not any(teacher.directory.name.startswith(name) for teacher in teachers):
-            known = ", ".join(teacher.directory.name for teacher in teachers)
-            raise ConfigError(f"{name}: no teacher of this directory\n  allowed: {known}")
-    return [t for t in teachers if not names or t.directory.name.startswith(tuple(names))]
+        if not any(known.startswith(name) for known in found):
+            raise ConfigError(
+                f"{name}: no teacher of this directory\n  allowed: {', '.join(found)}"
+            )
+    chosen = tuple(names) or ("",)
+    return [_stored(path) for name, path in found.items() if name.startswith(chosen)]
 
 
 def find_damage(teacher: StoredTeacher) -> list[str]:
@@ -69,18 +65,6 @@ def find_damage(teacher: StoredTeacher) -> list[str]:
         except (DataError, OSError, ValueError) as error:
             problems.append(f"{path.name}: {error}")
     return problems
-
-
-def prune(
-    teachers: Sequence[StoredTeacher], *, unused_days: float | None = None
-) -> Iterator[StoredTeacher]:
-    """Remove the teachers' directories, or those unused for ``unused_days``, and yield each removed
-    teacher.
-    """
-    for teacher in teachers:
-        if unused_days is None or teacher.unused_days >= unused_days:
-            shutil.rmtree(teacher.directory)
-            yield teacher
 
 
 def _stored(manifest: Path) -> StoredTeacher:
