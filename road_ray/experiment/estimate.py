@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,53 +59,59 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
         inner = override(config, changes).model_copy(update={"tracking": TrackingConfig()})
         torch.set_num_threads(1 if config.max_concurrent else threads)
         try:
-            return _Estimate(inner, Path(place), config.run_dir).table()
+            costs = _Costs(inner, Path(place))
+            works = {name: costs.steps_and_seconds(job) for name, job in costs.jobs.items()}
         finally:
             torch.set_num_threads(threads)
+    return _table(config, costs.jobs, works)
 
 
-class _Estimate:
-    """Measures each distinct training once."""
+def _table(
+    config: ReproduceConfig, jobs: Mapping[str, Job], works: Mapping[str, tuple[int, float]]
+) -> dict[str, Any]:
+    """Return a row for each ensemble, its answers, and each arm and seed, and the hours of all."""
 
-    def __init__(self, config: ReproduceConfig, place: Path, run_dir: Path) -> None:
-        self.config, self.place, self.run_dir = config, place, run_dir
+    def is_finished(name: str) -> bool:
+        if jobs[name].verb == ANSWERS:
+            return all(is_finished(other) for other, job in jobs.items() if name in job.after)
+        return (config.run_dir / name / "metrics.json").is_file()
+
+    rows: dict[tuple[str, int | None], list[str]] = {}
+    left: dict[str, float] = {}
+    ends: dict[str, float] = {}
+    for name, job in jobs.items():
+        left[name] = 0.0 if is_finished(name) else works[name][1]
+        ends[name] = left[name] + max((ends[needed] for needed in job.after), default=0.0)
+        title = name if job.verb == ANSWERS else Path(name).parts[1]
+        key = (job.arm, job.config.seed) if job.arm else (title, None)
+        rows.setdefault(key, []).append(name)
+    lines = []
+    for (arm, seed), names in rows.items():
+        waiting = [name for name in names if not is_finished(name)]
+        steps, seconds = (sum(works[name][part] for name in waiting or names) for part in (0, 1))
+        line = {"arm": arm, "seed": seed, "steps": steps, "seconds": seconds}
+        lines.append(line | {"finished": not waiting})
+    side = max(1, min(config.max_concurrent, _cores(config)))
+    return {
+        "comparison": config.comparison,
+        "rows": lines,
+        "runs": sum(not line["finished"] for line in lines),
+        "hours": max(sum(left.values()) / side, *ends.values()) / 3600,
+        "max_concurrent": side if config.max_concurrent else 0,
+    }
+
+
+class _Costs:
+    """Measures each distinct training once, in ``place``."""
+
+    def __init__(self, config: ReproduceConfig, place: Path) -> None:
+        self.config, self.place = config, place
         self.jobs = {job.name: job for job in expand(config).jobs}
         self.measured: dict[str, Measured] = {}
         self.models: dict[str, str] = {}
 
-    def table(self) -> dict[str, Any]:
-        finished = {name for name in self.jobs if self._is_finished(name)}
-        works = {name: self._steps_and_seconds(job) for name, job in self.jobs.items()}
-        rows: dict[tuple[str, int | None], list[str]] = {}
-        ends: dict[str, float] = {}
-        for name, job in self.jobs.items():
-            before = max((ends[needed] for needed in job.after), default=0.0)
-            ends[name] = before + (0.0 if name in finished else works[name][1])
-            title = name if job.verb == ANSWERS else Path(name).parts[1]
-            key = (job.arm, job.config.seed) if job.arm else (title, None)
-            rows.setdefault(key, []).append(name)
-        left = sum(works[name][1] for name in self.jobs if name not in finished)
-        side = max(1, min(self.config.max_concurrent, _cores(self.config)))
-        lines = []
-        for (arm, seed), names in rows.items():
-            counted = [name for name in names if name not in finished] or names
-            steps, seconds = (sum(works[name][part] for name in counted) for part in (0, 1))
-            line = {"arm": arm, "seed": seed, "steps": steps, "seconds": seconds}
-            lines.append(line | {"finished": finished.issuperset(names)})
-        return {
-            "comparison": self.config.comparison,
-            "rows": lines,
-            "runs": sum(not line["finished"] for line in lines),
-            "hours": max(left / side, *ends.values()) / 3600,
-            "max_concurrent": side if self.config.max_concurrent else 0,
-        }
-
-    def _is_finished(self, name: str) -> bool:
-        if self.jobs[name].verb == ANSWERS:
-            return all(self._is_finished(n) for n, job in self.jobs.items() if name in job.after)
-        return (self.run_dir / name / "metrics.json").is_file()
-
-    def _steps_and_seconds(self, job: Job) -> tuple[int, float]:
+    def steps_and_seconds(self, job: Job) -> tuple[int, float]:
+        """Return the steps of a job, and the seconds that they and its evaluation take."""
         config = job.config
         if isinstance(config, TeachersConfig):
             return 0, 0.0  # all of its trainings are jobs of their own
@@ -112,21 +119,24 @@ class _Estimate:
             measured = self._measure(job.verb, self._with_models(config))
             return measured.total_steps, measured.total_steps * measured.seconds_per_step
         assert isinstance(config, FinetuneConfig)
-        plain = self._without_teachers(config)
+        plain = as_base(FinetuneConfig, self._with_models(config))
+        plain = plain.model_copy(update={"data": as_base(FinetuneDataConfig, plain.data)})
+        rows = times = 1
+        if isinstance(config, DistillConfig):  # without its teachers, of as many updates
+            data, labelled = config.data, num_labelled(config.data.dataset, config.data)
+            rows = labelled + len(read_unlabelled_rows(data.unlabelled, data.dataset, data))
+            plain = override(plain, {"data.epochs": rows / labelled * data.epochs})
+            times = config.distillation.generations
         measured = self._measure("finetune", plain)
         per_row = _FORWARD * measured.seconds_per_step / max(measured.rows_per_step, 1)
-        if job.verb == ANSWERS:
-            assert isinstance(config, DistillConfig)
-            rows = self._training_rows(config)
+        if isinstance(config, DistillConfig) and job.verb == ANSWERS:
             return 0, per_row * rows * config.distillation.teachers_per_row
-        most = plain.data.max_judged_rows
         evaluated = 0
         for name in judged_names(plain):
             entry, root = find_dataset(name, plain.data)[0], root_of(name, plain.data)
-            evaluated += len(read_examples(entry, "dev", root)[:most])
-        steps = measured.total_steps
-        times = config.distillation.generations if isinstance(config, DistillConfig) else 1
-        return times * steps, times * (steps * measured.seconds_per_step + per_row * evaluated)
+            evaluated += len(read_examples(entry, "dev", root)[: plain.data.max_judged_rows])
+        seconds = measured.total_steps * measured.seconds_per_step + per_row * evaluated
+        return times * measured.total_steps, times * seconds
 
     def _measure(self, verb: str, config: Any) -> Measured:
         """Return the cost of a training; those that differ in their seed have the same."""
@@ -149,20 +159,6 @@ class _Estimate:
             changes["distillation"] = {}
         return override(config, changes)
 
-    def _without_teachers(self, config: FinetuneConfig) -> FinetuneConfig:
-        """Return a training without its teachers, of as many updates."""
-        alone = self._with_models(config)
-        if not isinstance(config, DistillConfig):
-            return as_base(FinetuneConfig, alone)
-        data = as_base(FinetuneDataConfig, alone.data)
-        plain = as_base(FinetuneConfig, alone.model_copy(update={"data": data}))
-        epochs = (
-            config.data.epochs
-            * self._training_rows(config)
-            / num_labelled(config.data.dataset, config.data)
-        )
-        return override(plain, {"data.epochs": epochs})
-
     def _model(self, init: str, *, with_generator: bool) -> str:
         """Return a model of the size of one that is not trained yet. The encoders of all arms of a
         comparison are equal, their generators are not.
@@ -181,11 +177,6 @@ class _Estimate:
             changes = sampled_corpus(stage, place)[0] | timed_start(stage) | one
             self.models[job.name] = str(RECIPES["pretrain"](override(stage, changes)).directory)
         return self.models[job.name]
-
-    def _training_rows(self, config: DistillConfig) -> int:
-        name = config.data.dataset
-        unlabelled = read_unlabelled_rows(config.data.unlabelled, name, config.data)
-        return num_labelled(name, config.data) + len(unlabelled)
 
 
 def _cores(config: ReproduceConfig) -> int:
