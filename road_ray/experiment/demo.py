@@ -6,13 +6,12 @@ their keys.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from road_ray.config import load, read_yaml
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.expand import expand
+from road_ray.experiment.expand import Experiment
 from road_ray.experiment.run import run_experiment
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.multitask.config import MultitaskConfig
@@ -36,8 +35,8 @@ def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
         _log.info("multi-task training on four data sets")
         multitask(stage(MultitaskConfig, "multitask", config), context)
         _log.info("teachers with all labels, and students with few")
-        experiment = expand(stage(ReproduceConfig, "students", config))
-        return run_experiment(directory, replace(experiment, name="demo"), config, context)
+        experiment = Experiment(stage(ReproduceConfig, "students", config))
+        return run_experiment(directory, experiment, config, context, "demo")
 
 
 def stage(kind: type[Any], name: str, config: DemoConfig) -> Any:

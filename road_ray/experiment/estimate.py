@@ -25,7 +25,7 @@ from road_ray.data.load_split import (
 from road_ray.distributed.connection import connected
 from road_ray.distributed.resource_estimate import available_resources
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.expand import ANSWERS, Job, as_base, expand, num_labelled
+from road_ray.experiment.expand import ANSWERS, Experiment, Job, as_base, num_labelled
 from road_ray.experiment.run import RECIPES
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
@@ -106,7 +106,7 @@ class _Costs:
 
     def __init__(self, config: ReproduceConfig, place: Path) -> None:
         self.config, self.place = config, place
-        self.jobs = {job.name: job for job in expand(config).jobs}
+        self.jobs = {job.name: job for job in Experiment(config).jobs}
         self.measured: dict[str, Measured] = {}
         self.models: dict[str, str] = {}
 

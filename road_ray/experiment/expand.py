@@ -55,18 +55,37 @@ class Job:
         return self.config.run_dir
 
 
-@dataclass(frozen=True)
-class Expanded:
+class Experiment:
     """All jobs of an experiment, each after those that it needs."""
 
-    name: str
-    about: str  # title of tables
-    source: str  # paper of the published metrics
-    arms: Mapping[str, ArmConfig]
-    seeds: Sequence[int]  # of every arm
-    jobs: tuple[Job, ...]
-    data: SourceConfig  # in which the evaluated data sets are found
-    scored_on: tuple[str, ...] = ()  # data sets whose mean is the score of an arm; none: no score
+    def __init__(self, config: ReproduceConfig) -> None:
+        """Make the jobs, and write the text of a domain that they train on.
+
+        Raises ``ConfigError`` for a missing ``init``, ``DataError`` for missing files.
+        """
+        self.config = config
+        self.arms = chosen_arms(config)
+        self.targets = _targets(config)  # data sets that score the arms
+        self.seeds = range(config.seed, config.seed + config.num_seeds)  # of every arm
+        self._jobs: dict[str, Job] = {}
+        self._answers: dict[str, str] = {}  # jobs of answers by what decides them
+        self._rows: dict[str, tuple[int, int]] = {}  # of a target, labelled and unlabelled
+        if not config.of_pretraining:
+            require_init(config.init)
+        # Else the first error would come after trainings that need other data sets.
+        require_splits(
+            self._needed(),
+            "name the data sets that are there: data.dataset=..., targets={...} or "
+            "multitask.data.datasets=[...]",
+        )
+        for name in self.arms:  # one that another starts from comes before it
+            for seed in self.seeds:
+                self._arm(name, seed)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Jobs, each after those that it needs."""
+        return list(self._jobs.values())
 
     def of_arm(self, arm: str, seed: int) -> list[Job]:
         """Return the jobs of one arm with one seed."""
@@ -76,61 +95,6 @@ class Expanded:
     def ensembles(self) -> list[TeachersConfig]:
         """Ensembles of teachers."""
         return [job.config for job in self.jobs if isinstance(job.config, TeachersConfig)]
-
-
-def expand(config: ReproduceConfig) -> Expanded:
-    """Return the jobs of an experiment and write the data files that they share.
-
-    Raises ``ConfigError`` for a missing ``init``, ``DataError`` for missing files.
-    """
-    return _Expander(config).expanded()
-
-
-def chosen_arms(config: ReproduceConfig) -> dict[str, ArmConfig]:
-    """Return the configured arms with those that they need or are tested against, in order."""
-    every, selected = config.compared.arms, list(config.arms)
-    for name in selected:  # grows while it is read
-        against = every[name].against or (next(iter(every)),)
-        start_from = [every[name].start_from] if every[name].start_from else []
-        selected += [other for other in (*against, *start_from) if other not in selected]
-    return {name: arm for name, arm in every.items() if not selected or name in selected}
-
-
-class _Expander:
-    """Makes the jobs of an experiment."""
-
-    def __init__(self, config: ReproduceConfig) -> None:
-        self.config = config
-        self.arms = chosen_arms(config)
-        self.targets = _targets(config)
-        self.jobs: dict[str, Job] = {}
-        self.answers: dict[str, str] = {}  # jobs of answers by what decides them
-        self.rows: dict[str, tuple[int, int]] = {}  # of a target, labelled and unlabelled
-
-    def expanded(self) -> Expanded:
-        config = self.config
-        if not config.of_pretraining:
-            require_init(config.init)
-        # Else the first error would come after trainings that need other data sets.
-        require_splits(
-            self._needed(),
-            "name the data sets that are there: data.dataset=..., targets={...} or "
-            "multitask.data.datasets=[...]",
-        )
-        seeds = range(config.seed, config.seed + config.num_seeds)
-        for name in self.arms:  # one that another starts from comes before it
-            for seed in seeds:
-                self._arm(name, seed)
-        return Expanded(
-            name=config.comparison,
-            about=config.compared.about or config.run_dir.name,
-            source=config.compared.source,
-            arms=self.arms,
-            seeds=seeds,
-            jobs=tuple(self.jobs.values()),
-            data=config.data,
-            scored_on=tuple(self.targets) if config.of_pretraining else (),
-        )
 
     def _needed(self) -> Iterator[tuple[str, str, SourceConfig]]:
         """Yield data set, split and source of all that the arms read."""
@@ -142,52 +106,49 @@ class _Expander:
             yield from self._mixture_data().splits()
 
     def _add(
-        self, verb: str, config: RunConfig, after: Sequence[str] = (), arm: str = "", **more: Any
+        self, name: str, verb: str, config: RunConfig, after: Sequence[str], **more: Any
     ) -> str:
         """Add a job unless it is there, and return its name."""
-        place = config.run_dir.relative_to(self.config.run_dir).as_posix()
-        name = str(more.pop("name", place))
-        self.jobs.setdefault(name, Job(name, verb, config, tuple(after), arm, **more))
+        self._jobs.setdefault(name, Job(name, verb, config, tuple(after), **more))
         return name
 
     def _arm(self, name: str, seed: int) -> str:
         """Add the jobs of an arm with one seed; return the name of the last one."""
-        arm, place, after = self.arms[name], Path(name) / f"seed-{seed}", ""
-        if arm.start_from:
-            after = self._arm(arm.start_from, seed)
+        arm, verb = self.arms[name], "distill" if self.arms[name].teachers else "finetune"
+        after = [self._arm(arm.start_from, seed)] if arm.start_from else []
         for number, stage in enumerate(arm.stages):
+            at = f"{name}/seed-{seed}/stage-{number}"
             shared = {"seed": seed, "init": self._model_of(after)}
             make = self._mixture if stage.verb == "multitask" else self._pretraining
-            config, taught = make(arm, stage, place / f"stage-{number}", shared)
-            after = self._add(stage.verb, config, [*filter(None, [after]), *taught], name)
-        before, verb = [*filter(None, [after])], "distill" if arm.teachers else "finetune"
+            config, taught = make(arm, stage, at, shared)
+            after = [self._add(at, stage.verb, config, [*after, *taught], arm=name)]
+        shared = {"seed": seed, "init": self._model_of(after)}
         for target in self.targets:
-            inside = place / (target if len(self.targets) > 1 else "student")
-            shared = {"seed": seed, "init": self._model_of(before[0] if before else "")}
-            config, taught = self._student(arm, target, inside, shared)
-            after = self._add(verb, config, [*before, *taught], name, scored=True)
-        return after
+            at = f"{name}/seed-{seed}/{target if len(self.targets) > 1 else 'student'}"
+            config, taught = self._student(arm, target, at, shared)
+            self._add(at, verb, config, [*after, *taught], arm=name, scored=True)
+        return at
 
-    def _model_of(self, job: str) -> str:
-        """Return the model that a job leaves, or ``init`` without one."""
-        return str(self.config.run_dir / job) if job else self.config.init
+    def _model_of(self, jobs: Sequence[str]) -> str:
+        """Return the model that the last of the jobs leaves, or ``init`` without one."""
+        return str(self.config.run_dir / jobs[-1]) if jobs else self.config.init
 
     def _student(
-        self, arm: ArmConfig, target: str, place: Path, shared: Mapping[str, Any]
+        self, arm: ArmConfig, target: str, at: str, shared: Mapping[str, Any]
     ) -> tuple[RunConfig, list[str]]:
         """Return the training that scores an arm on a data set, and the job of its teachers."""
         config, data = self.config, self._data(target)
-        fields = {**self._shared(config.training, place), **shared}
+        fields = {**self._shared(config.training, at), **shared}
         fields |= {"optimizer": config.optimizer, "student": config.student}
         changes: dict[str, Any] = {"data.dataset": target, **self.targets[target]}
         if arm.layers != 1.0:
             changes["student.layers"] = max(1, round(_num_layers(config.init) * arm.layers))
         if arm.unlabelled or arm.as_many_updates:
             files = data.unlabelled or (REST,)
-            if target not in self.rows:
+            if target not in self._rows:
                 more = read_unlabelled_rows(files, target, data)
-                self.rows[target] = num_labelled(target, data), len(more)
-            labelled, unlabelled = self.rows[target]
+                self._rows[target] = num_labelled(target, data), len(more)
+            labelled, unlabelled = self._rows[target]
             if arm.as_many_updates:
                 changes["data.epochs"] = data.epochs * (labelled + unlabelled) / labelled
             else:
@@ -196,49 +157,55 @@ class _Expander:
             plain = FinetuneConfig(**fields, data=as_base(FinetuneDataConfig, config.data))
             return override(plain, changes | arm.keys), []
         ensemble = self._ensemble(arm.teachers, data, self.targets[target])
-        changes |= _teacher_keys(config.run_dir / ensemble, arm.members)
-        student = DistillConfig(
-            **fields,
-            data=config.data,
-            distillation=config.distillation,
-            weighting=config.weighting,
-        )
+        place = config.run_dir / ensemble
+        if arm.members is None:
+            changes["distillation.teachers"] = [str(place / "teachers.json")]
+        else:
+            first = [str(place / f"teacher-{number}" / "hf") for number in range(arm.members)]
+            changes["distillation.teachers"] = first
+            changes["distillation.num_teachers"] = arm.members
         changes["distillation.store"] = str(config.run_dir / "store")
+        taught = {"distillation": config.distillation, "weighting": config.weighting}
+        student = DistillConfig(**fields, **taught, data=config.data)
         student = override(student, changes | arm.keys)
         # Rows that the same teachers answer are answered once.
-        rows = student.data.dataset, student.data.unlabelled
         title = f"{ANSWERS} of {Path(ensemble).name}"
-        count = sum(name.startswith(title) for name in self.answers.values())
+        count = sum(name.startswith(title) for name in self._answers.values())
+        rows = student.data.dataset, student.data.unlabelled
         key = str((ensemble, student.distillation.teachers, rows))
-        name = self.answers.setdefault(key, f"{title} {count + 1}" if count else title)
-        return student, [self._add(ANSWERS, student, [ensemble], name=name)]
+        name = self._answers.setdefault(key, f"{title} {count + 1}" if count else title)
+        return student, [self._add(name, ANSWERS, student, [ensemble])]
 
     def _ensemble(self, name: str, data: DistillDataConfig, keys: Mapping[str, Any]) -> str:
         """Add the teachers of a data set, which all arms that name the ensemble share; return the
         name of the job that lists and evaluates them.
         """
-        config, place = self.config, Path("teachers") / f"{name}-{data.dataset}"
-        if place.as_posix() in self.jobs:
-            return place.as_posix()
-        made = TeachersConfig(
-            **self._shared(config.training, place),
-            seed=config.seed + TEACHER_SEED,
-            init=config.init,
-            optimizer=config.optimizer,
-            data=as_base(FinetuneDataConfig, data),
-            num_teachers=config.distillation.num_teachers or 3,
-        )
-        chosen = {k: v for k, v in keys.items() if k not in ("data.dataset", "init")}
-        ensemble = override(made, chosen | config.compared.ensembles[name])
-        after = [self._add("finetune", single) for single in single_teachers(ensemble)]
-        return self._add("teachers", ensemble, after)
+        config, at = self.config, f"teachers/{name}-{data.dataset}"
+        if at not in self._jobs:
+            made = TeachersConfig(
+                **self._shared(config.training, at),
+                seed=config.seed + TEACHER_SEED,
+                init=config.init,
+                optimizer=config.optimizer,
+                data=as_base(FinetuneDataConfig, data),
+                num_teachers=config.distillation.num_teachers or 3,
+            )
+            own = {key: keys[key] for key in keys if key not in ("data.dataset", "init")}
+            ensemble = override(made, own | config.compared.ensembles[name])
+            singles = {
+                single.run_dir.relative_to(config.run_dir).as_posix(): single
+                for single in single_teachers(ensemble)
+            }
+            after = [self._add(one, "finetune", single, []) for one, single in singles.items()]
+            self._add(at, "teachers", ensemble, after)
+        return at
 
     def _pretraining(
-        self, arm: ArmConfig, stage: StageConfig, place: Path, shared: Mapping[str, Any]
+        self, arm: ArmConfig, stage: StageConfig, at: str, shared: Mapping[str, Any]
     ) -> tuple[RunConfig, list[str]]:
         """Return a pre-training of new weights at a share of the budget, or of ``init``."""
         config, data = self.config, self.config.pretrain.data
-        fields = {**self._shared(config.pretrain.training, place), **shared}
+        fields = {**self._shared(config.pretrain.training, at), **shared}
         fields["init"] = shared["init"] or config.pretrain.init
         changes: dict[str, Any] = {"data.root": data.root or config.data.root}
         lengths: dict[str, Any] = {}
@@ -252,8 +219,8 @@ class _Expander:
             changes["encoder.family"] = "init"
             changes["data.corpus"] = data.corpus or self._text_of(next(iter(self.targets)))
             changes["data.shards"] = data.shards or config.run_dir / "shards"
-        config_of_stage = config.pretrain.model_copy(update=fields)
-        return override(config_of_stage, changes | stage.keys | lengths), []
+        made = config.pretrain.model_copy(update=fields)
+        return override(made, changes | stage.keys | lengths), []
 
     def _affordable_steps(self, arm: ArmConfig, stage: StageConfig) -> int:
         """Return the steps that the share of a stage in the budget buys, or the first arm's."""
@@ -287,11 +254,11 @@ class _Expander:
         return str(path)
 
     def _mixture(
-        self, _: ArmConfig, stage: StageConfig, place: Path, shared: Mapping[str, Any]
+        self, _: ArmConfig, stage: StageConfig, at: str, shared: Mapping[str, Any]
     ) -> tuple[RunConfig, list[str]]:
         """Return a multi-task training, and the jobs of its teachers."""
         config, mixture, data = self.config, self.config.multitask, self._mixture_data()
-        fields = {**self._shared(mixture.training, place), **shared, "data": data}
+        fields = {**self._shared(mixture.training, at), **shared, "data": data}
         changes: dict[str, Any] = {"data.batch_size": stage.batch_factor * data.batch_size}
         if data.max_batch_tokens is not None:
             changes["data.max_batch_tokens"] = stage.batch_factor * data.max_batch_tokens
@@ -318,15 +285,25 @@ class _Expander:
         data = self.config.multitask.data
         return data.model_copy(update={"root": data.root or self.config.data.root})
 
-    def _shared(self, training: TrainingConfig, place: Path) -> dict[str, Any]:
+    def _shared(self, training: TrainingConfig, at: str) -> dict[str, Any]:
         """Return the fields that every training has from the experiment."""
         config = self.config
         return {
-            "run_dir": config.run_dir / place,
-            "training": mirrored_below(training, place),
+            "run_dir": config.run_dir / at,
+            "training": mirrored_below(training, Path(at)),
             "console": config.console,
             "tracking": config.tracking,
         }
+
+
+def chosen_arms(config: ReproduceConfig) -> dict[str, ArmConfig]:
+    """Return the configured arms with those that they need or are tested against, in order."""
+    every, selected = config.compared.arms, list(config.arms)
+    for name in selected:  # grows while it is read
+        against = every[name].against or (next(iter(every)),)
+        start_from = [every[name].start_from] if every[name].start_from else []
+        selected += [other for other in (*against, *start_from) if other not in selected]
+    return {name: arm for name, arm in every.items() if not selected or name in selected}
 
 
 def _targets(config: ReproduceConfig) -> dict[str, dict[str, Any]]:
@@ -362,11 +339,3 @@ def _num_layers(init: str) -> int:
 def as_base(kind: type[C], config: object) -> C:
     """Return a configuration, or a section of one, as one of its base classes."""
     return kind(**{name: getattr(config, name) for name in kind.model_fields})
-
-
-def _teacher_keys(place: Path, members: int | None) -> dict[str, Any]:
-    """Return the keys that name the teachers: all of the ensemble, or its first ones."""
-    if members is None:
-        return {"distillation.teachers": [str(place / "teachers.json")]}
-    chosen = [str(place / f"teacher-{number}" / "hf") for number in range(members)]
-    return {"distillation.teachers": chosen, "distillation.num_teachers": members}

@@ -9,7 +9,7 @@ from road_ray.config import override
 from road_ray.distributed.parallel_runs import NotRunError, ParallelSettings, run_all
 from road_ray.errors import ConfigError, RoadError, first_line
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.expand import ANSWERS, Expanded, Job, expand
+from road_ray.experiment.expand import ANSWERS, Experiment, Job
 from road_ray.experiment.table import Outcome, experiment_metrics, experiment_table
 from road_ray.recipes.config import IN_THIS_PROCESS
 from road_ray.recipes.distillation.distill import distill
@@ -37,27 +37,29 @@ def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run
     if done := load_finished_run(config):
         return done
     with open_run_directory(config) as directory:
-        return run_experiment(directory, expand(config), config, context)
+        return run_experiment(directory, Experiment(config), config, context)
 
 
 def run_experiment(
     directory: Path,
-    experiment: Expanded,
+    experiment: Experiment,
     settings: ParallelSettings,
     context: RunContext | None,
+    name: str = "",
 ) -> Run:
-    """Run the jobs of an experiment in its open run directory, and make the table.
+    """Run the jobs of an experiment in its open run directory, and make the table. ``name`` is its
+    title, by default that of the comparison.
 
     A job that fails, with whatever exception, is told at once and skips only those that need it;
     the error comes after the table of the rest.
     """
     jobs = experiment.jobs
     numbers = {job.name: number for number, job in enumerate(jobs)}
-    after = [[numbers[name] for name in job.after] for job in jobs]
+    after = [[numbers[needed] for needed in job.after] for job in jobs]
     runs = run_all(run_job, jobs, settings, context, after=after, return_errors=True)
     results = {job.name: run for job, run in zip(jobs, runs, strict=True)}
     outcomes = outcomes_of(experiment, results)
-    table = experiment_table(experiment, outcomes)
+    table = experiment_table(experiment, outcomes, name)
     write_json_atomic(directory / "table.json", table)
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed:
@@ -77,7 +79,7 @@ def run_job(job: Job, context: RunContext | None = None) -> Run:
     return RECIPES[job.verb](job.config, context=context)
 
 
-def outcomes_of(experiment: Expanded, results: Mapping[str, Run | RoadError]) -> list[Outcome]:
+def outcomes_of(experiment: Experiment, results: Mapping[str, Run | RoadError]) -> list[Outcome]:
     """Return the metrics of every arm with every seed, or the first error among its jobs."""
     outcomes = []
     for arm in experiment.arms:

@@ -12,7 +12,7 @@ from road_ray.data.model_files.locate_model import MODEL_RECORD
 from road_ray.data.task_and_dataset import Span
 from road_ray.errors import RoadError
 from road_ray.evaluation.glue import electra_figure
-from road_ray.experiment.expand import Expanded, Job
+from road_ray.experiment.expand import Experiment, Job
 from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.reporting.health import right_counts
 from road_ray.reporting.records.comparison_table import figure_over_seeds, paired_tests
@@ -33,28 +33,30 @@ class Outcome:
     error: RoadError | None = None
 
 
-def experiment_table(experiment: Expanded, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def experiment_table(
+    experiment: Experiment, outcomes: Sequence[Outcome], name: str = ""
+) -> dict[str, Any]:
     """Return the content of ``table.json``: ``arms`` with their figures, ``tests`` between arms on
     the first metric of each data set, ``ensembles``, and ``failed`` runs.
     """
     done = [outcome for outcome in outcomes if outcome.error is None]
-    if experiment.scored_on:
+    if experiment.config.of_pretraining:
         done = [_with_score(experiment, outcome) for outcome in done]
-    metrics = _metrics(experiment.data, done)
-    by_arm: dict[str, dict[int, Outcome]] = {name: {} for name in experiment.arms}
+    metrics = _metrics(experiment.config.data, done)
+    by_arm: dict[str, dict[int, Outcome]] = {arm: {} for arm in experiment.arms}
     for outcome in done:
         by_arm[outcome.arm][outcome.seed] = outcome
     return {
-        "comparison": experiment.name,
-        "about": experiment.about,
-        "source": experiment.source,
+        "comparison": name or experiment.config.comparison,
+        "about": experiment.config.compared.about or experiment.config.run_dir.name,
+        "source": experiment.config.compared.source,
         "data_sets": metrics,
-        "arms": [_arm(experiment, name, by_arm[name], metrics) for name in by_arm],
+        "arms": [_arm(experiment, arm, by_arm[arm], metrics) for arm in by_arm],
         "ensembles": [_ensemble(ensemble, metrics) for ensemble in experiment.ensembles],
         "tests": [
             test
             for dataset, names in metrics.items()
-            if names and not (experiment.scored_on and dataset != "glue")
+            if names and not (experiment.config.of_pretraining and dataset != "glue")
             for test in _tests(experiment, by_arm, dataset, names)
         ],
         "failed": [
@@ -76,9 +78,9 @@ def experiment_metrics(table: Mapping[str, Any]) -> dict[str, float]:
     return figures
 
 
-def _with_score(experiment: Expanded, outcome: Outcome) -> Outcome:
+def _with_score(experiment: Experiment, outcome: Outcome) -> Outcome:
     """Return the outcome with the mean of the data sets' figures as ELECTRA's tables have them."""
-    entries = [find_dataset(name, experiment.data)[0] for name in experiment.scored_on]
+    entries = [find_dataset(name, experiment.config.data)[0] for name in experiment.targets]
     scores = [electra_figure(entry, outcome.metrics) for entry in entries]
     metrics = {f"eval/{SCORE}": sum(scores) / len(scores), **outcome.metrics}
     return Outcome(outcome.arm, outcome.seed, metrics)
@@ -106,7 +108,7 @@ def _metrics(data: SourceConfig, done: Iterable[Outcome]) -> dict[str, list[str]
 
 
 def _arm(
-    experiment: Expanded,
+    experiment: Experiment,
     name: str,
     by_seed: Mapping[int, Outcome],
     metrics: Mapping[str, Sequence[str]],
@@ -161,7 +163,7 @@ def _ensemble(config: TeachersConfig, metrics: Mapping[str, Sequence[str]]) -> d
 
 
 def _tests(
-    experiment: Expanded,
+    experiment: Experiment,
     by_arm: Mapping[str, Mapping[int, Outcome]],
     dataset: str,
     metrics: Sequence[str],

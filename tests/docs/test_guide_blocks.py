@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from road_ray.data.load_split import find_dataset
-from road_ray.experiment.expand import expand
+from road_ray.experiment.expand import Experiment
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.verbs import configure, verb_of_file
 from tests.docs.blocks import ROOT, all_blocks, blocks, pages
@@ -77,7 +77,7 @@ def test_the_experiment_of_the_comparison_guide_has_its_arms(file, world, pretra
     assert verb_of_file(file) == "reproduce"
     changes = {"init": str(pretrained.directory), "data.root": str(world)}
     changes |= {"run_dir": str(tmp_path / "run"), "num_seeds": 1}
-    experiment = expand(configure("reproduce", path=file, overrides=changes))
+    experiment = Experiment(configure("reproduce", path=file, overrides=changes))
     scored = {job.arm: job for job in experiment.jobs if job.scored}
     rates = {arm: job.config.optimizer.peak_lr for arm, job in scored.items()}
     assert (rates["slow"], rates["fast"]) == (1e-5, 1e-4)

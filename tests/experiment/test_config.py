@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.errors import ConfigError
+from road_ray.recipes.run_directory.run import Run
 from road_ray.verbs import configure
 
 
@@ -45,38 +46,19 @@ def test_the_origin_of_a_key_that_is_not_used_is_named(tmp_path):
         configure("reproduce", overrides=given)
 
 
-def test_the_first_word_of_the_command_is_the_comparison(road, recipe, tmp_path):
+def test_the_first_words_of_the_command_are_the_comparison_and_a_file(road, recipe, tmp_path):
     seen = []
-
-    def keep(config, context=None):
-        seen.append(config)
-        from road_ray.recipes.run_directory.run import Run
-
-        return Run(tmp_path, {})
-
-    recipe(keep)
+    recipe(lambda config, context=None: seen.append(config) or Run(tmp_path, {}))
+    file = tmp_path / "mine.yaml"
+    file.write_text("num_seeds: 7\n")
     assert road("reproduce", "low_resource", "init=x", "num_seeds=2").code == 0
-    assert (seen[0].comparison, seen[0].init, seen[0].num_seeds) == ("low_resource", "x", 2)
     assert road("reproduce", "comparison=table5").code == 0
-    assert seen[1].comparison == "table5"
+    assert road("reproduce", "noisy_labels", file, "init=x").code == 0
+    found = [(config.comparison, config.num_seeds) for config in seen]
+    assert found == [("low_resource", 2), ("table5", 3), ("noisy_labels", 7)]
     result = road("reproduce", "lowresource")
     assert result.code == 2
     assert "did you mean 'low_resource'" in result.err
-
-
-def test_the_first_word_may_be_a_file_too(road, recipe, tmp_path):
-    seen = []
-    recipe(lambda config, context=None: seen.append(config) or _run(tmp_path))
-    file = tmp_path / "mine.yaml"
-    file.write_text("num_seeds: 7\n")
-    assert road("reproduce", "noisy_labels", file, "init=x").code == 0
-    assert (seen[0].comparison, seen[0].num_seeds) == ("noisy_labels", 7)
-
-
-def _run(place):
-    from road_ray.recipes.run_directory.run import Run
-
-    return Run(place, {})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from road_ray.experiment import demo
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.expand import expand
+from road_ray.experiment.expand import Experiment
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.multitask.config import MultitaskConfig
@@ -32,7 +32,7 @@ def test_stages_start_from_each_other_and_students_differ_in_labels_and_teachers
     assert first.seed == mixture.seed == 5
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "multitask").symlink_to(pretrained.directory)
-    plan = expand(demo.stage(ReproduceConfig, "students", config))
+    plan = Experiment(demo.stage(ReproduceConfig, "students", config))
     students = {(job.arm, job.config.seed): job.config for job in plan.jobs if job.scored}
     assert {*students} == {(arm, seed) for arm in plan.arms for seed in (100, 101)}
     assert {student.init for student in students.values()} == {str(mixture.run_dir)}

@@ -8,7 +8,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.experiment.estimate import estimate
-from road_ray.experiment.expand import expand
+from road_ray.experiment.expand import Experiment
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import configure
 
@@ -65,7 +65,7 @@ def test_the_command_lists_arms_and_seeds(given, road, flags):
 
 def test_every_arm_of_a_comparison_of_pre_training_is_estimated(small, road, flags, tmp_path):
     settings = small | {"num_seeds": 2}
-    planned = expand(configure("reproduce", overrides=settings))
+    planned = Experiment(configure("reproduce", overrides=settings))
     name = settings.pop("comparison")
     result = road("reproduce", name, *flags(settings), "--dry-run", "--json")
     assert result.code == 0, result.err

@@ -11,14 +11,14 @@ import pytest
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, row_order
 from road_ray.errors import ConfigError, DataError
-from road_ray.experiment.expand import TEACHER_SEED, expand
+from road_ray.experiment.expand import TEACHER_SEED, Experiment
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.verbs import configure
 
 
 def planned(overrides):
-    return expand(configure("reproduce", overrides=overrides))
+    return Experiment(configure("reproduce", overrides=overrides))
 
 
 def only(plan, arm, seed=0):

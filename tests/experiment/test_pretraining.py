@@ -6,9 +6,9 @@ import pytest
 from scipy.stats import ttest_rel
 
 import road_ray as rr
-from road_ray.errors import ConfigError, DataError
+from road_ray.errors import DataError
 from road_ray.experiment.estimate import estimate
-from road_ray.experiment.expand import expand
+from road_ray.experiment.expand import Experiment
 from road_ray.experiment.run import reproduce
 from road_ray.experiment.table import Outcome, experiment_table
 from road_ray.recipes.pretraining.pretraining_flops import flops_per_step
@@ -21,7 +21,7 @@ def flops(config):
 
 def stages(config):
     """The pre-trainings of the first seed of each arm."""
-    plan = expand(config)
+    plan = Experiment(config)
     return {
         arm: [job.config for job in plan.of_arm(arm, config.seed) if not job.scored]
         for arm in plan.arms
@@ -39,7 +39,7 @@ def scaled(world):
 
 def test_arms_of_equal_cost_cost_the_same(scaled):
     config = scaled(flops=1e13, num_seeds=2)
-    plan = expand(config)
+    plan = Experiment(config)
     seeds = [job.config.seed for job in plan.jobs if job.scored]
     assert seeds == [0, 1] * 5
     arms = stages(config)
@@ -73,7 +73,7 @@ def scores(config, values):
         for arm, of_arm in values.items()
         for seed, value in enumerate(of_arm)
     ]
-    return experiment_table(expand(config), outcomes)
+    return experiment_table(Experiment(config), outcomes)
 
 
 def test_the_table_has_published_beside_measured_scores_and_p_values_by_holm(scaled):
@@ -119,8 +119,3 @@ def test_missing_data_is_named_before_the_first_pretraining(run, small, world):
     with pytest.raises(DataError, match=message) as error:
         run(config)
     assert "targets={...}" in str(error.value)
-
-
-def test_an_unknown_comparison_gets_the_nearest():
-    with pytest.raises(ConfigError, match="did you mean 'table5'"):
-        configure("reproduce", overrides=["comparison=tabel5"])

@@ -11,7 +11,7 @@ import pytest
 import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, RoadError
 from road_ray.experiment.config import CATALOGUE, ReproduceConfig
-from road_ray.experiment.expand import expand
+from road_ray.experiment.expand import Experiment
 from road_ray.reporting.pages.comparison_page import comparison_text
 from road_ray.reporting.records.comparison_table import read_table
 from road_ray.training.run_context import RunContext
@@ -127,7 +127,7 @@ def test_teachers_that_fail_stop_the_arms_that_need_them_alone(tiny, tmp_path, r
     keys = {"arms": ["correctness"], "distillation.num_teachers": 2}
     given = tiny("low_resource", **(SIZES["low_resource"] | keys))
     run = tmp_path / "run"
-    (ensemble,) = expand(configure("reproduce", overrides=given)).ensembles
+    (ensemble,) = Experiment(configure("reproduce", overrides=given)).ensembles
     broken = ensemble.run_dir / "teacher-1"
     broken.mkdir(parents=True)
     (broken / "MANIFEST.json").write_text("{}")

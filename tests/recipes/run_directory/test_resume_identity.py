@@ -11,7 +11,7 @@ import road_ray as rr
 from road_ray.config.identity import resume_identity
 from road_ray.errors import CheckpointError
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.expand import expand
+from road_ray.experiment.expand import Experiment
 from road_ray.recipes.distillation.born_again import generation
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import FinetuningsConfig, TeachersConfig
@@ -49,7 +49,9 @@ def _arms():
     settings = {"training": MIRRORED["training"].model_copy(update={"steps": 1})}
     scale = {"pretrain": PretrainConfig(**settings), **settings}
     scale["data"] = {"root": "miniature", "dataset": "sst2"}
-    return [job.config for job in expand(ReproduceConfig(run_dir=OUTER, num_seeds=2, **scale)).jobs]
+    return [
+        job.config for job in Experiment(ReproduceConfig(run_dir=OUTER, num_seeds=2, **scale)).jobs
+    ]
 
 
 def _trials():
