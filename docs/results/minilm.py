@@ -78,7 +78,7 @@ def ours(model: str, data: str, place: Path, name: str, seed: int) -> float:
         "training.precision": PRECISION,
         "optimizer.peak_lr": RATE,
         "optimizer.schedule": "warmup_then_decay",
-        "optimizer.warmup_fraction": WARMUP,
+        "optimizer.warmup_steps": WARMUP,
         "optimizer.weight_decay": DECAY,
         "optimizer.layer_decay": 1.0,
         "optimizer.bias_correction": True,

@@ -38,7 +38,7 @@ _NAMES_ELSEWHERE = {
     "gradient_accumulation_steps": "passes",
     "max_seq_length": "max_length_tokens",
     "max_length": "max_length_tokens",
-    "warmup_ratio": "warmup_fraction",
+    "warmup_ratio": "warmup_steps",
     "model_name_or_path": "init",
     "output_dir": "run_dir",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from road_ray.distillation.schedule import Schedule
 from road_ray.errors import ConfigError, DataError
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.supervised import Supervised, label_loss
+from road_ray.objectives.supervised import Supervised
 
 
 class Distilled(Supervised):
@@ -25,7 +25,8 @@ class Distilled(Supervised):
     ``[B, ..., C]`` (already weighted) and ``kd_keep``; where it also has ``teacher_logits``
     ``[M, B, ..., C]`` and ``teacher_weights``, the loss is the mean of each teacher's divergence. A
     batch without ``soft_logits``, of a data set without teachers, has the label loss only. A
-    ``kd_weight`` that changes reads the batch's ``fraction`` of the training. Source: Hinton et al.
+    ``kd_weight`` that changes reads the batch's ``fraction`` of the training. ``of_labels`` are the
+    options of `Supervised`. Source: Hinton et al.
     2015; ROaD part 1, section 3.5.
     """
 
@@ -35,11 +36,9 @@ class Distilled(Supervised):
         *,
         kd_weight: float | Schedule = 0.5,
         temperature: float = 2.0,
-        export_task: str | None = None,
-        weights: Mapping[str, float] | None = None,
-        one_dataset: bool = False,
+        **of_labels: Any,
     ) -> None:
-        super().__init__(model, export_task=export_task, weights=weights, one_dataset=one_dataset)
+        super().__init__(model, **of_labels)
         if not isinstance(kd_weight, Schedule):
             if not 0 <= kd_weight <= 1:
                 raise ConfigError(
@@ -66,7 +65,7 @@ class Distilled(Supervised):
     def losses(self, logits: Tensor, batch: Batch) -> Losses:
         """Return the label and the soft loss of the student's ``logits``, unweighted."""
         task, name = self.model.tasks[batch["task"]], batch["dataset"]
-        label, labelled = label_loss(task, logits, batch)
+        label, labelled = self.label_loss(logits, batch)
         if "soft_logits" not in batch:
             return Losses({name: Term(label, labelled)})
         soft, softened = soft_label_loss(task, logits, batch, self.temperature)

@@ -28,8 +28,17 @@ def label_count(batch: Mapping[str, Any]) -> Tensor:
     return (labels != UNKNOWN).sum()
 
 
-def label_loss(task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+def label_loss(
+    task: Task,
+    logits: Tensor,
+    batch: Batch,
+    *,
+    class_weights: Tensor | None = None,
+    smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor]:
     """Return the summed loss and the number of labelled examples (words of a tagging): both ``[]``.
+    ``class_weights`` ``[C]`` and ``smoothing`` are those of PyTorch's cross-entropy, for classes,
+    tags and choices; the sum is divided by the number of examples, not by the sum of their weights.
 
     For spans it is the mean of the start's and the end's cross-entropy over allowed positions
     (science: section 1.2); joint ones add half the cross-entropy of "no answer"
@@ -56,7 +65,12 @@ def label_loss(task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor
         error = ((logits.squeeze(-1) - batch["labels"]) / task.kind.range) ** 2
         return (error * known).sum(), count
     total = functional.cross_entropy(
-        logits.flatten(0, -2), batch["labels"].flatten(), reduction="sum", ignore_index=UNKNOWN
+        logits.flatten(0, -2),
+        batch["labels"].flatten(),
+        weight=None if class_weights is None else class_weights.to(logits),
+        reduction="sum",
+        ignore_index=UNKNOWN,
+        label_smoothing=smoothing,
     )
     return total, count
 
@@ -65,7 +79,8 @@ class Supervised(Objective):
     """Training on labels; several tasks may share the encoder, with one head each.
 
     ``weights`` multiply the loss of a data set, or of a task; the default is 1. ``one_dataset``:
-    all batches are of one data set, so that each has labels for all heads.
+    all batches are of one data set, so that each has labels for all heads. ``class_weights``
+    ``[C]`` and ``label_smoothing`` are those of `label_loss`; further heads have neither.
     """
 
     def __init__(
@@ -75,8 +90,11 @@ class Supervised(Objective):
         export_task: str | None = None,
         weights: Mapping[str, float] | None = None,
         one_dataset: bool = False,
+        class_weights: Tensor | None = None,
+        label_smoothing: float = 0.0,
     ) -> None:
         super().__init__()
+        self.class_weights, self.label_smoothing = class_weights, label_smoothing
         self.model = model
         self.weights = dict(weights or {})
         self.encoder = model.encoder
@@ -97,8 +115,14 @@ class Supervised(Objective):
 
     def forward(self, batch: Batch) -> Losses:
         logits, further = self.predict(batch)
-        total, count = label_loss(self.model.tasks[batch["task"]], logits, batch)
-        return Losses(self.weighted({batch["dataset"]: Term(total, count)} | further, batch))
+        label = Term(*self.label_loss(logits, batch))
+        return Losses(self.weighted({batch["dataset"]: label} | further, batch))
+
+    def label_loss(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the summed loss of the batch's own task and its number of labels: both ``[]``."""
+        task = self.model.tasks[batch["task"]]
+        weights, smoothing = self.class_weights, self.label_smoothing
+        return label_loss(task, logits, batch, class_weights=weights, smoothing=smoothing)
 
     def weighted(self, terms: Mapping[str, Term], batch: Batch) -> dict[str, Term]:
         """Return the terms, their weights multiplied by that of the batch's data set or task."""

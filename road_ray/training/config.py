@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from road_ray.config import Config
 from road_ray.config.identity import Free, FreeOnResume
@@ -34,13 +34,10 @@ class OptimizerConfig(Config):
     all steps, so that the rate stays below its peak (google-research/electra).
     ``warmup_then_decay``: linear warm-up to the peak, then linear decay to 0. ``constant``: linear
     warm-up, then the peak."""
-    warmup_fraction: float = Field(0.1, ge=0, le=1)
-    """Length of the warm-up as a fraction of all steps; without effect where
-    ``optimizer.warmup_steps`` is given. 0.1 is ELECTRA's fraction in fine-tuning (Clark et al.
-    2020, table 7)."""
-    warmup_steps: int | None = Field(None, ge=0)
-    """Length of the warm-up, in steps. None: ``optimizer.warmup_fraction`` of all steps. 10,000 in
-    ELECTRA's pre-training, 500 in ROaD's multi-task stage."""
+    warmup_steps: NonNegativeInt | Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Length of the warm-up, in steps, or below 1 as a fraction of all steps. 10,000 in ELECTRA's
+    pre-training, 0.1 in its fine-tuning (Clark et al. 2020, table 7), 500 in ROaD's multi-task
+    stage."""
     weight_decay: float = Field(0.01, ge=0, le=1)
     """Decoupled weight decay coefficient, times the learning rate; biases and LayerNorm weights
     never decay. 0.01 in pre-training, 0 in ELECTRA's fine-tuning (Clark et al. 2020, tables 6 and
@@ -70,9 +67,9 @@ class OptimizerConfig(Config):
 
     def warmup(self, total_steps: int) -> int:
         """Return the number of warm-up steps."""
-        if self.warmup_steps is not None:
+        if isinstance(self.warmup_steps, int):
             return self.warmup_steps
-        return round(self.warmup_fraction * total_steps)
+        return round(self.warmup_steps * total_steps)
 
 
 class EarlyStoppingConfig(Config):

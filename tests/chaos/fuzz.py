@@ -114,7 +114,7 @@ data: &data
     mine: {train: a.csv, text: [a, b], label: y, labels: [sales, help]}
 optimizer:
   peak_lr: 5e-5
-  warmup_fraction: 0.1
+  warmup_steps: 0.1
 training: {steps: 10, precision: bf16}
 init: runs/pretrain
 """

@@ -35,6 +35,23 @@ def test_classes_are_judged_by_cross_entropy_and_unlabelled_rows_are_left_out():
     assert count == 2
 
 
+def test_class_weights_and_smoothing_are_those_of_pytorch_over_the_number_of_labels():
+    torch.manual_seed(0)
+    logits, labels = torch.randn(4, 3), torch.tensor([0, 2, -100, 2])
+    weights = torch.tensor([2.0, 1.0, 0.5])
+    total, count = label_loss(
+        NLI, logits, {"labels": labels}, class_weights=weights, smoothing=0.25
+    )
+    by_hand = 0.0
+    for row in (0, 1, 3):
+        logs = logits[row].log_softmax(-1)
+        by_hand -= (
+            0.75 * weights[labels[row]] * logs[labels[row]] + 0.25 / 3 * (weights * logs).sum()
+        )
+    assert_close(total, by_hand)
+    assert count == 3
+
+
 def test_numbers_are_judged_by_the_square_and_unlabelled_rows_are_left_out():
     logits = torch.tensor([[1.0], [4.5], [7.0]], requires_grad=True)
     total, count = label_loss(SIMILARITY, logits, {"labels": torch.tensor([3.0, 4.0, -100.0])})

@@ -97,12 +97,11 @@ def teachers_json(
     fold that it did not see.
     """
     entries = [teacher_entry(place, run, cfg.seed) for run, cfg in zip(runs, single, strict=True)]
-    num_folds = single[0].data.num_folds
-    if num_folds == 1:
-        return {"teachers": entries}
+    num_folds = 1
     for entry, config in zip(entries, single, strict=True):
-        entry["fold"] = config.data.held_out_fold
-    return {"num_folds": num_folds, "teachers": entries}
+        if config.data.held_out_fold is not None:
+            entry["fold"], num_folds = config.data.held_out_fold
+    return {"teachers": entries} | ({"num_folds": num_folds} if num_folds > 1 else {})
 
 
 def teacher_entry(place: Path, run: Run, seed: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from road_ray.config import Config
 from road_ray.config.identity import Free
@@ -50,12 +50,16 @@ class FinetuneDataConfig(SourceConfig):
     epochs: float = Field(3.0, gt=0)
     """Number of epochs over the training examples; without effect where ``training.steps`` is
     given. 3 in ELECTRA, 2 for SQuAD, 10 for RTE and STS-B (Clark et al. 2020, table 7)."""
-    num_folds: int = Field(1, ge=1)
-    """Number of folds that the training examples are split into by their text. ``road teachers``
-    sets it from its own ``num_folds``. 1: no folds."""
-    held_out_fold: int | None = Field(None, ge=0)
-    """Fold that is left out of the training, from 0 to ``data.num_folds`` - 1. None: train on all
-    folds. ``road teachers`` sets it."""
+    class_weights: Literal["balanced"] | dict[str, float] | None = None
+    """Factor of the loss on labels by class or tag. ``balanced``: rows / (labels * rows of the
+    label), as in scikit-learn, so that rare labels count as much as frequent ones. A mapping: by
+    label, 1 for others. None: 1 for all."""
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    """Share of the target of classes, tags and choices that is spread over all labels (Szegedy et
+    al. 2016, section 7). 0: the label alone."""
+    held_out_fold: tuple[NonNegativeInt, PositiveInt] | None = None
+    """Fold that is left out of the training, from 0, and the number of folds that the examples are
+    split into by their text. None: train on all. ``road teachers`` with ``num_folds`` sets it."""
 
     @property
     def trained_on(self) -> tuple[str, ...]:
@@ -84,7 +88,8 @@ class FinetuneDataConfig(SourceConfig):
             return True
         from road_ray.data.folds import fold_of
 
-        return fold_of(example, self.num_folds) != self.held_out_fold
+        held_out, num_folds = self.held_out_fold
+        return fold_of(example, num_folds) != held_out
 
 
 class StudentConfig(Config):

@@ -69,8 +69,8 @@ def _single(config: TeachersConfig, number: int, fold: int) -> FinetuneConfig:
     place = config.run_dir
     if config.num_folds > 1:
         place = place / f"fold-{fold}"
-        folds = {"num_folds": config.num_folds, "held_out_fold": fold}
-        shared["data"] = config.data.model_copy(update=folds)
+        held_out = {"held_out_fold": (fold, config.num_folds)}
+        shared["data"] = config.data.model_copy(update=held_out)
     place = place / f"teacher-{number}"
     shared |= {
         "run_dir": place,

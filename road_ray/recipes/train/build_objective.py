@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.data.load_split import Split
+from road_ray.data.task_and_dataset import Classify, Tag
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distillation.schedule import schedule
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.train.mixture import SupervisedConfig
 from road_ray.recipes.train.prepare import Prepared
 from road_ray.recipes.train.teachers import Teachers
@@ -24,14 +32,18 @@ def build_objective(
     """
     model, weights = prepared.model, prepared.mixture.loss_weights()
     one_dataset = len(weights) == 1
+    of_labels: dict[str, Any] = {"weights": weights, "one_dataset": one_dataset}
+    if isinstance(config, FinetuneConfig):
+        split = prepared.splits[config.data.dataset]
+        of_labels["class_weights"] = _class_weights(config.data.class_weights, split)
+        of_labels["label_smoothing"] = config.data.label_smoothing
     if not teachers:
-        return Supervised(model, weights=weights, one_dataset=one_dataset)
+        return Supervised(model, **of_labels)
     settings = next(iter(teachers.values())).settings
     distilled: dict[str, Any] = {
         "kd_weight": schedule(settings.schedule, settings.kd_weight),
         "temperature": settings.temperature,
-        "weights": weights,
-        "one_dataset": one_dataset,
+        **of_labels,
     }
     matching = config.distillation.matching if isinstance(config, DistillConfig) else None
     if matching is None or not matching.enabled:
@@ -45,3 +57,19 @@ def build_objective(
         attention_weight=matching.attention_weight,
     )
     return IntermediateDistilled(model, states, **distilled)
+
+
+def _class_weights(
+    choice: Literal["balanced"] | Mapping[str, float] | None, split: Split
+) -> Tensor | None:
+    """Return the weight of each label in the loss ``[C]``; 1 is that of an average example."""
+    kind = split.task.kind
+    if not choice or not isinstance(kind, Classify | Tag):
+        return None
+    if isinstance(choice, Mapping):
+        return torch.tensor([choice.get(label, 1.0) for label in kind.labels])
+    labels = split.features.gold["labels"]
+    counts = np.bincount(labels[labels != UNKNOWN], minlength=kind.width)
+    present = counts > 0
+    balanced = counts.sum() / (present.sum() * np.maximum(counts, 1))
+    return torch.tensor(np.where(present, balanced, 1.0), dtype=torch.float32)

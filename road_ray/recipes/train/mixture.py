@@ -19,8 +19,8 @@ from road_ray.data.mixing import (
     probabilities,
     with_example_counts,
 )
-from road_ray.data.task_and_dataset import Task
-from road_ray.errors import ConfigError
+from road_ray.data.task_and_dataset import Choose, Classify, Tag, Task
+from road_ray.errors import ConfigError, did_you_mean
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, MultitaskDataConfig
 from road_ray.training.worker import Worker
@@ -76,6 +76,8 @@ class Mixture:
                 )
             if not 0 <= weight < float("inf"):
                 raise ConfigError(f"mixing.weights.{name} = {weight}\n  allowed: 0 or more")
+        if isinstance(self.data, FinetuneDataConfig):
+            _check_label_loss(self.data, find_dataset(names[0], self.data)[1])
         for name in self.evaluated:
             if (task := find_dataset(name, self.data)[0].task) not in tasks.values():
                 raise ConfigError(
@@ -169,3 +171,26 @@ class Mixture:
     def _tasks_by_dataset(self) -> dict[str, str]:
         """Return the task of each data set, also where each has its own head."""
         return {name: find_dataset(name, self.data)[0].task for name in self.names}
+
+
+def _check_label_loss(data: FinetuneDataConfig, task: Task) -> None:
+    """Raise ``ConfigError`` for class weights and smoothing that the task's loss does not have."""
+    kind, weights = task.kind, data.class_weights
+    labels = kind.labels if isinstance(kind, Classify | Tag) else ()
+    for key, value, fits, needs in (
+        ("class_weights", weights, bool(labels), "classes or tags"),
+        ("label_smoothing", data.label_smoothing, labels or isinstance(kind, Choose), "labels"),
+    ):
+        if value and not fits:
+            raise ConfigError(
+                f"data.{key} = {value}: {data.dataset} is of task {task.name}\n"
+                f"  allowed: with tasks of {needs}\n  fix: leave it out; nothing was started"
+            )
+    for label, weight in weights.items() if isinstance(weights, dict) else ():
+        if label not in labels:
+            raise ConfigError(
+                f"data.class_weights.{label}: no label of {data.dataset}"
+                f"{did_you_mean(label, labels)}\n  known: {', '.join(labels)}"
+            )
+        if not 0 <= weight < float("inf"):
+            raise ConfigError(f"data.class_weights.{label} = {weight}\n  allowed: 0 or more")
