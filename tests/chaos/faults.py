@@ -30,6 +30,7 @@ _GROUP, _ACTORS = "distributed/train/test_launch.py::", "distributed/teachers/te
 _SWEEP = "distributed/tune/test_driver.py::"
 _TEXT, _SQUAD = "data/readers/test_sentences.py::", "data/readers/test_squad.py::"
 _TABLE = "data/readers/test_tables.py::"
+_ROWS = "data/readers/test_bad_rows.py::test_it_is_refused_with_its_place"
 
 _NODES = "chaos/test_nodes.py::"
 
@@ -281,13 +282,12 @@ FAULTS = (
     ),
     _f(
         *("F33", "no rows", "an error that counts the dropped rows"),
-        f"{_TEXT}test_a_file_without_usable_rows_is_an_error",
-        f"{_SQUAD}test_another_layout_is_named",
+        _ROWS,
         "data/corpus/test_build_corpus.py::test_an_empty_corpus_is_an_error_and_leaves_nothing",
     ),
     _f(
         *("F34", "missing columns", "an error with the expected, the found and the nearest name"),
-        f"{_TEXT}test_a_missing_column_names_the_nearest",
+        _ROWS,
         "data/corpus/test_documents.py::test_a_missing_column_is_named",
     ),
     _f(
@@ -335,8 +335,7 @@ FAULTS = (
     ),
     _f(
         *("F42", "repeated ids, overlap of train and dev", "listed and counted"),
-        f"{_TEXT}test_repeated_ids_are_listed_up_to_five",
-        f"{_SQUAD}test_repeated_ids_are_listed",
+        _ROWS,
         "recipes/train/test_overlap.py::test_examples_in_both_train_and_dev_are_counted",
     ),
     _f(
@@ -347,14 +346,14 @@ FAULTS = (
     _f(
         *("F44", "damaged data files", "an error with file and line"),
         f"{_TABLE}test_a_file_that_cannot_be_read_is_named",
-        f"{_TEXT}test_a_row_of_another_form_is_named",
+        _ROWS,
     ),
     _f(
         *("F45", "answers at another place than stated", "moved and counted, or listed"),
         f"{_SQUAD}test_a_misplaced_answer_moves_to_the_nearest_place_and_is_counted",
-        f"{_SQUAD}test_answers_that_stand_nowhere_are_listed_up_to_five",
+        "data/readers/test_bad_rows.py::test_five_faults_are_listed",
         f"{_SQUAD}test_answers_of_an_impossible_question_are_dropped_and_counted",
-        f"{_SQUAD}test_senseless_answers_are_named",
+        _ROWS,
     ),
     _f(
         *("F46", "weights of another model", "refused; never a randomly initialised model"),
@@ -518,7 +517,7 @@ FAULTS = (
     _f(
         *("F64", "duplicate columns or labels", "refused with their place"),
         f"{_TABLE}test_a_file_that_cannot_be_read_is_named",
-        f"{_TEXT}test_a_repeated_column_is_refused",
+        _ROWS,
         "data/readers/test_custom_dataset.py::test_labels_that_stand_twice_are_refused_with_their_line",
     ),
     _f(

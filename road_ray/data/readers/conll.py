@@ -121,19 +121,32 @@ def _sentences(
     missing.
     """
     words: list[str] = []
-    tags: list[str | None] = []
+    tags: list[str] = []
     where = ""
     for number, line in [*numbered_lines(path), (0, "")]:
         cells = cells_of(line)
         if cells and cells[0] != _DOCUMENT:
             where = where if words else f"{path}:{number}"
-            word, tag = _word(cells, columns, f"{path}:{number}", labelled)
+            word, tag = (_cell(cells, column) for column in (columns.text[0], columns.label))
+            has_tag = tag is not None and len(cells) > 1
+            if not word or (labelled and not has_tag):
+                raise DataError(
+                    f"{path}:{number}: {len(cells)} columns, word and tag are numbers "
+                    f"{columns.text[0]} and {columns.label}; seen {shorten(line)!r}\n"
+                    "  fix: correct the line, or `columns` of the entry; an empty line stands "
+                    "between sentences"
+                )
             words.append(word)
-            tags.append(tag)
+            tags += [str(tag)] * has_tag
         elif words:
-            known = [tag for tag in tags if tag is not None]
-            yield where, {_HUB_WORDS: words, _HUB_TAGS: known if len(known) == len(tags) else None}
+            yield where, {_HUB_WORDS: words, _HUB_TAGS: tags if len(tags) == len(words) else None}
             words, tags = [], []
+
+
+def _cell(cells: Sequence[str], column: str | int | None) -> str | None:
+    """Return the cell of a column by number, -1 for the last; None if there is none."""
+    there = isinstance(column, int) and -len(cells) <= column < len(cells)
+    return cells[int(column or 0)] if there else None
 
 
 def cells_of(line: str) -> list[str]:
@@ -144,28 +157,3 @@ def cells_of(line: str) -> list[str]:
     if "\t" in line:
         return [cell.strip(" ") for cell in line.split("\t")]
     return [cell for cell in line.split(" ") if cell]
-
-
-def _word(
-    cells: Sequence[str], columns: Columns, where: str, labelled: bool
-) -> tuple[str, str | None]:
-    """Return the word of a line and its tag; None if the tag's column is missing or the word's."""
-    word, tag = (
-        column % len(cells)
-        if isinstance(column, int) and -len(cells) <= column < len(cells)
-        else None
-        for column in (columns.text[0], columns.label)
-    )
-    tag = None if tag == word else tag
-    if word is None or (tag is None and labelled):
-        raise DataError(
-            f"{where}: {len(cells)} columns, word and tag are numbers {columns.text[0]} and "
-            f"{columns.label}; seen {shorten(' '.join(cells))!r}\n"
-            "  fix: correct the line, or `columns` of the entry"
-        )
-    if not cells[word]:
-        raise DataError(
-            f"{where}: the word is empty; seen {shorten(' '.join(cells))!r}\n"
-            "  fix: remove the line, or write an empty line between sentences"
-        )
-    return cells[word], None if tag is None else cells[tag]

@@ -44,37 +44,28 @@ class Layout:
 
 def _spans(
     table: Callable[[Path, Columns], Table],
-    form: str,
+    form: str = "",
     from_hub: Callable[[Row, str], Row] | None = None,
 ) -> Layout:
-    return Layout(
-        lambda path, columns, _: table(path, columns),
-        lambda rows, _: squad.questions(rows),
-        from_hub,
-        form,
-    )
+    return Layout(_plain(table), lambda rows, _: squad.questions(rows), from_hub, form)
 
 
-def _rows(table: Callable[[Path, Columns], Table]) -> Layout:
-    return Layout(lambda path, columns, _: table(path, columns), sentences)
+def _plain(table: Callable[[Path, Columns], Table]) -> Callable[[Path, Columns, bool], Table]:
+    """Return the function of a table for which labels make no difference."""
+    return lambda path, columns, _: table(path, columns)
 
 
 LAYOUTS: dict[str, Layout] = {
-    "glue_tsv": _rows(glue_table),
-    "table": _rows(open_table),
-    "adv_glue": _rows(adv_glue_table),
+    "glue_tsv": Layout(_plain(glue_table), sentences),
+    "table": Layout(_plain(open_table), sentences),
+    "adv_glue": Layout(_plain(adv_glue_table), sentences),
     "conll": Layout(conll_table, tagged_sentences),
     "squad_json": _spans(squad.squad_table, squad.FORM),
     "mrqa": _spans(mrqa.mrqa_table, mrqa.FORM, mrqa.from_hub),
     "quac": _spans(quac.quac_table, quac.FORM),
-    "qasrl": _spans(relations.qasrl_table, ""),
-    "zre": _spans(relations.zre_table, "", relations.zre_from_hub),
-    **{
-        name: Layout(
-            lambda path, columns, _: open_table(path, columns), partial(choice_questions, name)
-        )
-        for name in CHOICES
-    },
+    "qasrl": _spans(relations.qasrl_table),
+    "zre": _spans(relations.zre_table, from_hub=relations.zre_from_hub),
+    **{name: Layout(_plain(open_table), partial(choice_questions, name)) for name in CHOICES},
 }
 
 
@@ -179,12 +170,6 @@ def is_there(dataset: Dataset, root: Path, split: str) -> bool:
     )
 
 
-def require_files(dataset: Dataset, root: Path, split: str) -> None:
-    """Raise ``DataError`` if a file of a split is missing or empty."""
-    for names in file_names(dataset, split):
-        _existing(dataset, root, names)
-
-
 def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
     """Return the files of a split. Raises ``ConfigError`` if the entry has no such split."""
     if split not in SPLITS:
@@ -207,21 +192,18 @@ def candidates(dataset: Dataset, root: Path, names: str) -> list[Path]:
 
 def _existing(dataset: Dataset, root: Path, names: str) -> Path:
     paths = candidates(dataset, root, names)
-    for path in paths:
-        if path.is_file() and not path.stat().st_size:
-            raise DataError(f"{path}: 0 rows, the file is empty\n  fix: download or write it again")
-        if path.exists():
-            return path
-    first, *others = paths
-    there = "the folder does not exist"
-    if first.parent.is_dir():
-        held = sorted(path.name for path in first.parent.iterdir())[:8]
-        there = f"the folder holds {', '.join(held) or 'nothing'}"
-    expected = Path(dataset.folder) / names
-    raise DataError(
-        f"data set {dataset.name!r}: no file {first} (or {', '.join(p.name for p in others)}); "
-        f"{there}{nearest_path(first)}\n"
-        f"  data.root is {root}; expected below it: {expected}\n"
-        f"  fix: set `data.root` (or ROAD_DATA) to the directory that holds {expected.parts[0]}; "
-        "for another layout, declare a data set of your own (data.sets)"
-    )
+    path = next((path for path in paths if path.exists()), None)
+    if path is None:
+        folder, (first, *others) = paths[0].parent, paths
+        held = sorted(path.name for path in folder.iterdir())[:8] if folder.is_dir() else []
+        expected = Path(dataset.folder) / names
+        raise DataError(
+            f"data set {dataset.name!r}: no file {first} (or {', '.join(p.name for p in others)}); "
+            f"found there: {', '.join(held) or 'nothing'}{nearest_path(first)}\n"
+            f"  data.root is {root}; expected below it: {expected}\n"
+            "  fix: set `data.root` (or ROAD_DATA) to the directory that holds "
+            f"{expected.parts[0]}; for another layout, declare a data set of your own (data.sets)"
+        )
+    if path.is_file() and not path.stat().st_size:
+        raise DataError(f"{path}: 0 rows, the file is empty\n  fix: download or write it again")
+    return path

@@ -12,9 +12,9 @@ without answers is unanswerable. Source: Levy et al. 2017.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from road_ray.data.readers.squad import squad_table
 from road_ray.data.readers.tables import Row, Table, table_rows
@@ -28,15 +28,14 @@ _SUBJECT = "XXX"  # in questions of QA-ZRE
 
 def qasrl_table(path: Path, columns: Columns) -> Table:
     """Return the questions as flat rows of SQuAD; the context is the sentence, its tokens joined by
-    spaces. Raises ``DataError`` with ``file:line`` for a range outside the sentence, or a question
-    whose sentence is missing.
+    spaces. Raises ``DataError`` if the file of the sentences is missing, or with ``file:line`` for
+    a range outside its sentence.
     """
-    suffix = ".gz" if path.suffix == ".gz" else ""
     beside = path.with_name(path.name.replace(".gold.", ".full."))
     if beside == path or not beside.is_file():
         raise DataError(
             f"{path}: no file {beside.name} with its sentences beside it\n"
-            f"  allowed: NAME.gold.csv{suffix} and NAME.full.csv{suffix}"
+            "  allowed: NAME.gold.csv and NAME.full.csv, or both as .gz"
         )
     return Table(str(path), _qasrl_rows(path, beside), columns)
 
@@ -44,36 +43,23 @@ def qasrl_table(path: Path, columns: Columns) -> Table:
 def _qasrl_rows(path: Path, beside: Path) -> Iterator[tuple[str, Row]]:
     sentences = {row["qasrl_id"]: row["tokens"].split(" ") for _, row in table_rows(beside)}
     for number, (where, row) in enumerate(table_rows(path)):
-        name = row["qasrl_id"]
-        if name not in sentences:
-            raise DataError(f"{where}: qasrl_id {name!r} is not in {beside.name}")
-        tokens = sentences[name]
-        ranges = filter(None, row["answer_range"].split(_SEPARATOR))
-        yield (
-            where,
-            {
-                "id": f"{name}:{row['verb_idx']}:{number}",
-                "question": row["question"],
-                "context": " ".join(tokens),
-                "answers": [_answer(part, tokens, where) for part in ranges],
-            },
-        )
-
-
-def _answer(range_: str, tokens: list[str], where: str) -> dict[str, Any]:
-    """Return text and first character of the tokens ``start:end``."""
-    first, _, last = range_.partition(":")
-    try:
-        begin, end = int(first), int(last)
-    except ValueError:
-        begin, end = 0, 0
-    if not 0 <= begin < end <= len(tokens):
-        raise DataError(
-            f"{where}: answer_range {shorten(range_)!r}, the sentence has {len(tokens)} tokens\n"
-            "  allowed: start:end in tokens, end exclusive"
-        )
-    start = len(" ".join([*tokens[:begin], ""]))
-    return {"text": " ".join(tokens[begin:end]), "answer_start": start}
+        tokens, answers = sentences.get(row["qasrl_id"]), []
+        if tokens is None:
+            raise DataError(f"{where}: qasrl_id {row['qasrl_id']!r} is not in {beside.name}")
+        for part in filter(None, row["answer_range"].split(_SEPARATOR)):
+            found = re.fullmatch(r"(\d{1,9}):(\d{1,9})", part)
+            begin, end = map(int, found.groups()) if found else (0, 0)
+            if not begin < end <= len(tokens):
+                raise DataError(
+                    f"{where}: answer_range {shorten(part)!r}, the sentence has {len(tokens)} "
+                    "tokens\n"
+                    "  allowed: start:end in tokens, end exclusive"
+                )
+            start = len(" ".join([*tokens[:begin], ""]))
+            answers.append({"text": " ".join(tokens[begin:end]), "answer_start": start})
+        id = f"{row['qasrl_id']}:{row['verb_idx']}:{number}"
+        context = " ".join(tokens)
+        yield where, {"id": id, "question": row["question"], "context": context, "answers": answers}
 
 
 def zre_table(path: Path, columns: Columns) -> Table:

@@ -13,7 +13,6 @@ import logging
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +48,6 @@ FORM = (
 _log = logging.getLogger(__name__)
 
 
-@dataclass
-class _Findings:
-    """Faults of one file."""
-
-    errors: list[str] = field(default_factory=list)
-    repaired: list[str] = field(default_factory=list)
-    contradictory: list[str] = field(default_factory=list)
-
-
 def squad_table(path: Path, columns: Columns) -> Table:
     """Return the table of a file in SQuAD's JSON, or of a table of flat rows."""
     return Table(str(path), _rows(path), columns)
@@ -81,48 +71,56 @@ def questions(table: Table) -> Iterator[SpanExample]:
 
     A question without ``answers``, or with an empty one, is unanswerable. Answers of a question
     with ``is_impossible: true`` are dropped with a warning. An answer that is not at its offset is
-    moved, with a warning: to where an offset in UTF-16 units or UTF-8 bytes points, else to its
-    nearest occurrence within 64 characters that is no part of a longer word. Other answers, and
-    questions that have no others, are dropped with a warning. Raises ``DataError`` that lists them
-    if these are most of the questions.
+    moved, with a warning, to its nearest occurrence within 64 characters that is no part of a
+    longer word. Other answers, and questions that have no others, are dropped with a warning.
+    Raises ``DataError`` that lists them if these are most of the questions.
     """
-    findings = _Findings()
+    errors: list[str] = []
+    moved: list[str] = []
+    contradictory: list[str] = []
     usable = unusable = 0
     for number, (where, row) in enumerate(table.rows):
         answers = [a for a in flat_answers(row.get("answers"), where) if not _is_none(a)]
         if row.get("is_impossible") and answers:
-            findings.contradictory.append(where)
+            contradictory.append(where)
             answers = []
         context = check_text(row["context"], where, "context")
-        placed = [_placed(context, answer, where, findings) for answer in answers]
-        found = tuple(answer for answer in placed if answer is not None)
-        if row.get("is_impossible") is False and "answers" in row and not answers:
-            findings.errors.append(f"{where} says is_impossible: false but has no answers")
+        found: list[Answer] = []
+        for answer in answers:
+            text, start = answer.get("text"), answer.get("answer_start")
+            place = _place(context, text, start)
+            if place is None:
+                errors.append(f"{where} answer_start={start!r}: {text!r} is not there")
+                continue
+            if place != start:
+                moved.append(f"{where} answer_start={start} -> {place}: {text!r}")
+            found.append(Answer(str(text), place))
+        without = row.get("is_impossible") is False and "answers" in row and not answers
+        if without:
+            errors.append(f"{where} says is_impossible: false but has no answers")
+        if without or (answers and not found):
             unusable += 1
-        elif answers and not found:
-            unusable += 1
-        else:
-            usable += 1
-            yield SpanExample(
-                id=str(row.get("id", number)),
-                question=check_text(row["question"], where, "question"),
-                context=context,
-                answers=found,
-                where=where,
-                labels=row.get("further", ()),
-                history=row.get("history", ()),
-                references=row.get("references", ()),
-            )
+            continue
+        usable += 1
+        yield SpanExample(
+            id=str(row.get("id", number)),
+            question=check_text(row["question"], where, "question"),
+            context=context,
+            answers=tuple(found),
+            where=where,
+            labels=row.get("further", ()),
+            history=row.get("history", ()),
+            references=row.get("references", ()),
+        )
     if unusable > usable:
         raise DataError(
-            f"{table.name}: {len(findings.errors)} answers cannot be used\n  "
-            f"{first_faults(findings.errors)}\n"
+            f"{table.name}: {len(errors)} answers cannot be used\n  {first_faults(errors)}\n"
             "  fix: count answer_start in characters from 0, or remove these questions"
         )
     for faults, what in (
-        (findings.errors, f"dropped %d answers that cannot be used, and {unusable} questions"),
-        (findings.repaired, "moved %d answers to where they stand"),
-        (findings.contradictory, "dropped the answers of %d questions with is_impossible: true"),
+        (errors, f"dropped %d answers that cannot be used, and {unusable} questions"),
+        (moved, "moved %d answers to where they stand"),
+        (contradictory, "dropped the answers of %d questions with is_impossible: true"),
     ):
         if faults:
             _log.warning(f"%s: {what}: %s", table.name, len(faults), first_faults(faults))
@@ -159,66 +157,33 @@ def _is_none(answer: Row) -> bool:
     return answer.get("text") == "" and (start is None or (isinstance(start, int) and start <= 0))
 
 
-def _placed(context: str, answer: Row, where: str, findings: _Findings) -> Answer | None:
-    """Return the answer at its real offset; None, with an error in ``findings``, if it has none."""
-    text, start = answer.get("text"), answer.get("answer_start")
-    if not isinstance(text, str) or not text.strip() or not isinstance(start, int):
-        findings.errors.append(f"{where} has the answer {text!r} at answer_start={start!r}")
-        return None
-    whole = (place for place in _places(context, start) if _is_whole(context, text, place))
-    place = next(whole, None)
-    if place is None and start >= 0 and context.startswith(text, start):
-        place = start  # a part of a word
-    if place is None:
-        place = _nearest(context, text, start)
-    if place is None:
-        there = context[max(start, 0) : max(start, 0) + len(text)]
-        findings.errors.append(
-            f"{where} answer_start={start}: {text!r} expected, {there!r} is there"
-        )
-        return None
-    if place != start:
-        findings.repaired.append(f"{where} answer_start={start} -> {place}: {text!r}")
-    return Answer(text, place)
-
-
-def _places(context: str, start: int) -> Iterator[int]:
-    """Yield the characters that an offset may mean: counted in characters, in UTF-16 units (web
-    annotators) or in UTF-8 bytes.
+def _place(context: str, text: object, start: object) -> int | None:
+    """Return the character at which an answer stands: ``start``, or else its nearest occurrence
+    within 64 characters that is no part of a longer word, of two the earlier; None if there is
+    none.
     """
-    if start < 0:
-        return
-    yield start
-    if not context.isascii():
-        for encoding, width in (("utf-16-le", 2), ("utf-8", 1)):
-            yield len(context.encode(encoding)[: start * width].decode(encoding, "ignore"))
+    if not isinstance(text, str) or not text.strip() or not isinstance(start, int):
+        return None
+    if start >= 0 and context.startswith(text, start):
+        return start
+    first, last = max(start - _NEARBY_CHARACTERS, 0), max(start, 0) + _NEARBY_CHARACTERS
+    near = [place for place in range(first, last + 1) if _is_whole(context, text, place)]
+    return min(near, key=lambda place: (abs(place - start), place), default=None)
 
 
 def _is_whole(context: str, text: str, start: int) -> bool:
     """Return True if the text is there and no part of a longer word."""
 
-    def joined(left: str, right: str) -> bool:
-        if unicodedata.category(right)[0] == "M":
-            return True
-        no_spaces = _WITHOUT_SPACES.match(left) or _WITHOUT_SPACES.match(right)
-        return _is_letter(left) and _is_letter(right) and not no_spaces
+    def is_mark(character: str) -> bool:
+        return unicodedata.category(character)[0] == "M"
 
-    if not context.startswith(text, start):
-        return False
-    end = start + len(text)
-    starts_inside = start > 0 and joined(context[start - 1], context[start])
-    ends_inside = end < len(context) and joined(context[end - 1], context[end])
-    return not (starts_inside or ends_inside)
+    def is_inside(place: int) -> bool:  # a word
+        if not 0 < place < len(context):
+            return False
+        left, right = context[place - 1], context[place]
+        spaced = not (_WITHOUT_SPACES.match(left) or _WITHOUT_SPACES.match(right))
+        letters = right.isalnum() and (left.isalnum() or is_mark(left))
+        return is_mark(right) or (spaced and letters)
 
-
-def _is_letter(character: str) -> bool:
-    return character.isalnum() or unicodedata.category(character)[0] == "M"
-
-
-def _nearest(context: str, text: str, start: int) -> int | None:
-    """Return the occurrence nearest to ``start`` within 64 characters that is no part of a longer
-    word; of two, the earlier.
-    """
-    first, last = max(start - _NEARBY_CHARACTERS, 0), max(start, 0) + _NEARBY_CHARACTERS
-    near = [place for place in range(first, last + 1) if _is_whole(context, text, place)]
-    return min(near, key=lambda place: (abs(place - start), place)) if near else None
+    whole = not is_inside(start) and not is_inside(start + len(text))
+    return context.startswith(text, start) and whole

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from road_ray.data.catalog import dataset
 from road_ray.data.readers.choices import choice_questions
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.tables import Table
 from road_ray.data.task_and_dataset import Columns
-from road_ray.errors import DataError
 from tests.data.entries import read as read_choices
 
 NONE = Columns(())
@@ -69,30 +66,6 @@ def test_ones_own_table_names_question_and_choices(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (question_row(texts=("bank", "")), r"x.jsonl:2: choice 2 of 2 is missing; seen ''"),
-        (question_row("D"), r"x.jsonl:2: the answer is 'D', there are 2 choices"),
-        (question_row("9" * 5000), r"x.jsonl:2: the answer is '999"),
-        ({"id": "7", "question": "x", "choices": "y"}, r"x.jsonl:2: not in the layout common"),
-        (
-            {"id": "7", "question": []},
-            "x.jsonl:2: not in the layout commonsenseqa: TypeError: l",
-        ),
-        ({"id": "7"}, r"x.jsonl:2: no column 'question'; found: id"),
-        (
-            question_row(),
-            r"1 examples repeat an id\n  id 'q1' at .*x.jsonl:2, first at .*x.jsonl:1",
-        ),
-    ],
-)
-def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
-    path = lines(tmp_path / "x.jsonl", question_row(), row)
-    with pytest.raises(DataError, match=message):
-        read_choices(path, "commonsenseqa", Columns((), id="id"))
-
-
 def test_a_test_set_needs_no_answers(tmp_path):
     path = lines(tmp_path / "x.jsonl", question_row(None))
     assert read_choices(path, "commonsenseqa", NONE, "test")[0].answer is None
@@ -109,11 +82,6 @@ def test_a_hidden_answer_is_none_in_a_test_set_alone(tmp_path):
     path.write_text("q,a,b,gold\nwho,me,you,-1\nwhat,this,that,\n")
     columns = Columns(("q", "a", "b"), label="gold")
     assert [e.answer for e in read_choices(path, "choices", columns, "test")] == [None, None]
-    with pytest.raises(DataError, match=r"own.csv:2: the answer is '-1', there are 2 choices"):
-        read_choices(path, "choices", columns)
-    path.write_text("q,a,b,gold\nwho,me,you,2\n")
-    with pytest.raises(DataError, match=r"own.csv:2: the answer is '2', there are 2 choices"):
-        read_choices(path, "choices", columns, "test")
 
 
 def test_questions_without_an_answer_are_dropped_and_counted_where_labels_are_needed(
@@ -126,6 +94,3 @@ def test_questions_without_an_answer_are_dropped_and_counted_where_labels_are_ne
     assert [(e.question, e.answer) for e in read] == [("One?", 0), ("Three?", 1)]
     assert "dropped 1 rows without a label" in caplog.text
     assert [e.answer for e in read_choices(path, "choices", columns, "test")] == [0, None, 1]
-    path.write_text("q,a,b,lable\nOne?,x,y,0\n")
-    with pytest.raises(DataError, match="0 usable rows of 1"):
-        read_choices(path, "choices", columns)

@@ -98,10 +98,10 @@ def test_a_missing_file_says_what_was_looked_for(tmp_path: Path) -> None:
         read_split(dataset("sst2"), tmp_path, "train")
     text = str(raised.value)
     assert f"no file {tmp_path}/glue/SST-2/train.tsv (or train.tsv.gz)" in text
-    assert "the folder does not exist" in text
+    assert "found there: nothing" in text
     assert f"data.root is {tmp_path}" in text
     sst2_at(tmp_path, "dev.tsv", b"x")
-    with pytest.raises(DataError, match=r"the folder holds dev.tsv"):
+    with pytest.raises(DataError, match=r"found there: dev.tsv"):
         read_split(dataset("sst2"), tmp_path, "train")
 
 

@@ -6,13 +6,10 @@ import gzip
 import json
 from functools import partial
 
-import pytest
-
 from road_ray.data.catalog import dataset
 from road_ray.data.features.examples_and_features import Answer
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.mrqa import from_hub
-from road_ray.errors import DataError
 from tests.data.entries import read as read_file
 
 read_mrqa = partial(read_file, layout="mrqa")
@@ -50,23 +47,3 @@ def test_the_hub_gives_the_same_question(tmp_path):
     again = from_hub(hub | {"detected_answers": {"text": ["Rome"], "char_spans": spans}}, "hub:1")
     assert (again["id"], again["answers"]) == ("q1", [{"text": "Rome", "answer_start": first}])
     assert read.answers == (Answer("Rome", first),)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (row((3, 999)), r"x.jsonl.gz:2: question 'q1' has an answer at characters 3 to 999, the c"),
-        ({"context": "x"}, r"x.jsonl.gz:2: no 'qas' in the row"),
-        (row((12, 14)) | {"context": [1] * 99}, r"x.jsonl.gz:2: .*'context' must be text, seen"),
-        ({"context": "x", "qas": [None]}, r"x.jsonl.gz: not in the layout mrqa: TypeError"),
-        ({"header": {}}, "0 usable rows"),
-    ],
-)
-def test_what_is_wrong_is_told_with_its_line(tmp_path, wrong, message):
-    with pytest.raises(DataError, match=message):
-        read_mrqa(written(tmp_path / "x.jsonl.gz", wrong))
-
-
-def test_repeated_ids_are_told(tmp_path):
-    with pytest.raises(DataError, match=r"1 examples repeat an id\n  id 'q1' at .*:3.*:2"):
-        read_mrqa(written(tmp_path / "x.jsonl.gz", row((12, 14)), row((12, 14))))

@@ -12,7 +12,6 @@ import pytest
 from road_ray.data.catalog import dataset, task
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Columns, below_zero, label_text
-from road_ray.errors import DataError
 from tests.data.entries import read
 
 PAIR = Columns(("a", "b"), label="gold")
@@ -53,51 +52,12 @@ def test_quotes_are_letters_and_unusual_line_separators_do_no_harm(tsv):
 def test_a_test_split_needs_no_labels(tsv):
     tsv.write_text("a\tb\nx\ty\n")
     assert read_glue(tsv, split="test")[0].label is None
-    with pytest.raises(DataError, match="no column 'gold'; found: a, b"):
-        read_glue(tsv)
-
-
-@pytest.mark.parametrize("content", ["", "a\tb\tgold\n", "a\tb\tgold\nx\ty\t-\n"])
-def test_a_file_without_usable_rows_is_an_error(tsv, content):
-    tsv.write_text(content)
-    with pytest.raises(DataError, match=r"train.tsv: 0 (usable )?rows"):
-        read_glue(tsv)
-
-
-def test_a_missing_column_names_the_nearest(tsv):
-    tsv.write_text("sentense1\tsentence2\tgold\nx\ty\t1\n")
-    with pytest.raises(DataError, match=r"train.tsv:2: no column 'sentence1'.*'sentense1'"):
-        read_glue(tsv, columns=Columns(("sentence1", "sentence2")))
-
-
-def test_a_repeated_column_is_refused(tsv):
-    tsv.write_text("a\tb\tgold\tb\nx\ty\t1\tz\n")
-    with pytest.raises(DataError, match=r"train.tsv:1: the header names 'b' twice"):
-        read_glue(tsv)
-
-
-@pytest.mark.parametrize("line", ["x\ty", "x\ty\tz\t1"])
-def test_a_row_with_other_tabs_is_named_with_its_line(tsv, line):
-    tsv.write_text(f"a\tb\tgold\nx\ty\t1\n{line}\n")
-    with pytest.raises(DataError, match=r"1 of 2 rows(.|\n)*train.tsv:3: \d columns, expected 3"):
-        read_glue(tsv)
 
 
 def test_one_broken_row_in_a_thousand_is_dropped_as_in_official_qqp(tsv, caplog):
     tsv.write_text("a\tb\tgold\n" + "x\ty\t1\n" * 1000 + "broken\n")
     assert len(read_glue(tsv)) == 1000
     assert f"dropped 1 broken rows: {tsv}:1002" in caplog.text
-
-
-def test_repeated_ids_are_listed_up_to_five(tsv):
-    tsv.write_text("id\ta\n" + "".join(f"{n}\tx\n" for n in range(7)) * 2)
-    with pytest.raises(DataError) as raised:
-        read_glue(tsv, columns=Columns(("a",), id="id"))
-    text = str(raised.value)
-    assert f"7 examples repeat an id\n  id '0' at {tsv}:9, first at {tsv}:2" in text
-    assert "'4'" in text
-    assert "'5'" not in text
-    assert "and 2 more" in text
 
 
 def test_jsonl_keeps_order_and_writes_labels_as_json_does(tmp_path):
@@ -108,22 +68,6 @@ def test_jsonl_keeps_order_and_writes_labels_as_json_does(tmp_path):
     assert [(r.id, r.label, r.where) for r in read_table(path)] == [
         ("0", "true", f"{path}:1"), ("1", "3", f"{path}:3"), ("2", "no", f"{path}:5"),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ('{"a": "x", "gold": 1}', "no column 'b'; found: a, gold"),
-        ('{"a": "x", "b": 4, "gold": 1}', "column 'b' must be text, seen 4"),
-        ('{"a": "x", "b": "\\ud800", "gold": 1}', r"lone surrogate U\+D800 at character 0"),
-        ('{"a": "x", "b": "y"}', "no column 'gold'"),
-    ],
-)
-def test_a_row_of_another_form_is_named(tmp_path, line, says):
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"a": "x", "b": "y", "gold": 1}\n' * 2 + line + "\n")
-    with pytest.raises(DataError, match=rf"x.jsonl:3: .*{says}"):
-        read_table(path)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "saved"])
@@ -185,26 +129,13 @@ def test_a_cell_of_a_csv_is_a_word(tmp_path, word):
     assert (first.texts, first.label) == ((word,), word)
 
 
-ADVERSARIAL = {
-    "sst2": [{"idx": 7, "label": 1, "sentence": "uneaqsy mishmash"}],
-    "mnli": [{"premise": "a", "hypothesis": "b", "label": 2, "idx": 0}],
-    "qnli": [{"question": "q", "label": 0, "idx": 0}],
-}
-
-
 def test_each_task_of_adv_glue_has_its_rows_and_the_head_of_its_plain_set(tmp_path):
     (tmp_path / "advglue").mkdir()
-    file = tmp_path / "advglue" / "dev.json"
-    file.write_text(json.dumps(ADVERSARIAL))
-    (sst2,) = read_split(dataset("advglue_sst2"), tmp_path, "dev")
-    assert (sst2.id, sst2.texts, sst2.label) == ("0", ("uneaqsy mishmash",), "1")
-    (mnli,) = read_split(dataset("advglue_mnli"), tmp_path, "dev")
-    assert dataset("advglue_mnli").label_map[mnli.label] == "contradiction"
+    sst2 = [{"idx": 7, "label": 1, "sentence": "uneaqsy mishmash"}]
+    mnli = [{"premise": "a", "hypothesis": "b", "label": 2, "idx": 0}]
+    (tmp_path / "advglue" / "dev.json").write_text(json.dumps({"sst2": sst2, "mnli": mnli}))
+    (sentence,) = read_split(dataset("advglue_sst2"), tmp_path, "dev")
+    assert (sentence.id, sentence.texts, sentence.label) == ("0", ("uneaqsy mishmash",), "1")
+    (pair,) = read_split(dataset("advglue_mnli"), tmp_path, "dev")
+    assert dataset("advglue_mnli").label_map[pair.label] == "contradiction"
     assert task("advglue_qqp") is task("qqp")
-    with pytest.raises(DataError, match=r"no list of rows 'rte'; found: sst2, mnli, qnli"):
-        read_split(dataset("advglue_rte"), tmp_path, "dev")
-    with pytest.raises(DataError, match=r"dev.json: qnli\[0\]: no column 'sentence'"):
-        read_split(dataset("advglue_qnli"), tmp_path, "dev")
-    file.write_text('{"qnli": [1]}')
-    with pytest.raises(DataError, match=r"dev.json: qnli\[0\]: not in the layout"):
-        read_split(dataset("advglue_qnli"), tmp_path, "dev")

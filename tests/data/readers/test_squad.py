@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from road_ray.data.features.examples_and_features import Answer
-from road_ray.errors import DataError
 from tests.data.entries import read
 from tests.data.readers.test_tables import write as write_rows
 
@@ -80,75 +78,6 @@ def test_the_nearest_of_several_places_is_taken(file: Path, start: int, moved: i
     assert read_squad(write(file, question("q1", ("The", start))))[0].answers[0].start == moved
 
 
-def test_another_mention_far_away_is_not_taken(file: Path) -> None:
-    write(file, question("q1", ("Ulm", 100)), context="Ulm" + " x" * 80)
-    with pytest.raises(DataError, match="answer_start=100: 'Ulm' expected, 'x x' is there"):
-        read_squad(file)
-
-
-def test_answers_that_stand_nowhere_are_listed_up_to_five(file: Path) -> None:
-    write(file, *(question(f"q{n}", ("Rome", 15)) for n in range(8)))
-    with pytest.raises(DataError) as raised:
-        read_squad(file)
-    text = str(raised.value)
-    assert "8 answers cannot be used" in text
-    assert "question 'q0' answer_start=15: 'Rome' expected, 'Ulm.' is there" in text
-    assert "'q5'" not in text
-    assert "and 3 more" in text
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        question("q1", ("", 3)),
-        question("q1", ("Ulm", 15), is_impossible=False) | {"answers": [{"text": "Ulm"}]},
-        question("q1") | {"answers": [{"text": 7, "answer_start": 3}]},
-        question("q1", is_impossible=False),
-    ],
-)
-def test_senseless_answers_are_named(file: Path, bad: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"dev.json: 1 answers cannot be used\n.*question 'q1'"):
-        read_squad(write(file, bad))
-
-
-def test_repeated_ids_are_listed(file: Path) -> None:
-    write(file, *[question("q1"), question("q2"), question("q1"), question("q1")])
-    with pytest.raises(DataError, match=r"2 examples repeat an id\n  id 'q1' at "):
-        read_squad(file)
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ('{"data": []}', "0 usable rows"),
-        ('{"data": [\n {"paragraphs": [}\n]}', "broken JSON: .* line 2 column 18"),
-        (b'{"data": "caf\xe9"}', "not UTF-8: byte 0xe9 at byte 14"),
-        ('{"rows": []}', "not in the layout squad_json: KeyError: 'context'"),
-        ('[{"context": "x"}]', "not in the layout squad_json: KeyError: 'question'"),
-        ('{"data": [{}]}', "not in the layout squad_json"),
-        ('{"data": [{"paragraphs": [{"context": "x", "qas": 1}]}]}', "not in the layout"),
-    ],
-)
-def test_another_layout_is_named(file, content, says):
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(DataError, match=f"(?s)dev.json.*{says}"):
-        read_squad(file)
-
-
-def test_text_that_is_no_text_is_named(file: Path) -> None:
-    with pytest.raises(DataError, match=r"question 'q1': column 'context' holds a lone surrogate"):
-        read_squad(write(file, question("q1"), context="\ud800"))
-    with pytest.raises(DataError, match="question 'q1': column 'question' must be text, seen None"):
-        read_squad(write(file, question("q1", question=None)))
-
-
-def test_a_bom_and_gz_are_read(tmp_path):
-    plain = write(tmp_path / "x.json", question("q1")).read_bytes()
-    packed = tmp_path / "x.json.gz"
-    packed.write_bytes(gzip.compress(b"\xef\xbb\xbf" + plain))
-    assert read_squad(packed)[0].id == "q1"
-
-
 FLAT = [
     {"id": id, "context": CONTEXT, "question": "Where?", "answers": answers}
     for id, answers in (
@@ -170,24 +99,15 @@ def test_flat_rows_are_the_questions_of_squad_json(tmp_path, file, suffix):
     assert seen == [(q.id, q.question, q.context, q.answers) for q in expected]
 
 
-def test_flat_rows_that_are_wrong_are_named(tmp_path):
-    moved = FLAT[0] | {"answers": {"text": ["Bob"], "answer_start": [0]}}
-    place = write_rows(tmp_path / "rows.jsonl", [moved])
-    with pytest.raises(DataError, match=r"rows.jsonl:1 answer_start=0: 'Bob' expected, 'The'"):
-        read_squad(place)
-
-
 @pytest.mark.parametrize(
     ("context", "text", "start", "moved"),
     [
         ("The party had art in it.", "art", 4, 14),  # not within "party"
+        ("The party", "art", 5, 5),  # unless that is its offset
         ("The party. " + "x " * 40 + "art", "art", 4, None),  # 86 characters away
         ("\U0001f600\U0001f600 Ada and Ada met Ada.", "Ada", 13, 11),  # counted in UTF-16 units
         ("\U0001f600 party art", "art", 9, 8),  # by UTF-16 units it is 8, as a whole word
         ("caf\u00e9 caf\u00e9 Ada Ada", "Ada", 16, 14),  # counted in bytes of UTF-8
-        # The nearest mention, at 37, is another one than the offset means.
-        ("\U0001f600" * 20 + " Ada and Ada met Ada.", "Ada", 41, 21),
-        ("\u00e9" * 20 + " Ada and Ada met Ada.", "Ada", 41, 21),
         ("\u6211\u5728\u5317\u4eac\u5e02\u4f4f", "\u5317\u4eac", 1, 2),  # no spaces between words
         ("the cafes and the cafe\u0301", "cafe", 0, None),  # a mark belongs to the letter before it
     ],
@@ -199,11 +119,6 @@ def test_an_answer_moves_to_a_whole_word(file, context, text, start, moved):
     assert answers == ([] if moved is None else [(Answer(text, moved),)])
 
 
-def test_a_part_of_a_word_at_its_offset_is_an_answer(file):
-    (example,) = read_squad(write(file, question("q", ("art", 5)), context="The party"))
-    assert example.answers == (Answer("art", 5),)
-
-
 def test_questions_without_a_usable_answer_are_dropped_and_counted(file, caplog):
     good = [question(f"q{n}", ("Ulm", 15)) for n in range(3)]
     bad = [question("b1", ("Rome", 3)), question("b2", ("Rome", 3), ("Ulm", 15))]
@@ -211,7 +126,7 @@ def test_questions_without_a_usable_answer_are_dropped_and_counted(file, caplog)
     assert [e.id for e in examples] == ["q0", "q1", "q2", "b2"]
     assert examples[-1].answers == (Answer("Ulm", 15),)
     assert "dropped 2 answers that cannot be used, and 1 questions" in caplog.text
-    assert "question 'b1' answer_start=3: 'Rome' expected" in caplog.text
+    assert "question 'b1' answer_start=3: 'Rome' is not there" in caplog.text
 
 
 @pytest.mark.parametrize("start", [-1, 0, None])
@@ -241,10 +156,3 @@ def test_flat_rows_of_a_csv_have_answers_as_text(tmp_path, cell):
         rows.writerows([["id", "question", "context", "answers"], ["q", "Where?", CONTEXT, cell]])
         rows.writerow(["none", "Where?", CONTEXT, ""])
     assert [e.answers for e in read_squad(path)] == [(Answer("Ulm", 15),), ()]
-
-
-def test_text_that_is_no_answer_is_named(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("question,context,answers\nWhere?,in Ulm,Ulm\n")
-    with pytest.raises(DataError, match=r"rows.csv:2: column 'answers' is .*Ulm"):
-        read_squad(path)
