@@ -16,20 +16,19 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from road_ray.data.model_files.locate_model import MODEL_RECORD
+from road_ray.data.readers.conll import conll_table
+from road_ray.data.readers.mrqa import mrqa_table
+from road_ray.data.readers.squad import squad_table
 from road_ray.data.readers.tables import (
     TABLES,
+    Table,
     check_text,
     json_shape,
     missing_columns,
     suffix_of,
     table_rows,
 )
-from road_ray.data.readers.text_files import (
-    decoded_lines,
-    numbered_lines,
-    parse_json_line,
-    read_document,
-)
+from road_ray.data.readers.text_files import decoded_lines, numbered_lines, parse_json_line
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.json_file import read_json
@@ -42,6 +41,7 @@ PREDICTION_FIELDS = (
     *("id", "label", "score", "scores", "value", "choice", "tags", "words", "entities"),
     *("answer", "start", "end", "no_answer_score", "null_odds", "n_best"),
 )
+_GOLD = ("answers", "plausible_answers", "is_impossible")
 _LINES = ".txt"
 _OF_WORDS = (".conll", ".iob", ".iob2", ".bio")
 _TAG = re.compile(r"O|[BI]-\S+")
@@ -252,15 +252,17 @@ def _rows(source: str, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
     check_input(source)
     path = Path(source).expanduser()
     suffix = suffix_of(path)
-    in_columns = trained.layout == "conll" and (suffix == ".tsv" or suffix not in TABLES)
-    if in_columns and _of_words(path):
-        return _sentences(path, trained)
+    if trained.layout == "conll" and (suffix == ".tsv" or suffix not in TABLES) and _of_words(path):
+        number = trained.columns.get("words", 0)
+        words = Columns((number if isinstance(number, int) else 0,))
+        rows = conll_table(path, words, False).rows
+        return ((where, {"words": row["tokens"]}) for where, row in rows)
     if trained.layout == "mrqa" and suffix == ".jsonl":
         first = next((line for _, line in numbered_lines(path)), "")
         if first.startswith('{"header"') or '"qas"' in first:
-            return _passages(path)
-    if suffix == ".json":
-        return _document(path)
+            return _questions(mrqa_table(path, Columns(())))
+    if suffix == ".json" and json_shape(path) == "document":
+        return _questions(squad_table(path, Columns(())))
     if suffix in TABLES:
         return table_rows(path)
     if suffix == _LINES:
@@ -282,22 +284,17 @@ def _of_words(path: Path) -> bool:
     return is_table and any(all(map(_TAG.fullmatch, column)) for column in columns)
 
 
-def _sentences(path: Path, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
-    """Yield the words of each sentence of a file with one word a line."""
-    from road_ray.data.readers.conll import conll_table
-
-    words = trained.columns.get("words", 0)
-    number = words if isinstance(words, int) else 0
-    for where, row in conll_table(path, Columns((number,), None), False).rows:
-        yield where, {"words": row["tokens"]}
-
-
-def _passages(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the questions of a file in MRQA's layout."""
-    from road_ray.data.readers.mrqa import mrqa_table
-
-    for where, row in mrqa_table(path, Columns(())).rows:
-        yield where, {name: row[name] for name in ("id", "question", "context")}
+def _questions(table: Table) -> Iterator[tuple[str, Row]]:
+    """Yield the rows without gold answers, of which not all questions have the same columns."""
+    try:
+        for where, row in table.rows:
+            yield where, {name: value for name, value in row.items() if name not in _GOLD}
+    except (KeyError, TypeError, IndexError) as error:
+        raise DataError(
+            f"{table.name}: neither rows nor in the layout of SQuAD or MRQA: "
+            f"{type(error).__name__} {error}\n"
+            "  allowed: [{...}, ...] or {data: [{paragraphs: ...}]}"
+        ) from error
 
 
 def _lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
@@ -311,22 +308,3 @@ def _lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
             )
         if text:
             yield where, parse_json_line(text, where) if text[0] == "{" else {"text": text}
-
-
-def _document(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a JSON array, or the questions of a file in SQuAD's layout."""
-    document = read_document(path) if json_shape(path) == "document" else {"data": []}
-    try:
-        if not document["data"] or "paragraphs" not in document["data"][0]:
-            yield from table_rows(path)
-            return
-        for paragraph in (part for article in document["data"] for part in article["paragraphs"]):
-            for question in paragraph["qas"]:
-                row = {"id": question["id"], "question": question["question"]}
-                where = f"{path}: question {question['id']}"
-                yield where, row | {"context": paragraph["context"]}
-    except (KeyError, TypeError, IndexError) as error:
-        raise DataError(
-            f"{path}: neither an array of rows nor in SQuAD's layout: {type(error).__name__} "
-            f"{error}\n  allowed: [{{...}}, ...] or {{data: [{{paragraphs: ...}}]}}"
-        ) from error

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -92,6 +93,24 @@ def test_answers_given_once_are_kept_in_the_run_and_teach_as_live_ones(student, 
     ours, theirs = (load_file(run.hf_dir / "model.safetensors") for run in (once, live))
     assert_close(ours, theirs, rtol=1e-2, atol=1e-3)
     assert weights(student("shared")) == weights(once)  # auto: once, because a store is given
+
+
+def test_a_rule_of_a_module_teaches_and_one_that_is_none_stops_before_any_teacher(
+    student, tmp_path, monkeypatch, answered
+):
+    """The module lies in the working directory, as the guide says."""
+    text = "from road_ray.distillation.weighting import mean\n\n"
+    text += "def same(logits, targets, *, wrong=0.5):\n    assert wrong == 0.75\n"
+    (tmp_path / "own_rules.py").write_text(text + "    return mean(logits, targets)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    own = student("own", **{"weighting.rule": "own_rules:same"})
+    assert weights(own) == weights(student("mean", **{"weighting.rule": "mean"}))
+    assert answered == [3]
+    with pytest.raises(ConfigError, match=r"own_rules:other: .*no attribute 'other'"):
+        student("none", **{"weighting.rule": "own_rules:other", "distillation.store": None})
+    assert answered == [3]
+    assert not (tmp_path / "none" / "metrics.jsonl").exists()
 
 
 def test_teachers_in_int8_tell_their_drift_and_have_tables_of_their_own(
