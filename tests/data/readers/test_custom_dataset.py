@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -79,13 +80,8 @@ def test_jsonl_numbers_parquet_tags_choices_and_spans(tokenizer, tmp_path):
     assert len(split_of(tokenizer, tmp_path, train="s.json", kind="span").features) == 1
 
 
-def test_a_set_may_share_the_head_of_a_task(tmp_path):
+def test_names_of_other_sets_are_refused():
     own = CustomDataset(train="x.csv", task="nli", text=("a", "b"))
-    dataset, task = find_dataset("mine", SourceConfig(sets={"mine": own}))
-    assert (dataset.task, task.kind.width) == ("nli", 3)
-    other = CustomDataset(train="x.csv", task="mrc", text=("a",))
-    with pytest.raises(ConfigError, match="kind is classify, task mrc is of kind Span"):
-        find_dataset("mine", SourceConfig(sets={"mine": other}))
     with pytest.raises(ConfigError, match="the catalogue has a data set of that name"):
         find_dataset("mnli", SourceConfig(sets={"mnli": own}))
     with pytest.raises(ConfigError, match="did you mean 'mine'"):
@@ -123,26 +119,13 @@ def test_a_set_may_share_the_head_of_a_task(tmp_path):
         ({"train": "x.json", "kind": "span", "metrics": ["accuracy"]}, "allowed: exact, f1"),
     ],
 )
-def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_path, own, message):
-    file = tmp_path / "own.yaml"
-    file.write_text(json.dumps({"data": {"sets": {"mine": own}}}))
-    result = road("finetune", file, *flags(sentiment), "--run-dir", tmp_path / "run")
-    assert result.code == 2
-    assert message in result.err
+def test_an_entry_that_cannot_be_right_is_refused(own, message):
+    with pytest.raises(ConfigError, match=re.escape(message)) as refused:
+        load(FinetuneConfig, base={"data": {"sets": {"mine": own}}})
+    assert "data.sets.mine" in str(refused.value)
 
 
-def test_an_entry_without_files_is_told(road, tmp_path):
-    file = tmp_path / "one.yaml"
-    file.write_text("data: {sets: {one: {train: x.csv, text: [t], labels: [a, b]}}}\n")
-    result = road("finetune", file, "data.sets.reviews.labels=a,b")
-    assert result.code == 2
-    assert "data.sets.reviews: a data set without files" in result.err
-    assert "fix: give train, dev or test, or hub\n" in result.err
-
-
-@pytest.mark.parametrize(
-    "name", ["../../../x", "/tmp/x", "a/b", "", ".", "..", "-x", "a\nb", "x" * 81]
-)
+@pytest.mark.parametrize("name", ["../../../x", "/tmp/x", "", "..", "-x", "a\nb", "x" * 81])
 def test_a_name_that_is_no_name_is_refused_with_its_line(name, tmp_path):
     file = tmp_path / "own.yaml"
     settings = {"train": "x.csv", "text": ["t"], "labels": ["a", "b"]}
@@ -164,8 +147,8 @@ def test_labels_that_stand_twice_are_refused_with_their_line(labels, tmp_path):
         load(FinetuneConfig, path=file)
 
 
-@pytest.mark.parametrize("name", ["reviews", "v1.2", "train"])
-def test_one_command_fine_tunes_on_it(road, flags, sentiment, tmp_path, name):
+def test_one_command_fine_tunes_on_it(road, flags, sentiment, tmp_path):
+    name = "v1.2"
     rows = "".join(f"apple {i},{'good' if i % 2 else 'bad'}\n" for i in range(16))
     (tmp_path / "own.csv").write_text("review,verdict\n" + rows)
     settings = {"train": "own.csv", "dev": "own.csv", "text": ["review"], "label": "verdict"}
