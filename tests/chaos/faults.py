@@ -357,8 +357,8 @@ FAULTS = (
     ),
     _f(
         *("F46", "weights of another model", "refused; never a randomly initialised model"),
-        "models/test_encoder.py::test_missing_encoder_weights_are_refused",
-        "models/test_encoder.py::test_weights_of_another_shape_are_refused",
+        "models/test_load_weights.py::test_load_encoder_refuses_another_size",
+        "models/test_load_weights.py::test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration",
         f"{_LOOP}test_another_model_is_refused_with_its_first_odd_weight",
     ),
     _f(

@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -19,6 +18,8 @@ import numpy as np
 from road_ray.data.features.examples_and_features import Example, Features
 from road_ray.errors import ConfigError
 from road_ray.system import paths as places
+from road_ray.system.operating_system import sync
+from road_ray.system.staging import staged_beside
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -105,12 +106,11 @@ def _write(path: Path, features: Features) -> None:
         if part.name != "gold" and value is not None:
             arrays[part.name] = np.asarray(value)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".partial", delete=False) as file:
-        try:
+    staged = staged_beside(path)
+    try:
+        with staged.open("wb") as file:
             np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+        sync(staged)
+        os.replace(staged, path)
+    finally:
+        staged.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from road_ray.data.task_and_dataset import (
     Classify,
     Dataset,
     JointSpan,
+    Kind,
     Regress,
     Span,
     Tag,
@@ -56,28 +57,32 @@ def encode(
     ``max_length_tokens`` defaults to ``row_limit``; ``stride_tokens`` and ``max_question_tokens``
     apply to spans. ``train`` omits arrays that only predictions need.
     """
-    limit = row_limit(max_length_tokens, task)
+    limit, of_kind = row_limit(max_length_tokens, task), _checked(examples, dataset, task)
     if isinstance(task.kind, Span):
-        spans = _all_of(SpanExample, examples, dataset, task)
         rows = encode_spans(
-            spans, dataset, tokenizer, max_length_tokens=limit, train=train, **span_limits
+            of_kind, dataset, tokenizer, max_length_tokens=limit, train=train, **span_limits
         )
-        if not all(example.labelled for example in spans):
-            unknown = np.array([not example.labelled for example in spans])[rows.example]
-            gold = {name: np.where(unknown, UNKNOWN, v) for name, v in rows.gold.items()}
-            rows = replace(rows, gold=gold)
-        if isinstance(task.kind, JointSpan):
-            bare = np.array([not example.answers for example in spans], np.float32)
-            rows = replace(rows, gold={**rows.gold, IMPOSSIBLE: bare[rows.example]})
-        return _with_further(rows, spans, further) if further else rows
+        return replace(rows, gold=_span_labels(rows, of_kind, task, further))
     if isinstance(task.kind, Tag):
-        sentences = _all_of(TagExample, examples, dataset, task)
-        return encode_tags(sentences, dataset.name, task, tokenizer, max_length_tokens=limit)
+        return encode_tags(of_kind, dataset.name, task, tokenizer, max_length_tokens=limit)
     if isinstance(task.kind, Choose):
-        questions = _all_of(ChoiceExample, examples, dataset, task)
-        return encode_choices(questions, dataset, task, tokenizer, max_length_tokens=limit)
-    texts = _all_of(TextExample, examples, dataset, task)
-    return encode_texts(texts, dataset, task, tokenizer, max_length_tokens=limit)
+        labels, columns = _choices(of_kind, task)
+    else:
+        labels, width = _labels(of_kind, dataset, task), len(dataset.columns.text)
+        if width not in (1, 2):
+            raise ConfigError(
+                f"data set {dataset.name!r} has {width} text columns; allowed: 1 or 2"
+            )
+        columns = [[example.texts[place] for example in of_kind] for place in range(width)]
+    return Features(
+        dataset=dataset.name,
+        task=task.name,
+        gold={"labels": labels},
+        example=np.arange(len(examples), dtype=np.int32),
+        max_length_tokens=limit,
+        choices=task.kind.choices if isinstance(task.kind, Choose) else 1,
+        **text_rows(columns, tokenizer, max_length_tokens=limit, name=dataset.name),
+    )
 
 
 def row_limit(max_length_tokens: int | None, task: Task) -> int:
@@ -85,105 +90,68 @@ def row_limit(max_length_tokens: int | None, task: Task) -> int:
     return max_length_tokens or (384 if isinstance(task.kind, Span) else 128)
 
 
-def encode_texts(
-    examples: Sequence[TextExample],
-    dataset: Dataset,
-    task: Task,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    max_length_tokens: int,
-) -> Features:
-    """Return rows of one text or two, truncated longest first.
-
-    ``labels`` are class numbers (int64), or numbers (float32) of a regression; -100 if unknown.
-    Raises ``DataError`` for a label outside the task's set or range.
-    """
-    width = len(dataset.columns.text)
-    if width not in (1, 2):
-        raise ConfigError(f"data set {dataset.name!r} has {width} text columns; allowed: 1 or 2")
-    columns = [[e.texts[place] for e in examples] for place in range(width)]
-    labels = _labels(examples, dataset, task)
-    return Features(
-        dataset=dataset.name,
-        task=task.name,
-        gold={"labels": labels},
-        example=np.arange(len(examples), dtype=np.int32),
-        max_length_tokens=max_length_tokens,
-        **text_rows(columns, tokenizer, max_length_tokens=max_length_tokens, name=dataset.name),
-    )
-
-
 def check_labels(examples: Sequence[Example], dataset: Dataset, task: Task) -> None:
     """Raise ``DataError`` for a label outside the task's set or range."""
+    of_kind = _checked(examples, dataset, task)
     if isinstance(task.kind, Tag):
-        tag_numbers(_all_of(TagExample, examples, dataset, task), task)
+        tag_numbers(of_kind, task)
     elif isinstance(task.kind, Classify | Regress):
-        _labels(_all_of(TextExample, examples, dataset, task), dataset, task)
+        _labels(of_kind, dataset, task)
 
 
-def _with_further(
-    rows: Features, examples: Sequence[SpanExample], tasks: Sequence[Task]
-) -> Features:
-    """Add ``labels/<task>`` to windows with the answer, and to questions without answer."""
-    starts = rows.gold["start_positions"]
-    bare = np.array([not example.answers for example in examples])
-    labelled = (starts > 0) | bare[rows.example]
-    gold = dict(rows.gold)
-    for task in tasks:
-        assert isinstance(task.kind, Classify)
-        known = {label: number for number, label in enumerate(task.kind.labels)}
-        numbers = [known[dict(e.labels)[task.name]] if e.labels else UNKNOWN for e in examples]
-        gold[f"{FURTHER}{task.name}"] = np.where(labelled, np.array(numbers)[rows.example], UNKNOWN)
-    return replace(rows, gold=gold)
+def _checked(examples: Sequence[Example], dataset: Dataset, task: Task) -> list[Any]:
+    """Return the examples. Raises ``ConfigError`` if they are not of the kind of the task."""
+    kinds: dict[type[Kind], type[Example]] = {
+        Span: SpanExample, Tag: TagExample, Choose: ChoiceExample,
+    }  # fmt: skip
+    wanted = (of for kind, of in kinds.items() if isinstance(task.kind, kind))
+    kind = next(wanted, TextExample)
+    if not all(isinstance(example, kind) for example in examples):
+        raise ConfigError(
+            f"data set {dataset.name!r} with layout {dataset.layout!r} does not fit the task "
+            f"{task.name!r}: {type(task.kind).__name__}"
+        )
+    return list(examples)
 
 
-def encode_choices(
-    examples: Sequence[ChoiceExample],
-    dataset: Dataset,
-    task: Task,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    max_length_tokens: int,
-) -> Features:
-    """Return rows of question and choice, one for each choice.
-
-    Raises ``DataError`` for a question with another number of choices.
+def _span_labels(
+    rows: Features, examples: Sequence[SpanExample], task: Task, further: Sequence[Task]
+) -> dict[str, NDArray[Any]]:
+    """Return the answers of the windows, unknown where the question has no labels; with the label
+    of joint spans, and ``labels/<task>`` of further tasks in windows with the answer and of
+    questions without one.
     """
-    assert isinstance(task.kind, Choose)
-    number = task.kind.choices
+    unknown = np.array([not example.labelled for example in examples], bool)[rows.example]
+    bare = np.array([not example.answers for example in examples], bool)[rows.example]
+    gold = {name: np.where(unknown, UNKNOWN, values) for name, values in rows.gold.items()}
+    if isinstance(task.kind, JointSpan):
+        gold[IMPOSSIBLE] = bare.astype(np.float32)
+    labelled = (gold["start_positions"] > 0) | bare
+    for other in further:
+        known = {label: number for number, label in enumerate(cast(Classify, other.kind).labels)}
+        numbers = [known[dict(e.labels)[other.name]] if e.labels else UNKNOWN for e in examples]
+        of_rows = np.array(numbers, np.int64)[rows.example]
+        gold[f"{FURTHER}{other.name}"] = np.where(labelled, of_rows, UNKNOWN)
+    return gold
+
+
+def _choices(
+    examples: Sequence[ChoiceExample], task: Task
+) -> tuple[NDArray[np.int64], list[list[str]]]:
+    """Return the right choice of each question, and the columns of questions and choices.
+
+    Raises ``DataError`` for a question with another number of choices than the task.
+    """
+    number = cast(Choose, task.kind).choices
     for example in examples:
         if len(example.choices) != number:
             raise DataError(
                 f"{example.where} has {len(example.choices)} choices, task {task.name!r} {number}\n"
                 "  fix: correct the row, or remove the question"
             )
-    columns = (
-        [e.question for e in examples for _ in range(number)],
-        [choice for e in examples for choice in e.choices],
-    )
-    gold = [UNKNOWN if e.answer is None else e.answer for e in examples]
-    return Features(
-        dataset=dataset.name,
-        task=task.name,
-        gold={"labels": np.array(gold, np.int64)},
-        example=np.arange(len(examples), dtype=np.int32),
-        max_length_tokens=max_length_tokens,
-        choices=number,
-        **text_rows(columns, tokenizer, max_length_tokens=max_length_tokens, name=dataset.name),
-    )
-
-
-E = TypeVar("E", TextExample, SpanExample, TagExample, ChoiceExample)
-
-
-def _all_of(kind: type[E], examples: Sequence[Example], dataset: Dataset, task: Task) -> list[E]:
-    of_kind = [example for example in examples if isinstance(example, kind)]
-    if len(of_kind) != len(examples):
-        raise ConfigError(
-            f"data set {dataset.name!r} with layout {dataset.layout!r} does not fit the task "
-            f"{task.name!r}: {type(task.kind).__name__}"
-        )
-    return of_kind
+    right = [UNKNOWN if e.answer is None else e.answer for e in examples]
+    questions = [e.question for e in examples for _ in range(number)]
+    return np.array(right, np.int64), [questions, [c for e in examples for c in e.choices]]
 
 
 def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> NDArray[Any]:
@@ -212,9 +180,7 @@ def _check_labels(
 ) -> None:
     wrong = [e for e in examples if e.label is not None and values[e.label] is None]
     if wrong:
-        others = (
-            f"; {len(wrong) - 1} more rows have a label that is not allowed" if wrong[1:] else ""
-        )
+        others = f"; {len(wrong) - 1} more rows have one that is not" if wrong[1:] else ""
         raise DataError(
             f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{others}\n"
             f"  fix: {remedy} in the data set's entry"

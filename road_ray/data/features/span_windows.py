@@ -71,8 +71,8 @@ def encode_spans(
     gold: list[tuple[int, int]] = []  # first and last token of the answer in each row
     lost, bare, counts = [], 0, []
     offsets, most_context = [np.zeros((0, 2), np.int32)], [np.zeros(0, np.bool_)]
-    for first in range(0, len(examples), ROWS_AT_A_TIME):
-        chunk = examples[first : first + ROWS_AT_A_TIME]
+    for begin in range(0, len(examples), ROWS_AT_A_TIME):
+        chunk = examples[begin : begin + ROWS_AT_A_TIME]
         questions = _cut(chunk, tokenizer, max_question_tokens, dataset.name)
         windows = _windows(questions, chunk, tokenizer, max_length_tokens - special, stride_tokens)
         for example, of in zip(chunk, windows, strict=True):
@@ -92,7 +92,13 @@ def encode_spans(
     if bare:
         _log.warning("%s: %d answers hold no token, only spaces or controls", dataset.name, bare)
     if train and lost:
-        _warn_of_answers_without_window(dataset.name, lost)
+        first = lost[0]
+        where = first.where if first.id in first.where else f"{first.where}, question {first.id}"
+        _log.warning(
+            "%s: %d answers fit no window; trained as unanswerable. The first: %s\n"
+            "  fix: raise max_length_tokens",
+            dataset.name, len(lost), where,
+        )  # fmt: skip
     starts, ends = np.array(gold, np.int64).reshape(-1, 2).T
     return Features(
         dataset=dataset.name,
@@ -149,14 +155,6 @@ def _shown(of: _Windows) -> tuple[Ints, NDArray[np.bool_]]:
         rows.append(offsets)
         marks.append(most)
     return np.concatenate(rows), np.concatenate(marks)
-
-
-def _warn_of_answers_without_window(name: str, lost: Sequence[SpanExample]) -> None:
-    """Warn of questions whose answer is in no window; they are trained as unanswerable."""
-    text = "%s: %d answers fit no window; trained as unanswerable. The first: %s"
-    first = lost[0]
-    where = first.where if first.id in first.where else f"{first.where}, question {first.id}"
-    _log.warning(f"{text}\n  fix: raise max_length_tokens", name, len(lost), where)
 
 
 def _check_limits(max_length: int, stride: int, max_question: int, num_special: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from road_ray.data.catalog import dataset, task
-from road_ray.data.features.encode_examples import encode, encode_texts
+from road_ray.data.features.encode_examples import encode
 from road_ray.data.features.examples_and_features import Answer, Features, SpanExample, TextExample
 from road_ray.data.readers.layouts import read_split
 from road_ray.errors import ConfigError, DataError
@@ -37,7 +37,7 @@ def read(rows: Features, tokenizer: Any) -> list[str]:
 
 
 def encoded(name: str, examples: list[TextExample], tokenizer: Any, limit: int = 8) -> Features:
-    return encode_texts(examples, dataset(name), task(name), tokenizer, max_length_tokens=limit)
+    return encode(examples, dataset(name), task(name), tokenizer, max_length_tokens=limit)
 
 
 def test_a_sentence_is_one_segment(letters: Any) -> None:
@@ -97,7 +97,7 @@ def test_a_label_outside_the_set_is_named_with_its_line(letters: Any, label: str
     assert f"train.tsv:17 label={label!r}, allowed: '0' = negative, '1' = positive" in str(
         raised.value
     )
-    assert "1 more rows" in str(raised.value)
+    assert "1 more rows have one" in str(raised.value)
     assert "fix: correct `labels`, or the rows, or map the values" in str(raised.value)
 
 
