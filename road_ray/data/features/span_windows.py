@@ -70,7 +70,7 @@ def encode_spans(
     parts: list[TokenRows] = []
     gold: list[tuple[int, int]] = []  # first and last token of the answer in each row
     lost, bare, counts = [], 0, []
-    offsets, most_context = [np.zeros((0, 2), np.int32)], [np.zeros(0, np.bool_)]
+    shown = [(np.zeros((0, 2), np.int32), np.zeros(0, np.bool_))]
     for begin in range(0, len(examples), ROWS_AT_A_TIME):
         chunk = examples[begin : begin + ROWS_AT_A_TIME]
         questions = _cut(chunk, tokenizer, max_question_tokens, dataset.name)
@@ -84,21 +84,16 @@ def encode_spans(
             if answer is not None and not any(place != (0, 0) for place in places):
                 lost.append(example)
             if not train:
-                shown, most = _shown(of)
-                offsets.append(shown)
-                most_context.append(most)
+                shown.append(_shown(of))
         encodings = [encoding for of in windows for encoding in of.encodings]
         parts.append(packed(encodings, tokenizer, num_texts=2))
     if bare:
         _log.warning("%s: %d answers hold no token, only spaces or controls", dataset.name, bare)
     if train and lost:
-        first = lost[0]
-        where = first.where if first.id in first.where else f"{first.where}, question {first.id}"
-        _log.warning(
-            "%s: %d answers fit no window; trained as unanswerable. The first: %s\n"
-            "  fix: raise max_length_tokens",
-            dataset.name, len(lost), where,
-        )  # fmt: skip
+        text = "%s: %d answers fit no window; trained as unanswerable. The first: %s, question %s"
+        fix = "\n  fix: raise max_length_tokens"
+        _log.warning(text + fix, dataset.name, len(lost), lost[0].where, lost[0].id)
+    offsets, most_context = (np.concatenate(values) for values in zip(*shown, strict=True))
     starts, ends = np.array(gold, np.int64).reshape(-1, 2).T
     return Features(
         dataset=dataset.name,
@@ -106,8 +101,8 @@ def encode_spans(
         gold={"start_positions": starts.copy(), "end_positions": ends.copy()},
         example=np.repeat(np.arange(len(examples), dtype=np.int32), counts),
         max_length_tokens=max_length_tokens,
-        offsets=None if train else np.concatenate(offsets),
-        max_context=None if train else np.concatenate(most_context),
+        offsets=None if train else offsets,
+        max_context=None if train else most_context,
         **joined(parts),
     )
 
