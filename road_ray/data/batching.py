@@ -97,6 +97,8 @@ class Rows(Protocol):
     @property
     def max_length_tokens(self) -> int | None: ...
     @property
+    def choices(self) -> int: ...
+    @property
     def dataset(self) -> str: ...
     @property
     def task(self) -> str: ...
@@ -135,7 +137,7 @@ def pad(
     or ``[B, N, L]`` where every question has N choices. Of a corpus, whose rows are not the
     tokenizer's, ``segments_of_corpus`` says so.
     """
-    choices = rows.choices if isinstance(rows, Features) else 1
+    choices = rows.choices
     shape: tuple[int, ...] = (len(numbers), -1)
     if choices > 1:
         shape = (len(numbers), choices, -1)
@@ -201,9 +203,9 @@ class BatchStream:
         self._windowed: WindowOrder | None = None
         if batching.windows is not None:
             size, seed = batching.batch_size, batching.seed
-            self._windowed = WindowOrder(batching.windows, self._lengths, size, seed=seed)
-            self.batches_per_epoch = self._windowed.batches_per_epoch
-            smallest = self._windowed.smallest
+            order = WindowOrder(batching.windows, self._lengths, size, seed=seed)
+            self._windowed, smallest = order, order.smallest
+            self.batches_per_epoch = order.batches_per_epoch
         else:
             sizes = [len(numbers) for numbers in self._order(0)]
             self.batches_per_epoch, smallest = len(sizes), min(sizes)
@@ -220,17 +222,13 @@ class BatchStream:
         """Name of the data set."""
         return self.rows.dataset
 
-    @property
-    def _choices(self) -> int:
-        return self.rows.choices if isinstance(self.rows, Features) else 1
-
     def _width(self, lengths: Longs) -> int:
         """Return the width of a batch of rows of these lengths."""
         return padded_width(int(lengths.max()), self.rows.max_length_tokens)
 
     def _check_budget(self) -> None:
         limit, workers = self.batching.most_tokens, self.share.size
-        needed = self._width(self._lengths) * self._choices * workers
+        needed = self._width(self._lengths) * self.rows.choices * workers
         if limit is not None and limit < needed:
             raise ConfigError(
                 f"data.max_batch_tokens = {limit}: the longest rows of "
@@ -243,7 +241,7 @@ class BatchStream:
         if most is None:
             return epoch_order(self._lengths, size, seed=seed, epoch=epoch)
         return token_budget_order(
-            self._lengths, most // self._choices, size, seed=seed, epoch=epoch
+            self._lengths, most // self.rows.choices, size, seed=seed, epoch=epoch
         )
 
     def row_numbers(self, number: int) -> NDArray[np.int64]:
@@ -254,43 +252,27 @@ class BatchStream:
         return self._order(epoch)[position]
 
     def totals(self, batches: int) -> BatchTotals:
-        """Return the sizes of the first global batches, computed from row lengths. Over several
-        epochs, whose padding differs a little, positions are those of the first epoch. For
-        shuffled windows, whose lengths are not all available, sizes are estimated from the first
-        batch.
+        """Return an estimate of the sizes of the first global batches, from the row lengths of one
+        epoch; of shuffled windows, whose lengths are not all available, from those of a batch.
         """
-        if self._windowed is not None:
-            batches, numbers = max(batches, 0), self._windowed.row_numbers(0)
-            rows = round(batches * len(self.rows) / self.batches_per_epoch)
-            mean = float(self._lengths[numbers].mean())
-            width = self._width(self._lengths)
-            return BatchTotals(rows, round(rows * mean), rows * width)
-        tokens, choices = self._lengths, self._choices
+        batches, choices = max(batches, 0), self.rows.choices
+        known = 1 if self._windowed is not None else self.batches_per_epoch
+        lengths = [self._lengths[self.row_numbers(number)] for number in range(known)]
+        rows = sum(map(len, lengths))
+        tokens = choices * sum(int(of.sum()) for of in lengths)
         if isinstance(self.rows, Features):
-            tokens = np.diff(self.rows.bounds).reshape(-1, choices).sum(1)
-
-        def of(numbers: range) -> NDArray[np.int64]:
-            sizes = [(0, 0, 0)]
-            for rows in map(self.row_numbers, numbers):
-                width = self._width(self._lengths[rows]) * choices
-                sizes.append((len(rows), int(tokens[rows].sum()), len(rows) * width))
-            summed: NDArray[np.int64] = np.array(sizes, np.int64).sum(0)
-            return summed
-
-        epochs, rest = divmod(batches, self.batches_per_epoch)
-        total = of(range(batches - rest, batches))
-        if epochs:
-            total += epochs * of(range(self.batches_per_epoch))
-        return BatchTotals(*(int(size) for size in total))
+            tokens = len(self.rows.tokens)
+        positions = choices * sum(len(of) * self._width(of) for of in lengths)
+        share = batches / self.batches_per_epoch * len(self.rows) / rows
+        return BatchTotals(*(round(share * size) for size in (rows, tokens, positions)))
 
     def __getitem__(self, number: int) -> Batch:
         numbers = self.row_numbers(number)
         width = self._width(self._lengths[numbers])
         share = slice(self.share.rank, None, self.share.size)
-        own_rows = numbers[share]
-        of_corpus = self.segments_of_corpus
+        own_rows, segments = numbers[share], self.segments_of_corpus
         batch = pad(
-            self.rows, own_rows, pad_id=self.pad_id, width=width, segments_of_corpus=of_corpus
+            self.rows, own_rows, pad_id=self.pad_id, width=width, segments_of_corpus=segments
         )
         batch |= {"task": self.rows.task, "dataset": self.name}
         batch["rows"] = torch.from_numpy(own_rows.copy())
@@ -366,14 +348,10 @@ def second_text(batch: Mapping[str, Any]) -> Tensor | None:
 
 def to_device(batch: Mapping[str, object], device: torch.device) -> Batch:
     """Return the batch with its tensors on ``device``; the host does not wait for the copy."""
-    moved = {
-        name: _moved(value, device) if isinstance(value, Tensor) else value
-        for name, value in batch.items()
-    }
+    moved: dict[str, Any] = dict(batch)
+    for name, value in batch.items():
+        if isinstance(value, Tensor):
+            if device.type == "cuda" and value.device.type == "cpu":
+                value = value.pin_memory()  # from other memory the copy would wait
+            moved[name] = value.to(device, non_blocking=True)
     return cast("Batch", moved)
-
-
-def _moved(value: Tensor, device: torch.device) -> Tensor:
-    if device.type == "cuda" and value.device.type == "cpu":
-        value = value.pin_memory()  # from other memory the copy would wait
-    return value.to(device, non_blocking=True)

@@ -58,6 +58,7 @@ class Corpus:
 
     dataset: ClassVar[str] = "corpus"
     task: ClassVar[str] = ""
+    choices: ClassVar[int] = 1
 
     directory: Path | str
     shards: Sequence[OpenShard]
