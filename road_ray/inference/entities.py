@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from road_ray.data.features.examples_and_features import Features, TagExample
 from road_ray.data.task_and_dataset import Tag
@@ -48,7 +49,9 @@ def _tag_scores(
     for row, values in enumerate(logits):
         words = features.words[features.bounds[row] : features.bounds[row + 1]]
         for place in np.flatnonzero(words >= 0):
-            scores[features.example[row]][words[place]] = float(softmax(values[place]).max())
+            scores[features.example[row]][words[place]] = float(
+                softmax(values[place].astype(np.float64)).max()
+            )
     return scores
 
 
@@ -78,8 +81,3 @@ def grouped(
         entity["score"] = float(np.mean(entity.pop("scores")))
         entity["text"] = example.text[entity["start"] : entity["end"]]
     return groups
-
-
-def softmax(logits: Floats) -> NDArray[np.float64]:
-    shares = np.exp(logits.astype(np.float64) - float(logits.max()))
-    return np.asarray(shares / shares.sum())

@@ -13,6 +13,7 @@ import json
 import logging
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,19 +24,19 @@ from typing import IO, Any
 
 from road_ray.data.model_files.locate_model import locate_model, model_hashes
 from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError
-from road_ray.evaluation.spans.no_answer_threshold import write_json
 from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
 from road_ray.models.encoder import model_directory
 from road_ray.system.file_lock import try_lock
-from road_ray.system.json_file import read_json
+from road_ray.system.json_file import finite, read_json, write_json_atomic
 from road_ray.system.paths import STDIN, check_new
 from road_ray.training.monitoring.console_progress import Console
 
 _log = logging.getLogger(__name__)
 SUFFIXES = (".jsonl", ".csv", ".tsv")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets execute begins like this (OWASP)
+# What spreadsheets execute begins like this (OWASP); a number with a sign does not count.
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?!\.?\d[\d.]*(?:[eE][+-]?\d+)?$)")
 
 Predict = Callable[[Iterable[list[InputRow]]], Iterator[list[Prediction]]]
 """Function that yields the predictions of each chunk of rows, in order."""
@@ -214,7 +215,7 @@ class PredictionFile:
             os.fsync(self._file.fileno())
             rows = self.rows + len(predictions)
             state = {"rows": rows, "bytes": self._file.tell(), "identity": self._identity}
-            write_json(self._state, state | {"columns": self._columns})
+            write_json_atomic(self._state, state | {"columns": self._columns})
         except (OSError, ResourceError) as error:
             raise self._failure(error) from error
         self.rows = rows
@@ -228,9 +229,9 @@ class PredictionFile:
         self._state.unlink(missing_ok=True)
         if self._formulas:
             _log.warning(
-                "%s: %d cells begin like a formula (%s), which a spreadsheet executes\n"
+                "%s: %d cells begin like a formula (= + - @), which a spreadsheet executes\n"
                 "  fix: --escape-formulas puts an apostrophe before them, or write .jsonl",
-                *(self.path, self._formulas, " ".join(_FORMULA[:4])),
+                *(self.path, self._formulas),
             )
 
     def close(self) -> None:
@@ -267,7 +268,7 @@ class PredictionFile:
 
     def _safe(self, value: object) -> object:
         """Return a cell; count one that begins like a formula, or put an apostrophe before it."""
-        if not isinstance(value, str) or not value.startswith(_FORMULA) or _is_number(value):
+        if not isinstance(value, str) or not _FORMULA.match(value):
             return value
         if self._escape:
             return f"'{value}"
@@ -275,9 +276,9 @@ class PredictionFile:
         return value
 
     def _failure(self, error: OSError | ResourceError) -> ResourceError:
-        cause = error if isinstance(error, OSError) else error.__cause__
+        cause = error.__cause__ or error
         return ResourceError(
-            f"{self.path}: cannot be written: {getattr(cause, 'strerror', error)}\n"
+            f"{self.path}: cannot be written: {getattr(cause, 'strerror', cause)}\n"
             "  fix: free space there, or name a file that can be written; then repeat the command\n"
             f"  kept: {self.resumable_rows}"
         )
@@ -294,27 +295,7 @@ def json_line(prediction: Prediction) -> str:
     """Return a prediction as a JSON object; values such as dates in copied columns become text,
     and NaN and infinite numbers, which JSON does not have, null.
     """
-    try:
-        return json.dumps(prediction, ensure_ascii=False, default=str, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(prediction), ensure_ascii=False, default=str, allow_nan=False)
-
-
-def _finite(value: object) -> object:
-    """Return the value with null for NaN and infinite numbers in it."""
-    if isinstance(value, Mapping):
-        return {str(name): _finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return json.dumps(finite(prediction), ensure_ascii=False, default=str)
 
 
 def _flat(prediction: Prediction) -> dict[str, object]:
@@ -328,7 +309,7 @@ def _flat(prediction: Prediction) -> dict[str, object]:
         elif name in ("tags", "words"):
             cells[name] = " ".join(value)
         elif isinstance(value, list | dict):
-            cells[name] = json.dumps(_finite(value), ensure_ascii=False, default=str)
+            cells[name] = json.dumps(finite(value), ensure_ascii=False, default=str)
         else:
             cells[name] = None if isinstance(value, float) and math.isnan(value) else value
     return cells

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit, softmax
 from torch import Tensor
 
 from road_ray.data.batching import Batch, to_device
@@ -42,7 +43,7 @@ from road_ray.errors import DataError
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
 from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
-from road_ray.inference.entities import Sentence, entities, softmax
+from road_ray.inference.entities import Sentence, entities
 from road_ray.inference.input_rows import Row, TrainedInput
 from road_ray.inference.words import words_of
 
@@ -137,7 +138,9 @@ class Predictor:
             if isinstance(example, Sentence) and not example.words:
                 predictions[number] = {"id": example.id, "tags": [], "words": [], "entities": []}
             else:
-                groups.setdefault(_width(example), []).append(number)
+                # Rows with the same number of texts are encoded together.
+                width = len(example.texts) if isinstance(example, TextExample) else 1
+                groups.setdefault(width, []).append(number)
         for width, numbers in groups.items():
             answers = self._predict_group([examples[n] for n in numbers], width)
             for number, answer in zip(numbers, answers, strict=True):
@@ -199,7 +202,7 @@ class Predictor:
     ) -> list[Prediction]:
         if isinstance(self.task.kind, JointSpan):
             spans = best_joint_spans(features, examples, logits)
-            absent = [_sigmoid(span.null_odds) for span in spans]
+            absent = [float(expit(span.null_odds)) for span in spans]
         else:
             starts, ends = [row[0] for row in logits], [row[1] for row in logits]
             spans = best_spans(features, examples, starts, ends)
@@ -215,14 +218,14 @@ class Predictor:
         match self.task.kind:
             case Span():
                 question, context = self._text(row, "question", where), row.get("context")
-                return SpanExample(name, question, _string(context, "context", where), (), where)
+                return SpanExample(name, question, check_text(context, where, "context"), (), where)
             case Tag():
                 return _sentence(name, row, where)
             case Choose():
                 choices = row.get("choices")
                 if not isinstance(choices, list | tuple) or len(choices) < 2:
                     raise DataError(f"{where}: choices = {choices!r}; allowed: a list of texts")
-                texts = tuple(_string(choice, "choices", where) for choice in choices)
+                texts = tuple(check_text(choice, where, "choices") for choice in choices)
                 return ChoiceExample(name, self._text(row, "question", where), texts, None, where)
             case _:
                 pair = row.get("text_pair") is not None
@@ -239,23 +242,17 @@ class Predictor:
                 f"{where}: no field {field!r}; found: {', '.join(map(str, row)) or 'none'}\n"
                 f"  allowed: {', '.join(dict.fromkeys((*self.fields, *columns)))}"
             )
-        return _string(row[field], field, where)
-
-
-def _string(value: object, field: str, where: str) -> str:
-    if not isinstance(value, str):
-        raise DataError(f"{where}: {field} = {str(value)[:80]!r} is no text")
-    return check_text(value, where, field)
+        return check_text(row[field], where, field)
 
 
 def _sentence(name: str, row: Row, where: str) -> Sentence:
     """Return the words of a row; a text is split into words and punctuation marks."""
     words_field = row.get("words")
     if isinstance(words_field, list | tuple):
-        words = tuple(_string(word, "words", where) for word in words_field)
+        words = tuple(check_text(word, where, "words") for word in words_field)
         text = " ".join(words)
     else:
-        text = _string(row.get("text", words_field), "text", where)
+        text = check_text(row.get("text", words_field), where, "text")
         words = words_of(text)
     return Sentence(name, words, None, where, text)
 
@@ -267,20 +264,15 @@ def _parts(example: ChoiceExample, size: int) -> list[ChoiceExample]:
     return [replace(example, choices=choices[start : start + size]) for start in starts]
 
 
-def _width(example: Example) -> int:
-    """Return the number of texts; rows of one width are encoded together."""
-    return len(example.texts) if isinstance(example, TextExample) else 1
-
-
 def _class(labels: Sequence[str], logits: Floats) -> Prediction:
-    shares = softmax(logits)
+    shares = softmax(logits.astype(np.float64))
     best = int(logits.argmax())
     scores = dict(zip(labels, shares.tolist(), strict=True))
     return {"label": labels[best], "score": float(shares[best]), "scores": scores}
 
 
 def _choice(logits: Floats) -> Prediction:
-    shares = softmax(logits)
+    shares = softmax(logits.astype(np.float64))
     best = int(logits.argmax())
     return {"choice": best, "score": float(shares[best]), "scores": shares.tolist()}
 
@@ -310,8 +302,4 @@ def _null_share(span: SpanPrediction) -> float:
     if not span.n_best:
         return 1.0
     # The best answer's share of the answers and its odds against no answer are known.
-    return _sigmoid(span.null_odds + float(np.log(span.n_best[0].probability)))
-
-
-def _sigmoid(odds: float) -> float:
-    return float(1 / (1 + np.exp(-np.clip(odds, -700, 700))))
+    return float(expit(span.null_odds + np.log(span.n_best[0].probability)))
