@@ -80,21 +80,21 @@ VERBS: dict[str, Verb] = {
             "fine-tune a model on one data set (`data.dataset`), or separately on each of several "
             "(`pool`), with `num_seeds` seeds each",
             "recipes.finetuning.config:FinetuningsConfig",
-            "recipes.finetuning.seeds_and_datasets:finetune",
+            "recipes.several_runs:finetune",
         ),
         Verb(
             "teachers",
             "fine-tune teachers with different seeds for `road distill`. "
             "`teachers.json` lists them",
             "recipes.finetuning.config:TeachersConfig",
-            "recipes.finetuning.train_teachers:teachers",
+            "recipes.several_runs:teachers",
             next="road distill init=MODEL distillation.teachers={run}/teachers.json",
         ),
         Verb(
             "distill",
             "train a student on the answers of an ensemble of teachers",
             "recipes.distillation.config:DistillConfig",
-            "recipes.distillation.distill:distill",
+            "recipes.several_runs:distill",
         ),
         Verb(
             "evaluate",

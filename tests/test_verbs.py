@@ -157,7 +157,7 @@ def test_a_tokenizer_that_is_named_stays_though_the_preset_names_the_same():
 
 
 def test_keys_of_one_data_set_take_every_value_that_the_keys_take():
-    from road_ray.recipes.finetuning.seeds_and_datasets import plan_runs
+    from road_ray.recipes.several_runs import finetunings
 
     keys = {
         "optimizer.bias_correction": True,
@@ -166,7 +166,7 @@ def test_keys_of_one_data_set_take_every_value_that_the_keys_take():
         "data.epochs": 10,
     }
     config = configure("finetune", overrides={"init": "x", "pool": {"rte": keys, "sst2": {}}})
-    rte, sst2 = plan_runs(config)
+    rte, sst2 = finetunings(config)
     assert (rte.optimizer.bias_correction, rte.student.layers) == (True, (0, 2))
     assert (rte.training.steps, rte.data.epochs) == (None, 10.0)
     assert sst2.student.layers is None

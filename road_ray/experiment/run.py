@@ -12,10 +12,9 @@ from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job
 from road_ray.experiment.table import Outcome, experiment_metrics, experiment_table
 from road_ray.recipes.config import IN_THIS_PROCESS
-from road_ray.recipes.distillation.distill import distill
-from road_ray.recipes.finetuning.train_teachers import teachers
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.several_runs import distill, teachers
 from road_ray.recipes.train.train import finetune, label_training_rows, multitask
 from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_json_atomic

@@ -4,19 +4,13 @@ teachers`, read by `road distill`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import model_files
-
-if TYPE_CHECKING:
-    from road_ray.recipes.finetuning.config import FinetuneConfig
-    from road_ray.recipes.run_directory.run import Run
 
 
 class _Entry(BaseModel):
@@ -88,25 +82,3 @@ def num_folds(teachers: Sequence[str]) -> int:
 def teacher_files(teachers: Sequence[str]) -> list[Path]:
     """Return the local files that determine the answers of the teachers."""
     return [path for name in resolve_teachers(teachers)[0] for path in model_files(name)]
-
-
-def teachers_json(
-    place: Path, single: Sequence[FinetuneConfig], runs: Sequence[Run]
-) -> dict[str, Any]:
-    """Return the content of a ``teachers.json`` in ``place``: the entry of each teacher, with the
-    fold that it did not see.
-    """
-    entries = [teacher_entry(place, run, cfg.seed) for run, cfg in zip(runs, single, strict=True)]
-    num_folds = 1
-    for entry, config in zip(entries, single, strict=True):
-        if config.data.held_out_fold is not None:
-            entry["fold"], num_folds = config.data.held_out_fold
-    return {"teachers": entries} | ({"num_folds": num_folds} if num_folds > 1 else {})
-
-
-def teacher_entry(place: Path, run: Run, seed: int) -> dict[str, Any]:
-    """Return the entry of a teacher in the ``teachers.json`` of ``place``: seed, figures, and its
-    directory relative to ``place``, so that both may move together.
-    """
-    directory = os.path.relpath(run.hf_dir, place)
-    return {"directory": directory, "seed": seed, "metrics": dict(run.metrics)}

@@ -1,8 +1,7 @@
 """Configuration of ``road finetune`` and ``road teachers``, and the base of ``road distill``.
 
 ``FinetuneConfig`` is one run on one data set, ``FinetuningsConfig`` several seeds or data sets,
-``TeachersConfig`` an ensemble. ``recipes/train/``, ``recipes/finetuning/seeds_and_datasets.py`` and
-``train_teachers.py`` consume them.
+``TeachersConfig`` an ensemble. ``recipes/train/`` and ``recipes/several_runs.py`` consume them.
 """
 
 from __future__ import annotations
@@ -217,13 +216,11 @@ class FinetuningsConfig(FinetuneConfig):
     their means. 1: a single run. ELECTRA reports medians of 10."""
     pool: dict[str, dict[str, Any]] = Field({})
     """Data sets to fine-tune on, each with the keys in which it differs from this configuration,
-    such as ``{rte: {data.epochs: 10}}``. Empty: ``data.dataset`` alone."""
+    such as ``{rte: {data.epochs: 10}}``. Those without files below the data root are left out, with
+    a warning. Empty: ``data.dataset`` alone."""
     start_from: dict[str, str] = Field({})
     """Map from a data set of ``pool`` to another one whose model, of the same seed, it starts from,
     such as ``{rte: mnli}``. Empty: all start from ``init``."""
-    only_at_hand: bool = False
-    """Skip, with a warning, data sets of ``pool`` that the data root does not have. False: a
-    missing one is an error."""
     max_concurrent: Free[int] = Field(0, ge=0)
     """Number of runs at the same time, each a Ray task of one core and ``gpus_per_worker`` GPUs. 0:
     one after another in this process. On a cluster at ``address``, its size is the limit."""

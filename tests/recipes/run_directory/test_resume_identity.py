@@ -8,19 +8,17 @@ from pathlib import Path
 import pytest
 
 import road_ray as rr
+from road_ray.config import override
 from road_ray.config.identity import resume_identity
 from road_ray.errors import CheckpointError
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Experiment
-from road_ray.recipes.distillation.born_again import generation
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import FinetuningsConfig, TeachersConfig
-from road_ray.recipes.finetuning.seeds_and_datasets import plan_runs
-from road_ray.recipes.finetuning.train_teachers import _single
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
-from road_ray.recipes.run_directory.run import Run
+from road_ray.recipes.several_runs import finetunings, generations, single_teachers
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.trials import runs_of
 from road_ray.training.config import TrainingConfig
@@ -31,18 +29,16 @@ MIRRORED = {"run_dir": OUTER, "training": TrainingConfig(mirror="s3://bucket/all
 
 
 def _folds():
-    config = TeachersConfig(**MIRRORED, num_folds=2, num_teachers=2)
-    return [_single(config, number, fold) for fold in range(2) for number in range(2)]
+    return single_teachers(TeachersConfig(**MIRRORED, num_folds=2, num_teachers=2))
 
 
 def _tasks():
     config = FinetuningsConfig(**MIRRORED, pool={"rte": {}, "mnli": {}}, num_seeds=2)
-    return plan_runs(config)
+    return finetunings(config)
 
 
 def _generations():
-    config = DistillConfig(**MIRRORED)
-    return [generation(config, n, Run(OUTER, {}) if n else None) for n in range(3)]
+    return generations(override(DistillConfig(**MIRRORED), {"distillation.generations": 3}))
 
 
 def _arms():

@@ -1,25 +1,30 @@
-"""Seeds and pools of fine-tunings: who starts from whom, what is counted, one table."""
+"""Runs of several runs: seeds, pools, teachers, folds and generations."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 import road_ray as rr
-from road_ray.config import override
-from road_ray.errors import ConfigError, DataError
+from road_ray.config import load, override
+from road_ray.data.folds import fold_of
+from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
+from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
-from road_ray.recipes.finetuning.seeds_and_datasets import plan_runs, summarise_seeds, table
+from road_ray.recipes.several_runs import finetunings, summarise_seeds, table
+from road_ray.recipes.train.prepare import prepare
+from road_ray.training.worker import Worker
 from road_ray.verbs import preset_config
 
 
 def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_data: Path, caplog):
     changes = {"data.root": str(real_data), "init": "x", "num_seeds": 2, "seed": 5}
     config = override(preset_config("glue"), changes)
-    runs = plan_runs(config)
+    runs = finetunings(config)
     epochs = {item.data.dataset: item.data.epochs for item in runs}
     assert {name for name, value in epochs.items() if value == 10} == {"rte", "stsb"}
     assert len(epochs) == 9
@@ -32,8 +37,8 @@ def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_
 
 def test_one_may_start_from_another_of_the_same_seed(tmp_path):
     config = override(preset_config("glue_from_mnli"), {"init": "x", "num_seeds": 2})
-    config = override(config, {"only_at_hand": False, "run_dir": tmp_path})
-    runs = plan_runs(config)
+    config = override(config, {"data.root": None, "run_dir": tmp_path})
+    runs = finetunings(config)
     first = [item for item in runs if item.init == "x"]
     second = runs[len(first) :]
     assert {item.data.dataset for item in second} == {"rte", "stsb", "mrpc"}
@@ -44,7 +49,7 @@ def test_one_may_start_from_another_of_the_same_seed(tmp_path):
 def test_a_start_that_is_not_there_is_told(start_from):
     config = FinetuningsConfig(pool={"rte": {}, "mrpc": {}, "cola": {}}, start_from=start_from)
     with pytest.raises(ConfigError, match=r"start_from: rte is to start from m"):
-        plan_runs(config)
+        finetunings(config)
 
 
 def test_spread_by_hand():
@@ -107,13 +112,13 @@ def test_a_pool_is_one_run_with_one_table(pool):
     assert list(output["columns"]) == ["text", "text_pair"]
 
 
-def test_a_pool_with_a_missing_data_set_does_not_start(sentiment, world, tmp_path):
-    pool = {"sst2": {}, "snli": {}}
-    message = rf"no files of snli \(train\), snli \(dev\) below {world}"
-    with pytest.raises(DataError, match=message) as error:
-        rr.finetune(overrides=sentiment | {"pool": pool}, run_dir=tmp_path / "run")
-    assert "only_at_hand=true" in str(error.value)
-    assert not (tmp_path / "run").exists()
+def test_data_sets_without_files_are_left_out(sentiment, caplog, tmp_path):
+    config = override(FinetuningsConfig(), sentiment | {"run_dir": tmp_path})
+    several = override(config, {"pool": {"sst2": {}, "snli": {}}})
+    assert [item.data.dataset for item in finetunings(several)] == ["sst2"]
+    assert "no files of snli below the data root: left out" in caplog.text
+    with pytest.raises(ConfigError, match="none of its data sets is available: snli"):
+        finetunings(override(config, {"pool": {"snli": {}}}))
 
 
 @pytest.mark.parametrize(
@@ -150,3 +155,110 @@ def test_one_seed_of_one_set_is_a_plain_run(sentiment, tmp_path):
     run = rr.finetune(overrides=sentiment, run_dir=tmp_path)
     assert run.hf_dir.is_dir()
     assert "num_seeds" not in (tmp_path / "config.resolved.yaml").read_text()
+
+
+def test_three_seeds_are_listed_with_directory_and_figures(teachers):
+    listing = json.loads((teachers.directory / "teachers.json").read_text())["teachers"]
+    assert [item["seed"] for item in listing] == [0, 1, 2]
+    files = [teachers.directory / item["directory"] / "model.safetensors" for item in listing]
+    assert len({path.read_bytes() for path in files}) == 3
+    figures = [item["metrics"]["eval/sst2/accuracy"] for item in listing]
+    assert teachers.metrics["eval/sst2/accuracy"] == pytest.approx(sum(figures) / 3)
+    assert "eval/sst2/accuracy_deviation" in teachers.metrics
+
+
+def test_teachers_may_move_with_their_list(teachers, tmp_path):
+    moved = shutil.copytree(teachers.directory, tmp_path / "moved")
+    named, folds = read_teacher_list(moved / "teachers.json")
+    assert folds == 1
+    assert [Path(name) for name in named] == [moved / f"teacher-{n}" / "hf" for n in range(3)]
+
+
+def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
+    listing = json.loads((folded.directory / "teachers.json").read_text())
+    assert listing["num_folds"] == 2
+    assert [(item["fold"], item["seed"]) for item in listing["teachers"]] == [
+        *[(0, 0), (0, 1)],
+        *[(1, 0), (1, 1)],
+    ]
+    config = load(
+        FinetuneConfig, path=folded.directory / "fold-1" / "teacher-0" / "config.resolved.yaml"
+    )
+    learnt = prepare(config, Worker.alone()).splits["sst2"].examples
+    assert len(learnt) > 0
+    assert {fold_of(example, 2) for example in learnt} == {0}
+
+
+@pytest.fixture(scope="module")
+def leaking(sentiment, tmp_path_factory):
+    """Overrides of a teacher for each of two folds, where the first row is judged too."""
+    root = shutil.copytree(sentiment["data.root"], tmp_path_factory.mktemp("world") / "copy")
+    (place,) = root.rglob("SST-2")
+    first = (place / "train.tsv").read_text().splitlines()[1]
+    with (place / "dev.tsv").open("a") as dev:
+        dev.write(f"{first}\n")
+    settings = {"data.root": str(root), "training.steps": 1}
+    return sentiment | settings | {"num_folds": 2, "num_teachers": 1}
+
+
+OVERLAP = "data/sst2/overlap_with_train"
+
+
+def test_a_row_that_is_judged_and_seen_outside_one_fold_is_counted_for_both(leaking, tmp_path):
+    run = rr.teachers(overrides=leaking, run_dir=tmp_path)
+    listing = json.loads((tmp_path / "teachers.json").read_text())["teachers"]
+    counts = [item["metrics"][OVERLAP] for item in listing]
+    assert abs(counts[0] - counts[1]) == 1
+    assert run.metrics[OVERLAP] == sum(counts) / 2
+    # A teacher of an earlier version does not have it where it is 0.
+    (tmp_path / "metrics.json").unlink()
+    path = tmp_path / f"fold-{counts.index(min(counts))}" / "teacher-0" / "metrics.json"
+    figures = json.loads(path.read_text())
+    del figures[OVERLAP]
+    path.write_text(json.dumps(figures))
+    path.with_name("MANIFEST.json").unlink()
+    again = rr.teachers(overrides=leaking, run_dir=tmp_path)
+    assert OVERLAP not in again.metrics
+    assert again.metrics["eval/sst2/accuracy"] == run.metrics["eval/sst2/accuracy"]
+
+
+@pytest.fixture
+def chain(sentiment, teachers, tmp_path):
+    def run(**changes: object) -> rr.Run:
+        settings = {"teachers": teachers.directory / "teachers.json", "host": "process"}
+        keys = sentiment | {"training.keep_checkpoints_at_end": 1}
+        return rr.distill(overrides=keys, run_dir=tmp_path / "chain", **(settings | changes))
+
+    return run
+
+
+def manifest(run_dir, number: int) -> dict:
+    return json.loads((run_dir / f"generation-{number}" / "teachers.json").read_text())
+
+
+def test_each_generation_learns_from_the_one_before(chain, teachers, sentiment, tmp_path):
+    run = chain(generations=3)
+    names = [[t["directory"] for t in manifest(run.directory, n)["teachers"]] for n in (1, 2, 3)]
+    assert names[0] == [str(teachers.directory / f"teacher-{n}" / "hf") for n in range(3)]
+    assert names[1] == [str(run.directory / "generation-1" / "hf")]
+    assert names[2] == [str(run.directory / "generation-2" / "hf")]
+    last = run.directory / "generation-3"
+    records = [
+        json.loads((run.directory / f"generation-{n}" / "hf" / "road_ray.json").read_text())
+        for n in (1, 2)
+    ]
+    assert [record["weighting"]["rule"] for record in records] == ["correctness", "mean"]
+    figures = json.loads((last / "metrics.json").read_text())
+    assert {name: run.metrics[name] for name in figures} == figures
+    assert "generation-1/eval/sst2/accuracy" in run.metrics
+    assert "eval/sst2/ensemble_accuracy" in run.metrics
+    weights = [path / "hf" / "model.safetensors" for path in (run.directory, last)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    student = rr.distill(
+        overrides=sentiment,
+        teachers=run.directory / "teachers.json",
+        num_teachers=3,
+        host="process",
+        run_dir=tmp_path / "of-the-ensemble",
+    )
+    assert "eval/sst2/accuracy" in student.metrics

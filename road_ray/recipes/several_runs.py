@@ -1,0 +1,319 @@
+"""Verbs whose run may consist of several: ``finetune`` (seeds, data sets), ``teachers`` (seeds,
+folds) and ``distill`` (generations). Each inner run is a run of its own below the run directory,
+resumes by itself and has the next seed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from road_ray.config import override
+from road_ray.data.load_split import has_files
+from road_ray.data.model_files.locate_model import locate_model
+from road_ray.distributed.connection import connected
+from road_ray.distributed.parallel_runs import run_all
+from road_ray.errors import ConfigError
+from road_ray.evaluation.glue import average
+from road_ray.evaluation.seed_statistics import means, summary
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
+from road_ray.recipes.distillation.teacher_list import num_folds
+from road_ray.recipes.finetuning.config import (
+    FinetuneConfig,
+    FinetuneDataConfig,
+    FinetuningsConfig,
+    TeachersConfig,
+)
+from road_ray.recipes.metric_names import check_stopping_metric
+from road_ray.recipes.preflight_checks import check_evaluated_once, require_plain_head
+from road_ray.recipes.run_directory.model_record import atomic_directory
+from road_ray.recipes.run_directory.recorded_config import mirrored_below
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.train import train as single
+from road_ray.recipes.train.find_teachers import locate_teachers
+from road_ray.recipes.train.mixture import Mixture
+from road_ray.reporting.text_tables import is_principal
+from road_ray.system.json_file import write_json_atomic
+from road_ray.training.run_context import RunContext
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers.client import ActorEnsemble
+
+_log = logging.getLogger(__name__)
+C = TypeVar("C", bound=FinetuneConfig)
+_ONE_PROCESS: dict[str, Any] = {"workers": 0, "gpus_per_worker": 0.0, "address": None}  # Ray task's
+
+
+def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
+    """Run one fine-tuning, or one for each seed and data set; each resumes where it stopped.
+
+    With several, ``tasks.json`` is their table; metrics are means over seeds, with ``_deviation``,
+    ``_median`` and ``_best`` beside them, and for GLUE ``glue/electra`` and ``glue/leaderboard``.
+    """
+    if not isinstance(config, FinetuningsConfig):
+        return single.finetune(config, context)
+    if not config.pool and config.num_seeds == 1:
+        plain = {name: getattr(config, name) for name in FinetuneConfig.model_fields}
+        return single.finetune(FinetuneConfig(**plain), context)
+    if done := load_finished_run(config):
+        return done
+    every = finetunings(config)
+    if context is not None and context.plan_only:
+        raise ConfigError(
+            f"{len(every)} fine-tunings are not planned together\n"
+            "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
+        )
+    check_evaluated_once((x.data.dataset, x.data.evaluated_on) for x in every)
+    for finetuning in every:
+        Mixture.of(finetuning).check()
+        check_stopping_metric(finetuning)
+    places = [str(finetuning.run_dir) for finetuning in every]
+    after = [[places.index(x.init)] if x.init in places else [] for x in every]
+    with open_run_directory(config) as directory:
+        runs = run_all(single.finetune, every, config, context, after=after)
+        by_seed: list[dict[str, float]] = [{} for _ in range(config.num_seeds)]
+        for finetuning, run in zip(every, runs, strict=True):
+            by_seed[finetuning.seed - config.seed] |= run.metrics
+        metrics = summarise_seeds(by_seed)
+        write_json_atomic(directory / "tasks.json", table(metrics, config.num_seeds))
+        write_json_atomic(directory / "metrics.json", metrics)
+    return Run(directory, metrics)
+
+
+def finetunings(config: FinetuningsConfig) -> list[FinetuneConfig]:
+    """Return all fine-tunings, each after the one whose model it starts from."""
+    pool = _at_hand(config) if config.pool else [config.data.dataset]
+    for name, before in config.start_from.items():
+        if name in pool and (before not in pool or before in config.start_from):
+            raise ConfigError(
+                f"start_from: {name} is to start from {before}\n"
+                f"  allowed: a data set of the pool that starts from init: "
+                f"{', '.join(sorted(set(pool) - set(config.start_from)))}\n  nothing was started"
+            )
+    made = []
+    for name in sorted(pool, key=config.start_from.__contains__):
+        changes: dict[str, Any] = {"data.dataset": name, **config.pool.get(name, {})}
+        if "data.evaluate_on" in changes:
+            sets = changes["data.evaluate_on"]
+            changes["data.evaluate_on"] = [x for x in sets if has_files(x, "dev", config.data)]
+        for number in range(config.num_seeds):
+            seed = f"seed-{config.seed + number}"
+            if name in config.start_from:
+                changes["init"] = str(config.run_dir / config.start_from[name] / seed)
+            place = Path(name, seed)
+            made.append(_inner(FinetuneConfig, config, place, number, _ONE_PROCESS | changes))
+    return made
+
+
+def _at_hand(config: FinetuningsConfig) -> list[str]:
+    """Return the data sets of the pool that have files of their training and dev splits."""
+    available = [
+        name
+        for name in config.pool
+        if has_files(name, "train", config.data) and has_files(name, "dev", config.data)
+    ]
+    missing = [name for name in config.pool if name not in available]
+    if missing:
+        _log.warning("no files of %s below the data root: left out", ", ".join(missing))
+    if not available:
+        raise ConfigError(f"pool: none of its data sets is available: {', '.join(config.pool)}")
+    return available
+
+
+def _inner(
+    kind: type[C], config: FinetuneConfig, place: Path, number: int, changes: Mapping[str, Any]
+) -> C:
+    """Return run ``number`` of the runs of ``config``, in ``place`` below its run directory."""
+    shared = {name: getattr(config, name) for name in kind.model_fields}
+    shared |= {
+        "run_dir": config.run_dir / place,
+        "training": mirrored_below(config.training, place),
+        "seed": config.seed + number,
+    }
+    return override(kind.model_validate(shared), changes)
+
+
+def summarise_seeds(by_seed: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of every figure over seeds, ``_deviation``, ``_median`` and ``_best`` of
+    those of ``eval/``, and GLUE's averages of each: ``glue/electra_median`` is the average of
+    medians.
+    """
+    summaries = {name: summary([row[name] for row in by_seed]) for name in by_seed[0]}
+    figures = {name: value.mean for name, value in summaries.items()}
+    figures |= average(figures)
+    if len(by_seed) == 1:
+        return figures
+    judged = {name: value for name, value in summaries.items() if name.startswith("eval/")}
+    for statistic in ("median", "best"):
+        values: dict[str, float] = {name: getattr(s, statistic) for name, s in judged.items()}
+        values |= average(values)
+        figures |= {f"{name}_{statistic}": value for name, value in values.items()}
+    averages = [average(row) for row in by_seed]
+    deviations = {name: value.deviation for name, value in judged.items()} | {
+        name: summary([row[name] for row in averages]).deviation for name in averages[0]
+    }
+    return figures | {f"{k}_deviation": v for k, v in deviations.items() if v is not None}
+
+
+def table(figures: Mapping[str, float], num_seeds: int) -> list[dict[str, Any]]:
+    """Return a row for each metric that papers print, GLUE's averages last."""
+    names = [name for name in figures if is_principal(name)]
+    names += [name for name in figures if name in ("glue/electra", "glue/leaderboard")]
+    rows = []
+    for name in names:
+        place, metric = name.removeprefix("eval/").split("/", 1)
+        row: dict[str, Any] = {"data set": place, "metric": metric, "mean": figures[name]}
+        statistics = {s: figures.get(f"{name}_{s}") for s in ("deviation", "median", "best")}
+        rows.append(row | (statistics if num_seeds > 1 else {}))
+    return rows
+
+
+def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:
+    """Train all teachers; ``teachers.json`` lists directory, seed and figures of each.
+
+    Metrics are means over the teachers, their ``_deviation``, and those of the ensemble:
+    ``eval/<data set>/ensemble_<metric>``.
+    """
+    if done := load_finished_run(config):
+        return done
+    require_plain_head(config.data)
+    every = single_teachers(config)
+    if context is not None and context.plan_only:
+        return single.finetune(every[0], context)  # all cost the same
+    with open_run_directory(config) as directory:
+        runs = run_all(single.finetune, every, config, context)
+        # A run that an earlier version finished may lack a figure of the others.
+        metrics = means([run.metrics for run in runs])
+        metrics |= _list_and_evaluate(directory, every, runs)
+        write_json_atomic(directory / "metrics.json", metrics)
+    return Run(directory, metrics)
+
+
+def single_teachers(config: TeachersConfig) -> list[FinetuneConfig]:
+    """Return the fine-tuning of each teacher, fold after fold."""
+    made = []
+    for fold in range(config.num_folds):
+        changes, place = dict(_ONE_PROCESS), Path()
+        if config.num_folds > 1:
+            changes["data.held_out_fold"] = (fold, config.num_folds)
+            place = Path(f"fold-{fold}")
+        for number in range(config.num_teachers):
+            teacher = place / f"teacher-{number}"
+            made.append(_inner(FinetuneConfig, config, teacher, number, changes))
+    return made
+
+
+def _list_and_evaluate(
+    directory: Path, configs: Sequence[FinetuneConfig], runs: Sequence[Run]
+) -> dict[str, float]:
+    """Write ``teachers.json``, with directories relative to it, so that both may move together, and
+    the fold that each teacher has not seen. Return the figures of the models' mean.
+    """
+    entries, folds = [], 1
+    for config, run in zip(configs, runs, strict=True):
+        where = os.path.relpath(run.hf_dir, directory)
+        entry = {"directory": where, "seed": config.seed, "metrics": dict(run.metrics)}
+        if config.data.held_out_fold is not None:
+            entry["fold"], folds = config.data.held_out_fold
+        entries.append(entry)
+    listed = {"teachers": entries}
+    write_json_atomic(
+        directory / "teachers.json", listed if folds == 1 else {"num_folds": folds, **listed}
+    )
+    data: FinetuneDataConfig = configs[0].data
+    return evaluate_ensemble(
+        [run.hf_dir for run in runs],
+        data,
+        data.evaluated_on,
+        predictions=directory / "predictions" / "ensemble",
+        tune_on=data.dataset,
+    )
+
+
+def distill(
+    config: DistillConfig,
+    ensemble: ActorEnsemble | None = None,
+    context: RunContext | None = None,
+) -> Run:
+    """Train and evaluate a student, or several generations. The run starts and stops the teachers,
+    unless ``ensemble`` is given: then its owner stops them, and ``distillation.teachers`` may be
+    omitted, except for out-of-fold teachers, whose ``teachers.json`` records which rows each has
+    not seen.
+    """
+    if ensemble is not None:
+        config = _with_teachers(config, list(ensemble.directories))
+    if done := load_finished_run(config):
+        return done
+    if config.distillation.generations > 1:
+        return _born_again(config, ensemble, context)
+    actors = None if ensemble is None else {config.data.dataset: ensemble}
+    return single.run_training(config, context, actors)
+
+
+def _with_teachers(config: DistillConfig, directories: list[str]) -> DistillConfig:
+    """Return the configuration with the teachers of an ensemble. Raises ``ConfigError`` if it
+    names out-of-fold teachers that differ from them.
+    """
+    if num_folds(config.distillation.teachers) == 1:
+        return override(config, {"distillation.teachers": directories})
+    ((places, _),) = locate_teachers(config).values()
+    listed = [Path(place).resolve() for place in places]
+    if listed != [Path(locate_model(directory)).resolve() for directory in directories]:
+        raise ConfigError(
+            f"distillation.teachers = {config.distillation.teachers[0]}: names {len(listed)} "
+            f"teachers of folds, and the ensemble has {len(directories)} others or in another "
+            "order\n"
+            "  fix: start the ensemble with the directories of that list, fold after fold"
+        )
+    return config
+
+
+def _born_again(
+    config: DistillConfig, ensemble: ActorEnsemble | None, context: RunContext | None
+) -> Run:
+    """Train ``distillation.generations`` students below the run directory. The first learns from
+    the configured teachers, each other one from its predecessor; finished students are reused.
+
+    ``hf/`` is the last student. ``teachers.json`` lists all of them, so that a further student can
+    learn from the ensemble, whose own figures are ``eval/<data set>/ensemble_<metric>``. Source:
+    Furlanello et al. 2018 (BAN, and BANE for the ensemble).
+    """
+    every = generations(config)
+    if context is not None and context.plan_only:
+        return distill(every[0], ensemble, context)  # all cost the same
+    actors = config.distillation.host == "actors"
+    with open_run_directory(config) as directory:
+        with connected(config.address) if actors else nullcontext():
+            runs = [distill(every[0], ensemble, context)]
+            runs += [distill(later, None, context) for later in every[1:]]
+        with atomic_directory(directory / "hf") as staged:
+            shutil.copytree(runs[-1].hf_dir, staged, dirs_exist_ok=True)
+        metrics = dict(runs[-1].metrics)
+        for number, run in enumerate(runs, 1):
+            scores = {name: run.metrics[name] for name in run.metrics if name.startswith("eval/")}
+            metrics |= {f"generation-{number}/{name}": value for name, value in scores.items()}
+        metrics |= _list_and_evaluate(directory, every, runs)
+        write_json_atomic(directory / "metrics.json", metrics)
+    return Run(directory, metrics)
+
+
+def generations(config: DistillConfig) -> list[DistillConfig]:
+    """Return the distillation of each student of the chain."""
+    made: list[DistillConfig] = []
+    for number in range(config.distillation.generations):
+        changes: dict[str, Any] = {"distillation.generations": 1}
+        if made:
+            changes |= {
+                "distillation.teachers": [str(made[-1].run_dir / "hf")],
+                "distillation.num_teachers": 1,
+                "distillation.matching.teacher": 0,
+            }
+        place = Path(f"generation-{number + 1}")
+        made.append(_inner(DistillConfig, config, place, number, changes))
+    return made
