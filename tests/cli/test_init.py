@@ -120,17 +120,6 @@ def test_a_full_disk_leaves_nothing(road, reviews, small_disk):
     assert [path.name for path in place.iterdir()] == ["filler"]
 
 
-def test_further_pretraining_warms_up_within_its_steps(road, reviews):
-    (reviews / "notes").mkdir()
-    (reviews / "notes" / "a.txt").write_text("a film\n\nanother\n")
-    road("init", "notes", "--init", "google/electra-small-discriminator")
-    electra = configure("pretrain", path=reviews / "notes.yaml")
-    road("init", "notes", "--init", "my/bert", "--output", "bert.yaml")
-    bert = configure("pretrain", path=reviews / "bert.yaml")
-    assert (electra.optimizer.peak_lr, bert.optimizer.peak_lr) == (1e-4, 5e-5)
-    assert bert.optimizer.warmup_steps * 10 == bert.training.steps
-
-
 def test_rows_without_a_label_are_counted_and_left_out(road, reviews):
     rows = "".join(f"the film number {n},{'ab'[n % 2] if n % 4 else ''}\n" for n in range(40))
     (reviews / "some.csv").write_text(f"body,label\n{rows}")

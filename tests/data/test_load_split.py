@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from road_ray.data import load_split as module
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split, resolve_root
 from road_ray.data.readers.custom_dataset import CustomDataset
@@ -37,14 +36,6 @@ def test_a_root_that_is_no_directory_is_refused_with_what_is_allowed(world, monk
     monkeypatch.setenv("ROAD_DATA", "/elsewhere")
     with pytest.raises(ConfigError, match="ROAD_DATA = /elsewhere"):
         resolve_root(None)
-
-
-def test_the_embedded_world_is_written_once(tmp_path, monkeypatch):
-    monkeypatch.setenv("ROAD_CACHE", str(tmp_path))
-    written = []
-    monkeypatch.setattr(module.miniature, "cached", lambda: written.append(1) or tmp_path)
-    assert resolve_root("miniature") == tmp_path
-    assert written == [1]
 
 
 def test_the_first_rows_of_a_seeded_shuffle_are_kept_for_training_only(world, tokenizer):

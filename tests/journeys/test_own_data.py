@@ -150,24 +150,6 @@ def test_a_classifier_knows_its_columns_labels_and_ids(shell, tmp_path):
     assert "is not given" in shell("road evaluate model", code=2)  # no data set of its own
 
 
-def test_a_pair_task_knows_its_columns(shell, tmp_path):
-    drawn = random.Random(1)
-    rows = [
-        {
-            "subject": f"order {n} {drawn.choice(GOOD)}",
-            "text": f"it is {drawn.choice(BAD)} {n}",
-            "queue": drawn.choice(["sales", "help", "other"]),
-        }
-        for n in range(60)
-    ]
-    table(tmp_path / "tickets.csv", rows)
-    table(tmp_path / "new.csv", [row | {"agent": "Ada"} for row in rows[:9]])
-    predicted, judged = four_commands(shell, "tickets.csv", metrics_of_run, "new.csv", "new.csv")
-    right = sum(row["label"] == row["queue"] for row in predicted)
-    assert judged["eval/tickets/accuracy"] == pytest.approx(100 * right / 9)
-    assert {row["agent"] for row in predicted} == {"Ada"}
-
-
 def test_a_tagger_knows_its_layout(shell, tmp_path):
     names = ["Ada", "Bob", "Eve"]
     sentence = "\n".join(["{} NNP B-PER", "sleeps VBZ O", "in IN O", "Paris NNP B-LOC"])

@@ -151,15 +151,11 @@ def label_column(
     sure = [name for name in free if name.lower() in _SURE_LABELS]
     usual = [name for name in free if name.lower() in _LABELS]
     guessed = [name for name, c in free.items() if c.is_classes or c.is_fractions]
-    labels = [name for name in sure if name.lower() == "label"] or sure
-    if not labels and len(usual) == 1 and set(guessed) <= set(usual):
-        labels = usual
-    if len(labels) == 1:
-        return free[labels[0]], "its name says so"
-    likely = labels or list(dict.fromkeys([*usual, *guessed]))
+    exact = [name for name in sure if name.lower() == "label"]
+    likely = exact or sure or list(dict.fromkeys([*usual, *guessed]))
     if len(likely) == 1:
-        kind = "few values that repeat" if free[likely[0]].is_classes else "numbers"
-        return free[likely[0]], f"the only column of {kind}"
+        why = "its name says so" if likely[0] in usual else "the only column of classes or numbers"
+        return free[likely[0]], why
     if likely:
         problem, remedy = f"{len(likely)} columns could be the label", shlex.quote(likely[0])
         fix = f"name one by --label, such as --label {remedy}"

@@ -41,7 +41,9 @@ _SPLITS = {
     "test": ("test", "testb"),
 }
 _SPLIT_OF = {word: split for split, words in _SPLITS.items() for word in words}
-_WORDS = re.compile(rf"(?<![a-z])({'|'.join(sorted(_SPLIT_OF, key=len, reverse=True))})(?![a-z])")
+_WORDS = re.compile(
+    rf"(?<![a-z])({'|'.join(sorted(_SPLIT_OF, key=len, reverse=True))})(?![a-z])", re.IGNORECASE
+)
 
 Layout = Literal["table", "squad_json", "conll", "text"]
 Rows = Sequence[tuple[str, Row]]
@@ -59,7 +61,6 @@ class Source:
     layout: Layout
     splits: Mapping[str, str]
     hub: tuple[str, str | None] | None = None
-    notes: Sequence[str] = ()
     rows: Mapping[str, Rows] = field(default_factory=dict)
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -116,8 +117,8 @@ def _is_tagged(path: Path) -> bool:
 
 def split_in_name(name: str) -> str | None:
     """Return the split that a file name contains: ``dev`` for ``reviews_valid.csv``."""
-    match = _WORDS.search(name.lower())
-    return _SPLIT_OF[match[0]] if match else None
+    match = _WORDS.search(name)
+    return _SPLIT_OF[match[0].lower()] if match else None
 
 
 def _name_of(path: Path) -> str:
@@ -125,7 +126,7 @@ def _name_of(path: Path) -> str:
     remains.
     """
     stem = path.name.removesuffix(".gz").removesuffix(suffix_of(path))
-    rest = _WORDS.sub("", stem.lower(), count=1).strip("-_. ") if split_in_name(stem) else stem
+    rest = _WORDS.sub("", stem, count=1).strip("-_. ")
     folder = path.resolve().parent.name
     return rest if not re.fullmatch(r"(v?[\d.]+)?", rest) else f"{folder}_{rest}".strip("_")
 
@@ -135,10 +136,10 @@ def _file(path: Path) -> Source:
         raise DataError(f"{path}: the file is empty\n  fix: name a file with rows")
     layout, splits = layout_of(path), {"train": str(path)}
     if layout != "text" and split_in_name(path.name) == "train":
+        rest = _WORDS.sub("*", path.name, count=1)
         for other in sorted(path.parent.iterdir()):
             split = split_in_name(other.name)
-            same, rest = (_WORDS.sub("*", file.name.lower(), count=1) for file in (path, other))
-            if split not in (None, "train") and same == rest:
+            if split not in (None, "train") and _WORDS.sub("*", other.name, count=1) == rest:
                 splits.setdefault(str(split), str(other))
     return Source(_name_of(path), layout, splits)
 
@@ -153,31 +154,23 @@ def _folder(path: Path) -> Source:
     for file in files:
         if (split := split_in_name(file.name)) is not None:
             by_split.setdefault(split, []).append(file)
-    parquet = [file for file in files if file.suffix == ".parquet"]
-    if parquet and any(len(group) > 1 for group in by_split.values()):
+    if any(len(group) > 1 and group[0].suffix == ".parquet" for group in by_split.values()):
         return _hub_source(str(path.resolve()))  # several parquet files a split, as on the hub
     if by_split.get("train") and (layout := layout_of(by_split["train"][0])) != "text":
-        splits = {split: str(group[0]) for split, group in by_split.items()}
-        left_out = [file.name for group in by_split.values() for file in group[1:]]
-        notes = [f"not used: {', '.join(left_out)}"] if left_out else []
-        return Source(name, layout, splits, notes=notes)
+        return Source(name, layout, {split: str(group[0]) for split, group in by_split.items()})
     tables = [file for file in files if suffix_of(file) in TABLES and file.name not in _OF_ARROW]
     if len(tables) == 1:
         return _file(tables[0])
-    if tables and (tables == parquet or any(f.suffix == ".arrow" for f in tables)):
+    if tables and len({file.suffix for file in tables} & {".parquet", ".arrow"}) == 1:
         return Source(name, "table", {"train": str(path)})
-    if tables:
-        raise ConfigError(
-            f"{path}: {len(tables)} tables, and no name says which is for training: "
-            f"{', '.join(file.name for file in tables[:8])}\n"
-            "  fix: name one of them, or call them train, dev and test"
-        )
-    if any(file.name.endswith(_TEXT) for file in path.rglob("*")):
+    if not tables and any(file.name.endswith(_TEXT) for file in path.rglob("*")):
         return Source(name, "text", {"train": str(path)})
-    folders = [f"{entry.name}/" for entry in sorted(path.iterdir()) if entry.is_dir()]
-    listed = ", ".join([*(file.name for file in files), *folders][:12]) or "nothing"
-    what = "the file of the data" if files or not folders else "the folder of one data set"
-    raise ConfigError(f"{path}: no data in it; found: {listed}\n  fix: name {what}")
+    listed = ", ".join(sorted(entry.name for entry in path.iterdir())[:12]) or "nothing"
+    what = f"{len(tables)} tables, and no name says which is for training" if tables else "no data"
+    raise ConfigError(
+        f"{path}: {what}; found: {listed}\n"
+        "  fix: name the file or the folder of one data set, or call its files train, dev and test"
+    )
 
 
 def _by_split(names: Iterable[str]) -> dict[str, str]:

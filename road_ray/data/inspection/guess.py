@@ -99,7 +99,6 @@ def guess(place: str, wishes: Wishes | None = None) -> Guess:
         made = _sentences(source, columns, wishes, place)
     if made.kind != "corpus":
         _add_splits(made)
-    made.reasons += source.notes
     return made
 
 

@@ -191,13 +191,15 @@ def test_folders_of_tables(tmp_path):
     assert guess(split).entry["dev"] == f"{split}/val.csv"
     first = folder(tmp_path / "one", all__csv=rows, README__md="x")
     assert guess(first).entry["train"] == f"{first}/all.csv"
-    with pytest.raises(ConfigError, match=r"2 tables.*a.csv, b.csv(.|\n)*call them train, dev"):
+    with pytest.raises(
+        ConfigError, match=r"2 tables.*a.csv, b.csv(.|\n)*files train, dev"
+    ):
         guess(folder(tmp_path / "two", a__csv=rows, b__csv=rows))
-    with pytest.raises(ConfigError, match=r"no data in it; found: x.pdf"):
+    with pytest.raises(ConfigError, match=r"no data; found: x.pdf"):
         guess(folder(tmp_path / "none", x__pdf=""))
     (tmp_path / "many" / "b").mkdir(parents=True)
     (tmp_path / "many" / "a").mkdir()
-    with pytest.raises(ConfigError, match=r"found: a/, b/\n  fix: name the folder of one data set"):
+    with pytest.raises(ConfigError, match=r"no data; found: a, b\n  fix: name the file"):
         guess(str(tmp_path / "many"))
 
 

@@ -11,15 +11,12 @@ import pytest
 
 from road_ray.data.readers.tables import (
     arrow_rows,
-    check_text,
     delimiter_of,
-    first_faults,
     json_shape,
-    missing_columns,
     table_rows,
 )
 from road_ray.data.readers.text_files import numbered_lines
-from road_ray.errors import DataError, ResourceError
+from road_ray.errors import DataError
 
 ROWS = [{"text": "a fine, long film", "label": "good"}, {"text": "é", "label": "bad"}]
 
@@ -76,18 +73,12 @@ def test_json_has_a_shape(tmp_path, content, shape):
 
 
 @pytest.mark.parametrize(
-    ("header", "delimiter"),
-    [("a,b", ","), ("a;b", ";"), ("a\tb", "\t"), ('"a, b";c', ";"), ("a", ","), ("a;b,c,d", ",")],
+    ("header", "delimiter"), [("a,b", ","), ("a\tb", "\t"), ('"a, b";c', ";"), ("a", ",")]
 )
 def test_the_delimiter_is_that_of_the_header(tmp_path, header, delimiter):
     path = tmp_path / "x.csv"
     path.write_text(f"{header}\n")
     assert delimiter_of(path) == delimiter
-
-
-def test_a_csv_with_semicolons_is_read(tmp_path):
-    (tmp_path / "x.csv").write_text("text;label\na, b;good\n")
-    assert [row for _, row in table_rows(tmp_path / "x.csv")] == [{"text": "a, b", "label": "good"}]
 
 
 def test_cells_may_hold_commas_quotes_line_ends_and_much_text(tmp_path):
@@ -128,7 +119,6 @@ def offsets_that_lead_out(path):
     ("name", "content", "message"),
     [
         ("x.csv", "text,label\na,b\n".encode("utf-16"), ":1: not UTF-8.*iconv -f utf-16 -t utf-8"),
-        ("x.json", '[{"text": "a"}]'.encode("utf-16"), "not UTF-8.*iconv -f utf-16 -t utf-8"),
         (
             "x.tsv",
             "a\nx\ncafé\n".encode("latin-1"),
@@ -136,20 +126,16 @@ def offsets_that_lead_out(path):
         ),
         ("x.tsv", b"a\nx\x00y\n", r":2: not UTF-8: NUL at byte 2"),
         ("x.csv", b"text,label\na,b,c\n", r":2: 3 columns, expected 2\n  fix: quote cells"),
-        ("x.csv", b"text,label\nx\n", r":2: 1 columns, expected 2"),
         ("x.csv", b'text,label\nx,"y\n', r":2: broken CSV"),
         ("x.csv", b"text,label\ra,b\r", r":1: broken CSV.*end lines with a newline"),
         ("x.csv", b"a,label,a\n1,2,3\n", r":1: the header names 'a' twice; columns: a, label, a"),
         ("x.json", b"[1, 2]", r"\[0\] is no JSON object; seen 1"),
         ("x.json", b'{"a":\n 1}', "neither an array of objects nor one object a line"),
-        ("x.json", b" \n", "broken JSON"),
         ("x.json", b'[{"a": 1},\n {]', r"broken JSON: .*: line 2 column 3"),
         ("x.jsonl", b'{"a": 1}\n{"a": }\n', r":2: broken JSON: .*column 7"),
         ("x.jsonl", b'{"a": 1}\n[1]\n', r":2: a JSON object was expected"),
-        ("x.jsonl", b'{"a": ' + b"9" * 5000 + b"}", r":1: broken JSON: .*4300 digits"),
         ("x.jsonl", b'{"a": ' + b"[" * 100_000 + b"}", r":1: broken JSON: .*recursion"),
         ("x.jsonl.gz", gzip.compress(b"{}\n" * 99)[:-9], r"x.jsonl.gz:\d+: the compressed file is"),
-        ("x.csv.gz", b"no gzip", r"x.csv.gz:1: the compressed file is damaged"),
         ("x.arrow", b"ARROW", "damaged or cut-off arrow file"),
         ("x.arrow", offsets_that_lead_out, "damaged or cut-off arrow file"),
         ("x.parquet", cut_off, "damaged or cut-off parquet file"),
@@ -166,15 +152,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
     assert len(str(caught.value)) < 600
 
 
-def test_a_folder_without_a_table_and_a_folder_for_a_file_are_named(tmp_path):
-    (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(DataError, match=r"holds no parquet or Arrow file; found: notes\.txt"):
-        list(table_rows(tmp_path))
-    (tmp_path / "x.csv").mkdir()
-    with pytest.raises(ResourceError, match=r"x\.csv:1: cannot be read: .*Is a directory"):
-        list(table_rows(tmp_path / "x.csv"))
-
-
 def test_columns_can_be_limited(tmp_path):
     path = write(tmp_path / "x.parquet", ROWS)
     assert [row["label"] for row in arrow_rows(path, ["label"])] == ["good", "bad"]
@@ -188,19 +165,3 @@ def test_lines_are_numbered_from_one_and_have_no_end(tmp_path, suffix):
     path = tmp_path / f"x.txt{suffix}"
     path.write_bytes(gzip.compress(content) if suffix else content)
     assert list(numbered_lines(path)) == [(1, "one"), (2, ""), (3, "three\u2028\ufeff")]
-
-
-def test_text_is_text_that_utf8_can_encode():
-    assert check_text("\U0001f600 é", "f:1", "a") == "\U0001f600 é"
-    with pytest.raises(DataError, match="f:1: column 'a' must be text, seen 4"):
-        check_text(4, "f:1", "a")
-    with pytest.raises(DataError, match=r"f:1: column 'a' holds a lone surrogate U\+D800"):
-        check_text("\ud800", "f:1", "a")
-
-
-def test_messages_list_five_faults_and_the_nearest_columns():
-    assert first_faults(list("ab")) == "a\n  b"
-    assert first_faults(list("abcdefg")) == "a\n  b\n  c\n  d\n  e\n  and 2 more"
-    result = missing_columns("f:1", ["premise", "q"], ["premis", "label"])
-    assert result.startswith("f:1: no column 'premise', 'q'; found: premis, label; nearest: ")
-    assert "'premise' -> 'premis'\n  fix: correct the header of the file" in result
