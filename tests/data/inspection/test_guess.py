@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 
@@ -53,12 +52,8 @@ def folder(path, **files):
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json", ".parquet"])
 def test_classes_of_a_text_in_every_format(tmp_path, suffix):
-    place = table(
-        tmp_path / f"reviews{suffix}",
-        id=list(range(40)),
-        body=texts(40),
-        label=["good", "bad"] * 20,
-    )
+    columns = {"id": list(range(40)), "body": texts(40), "label": ["good", "bad"] * 20}
+    place = table(tmp_path / f"reviews{suffix}", **columns)
     task_guess = guess(place)
     assert (task_guess.kind, task_guess.num_rows) == ("classify", 40)
     assert task_guess.entry == {
@@ -68,46 +63,59 @@ def test_classes_of_a_text_in_every_format(tmp_path, suffix):
     assert "classes: bad (20), good (20)" in task_guess.reasons
 
 
-def test_pairs_numbers_and_a_dev_file_beside_it(tmp_path):
-    scores = [round(0.1 * n, 1) for n in range(40)]
-    columns = {"sentence1": texts(40), "sentence2": texts(40), "similarity": scores}
-    place = table(tmp_path / "sts-train.csv", **columns)
-    dev = table(tmp_path / "sts-dev.csv", **columns | {"similarity": [n + 1 for n in scores]})
-    table(tmp_path / "other-dev.csv", **columns)
-    task_guess = guess(place)
-    assert task_guess.entry == {
-        **{"kind": "regress", "text": ["sentence1", "sentence2"], "label": "similarity"},
-        **{"low": 0.0, "high": 5.0, "train": place, "dev": dev},
-    }
+TEXTS = texts(40)
+DAYS = ["2026-01-{:02}", "2026-01-{:02} 10:30:00", "{}.1.2026"]
+ANSWERS = [{"text": ["Ada"], "answer_start": [0]}, {"text": [], "answer_start": []}]
+QUESTIONS = {
+    "context": ["Ada wrote it."] * 40,
+    "question": ["Who?"] * 40,
+    "answers": ANSWERS * 20,
+    "topic": ["a", "b"] * 20,
+}
 
 
-def test_numbers_may_be_classes_or_a_regression(tmp_path):
-    place = table(tmp_path / "r.csv", text=texts(40), stars=[n % 5 + 1 for n in range(40)])
-    assert guess(place).entry["labels"] == ["1", "2", "3", "4", "5"]
-    actual = guess(place, Wishes(kind="regress")).entry
-    assert (actual["kind"], actual["low"], actual["high"]) == ("regress", 1.0, 5.0)
-    many = table(tmp_path / "m.csv", text=texts(40), score=list(range(40)))
-    assert guess(many).kind == "regress"
-    words = table(tmp_path / "w.csv", text=texts(40), label=["a", "b"] * 20)
-    with pytest.raises(DataError, match="column 'label' holds no numbers"):
-        guess(words, Wishes(kind="regress"))
-
-
-def test_a_class_in_two_spellings_is_one_and_one_of_the_dev_file_counts(tmp_path):
-    labels = ["Good", "good", "good", "bad"] * 10
-    place = table(tmp_path / "train.csv", text=texts(40), label=labels)
-    table(tmp_path / "valid.csv", text=texts(4), label=["bad", "so-so", "good", "bad"])
-    task_guess = guess(place)
-    assert task_guess.entry["labels"] == ["bad", "good", "so-so"]
-    assert task_guess.entry["label_map"] == {"Good": "good"}
-
-
-@pytest.mark.parametrize("columns", [("subject", "body"), ("premise", "hypothesis")])
-def test_two_columns_of_text_are_a_pair_unless_one_is_named(tmp_path, columns):
-    values = dict(zip(columns, (texts(40), texts(40)), strict=True))
-    place = table(tmp_path / "t.csv", **values, queue=["a", "b"] * 20)
-    assert guess(place).entry["text"] == list(columns)
-    assert guess(place, Wishes(text=[columns[1]])).entry["text"] == [columns[1]]
+@pytest.mark.parametrize(
+    ("columns", "wishes", "entry"),
+    [
+        ({"stars": [n % 3 for n in range(40)]}, {}, {"labels": ["0", "1", "2"]}),
+        (
+            {"stars": [n % 3 for n in range(40)]},
+            {"kind": "regress"},
+            {"kind": "regress", "low": 0.0, "high": 2.0},
+        ),
+        ({"score": [*range(40)]}, {}, {"kind": "regress", "low": 0.0, "high": 39.0}),
+        (
+            {"label": ["Good", "good", "good", "bad"] * 10},
+            {},
+            {"labels": ["bad", "good"], "label_map": {"Good": "good"}},
+        ),
+        ({"body": TEXTS, "queue": ["a", "b"] * 20}, {"text": ["body"]}, {"text": ["body"]}),
+        ({"text_pair": TEXTS, "queue": ["a", "b"] * 20}, {}, {"text": ["text", "text_pair"]}),
+        ({"summary": TEXTS, "queue": ["a", "b"] * 20}, {}, {"text": ["text"]}),
+        ({"q": ["a", "b"] * 20, "p": ["x", "y"] * 20}, {"label": "p"}, {"labels": ["x", "y"]}),
+        *(
+            (
+                {"day": [day.format(n % 20 + 1) for n in range(40)], "queue": ["a", "b"] * 20},
+                {},
+                {"text": ["text"], "label": "queue"},
+            )
+            for day in DAYS
+        ),
+        (QUESTIONS, {}, {"kind": "span"}),
+        (QUESTIONS, {"text": ["question"], "label": "topic"}, {"labels": ["a", "b"]}),
+        (
+            {"words": [["Ada", "in", "Ulm"]] * 40, "tags": [["S-PER", "O", "S-LOC"]] * 40},
+            {},
+            {
+                **{"kind": "tag", "text": ["words"], "label": "tags"},
+                **{"labels": ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]},
+            },
+        ),
+    ],
+)
+def test_a_table_is_guessed_by_its_columns(tmp_path, columns, wishes, entry):
+    made = guess(table(tmp_path / "t.jsonl", text=TEXTS, **columns), Wishes(**wishes))
+    assert {key: made.entry.get(key) for key in entry} == entry
 
 
 @pytest.mark.parametrize(
@@ -121,61 +129,59 @@ def test_two_columns_of_text_are_a_pair_unless_one_is_named(tmp_path, columns):
         ({"code": [str(n) for n in range(40)]}, {}, "no column looks like a label"),
         ({"label": ["a"] * 40}, {}, "one class only: a, in all 40 rows"),
         ({"label": [f"{n} x" for n in range(40)]}, {}, "40 different values.*which is no label"),
+        ({"label": ["a", "b"] * 20}, {"kind": "regress"}, "column 'label' holds no numbers"),
         (
             {"body": ["a text", "", "b text", "b"] * 10, "label": ["a", "b"] * 20},
             {"text": ["body"]},
             r"10 of 40 rows have nothing .*t.csv:3\n",
         ),
-        (
-            {"q": ["a", "b"] * 20},
-            {"label": "queue"},
-            "no column 'queue'; found: text, q\n.*by --label",
-        ),
-        (
-            {"q": ["a", "b"] * 20},
-            {"text": ["txt"]},
-            "no column 'txt'; found: .*nearest: 'txt' -> 'text'",
-        ),
+        ({"q": ["a", "b"] * 20}, {"label": "queue"}, "no column 'queue'; found: text, q"),
+        ({"q": ["a", "b"] * 20}, {"text": ["txt"]}, "no column 'txt'; found: .*nearest: 'txt'"),
         ({"q": ["a", "b"] * 20}, {"text": ["text"] * 3}, "--text names 3 columns"),
     ],
 )
 def test_what_is_not_clear_is_asked(tmp_path, columns, wishes, message):
-    place = table(tmp_path / "t.csv", text=texts(40), **columns)
+    place = table(tmp_path / "t.csv", text=TEXTS, **columns)
     with pytest.raises((ConfigError, DataError), match=message):
         guess(place, Wishes(**wishes))
 
 
-def test_squad_json_and_flat_rows_are_spans(tmp_path, world):
+def test_the_files_beside_a_training_file_are_its_other_splits(tmp_path):
+    scores = [round(0.1 * n, 1) for n in range(40)]
+    columns = {"sentence1": TEXTS, "sentence2": TEXTS, "similarity": scores}
+    place = table(tmp_path / "sts-train.csv", **columns)
+    table(tmp_path / "other-dev.csv", **columns)
+    dev = table(tmp_path / "sts-dev.csv", **columns | {"similarity": [n + 1 for n in scores]})
+    test = table(tmp_path / "sts-test.csv", **columns | {"similarity": [-1.0] * 40})  # hidden
+    entry = {"kind": "regress", "text": ["sentence1", "sentence2"], "label": "similarity"}
+    files = {"train": place, "dev": dev, "test": test}
+    assert guess(place).entry == entry | {"low": 0.0, "high": 5.0} | files
+    table(tmp_path / "sts-dev.csv", **columns | {"similarity": [-1.5] * 40})
+    assert guess(place).entry["low"] == -2.0
+
+
+def test_squads_json_is_spans(world):
     nested = world / "squad" / "train-v2.0.json"
-    task_guess = guess(str(nested))
-    assert task_guess.entry == {
-        **{"kind": "span", "train": str(nested)},
-        **{"dev": str(nested.with_name("dev-v2.0.json"))},
-    }
-    assert (task_guess.kind, task_guess.source.name) == ("span", "squad_v2.0")
-    row = {"context": "Ada wrote it.", "question": "Who?", "title": "t"}
-    answers = {"text": ["Ada"], "answer_start": [0]}
-    rows = [row | {"id": str(n), "answers": answers} for n in range(4)]
-    rows.append(row | {"id": "4", "answers": {"text": [], "answer_start": []}})
-    for suffix in (".parquet", ".jsonl", ".json"):
-        columns = {name: [one[name] for one in rows] for name in rows[0]}
-        place = table(tmp_path / f"flat{suffix}", **columns)
-        task_guess = guess(place)
-        assert task_guess.entry == {"kind": "span", "train": place, "dev_fraction": 0.1}
-        assert "questions: 5, of which 1 have no answer" in task_guess.reasons
+    made = guess(str(nested))
+    dev = str(nested.with_name("dev-v2.0.json"))
+    assert made.entry == {"kind": "span", "train": str(nested), "dev": dev}
+    assert made.source.name == "squad_v2.0"
+    assert any(reason.startswith("questions: 128, of which ") for reason in made.reasons)
 
 
-def test_columns_of_words_and_lists_of_words_are_tags(tmp_path):
-    sentences = "Ann NNP I-PER\nran VB O\n\nRome NNP I-LOC\n\n" * 4
+@pytest.mark.parametrize(
+    ("lines", "labels"),
+    [
+        ("Ann NNP I-PER\nran VB O\n\nRome NNP I-LOC\n\n", ["B-LOC", "I-LOC", "B-PER", "I-PER"]),
+        ("Ada S-PER\nin O\nNew B-LOC\nYork E-LOC\n\n", ["B-LOC", "I-LOC", "B-PER", "I-PER"]),
+        ("Ada B\nin O\nNew B\nYork I\n\n", ["B-ENTITY", "I-ENTITY"]),
+    ],
+)
+def test_lines_of_words_are_tags(tmp_path, lines, labels):
     without = "Bob\nran\n\n"  # the words of a test file need no tags
-    place = folder(tmp_path / "ner", train__txt=sentences, dev__txt=sentences, test__txt=without)
-    task_guess = guess(place)
-    labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    place = folder(tmp_path / "ner", train__txt=lines, dev__txt=lines, test__txt=without)
     files = {split: str(tmp_path / "ner" / f"{split}.txt") for split in ("train", "dev", "test")}
-    assert task_guess.entry == {"kind": "tag", "labels": labels, **files}
-    rows = table(tmp_path / "t.jsonl", tokens=[["Ann", "ran"]] * 4, tags=[["B-PER", "O"]] * 4)
-    entry = {"kind": "tag", "text": ["tokens"], "label": "tags", "labels": ["O", "B-PER", "I-PER"]}
-    assert guess(rows).entry == {**entry, "train": rows, "dev_fraction": 0.1}
+    assert guess(place).entry == {"kind": "tag", "labels": ["O", *labels], **files}
 
 
 def test_text_is_for_pretraining(tmp_path):
@@ -191,9 +197,7 @@ def test_folders_of_tables(tmp_path):
     assert guess(split).entry["dev"] == f"{split}/val.csv"
     first = folder(tmp_path / "one", all__csv=rows, README__md="x")
     assert guess(first).entry["train"] == f"{first}/all.csv"
-    with pytest.raises(
-        ConfigError, match=r"2 tables.*a.csv, b.csv(.|\n)*files train, dev"
-    ):
+    with pytest.raises(ConfigError, match=r"2 tables.*a.csv, b.csv(.|\n)*files train, dev"):
         guess(folder(tmp_path / "two", a__csv=rows, b__csv=rows))
     with pytest.raises(ConfigError, match=r"no data; found: x.pdf"):
         guess(folder(tmp_path / "none", x__pdf=""))
@@ -232,35 +236,6 @@ def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch
             ["calm", "urgent"],
             {"0": "calm", "1": "urgent"},
         )
-
-
-def test_hidden_labels_are_no_classes_and_no_numbers_of_a_range(tmp_path):
-    import datasets
-
-    rows = {"body": texts(40), "label": [-1, 0] * 20}
-    made = datasets.Dataset.from_dict(rows).cast_column(
-        "label", datasets.ClassLabel(names=["calm", "urgent"])
-    )
-    made.to_parquet(tmp_path / "alone.parquet")
-    with pytest.raises(DataError, match="one class only"):
-        guess(str(tmp_path / "alone.parquet"))
-    scores = [round(0.1 * n, 1) for n in range(40)]
-    train = table(tmp_path / "sts-train.csv", body=texts(40), score=scores)
-    table(tmp_path / "sts-test.csv", body=texts(40), score=[-1.0] * 40)
-    entry = guess(train).entry
-    assert (entry["low"], entry["high"]) == (0.0, 4.0)
-    table(tmp_path / "sts-dev.csv", body=texts(40), score=[-1.5] * 40)
-    assert guess(train).entry["low"] == -2.0
-
-
-@pytest.mark.parametrize("day", ["2026-01-{:02}", "2026-01-{:02} 10:30:00", "{}.1.2026", "{}/1/26"])
-def test_dates_are_neither_label_nor_text_and_what_is_left_out_is_said(tmp_path, day):
-    days, names = [day.format(n % 20 + 1) for n in range(40)], [f"T{n}" for n in range(40)]
-    columns = {"ticket_id": names, "created": days, "body": texts(40), "queue": ["a", "b"] * 20}
-    made = guess(table(tmp_path / "t.csv", **columns))
-    assert made.entry["text"] == ["body"]
-    assert (made.entry["label"], made.entry["id"]) == ("queue", "ticket_id")
-    assert "not read: created" in made.reasons
 
 
 def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_path, monkeypatch):
@@ -316,17 +291,6 @@ def test_a_place_without_data_is_named(tmp_path):
         guess("hub:road-ray/no-such-data-set")
 
 
-def test_a_label_that_is_named_makes_classes_of_questions_too(tmp_path):
-    rows = [
-        {"question": f"Who is {n}?", "context": f"Text {n}.", "answers": {"text": []}, "topic": t}
-        for n, t in enumerate(["arts", "law"] * 4)
-    ]
-    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert guess(str(tmp_path / "t.jsonl")).kind == "span"
-    wishes = Wishes(text=("question",), label="topic")
-    assert guess(str(tmp_path / "t.jsonl"), wishes).kind == "classify"
-
-
 @pytest.mark.parametrize(
     ("name", "split"),
     [
@@ -356,27 +320,3 @@ def test_tags_that_are_numbers_have_the_names_of_the_features_beside_the_file(tm
     assert made.entry["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     entry = load(CustomDataset, overrides=made.entry).dataset("t")
     assert read_split(entry, tmp_path, "train")[0].tags == ("O", "B-PER", "I-PER", "B-LOC")
-
-
-def test_iobes_and_tags_without_a_type(tmp_path):
-    path = tmp_path / "t.conll"
-    path.write_text("Ada S-PER\nin O\nNew B-LOC\nYork E-LOC\n\n" * 10)
-    assert guess(str(path)).entry["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-    path.write_text("Ada B\nin O\nNew B\nYork I\n\n" * 10)
-    assert guess(str(path)).entry["labels"] == ["O", "B-ENTITY", "I-ENTITY"]
-    rows = [{"words": ["Ada", "in", "Ulm"], "tags": ["S-PER", "O", "S-LOC"]}] * 10
-    table = tmp_path / "t.jsonl"
-    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert guess(str(table)).entry["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-
-
-def test_squad_rows_of_a_csv_are_spans(tmp_path):
-    path = tmp_path / "q.csv"
-    cells = ["{'text': ['Ulm'], 'answer_start': [3]}", "{'text': [''], 'answer_start': [-1]}"]
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["question", "context", "answers"])
-        rows.writerows([f"Where {n}?", f"in Ulm {n}", cells[n % 2]] for n in range(10))
-    made = guess(str(path))
-    assert made.kind == "span"
-    assert any("10, of which 5 have no answer" in reason for reason in made.reasons)
