@@ -12,7 +12,6 @@ from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, Teacher
 from road_ray.distillation.ensemble.teacher import inputs_of
 from road_ray.distillation.parity import check_parity
 from road_ray.errors import CheckpointError
-from road_ray.models.performance import int8_linear
 
 NLI = task("nli")
 BATCH = {
@@ -71,17 +70,3 @@ def test_bf16_is_rounding_only_where_teachers_may_take_it(check, directories):
     check("its actor", halved)  # auto: this machine may differ from the actor's
     with pytest.raises(CheckpointError, match="rounding"):
         check("its actor", halved, TeacherOptions(precision="fp32"))
-
-
-def test_the_drift_of_int8_is_its_difference_from_fp32(check, directories, monkeypatch):
-    # The layers of the tiny teachers are smaller than those that are rounded.
-    monkeypatch.setattr(int8_linear, "_LEAST_WIDTH", 16)
-    exact, rounded = (answers_of(directories, how) for how in ("fp32", "int8"))
-    options = TeacherOptions(precision="int8")
-    gaps = (rounded - exact).abs().amax((1, 2)).tolist()
-    assert check("int8", rounded, options) == pytest.approx(gaps)
-    assert min(gaps) > 0
-    coarse = exact + 0.2 * exact.abs().max().clamp(min=1)
-    message = r"(?s)teacher 0.*through int8.*allowed.*fix: distillation\.precision=fp32"
-    with pytest.raises(CheckpointError, match=message):
-        check("int8", coarse, options)

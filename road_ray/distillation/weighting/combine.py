@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,25 +12,16 @@ from torch import Tensor
 from road_ray.errors import DataError
 
 
-class Weighting(Protocol):
-    """A rule with its options bound: ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
-
-    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class Merge:
+class Merge(partial[Tensor]):
     """A rule with its options bound that returns soft logits:
     ``[M, B, ..., C], [B, ...] -> [B, ..., C]``.
     """
 
-    function: Callable[[Tensor, Tensor], Tensor]
 
-    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return self.function(logits, targets)
-
-
-Rule = Weighting | Merge
+Rule = Callable[[Tensor, Tensor], Tensor]
+"""A ``Merge``, or a rule with its options bound that returns weights:
+``[M, B, ..., C], [B, ...] -> [M, B, ...]``.
+"""
 
 
 class SoftTargets(NamedTuple):
