@@ -14,7 +14,6 @@ from road_ray.cli.options import JsonOption
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
-    from road_ray.data.config import SourceConfig
     from road_ray.data.inspection.guess import Guess
 
 _INIT = "google/electra-small-discriminator"
@@ -79,6 +78,8 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
     """Write the file and its schema if the file loads and all of its rows are valid. Return the
     number of rows of its splits.
     """
+    from road_ray.data.features.encode_examples import check_labels
+    from road_ray.data.load_split import find_dataset, read_examples, root_of
     from road_ray.system.json_file import write_text_atomic
     from road_ray.verbs import configure
 
@@ -86,28 +87,17 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
     try:
         write_text_atomic(beside, content)
         config: Any = configure(verb, path=beside)
-        rows = "" if verb == "pretrain" else _checked_rows(config.data, task_guess)
+        counts = []
+        for name in getattr(config.data, "sets", ()) if task_guess.source.hub is None else ():
+            entry, task = find_dataset(name, config.data)
+            for split in ("train", "dev"):
+                examples = read_examples(entry, split, root_of(name, config.data))
+                check_labels(examples, entry, task)
+                counts.append(f"{len(examples):,}")
         schema = place.with_name(schema_name(verb))
         if not schema.exists():
             write_text_atomic(schema, schema_text(verb))
         beside.replace(place)
     finally:
         beside.unlink(missing_ok=True)
-    return rows
-
-
-def _checked_rows(source: SourceConfig, task_guess: Guess) -> str:
-    """Read all rows of the splits in files, check their labels, and return their counts as text."""
-    from road_ray.data.features.encode_examples import check_labels
-    from road_ray.data.load_split import find_dataset, read_examples, root_of
-
-    if task_guess.source.hub is not None:
-        return ""
-    (name,) = source.sets
-    entry, task = find_dataset(name, source)
-    counts = []
-    for split in ("train", "dev"):
-        examples = read_examples(entry, split, root_of(name, source))
-        check_labels(examples, entry, task)
-        counts.append(f"{len(examples):,}")
-    return f"{counts[0]} to train on, {counts[1]} to evaluate on"
+    return f"{counts[0]} to train on, {counts[1]} to evaluate on" if counts else ""

@@ -28,6 +28,7 @@ from road_ray.data.corpus.parallel_encoding import Encoding, encoded_blocks
 from road_ray.data.corpus.shard_cache import ShardCache, open_stored_corpus, stored_manifest
 from road_ray.data.load_split import resolve_root
 from road_ray.data.readers.hub import load_rows
+from road_ray.data.task_and_dataset import Hub
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.file_hashes import hashes_of, problems_of
@@ -198,7 +199,9 @@ def _saved(name: str, directory: Path) -> Path:
     directory.parent.mkdir(parents=True, exist_ok=True)
     try:
         with staged_directory(directory) as staged:
-            load_rows(path, config or None, "train").select_columns(["text"]).save_to_disk(staged)
+            load_rows(Hub(path, config or None), "train").select_columns(["text"]).save_to_disk(
+                staged
+            )
     except (OSError, ValueError) as error:
         raise DataError(
             f"data.corpus = hub:{name}: cannot be loaded: {error}\n"

@@ -24,7 +24,7 @@ from road_ray.data.readers.tables import (
     with_class_names,
 )
 from road_ray.data.readers.text_files import numbered_lines, read_document
-from road_ray.data.task_and_dataset import Columns
+from road_ray.data.task_and_dataset import Columns, Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.compression import SUFFIXES
 from road_ray.system.paths import nearest_path
@@ -200,7 +200,7 @@ def _hub_source(place: str) -> Source:
             raise DataError(f"hub:{path}: no split `train`; it has: {', '.join(names)}")
         rows = {}
         for split, name in splits.items():
-            part = load_rows(path, chosen, name, streaming=True)
+            part = load_rows(Hub(path, chosen), name, streaming=True)
             placed = ((f"hf://{path}/{split}:{n}", row) for n, row in enumerate(part, 1))
             of_classes = names_of_features(part.features)
             rows[split] = [*islice(with_class_names(placed, of_classes, ()), MOST_ROWS)]

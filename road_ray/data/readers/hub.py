@@ -36,26 +36,22 @@ def hub_tables(
             "  fix: set `data.root` (or ROAD_DATA) to a "
             f"directory with {dataset.folder}/"
         )
-    path, configuration = dataset.hub.path, dataset.hub.configuration
     for part in dict.fromkeys(_hub_split(dataset.hub, name, split) for name in file_names):
         try:
-            rows = _loaded(dataset.hub, part)
+            rows = load_rows(dataset.hub, part)
             if dataset.hub.only is not None:
                 column, subset = dataset.hub.only
                 rows = rows.filter(lambda value, same=subset: value == same, input_columns=column)
         except Exception as error:  # datasets raises many types when offline, gated or renamed
-            key = f"data.sets.{dataset.name}"
+            remedy = f"hub, configuration, revision and split of data.sets.{dataset.name}"
+            if dataset.folder:
+                remedy = f"set `data.root` (or ROAD_DATA) to a directory with {dataset.folder}/"
             raise DataError(
-                f"data set {dataset.name!r}: {path} ({configuration}) split {part!r} "
-                f"could not be loaded from the hub: {type(error).__name__}: {error}\n"
-                "  fix: check the network, or "
-                + (
-                    f"set `data.root` (or ROAD_DATA) to a directory with {dataset.folder}/"
-                    if dataset.folder
-                    else f"hub, configuration, revision and split of {key}"
-                )
+                f"data set {dataset.name!r}: {dataset.hub.path} ({dataset.hub.configuration}) "
+                f"split {part!r} could not be loaded from the hub: {type(error).__name__}: "
+                f"{error}\n  fix: check the network, or {remedy}"
             ) from error
-        yield hub_table(dataset, rows, f"hf://{path}/{part}", convert)
+        yield hub_table(dataset, rows, f"hf://{dataset.hub.path}/{part}", convert)
 
 
 def hub_table(dataset: Dataset, rows: Any, name: str, convert: Convert | None = None) -> Table:
@@ -90,39 +86,25 @@ def _columns(dataset: Dataset, features: Any, name: str) -> Columns:
     return Columns(tuple(texts), label, id)
 
 
-def _loaded(hub: Hub, split: str) -> Any:
-    """Return a split as a ``datasets.Dataset``; of ``first_rows``, only they are fetched."""
+def load_rows(hub: Hub, split: str, *, streaming: bool = False) -> Any:
+    """Return a split of a data set of the hub, or of a folder in its layout; of ``first_rows``,
+    only they are fetched. Cells of CSV files such as ``null``, ``NA`` and ``nan`` are words.
+    """
+    datasets, place = datasets_library(), (hub.path, hub.configuration)
+    builder = datasets.load_dataset_builder(*place, revision=hub.revision)
+    is_csv = hasattr(builder.config, "keep_default_na")
+    options = {"keep_default_na": False, "na_values": [""]} if is_csv else {}
+    options |= {"split": split, "streaming": streaming or hub.first_rows is not None}
+    rows = datasets.load_dataset(*place, revision=hub.revision, **options)
     if hub.first_rows is None:
-        return load_rows(hub.path, hub.configuration, split, revision=hub.revision)
-    rows = load_rows(hub.path, hub.configuration, split, revision=hub.revision, streaming=True)
+        return rows
     _log.warning(
         "%s: only the first %d rows of %s are read (first_rows); without that key, all of them",
         hub.path,
         hub.first_rows,
         split,
     )
-    first = list(rows.take(hub.first_rows))
-    return datasets_library().Dataset.from_list(first, features=rows.features)
-
-
-def load_rows(
-    path: str,
-    configuration: str | None,
-    split: str,
-    *,
-    revision: str | None = None,
-    streaming: bool = False,
-) -> Any:
-    """Return a split of a data set of the hub, or of a folder in its layout. Cells of CSV files
-    such as ``null``, ``NA`` and ``nan`` are words there too.
-    """
-    datasets = datasets_library()
-    builder = datasets.load_dataset_builder(path, configuration, revision=revision)
-    is_csv = hasattr(builder.config, "keep_default_na")
-    words = {"keep_default_na": False, "na_values": [""]} if is_csv else {}
-    return datasets.load_dataset(
-        path, configuration, split=split, revision=revision, streaming=streaming, **words
-    )
+    return datasets.Dataset.from_list(list(rows.take(hub.first_rows)), features=rows.features)
 
 
 def datasets_library() -> Any:

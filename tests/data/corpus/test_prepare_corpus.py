@@ -131,8 +131,8 @@ def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):
 
     calls = []
 
-    def load_dataset(path, config, split):
-        calls.append((path, config, split))
+    def load_dataset(hub, split):
+        calls.append((hub.path, hub.configuration, split))
         return datasets.Dataset.from_dict({"text": ["One."], "id": [1]})
 
     monkeypatch.setattr(module, "load_rows", load_dataset)
@@ -144,7 +144,7 @@ def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):
 
 
 def test_a_data_set_that_the_hub_has_not_is_told(tmp_path, monkeypatch):
-    def load_dataset(path, config, split):
+    def load_dataset(hub, split):
         raise ValueError("unknown split train")
 
     monkeypatch.setattr(module, "load_rows", load_dataset)

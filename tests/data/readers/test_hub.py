@@ -159,5 +159,5 @@ def test_cells_of_a_csv_of_the_hub_are_words(tmp_path):
     rows = "".join(f"{word},{'ab'[n % 2]}\n" for n, word in enumerate(words))
     (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
     for streaming in (False, True):
-        loaded = load_rows(str(tmp_path), None, "train", streaming=streaming)
+        loaded = load_rows(Hub(str(tmp_path)), "train", streaming=streaming)
         assert [row["text"] for row in loaded] == words
