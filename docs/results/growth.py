@@ -107,7 +107,7 @@ def runs(size: int, place: Path) -> dict[str, float]:
     for number in range(size):
         write_run(place / f"run-{number:05d}", 10)
     before = peak_mb()
-    listed, found = timed(lambda: [read_run(path, summary=True) for path in runs_below(place)])
+    listed, found = timed(lambda: [read_run(path) for path in runs_below(place)])
     assert len(found) == size
     return {"list_s": listed, "memory_mb": peak_mb() - before}
 

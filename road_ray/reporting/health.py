@@ -1,7 +1,8 @@
-"""Health checks of a run, each with a verdict and a reason."""
+"""Health checks of a run, each with a verdict and a reason; advice on the bottleneck of a step."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,6 +11,14 @@ from typing import NamedTuple
 from road_ray.reporting.pages.page import State
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.reporting.text_tables import notes
+
+# Metrics of training rows that are not losses: the ``metrics`` of objectives.
+_NO_LOSS = re.compile(
+    r"train/(grad_norm.*|lr|kd_weight|detection_.*|.*_(accuracy|entropy|reward|fraction|soft)|"
+    r".*_accuracy_replaced)"
+)
+DATA, TEACHERS, MODEL, COMMUNICATION = "data", "waiting for teachers", "model", "communication"
+_MUCH = 0.10  # least share of a step for advice on a part of it
 
 
 class Check(NamedTuple):
@@ -23,7 +32,7 @@ class Check(NamedTuple):
 
 def checks(run: RunRecord) -> list[Check]:
     """Return every health check that applies to this run."""
-    return [*_losses(run), *_gradients(run), *_detection(run), *_teachers(run), *_metrics(run)]
+    return [*_losses(run), *_gradients(run), *_teachers(run), *_metrics(run)]
 
 
 def _losses(run: RunRecord) -> Iterator[Check]:
@@ -37,17 +46,16 @@ def _losses(run: RunRecord) -> Iterator[Check]:
         yield Check("finite", reading, "bad" if broken else "good", about)
     for name in loss_names(run)[:3]:
         values = [value for _, value in run.series(name)]
-        if len(values) < 4:
-            continue
-        quarter = len(values) // 4
-        before, after = sum(values[:quarter]) / quarter, sum(values[-quarter:]) / quarter
-        fall = (before - after) / abs(before) if before else 0.0
-        state: State = "good" if fall > 0.02 else "fair" if fall > -0.05 else "bad"
-        about = f"mean of the first quarter {before:.3g}, of the last {after:.3g}"
-        yield Check(f"{name.removeprefix('train/')} loss", f"{-fall:+.0%}", state, about)
+        if quarter := len(values) // 4:
+            before, after = sum(values[:quarter]) / quarter, sum(values[-quarter:]) / quarter
+            fall = (before - after) / abs(before) if before else 0.0
+            about = f"mean of the first quarter {before:.3g}, of the last {after:.3g}"
+            state = _state(fall, good=0.02, fair=-0.05)
+            yield Check(f"{name.removeprefix('train/')} loss", f"{-fall:+.0%}", state, about)
 
 
 def _gradients(run: RunRecord) -> Iterator[Check]:
+    """Check the share of clipped gradients, and what a discriminator has to detect."""
     norms = [value for _, value in run.series("train/grad_norm")]
     limit = run.settings.get("optimizer.max_grad_norm")
     if norms and isinstance(limit, int | float) and limit > 0:
@@ -55,30 +63,23 @@ def _gradients(run: RunRecord) -> Iterator[Check]:
         about = f"share of rows above optimizer.max_grad_norm = {limit:g}"
         about += "" if share < 0.9 else ": the limit determines the step size, not the gradient"
         yield Check("clipped", f"{share:.0%}", "good" if share < 0.9 else "fair", about)
-
-
-def _detection(run: RunRecord) -> Iterator[Check]:
-    area = run.last("train/detection_auc")
-    if area is not None:
-        state: State = "good" if area > 0.7 else "fair" if area > 0.55 else "bad"
+    if (area := run.last("train/detection_auc")) is not None:
         about = "area under the ROC curve of the discriminator; 0.5 is guessing"
-        yield Check("detection", f"{area:.2f}", state, about)
-    share = run.last("train/replaced_fraction")
-    if share is not None:
+        yield Check("detection", f"{area:.2f}", _state(area, good=0.7, fair=0.55), about)
+    if (replaced := run.last("train/replaced_fraction")) is not None:
         about = "tokens that the generator replaced; with few of them there is little to detect"
-        yield Check("replaced", f"{share:.1%}", "good" if share > 0.04 else "fair", about)
+        yield Check("replaced", f"{replaced:.1%}", "good" if replaced > 0.04 else "fair", about)
 
 
 def _teachers(run: RunRecord) -> Iterator[Check]:
     counts = right_counts(run)
-    if len(counts) < 2 or not sum(counts):
-        return
-    wrong, split = counts[0] / sum(counts), sum(counts[1:-1]) / sum(counts)
-    about = "rows on which some teachers are right and some wrong; only on these does a "
-    about += "weighting rule differ from the mean"
-    yield Check("teachers divided", f"{split:.1%}", "good" if split > 0.02 else "fair", about)
-    state: State = "good" if wrong < 0.3 else "fair" if wrong < 0.6 else "bad"
-    yield Check("all teachers wrong", f"{wrong:.0%}", state, "on rows of the training set")
+    if len(counts) > 1 and (total := sum(counts)):
+        wrong, split = counts[0] / total, sum(counts[1:-1]) / total
+        about = "rows on which some teachers are right and some wrong; only on these does a "
+        about += "weighting rule differ from the mean"
+        yield Check("teachers divided", f"{split:.1%}", "good" if split > 0.02 else "fair", about)
+        state = _state(-wrong, good=-0.3, fair=-0.6)
+        yield Check("all teachers wrong", f"{wrong:.0%}", state, "on rows of the training set")
 
 
 def _metrics(run: RunRecord) -> Iterator[Check]:
@@ -91,10 +92,10 @@ def _metrics(run: RunRecord) -> Iterator[Check]:
         total = run.metrics.get(f"{start}/total") or 0
         if last == "no_answer_predicted" and total and value is not None:
             silent, true = value / total, (run.metrics.get(f"{start}/no_answer_total") or 0) / total
-            state: State = "good" if abs(silent - true) < 0.2 else "fair"
-            state = "bad" if silent > 0.95 and true < 0.9 else state
             about = f"questions left unanswered; {true:.0%} have no answer"
-            about += ". The model has learnt to abstain, not to answer" if state == "bad" else ""
+            state: State = "good" if abs(silent - true) < 0.2 else "fair"
+            if silent > 0.95 and true < 0.9:
+                state, about = "bad", f"{about}. The model has learnt to abstain, not to answer"
             yield Check(f"abstains on {dataset}", f"{silent:.0%}", state, about)
         if last == "overlap_with_train" and value:
             about = "evaluated rows that are also training rows: these figures are too high"
@@ -104,11 +105,8 @@ def _metrics(run: RunRecord) -> Iterator[Check]:
         yield Check(f"predictions on {dataset}", "note", "fair", about)
 
 
-# Figures of training rows that are not losses: the ``metrics`` of objectives.
-_NO_LOSS = re.compile(
-    r"train/(grad_norm.*|lr|kd_weight|detection_.*|.*_(accuracy|entropy|reward|fraction|soft)|"
-    r".*_accuracy_replaced)"
-)
+def _state(value: float, *, good: float, fair: float) -> State:
+    return "good" if value > good else "fair" if value > fair else "bad"
 
 
 def is_loss(name: str) -> bool:
@@ -130,3 +128,69 @@ def right_counts(run: RunRecord) -> list[float]:
         if match := re.search(r"/right_(\d+)$", name):
             counts[int(match[1])] += sum(value for _, value in run.series(name))
     return [counts[number] for number in range(max(counts, default=-1) + 1)]
+
+
+def time_split(run: RunRecord) -> dict[str, float]:
+    """Return the seconds of a mean step by activity; empty if no step was timed.
+
+    The wait for teachers happens while the next batch is fetched, so it is subtracted from the data
+    time.
+    """
+    step = _mean(run, "time/step_seconds")
+    if not step:
+        return {}
+    teachers = min(_mean(run, "time/teacher_wait_seconds"), step)
+    data = max(_mean(run, "time/data_seconds") - teachers, 0.0)
+    communication = _mean(run, "time/communication_seconds")
+    student = max(step - data - teachers - communication, 0.0)
+    return {DATA: data, TEACHERS: teachers, MODEL: student, COMMUNICATION: communication}
+
+
+def _mean(run: RunRecord, name: str) -> float:
+    """Return the mean over the run without its first row, which includes the start-up."""
+    values = [value for _, value in run.series(name)]
+    values = values[1:] if len(values) > 2 else values
+    return sum(values) / len(values) if values else 0.0
+
+
+def advice(run: RunRecord, split: dict[str, float]) -> list[str]:
+    """Return sentences about the bottleneck with the key to change, the most important first."""
+    step = sum(split.values())
+    share = {part: seconds / step for part, seconds in split.items()}
+    sentences = []
+    if share[TEACHERS] >= _MUCH:
+        lost = f"{share[TEACHERS]:.0%} of a step is spent waiting for teachers"
+        if run.settings.get("distillation.host") == "process":
+            sentences.append(
+                f"{lost}, which run in this process, one after the other. distillation.host=actors "
+                "gives them their own cores or GPUs, beside the student."
+            )
+        else:
+            busy = _mean(run, "time/teacher_busy_seconds")  # of the slowest teacher, for one step
+            replicas = int(run.settings.get("distillation.replicas", 1))
+            needed = max(replicas + 1, math.ceil(busy / max(step - split[TEACHERS], 1e-9)))
+            sentences.append(
+                f"{lost}. Raise distillation.lookahead to even out slow batches, add a replica of "
+                f"each teacher (distillation.replicas={needed}), or give them more "
+                "(distillation.cpus_per_teacher, distillation.gpus_per_teacher)."
+            )
+        if run.settings.get("distillation.answers") != "once":
+            sentences.append(
+                "The teachers answer in every epoch. With distillation.answers=once they answer "
+                "each row once, before the first step; later epochs, resumes and trials read it "
+                "from disk."
+            )
+    if share[DATA] >= _MUCH:
+        sentences.append(
+            f"{share[DATA]:.0%} of a step goes into making batches. Shorter rows "
+            "(data.max_length_tokens) or fewer, larger passes reduce it."
+        )
+    if share[COMMUNICATION] >= 2 * _MUCH:
+        sentences.append(
+            f"{share[COMMUNICATION]:.0%} of a step is communication between workers. A larger "
+            "data.batch_size or more training.passes per step needs fewer exchanges."
+        )
+    return sentences or [
+        f"No bottleneck: {share[MODEL]:.0%} of a step is the model itself. To go faster, use fewer "
+        "tokens (data.max_length_tokens), lower precision on a GPU, or more workers."
+    ]

@@ -6,9 +6,8 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from road_ray.reporting.advice import advice, time_split
 from road_ray.reporting.error_analysis import error_examples
-from road_ray.reporting.health import checks, loss_names, right_counts
+from road_ray.reporting.health import advice, checks, loss_names, right_counts, time_split
 from road_ray.reporting.pages.page import (
     Block,
     Cell,
@@ -26,7 +25,7 @@ from road_ray.reporting.pages.prediction_figures import prediction_figures
 from road_ray.reporting.pages.run_curves import curve_title, curves
 from road_ray.reporting.plots import intervals
 from road_ray.reporting.published_results import published_line
-from road_ray.reporting.records.lineage import lineage_table
+from road_ray.reporting.records.lineage import ancestors, describe_model
 from road_ray.reporting.records.run_record import CONFIG, RunRecord
 from road_ray.reporting.text_tables import is_baseline, is_principal, metric_title, percent
 
@@ -39,46 +38,43 @@ _ABOUT = {
     "teachers": "Several seeds of one fine-tuning, for an ensemble",
 }
 _MOST_TILES = 8
-# Figures of a pre-training that stand among the tiles.
+# Metrics of a pre-training that stand among the tiles.
 _TRAINED = ("train/detection_auc", "train/generator_accuracy", "train/mlm_accuracy")
 
 
 def run_page(run: RunRecord, *, examples: bool = True) -> Page:
     """Return the page of a run. ``examples`` also reads the data, to show wrong predictions."""
+    note = "Percentages, larger is better."
+    if run.limits:
+        note += f" Not comparable with published results: {', '.join(run.limits)}."
+    health: list[list[Value | Cell]] = [
+        [check.name, Cell(check.reading, state=check.state), check.about] for check in checks(run)
+    ]
+    about_health = "Checks of losses, gradients, teachers and predictions."
+    errors = error_examples(run) if examples else []
+    about_errors = (
+        "Predictions that are not exactly right, sampled evenly from the worst to the mildest."
+    )
+    evaluated = any(name.startswith("eval/") for name in run.metrics)
     sections = [
-        Section("Result", _result(run), _evaluation_note(run)),
+        Section("Result", _result(run), note if evaluated else ""),
         Section("Curves", [Figures(curves(run))]),
-        Section(
-            "Health",
-            [_health(run)],
-            "Checks of losses, gradients, teachers and predictions.",
-        ),
+        Section("Health", [Table(["check", "reading", "meaning"], health)], about_health),
         Section("Time", _time(run)),
         Section("Teachers", _teachers(run)),
         Section("Predictions", prediction_figures(run)),
-        Section(
-            "Errors",
-            error_examples(run) if examples else (),
-            "Predictions that are not exactly right, sampled evenly from the worst to the mildest.",
-        ),
-        Section("Faults", [*_faults(run), *_routine(run)]),
-        Section("Lineage", lineage_table(run)),
-        Section("Set-up", [*_setup(run)]),
+        Section("Errors", errors, about_errors),
+        Section("Faults", _events(run)),
+        Section("Lineage", _lineage(run)),
+        Section("Set-up", _setup(run)),
     ]
-    return Page(
-        title=run.name,
-        about=_about(run),
-        kicker=f"road {run.verb}",
-        tiles=_tiles(run),
-        sections=filled(sections),
-    )
+    return Page(run.name, _about(run), f"road {run.verb}", _tiles(run), filled(sections))
 
 
 def _about(run: RunRecord) -> str:
-    data = run.config.get("data") or {}
-    names = data.get("datasets") or [data.get("dataset") or data.get("corpus")]
-    on = ", ".join(str(name) for name in names if name)
-    text = _ABOUT.get(run.verb, "A run") + (f": {on}" if on else "") + "."
+    keys = ("data.datasets", "data.dataset", "data.corpus")
+    on = setting(next(filter(None, map(run.settings.get, keys)), None))
+    text = _ABOUT.get(run.verb, "A run") + (f": {on}." if on != setting(None) else ".")
     if not run.finished:
         text += f" Not finished: the last row is of step {run.steps:,}."
     return " ".join([text, *run.problems])
@@ -92,15 +88,15 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
         remark = run.limits[-1] if run.limits else known and f"paper: {known}"
         tiles.append((f"{dataset} {metric_title(metric)}", percent(value), remark))
     if not tiles:
-        last = [(name, run.last(name)) for name in _TRAINED]
+        last = {name: run.last(name) for name in _TRAINED}
         tiles = [
-            (curve_title(name), f"{figure:.3f}", "at the end of the run")
-            for name, figure in last
-            if figure is not None
+            (curve_title(name), f"{value:.3f}", "at the end of the run")
+            for name, value in last.items()
+            if value is not None
         ]
-    if (losses := loss_names(run)) and (loss := run.last(losses[0])) is not None:
-        first = run.series(losses[0])[0][1]
-        tiles.append((curve_title(losses[0]), f"{loss:.3f}", f"{first:.3f} at the first row"))
+    if (losses := loss_names(run)) and (points := run.series(losses[0])):
+        remark = f"{points[0][1]:.3f} at the first row"
+        tiles.append((curve_title(losses[0]), f"{points[-1][1]:.3f}", remark))
     early = [event.get("step") for event in run.events if event.get("kind") == "stopped_early"]
     if early and isinstance(early[-1], int):
         tiles.append(("steps", f"{early[-1]:,}", f"stopped early, {run.steps:,} planned"))
@@ -108,8 +104,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
         tiles.append(("steps", f"{run.steps:,}", ""))
     if run.seconds:
         tiles.append(("time in steps", clock(run.seconds), ""))
-    speed = run.last("time/tokens_per_second")
-    if speed:
+    if speed := run.last("time/tokens_per_second"):
         share = run.last("time/mfu")
         remark = f"{share:.0%} of the device's peak (MFU)" if share else "at the end of the run"
         tiles.append(("tokens a second", f"{speed:,.0f}", remark))
@@ -117,10 +112,9 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
 
 
 def headline(metrics: Mapping[str, object]) -> dict[str, float]:
-    """Return the principal figures; figures at a threshold replace their untuned counterparts."""
+    """Return the principal metrics; those at a threshold replace their untuned counterparts."""
     shown = {n: v for n, v in metrics.items() if is_principal(n) and isinstance(v, int | float)}
-    tuned = {name for name in shown if "/at_threshold_" in name}
-    plain = {name.replace("/at_threshold_", "/") for name in tuned}
+    plain = {name.replace("/at_threshold_", "/") for name in shown if "/at_threshold_" in name}
     return {name: value for name, value in shown.items() if name not in plain}
 
 
@@ -130,38 +124,23 @@ def _parts(name: str) -> tuple[str, str]:
     return pieces[1] if len(pieces) > 2 else "", pieces[-1]
 
 
-def _evaluation_note(run: RunRecord) -> str:
-    text = "Percentages, larger is better."
-    if run.limits:
-        text += f" Not comparable with published results: {', '.join(run.limits)}."
-    return text if any(name.startswith("eval/") for name in run.metrics) else ""
-
-
 def _result(run: RunRecord) -> list[Block]:
     principal = {n: v for n, v in run.metrics.items() if is_principal(n) or is_baseline(n)}
     chosen = principal or {n: v for n, v in run.metrics.items() if not n.startswith("time/")}
     if not chosen:
         return [Prose(["No final figures."])]
+    titles = ["data set", "figure", "value", "published"] if principal else ["figure", "value"]
     rows: list[Sequence[Value | Cell]] = []
     for name, value in chosen.items():
         dataset, metric = _parts(name)
+        title = curve_title(name) if name.startswith("train/") else metric_title(metric)
         text = percent(value) if dataset and isinstance(value, int | float) else None
+        shown = Cell(text, value, strong=True) if text else value
         papers = None if run.limits else published_line(dataset, metric) or None
-        rows.append(
-            [
-                dataset or None,
-                curve_title(name) if name.startswith("train/") else metric_title(metric),
-                Cell(text, value, strong=True) if text else value,
-                papers,
-            ]
-        )
-    titles = ["data set", "figure", "value", "published"]
-    used = [n for n in range(4) if n in (1, 2) or any(row[n] is not None for row in rows)]
-    titles, rows = [titles[n] for n in used], [[row[n] for n in used] for row in rows]
-    full = [[name, value] for name, value in run.metrics.items()]
-    all_of_them = "\n".join(f"{name:<44}{value}" for name, value in full)
-    tables = [Table(titles, rows), *_by_answerability(run.metrics)]
-    return [*tables, Folded(f"all {len(full)} figures", all_of_them)]
+        rows.append([dataset, title, shown, papers] if principal else [title, shown])
+    every = "\n".join(f"{name:<44}{value}" for name, value in run.metrics.items())
+    folded = Folded(f"all {len(run.metrics)} figures", every)
+    return [Table(titles, rows), *_by_answerability(run.metrics), folded]
 
 
 def _by_answerability(metrics: Mapping[str, object]) -> Iterable[Table]:
@@ -183,16 +162,9 @@ def _by_answerability(metrics: Mapping[str, object]) -> Iterable[Table]:
         yield Table(["data set", "questions", "number", "EM", "F1"], rows, note=note)
 
 
-def _health(run: RunRecord) -> Table:
-    rows: list[list[Value | Cell]] = [
-        [check.name, Cell(check.reading, state=check.state), check.about] for check in checks(run)
-    ]
-    return Table(["check", "reading", "meaning"], rows)
-
-
 def _time(run: RunRecord) -> list[Block]:
     split = time_split(run)
-    if split is None:
+    if not split:
         return []
     title = f"A mean step takes {1000 * sum(split.values()):,.0f} ms"
     rows = [(name, 1000 * seconds, None, ()) for name, seconds in split.items() if seconds > 0]
@@ -201,75 +173,79 @@ def _time(run: RunRecord) -> list[Block]:
 
 def _teachers(run: RunRecord) -> list[Block]:
     counts = right_counts(run)
-    if not sum(counts):
-        return []
     total, most = sum(counts), len(counts) - 1
+    if not total:
+        return []
     rows = [
         (f"{number} of {most} right", 100 * count / total, None, ())
         for number, count in enumerate(counts)
     ]
-    weighting = dict(run.config.get("weighting") or {})
-    settings = {
-        name: value
-        for name, value in (run.config.get("distillation") or {}).items()
-        if name not in ("teachers", "matching") and value not in (None, {})
-    }
-    right = intervals(
-        "How many teachers were right (%)",
-        rows,
-        zero=True,
-        note=f"Of {total:,.0f} training rows (for spans: of starts and ends).",
-    )
-    pairs = {name: setting(value) for name, value in {**weighting, **settings}.items()}
-    return [Figures([right]), Table(["setting", "value"], [*pairs.items()])]
-
-
-def _faults(run: RunRecord) -> list[Block]:
-    if not run.faults:
-        return [Prose(["None recorded."])] if run.rows else []
-    rows: list[list[Value | Cell]] = [
-        [
-            Cell(str(event.get("time", ""))[:19].replace("T", " ")),
-            str(event.get("kind", "?")),
-            "; ".join(f"{k}: {setting(v)}" for k, v in event.items() if k not in ("time", "kind")),
-        ]
-        for event in run.faults
+    note = f"Of {total:,.0f} training rows (for spans: of starts and ends)."
+    settings = [
+        [key, setting(value)]
+        for key, value in run.settings.items()
+        if key.startswith(("weighting.", "distillation."))
+        and not key.startswith(("distillation.teachers", "distillation.matching"))
+        and value is not None
     ]
-    return [Table(["time (UTC)", "what", "details"], rows)]
+    right = intervals("How many teachers were right (%)", rows, note, zero=True)
+    return [Figures([right]), Table(["setting", "value"], settings)]
 
 
-def _routine(run: RunRecord) -> Iterable[Folded]:
-    """Yield the events of a run without faults."""
-    lines = [
-        f"{str(event.get('time', ''))[:19].replace('T', ' ')}  "
-        + ", ".join(str(v) if k == "kind" else f"{k}: {v}" for k, v in event.items() if k != "time")
-        for event in run.events
-        if event not in run.faults
+def _events(run: RunRecord) -> list[Block]:
+    """Return the table of faults, and the events of a run without faults, folded."""
+    rows: list[list[Value | Cell]] = []
+    routine = []
+    for event in run.events:
+        when = str(event.get("time", ""))[:19].replace("T", " ")
+        kind = str(event.get("kind", "?"))
+        rest = "; ".join(
+            f"{k}: {setting(v)}" for k, v in event.items() if k not in ("time", "kind")
+        )
+        if event in run.faults:
+            rows.append([when, kind, rest])
+        else:
+            routine.append(f"{when}  {kind}  {rest}")
+    blocks: list[Block] = [Table(["time (UTC)", "what", "details"], rows)] if rows else []
+    if run.rows and not rows:
+        blocks.append(Prose(["None recorded."]))
+    if routine:
+        blocks.append(Folded(f"routine events: {len(routine)}", "\n".join(routine)))
+    return blocks
+
+
+def _lineage(run: RunRecord) -> list[Block]:
+    """Return a table of this model, its ancestors and its teachers."""
+    if not run.model and not run.config.get("init"):
+        return []
+    rows = [
+        [role, where, describe_model(facts), str(facts.get("weights_sha256") or "")[:12] or None]
+        for role, where, facts in [("this model", str(run.directory), run.model), *ancestors(run)]
     ]
-    if lines:
-        yield Folded(f"routine events: {len(lines)}", "\n".join(lines))
+    return [Table(["", "where", "what", "weights"], rows)]
 
 
-def _setup(run: RunRecord) -> Iterable[Block]:
+def _setup(run: RunRecord) -> list[Block]:
     environment = run.environment
-    packages = dict(environment.get("packages") or {})
+    cores = f"CPU, {environment.get('cpus', '?')} cores"
     facts: dict[str, object] = {
-        "seed": run.config.get("seed", environment.get("seed")),
+        "seed": run.config.get("seed"),
         "workers": run.config.get("workers"),
-        "devices": ", ".join(environment.get("devices") or ())
-        or f"CPU, {environment.get('cpus', '?')} cores",
+        "devices": ", ".join(environment.get("devices") or ()) or cores,
         "python": environment.get("python"),
         "revision": environment.get("revision"),
         "platform": environment.get("platform"),
-        **packages,
+        **(environment.get("packages") or {}),
     }
     rows = [[name, str(value)] for name, value in facts.items() if value is not None]
-    yield Table(["what", "value"], rows)
+    blocks: list[Block] = [Table(["what", "value"], rows)]
     if run.config:
         record = shlex.quote(str(run.directory / CONFIG))
         again = shlex.quote(f"{run.directory}-again")
-        yield Folded("to repeat this run", f"road {run.verb} {record} --run-dir {again}")
-        yield Folded("configuration", json.dumps(run.config, indent=2, default=str))
+        command = f"road {run.verb} {record} --run-dir {again}"
+        blocks.append(Folded("to repeat this run", command))
+        blocks.append(Folded("configuration", json.dumps(run.config, indent=2, default=str)))
+    return blocks
 
 
 def clock(seconds: float) -> str:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from road_ray.reporting.pages.page import Block, Cell, Table
-from road_ray.reporting.records.run_record import ModelFacts, RunRecord, model_facts
+from road_ray.errors import RoadError
+from road_ray.reporting.records.run_record import ModelFacts, RunRecord
+from road_ray.system.json_file import read_json
+from road_ray.training.monitoring.redaction import redact
 
 _DEEPEST = 8
-
-
-def lineage_table(run: RunRecord) -> list[Block]:
-    """Return a table of this model, its ancestors and its teachers."""
-    if not run.model and not run.config.get("init"):
-        return []
-    rows = [_row("this model", str(run.directory), run.model)]
-    rows += [_row(role, place, facts) for role, place, facts in ancestors(run)]
-    return [Table(["", "where", "what", "weights"], rows)]
 
 
 def ancestors(run: RunRecord) -> list[tuple[str, str, ModelFacts]]:
@@ -48,19 +41,10 @@ def _facts_of(place: str, run_directory: Path) -> ModelFacts:
     for start in (Path(), *above) if place else ():
         try:
             if (start / place).is_dir():
-                return read_model_record(start / place) or {"found": str(start / place)}
-        except OSError:  # not the name of a directory
-            return {}
-    return {}
-
-
-def read_model_record(directory: Path) -> ModelFacts:
-    """Return the facts in the ``road_ray.json`` of a run or model directory; empty if none."""
-    for path in (directory / "hf" / "road_ray.json", directory / "road_ray.json"):
-        try:
-            if path.is_file():
-                return model_facts(path)
-        except (OSError, ValueError, RecursionError):
+                records = [start / place / name for name in ("hf/road_ray.json", "road_ray.json")]
+                found = next((path for path in records if path.is_file()), None)
+                return redact(read_json(found)) if found else {"found": str(start / place)}
+        except (OSError, RoadError):  # not the name of a directory, or a damaged record
             return {}
     return {}
 
@@ -79,7 +63,3 @@ def describe_model(facts: ModelFacts) -> str:
     if not sets:
         return "not made by road_ray" if "found" in facts else "no details"
     return f"{how} {sets}{seed}"
-
-
-def _row(role: str, where: str, facts: ModelFacts) -> list[Cell | str | None]:
-    return [role, where, describe_model(facts), str(facts.get("weights_sha256") or "")[:12] or None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from road_ray.config import flatten
 from road_ray.config.read import read_yaml
 from road_ray.errors import RoadError
-from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.system.json_file import read_json
+from road_ray.training.monitoring.metrics_journal import read_metrics, read_rows
 from road_ray.training.monitoring.redaction import redact
 
 _log = logging.getLogger(__name__)
@@ -42,64 +42,23 @@ _ROUTINE = (
 )
 
 ModelFacts = dict[str, Any]  # the content of road_ray.json
-_Section = dict[str, Any] | None
-
-
-class _Configuration(BaseModel):
-    data: _Section = None
-    tracking: _Section = None
-    optimizer: _Section = None
-    training: _Section = None
-    encoder: _Section = None
-    generator: _Section = None
-    mixing: _Section = None
-    distillation: _Section = None
-    weighting: _Section = None
 
 
 class _Environment(BaseModel):
     command: list[str] | None = None
-    packages: _Section = None
+    packages: dict[str, Any] | None = None
     devices: list[str] | None = None
-
-
-class _Row(BaseModel):
-    step: int
-
-
-class _Event(BaseModel):
-    time: str | None = None
-    kind: str | None = None
 
 
 class _Corpus(BaseModel):
     tokens: int = 0
-    source: str = ""
-
-
-class _Teacher(BaseModel):
-    directory: str = ""
-    weights_sha256: str | None = None
 
 
 class _Model(BaseModel):
-    task: str | None = None
     init: str | None = None
-    objective: str | None = None
-    weights_sha256: str | None = None
-    teachers: list[_Teacher] | None = None
+    teachers: list[dict[str, Any]] | None = None
     datasets: list[str] | None = None
-    metrics: _Section = None
     corpus: _Corpus | None = None
-    files: _Section = None
-
-
-_CONFIGURATION = TypeAdapter[Any](_Configuration)
-_ENVIRONMENT = TypeAdapter[Any](_Environment)
-_ROWS = TypeAdapter[Any](list[_Row])
-_EVENTS = TypeAdapter[Any](list[_Event])
-_METRICS = TypeAdapter[Any](dict[str, int | float | None])
-_MODEL = TypeAdapter[Any](_Model)
 
 
 @dataclass(frozen=True)
@@ -217,51 +176,30 @@ def runs_below(directory: Path, *, deepest: int = 3) -> list[Path]:
     return runs
 
 
-def read_run(directory: Path, *, summary: bool = False) -> RunRecord:
-    """Return the run in ``directory``. Files that cannot be read are listed in ``problems``.
-
-    A ``summary``, for lists of thousands of runs, has the last row of the journal only, no model,
-    and the environment only if the verb is not in the configuration.
+def read_run(directory: Path) -> RunRecord:
+    """Return the run in ``directory``, with secrets masked. Files that cannot be read are listed in
+    ``problems``.
     """
     problems: list[str] = []
 
-    def of(name: str, read: Callable[[Path], Any], kind: TypeAdapter[Any], without: Any) -> Any:
+    def read(name: str, reader: Callable[[Path], Any], kind: Any = object) -> Any:
         path = directory / name
-        if not path.is_file():
-            return without
         try:
-            value = read(path)
-            kind.validate_python(value)
-            return value
-        except ValidationError as error:
-            first = error.errors()[0]
-            why = f"{'.'.join(map(str, first['loc'])) or 'its content'}: {first['msg']}"
-        except (OSError, ValueError, RecursionError, RoadError) as error:
-            why = str(error).splitlines()[0]
-        problems.append(f"{name} is damaged and left out: {why}")
-        return without
+            content = reader(path) if path.is_file() else None
+            TypeAdapter(kind | None).validate_python(content)
+            return content
+        except (OSError, RoadError, ValidationError) as error:
+            why = " ".join(str(error).splitlines()[:3])
+            problems.append(f"{name} is damaged and left out: {why}")
+            return None
 
-    config = redact(of(CONFIG, lambda path: read_yaml(path).values, _CONFIGURATION, {}))
-    named = summary and any(key in config for key in _VERB_OF_KEY)
-    rows = of("metrics.jsonl", read_rows, _ROWS, [])
     return RunRecord(
         directory,
-        config=config,
-        environment={} if named else redact(of("environment.json", _json, _ENVIRONMENT, {})),
-        rows=rows[-1:] if summary else rows,
-        metrics=of("metrics.json", _json, _METRICS, {}),
-        events=[redact(event) for event in of("events.jsonl", read_rows, _EVENTS, [])],
-        model={} if summary else redact(of("hf/road_ray.json", _json, _MODEL, {})),
+        config=redact(read(CONFIG, lambda path: read_yaml(path).values) or {}),
+        environment=redact(read("environment.json", read_json, _Environment) or {}),
+        rows=read("metrics.jsonl", read_metrics) or [],
+        metrics=read("metrics.json", read_json, dict[str, float | None]) or {},
+        events=[redact(event) for event in read("events.jsonl", read_rows) or []],
+        model=redact(read("hf/road_ray.json", read_json, _Model) or {}),
         problems=tuple(problems),
     )
-
-
-def model_facts(path: Path) -> ModelFacts:
-    """Return the content of a ``road_ray.json``, with secrets masked. Raises ``ValueError``."""
-    facts = _json(path)
-    _MODEL.validate_python(facts)
-    return redact(facts)
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from road_ray.reporting.records.lineage import ancestors, describe_model, lineage_table
+from road_ray.reporting.pages.run_page import run_page
+from road_ray.reporting.records.lineage import ancestors, describe_model
 from road_ray.reporting.records.run_record import read_run
 
 
@@ -23,14 +24,14 @@ def test_it_goes_back_to_the_corpus_and_names_teachers(run_directory, tmp_path):
     )
     run = read_run(run_directory)
     assert [role for role, _, _ in ancestors(run)] == ["initialised from"] * 2 + ["teacher 0"]
-    (table,) = lineage_table(run)
-    assert [row[2] for row in table.rows] == [
-        "distilled on squad_v2",
+    assert describe_model(run.model) == "distilled on squad_v2"
+    assert [describe_model(facts) for _, _, facts in ancestors(run)] == [
         "trained on mnli, qqp, seed 0",
         "electra on 1,200 tokens of wiki.txt",
         "no details",
     ]
-    assert table.rows[3][3] == "ab" * 6
+    (lineage,) = [s for s in run_page(run).sections if s.title == "Lineage"]
+    assert lineage.blocks[0].rows[3][3] == "ab" * 6
 
 
 def test_a_circle_ends(run_directory, tmp_path):

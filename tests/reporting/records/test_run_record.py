@@ -40,19 +40,6 @@ def test_a_torn_last_row_is_left_out(run_directory):
     assert read_run(run_directory).steps == 8
 
 
-def test_a_summary_has_the_last_row_and_the_same_verb(run_directory):
-    whole, summary = read_run(run_directory), read_run(run_directory, summary=True)
-    assert summary.rows == whole.rows[-1:]
-    assert (summary.verb, summary.metrics, summary.events) == (
-        whole.verb,
-        whole.metrics,
-        whole.events,
-    )
-    (run_directory / "config.resolved.yaml").unlink()
-    (run_directory / "environment.json").write_text('{"command": ["road", "pretrain"]}')
-    assert read_run(run_directory, summary=True).verb == "pretrain"
-
-
 def test_secrets_are_masked(write_run, tmp_path):
     run = read_run(write_run(tmp_path / "r", tracking={"api_key": "very-secret-value"}))
     assert "very-secret-value" not in str(run)
@@ -94,7 +81,6 @@ def test_a_run_without_a_journal_is_found_unless_it_contains_runs(write_run, tmp
         ("metrics.jsonl", "null\n"),
         ("metrics.jsonl", '{"step": "one"}\n'),
         ("metrics.json", "[]"),
-        ("metrics.json", '{"eval/a": "high"}'),
         ("environment.json", "null"),
     ],
 )
