@@ -11,21 +11,16 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     AlbertForMaskedLM,
     AlbertForPreTraining,
-    AutoModel,
-    AutoModelForSequenceClassification,
     BertForPreTraining,
     BertModel,
     ElectraForMaskedLM,
     ElectraForPreTraining,
     ElectraForQuestionAnswering,
-    RobertaConfig,
-    RobertaForSequenceClassification,
 )
 
 from road_ray.errors import CheckpointError
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import hugging_face_config, load_encoder
-from road_ray.models.load_weights import load_stored
 from tests.published import publish
 
 TINY = EncoderConfig(
@@ -166,19 +161,6 @@ def test_load_encoder_names_shards_that_are_absent_or_damaged(tmp_path):
     first.unlink()
     with pytest.raises(CheckpointError, match=rf"index\.json: cannot be loaded: .*{first.name}"):
         load_encoder(str(tmp_path))
-
-
-def test_load_stored_fills_other_architectures_and_refuses_what_their_files_lack(tmp_path):
-    config = RobertaConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=16, max_position_embeddings=40,
-    )  # fmt: skip
-    model = RobertaForSequenceClassification(config).eval()
-    model.save_pretrained(tmp_path)
-    loaded, missing = load_stored(AutoModelForSequenceClassification, tmp_path)
-    assert missing == []
-    torch.testing.assert_close(loaded.state_dict(), model.state_dict())
-    assert load_stored(AutoModel, tmp_path).missing == ["pooler.dense.bias", "pooler.dense.weight"]
 
 
 def test_load_stored_reads_nothing_else_in_the_directory(place):

@@ -13,7 +13,7 @@ from road_ray.data.batching import Batch
 from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import detection_scores, states, vocabulary_logits
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import corrupt, put, rows_at, sample
+from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.pretraining.parts.detection import detection_losses, detection_metrics
 from road_ray.objectives.pretraining.parts.generator import Generator
@@ -56,38 +56,34 @@ class Adversarial(Electra):
         self.generator_weight = generator_weight
 
     def forward(self, batch: Batch) -> Losses:
-        tokens, real, positions = batch["input_ids"], batch["attention_mask"], batch["chosen"]
+        real, positions = batch["attention_mask"], batch["chosen"]
         chosen, masked = self.hide(batch)
         hidden = rows_at(states(self.generator.base_model, masked, batch), positions)
-        labels = rows_at(tokens, positions)
         logits = vocabulary_logits(self.generator, hidden).float()
-        allowed = logits / self.temperature
-        if self.disallow_correct:
-            allowed = allowed.scatter(1, labels[:, None], float("-inf"))
-        sampled = sample(allowed, rows_at(batch["noise"][2], positions))
-        corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, sampled))
-        scores = detection_scores(self.discriminator, corrupted, batch)
-        losses = detection_losses(scores, replaced)
+        drawn = self.draw_from(logits, batch)
+        corruption = self.replaced_by(drawn, chosen, batch)
+        scores = detection_scores(self.discriminator, corruption.tokens, batch)
+        losses = detection_losses(scores, corruption.replaced)
         rewards = rows_at(losses.detach(), positions)
         baseline_logits = self.baseline(hidden.detach()).squeeze(-1).float()
-        log_probabilities = functional.log_softmax(allowed, -1)
-        log_sampled = log_probabilities.gather(1, sampled[:, None]).squeeze(1)
-        policy = policy_loss(log_sampled, rewards, -functional.logsigmoid(baseline_logits))
+        allowed = logits / self.temperature
+        if self.disallow_correct:
+            allowed = allowed.scatter(1, corruption.labels[:, None], float("-inf"))
+        log_sampled = functional.log_softmax(allowed, -1).gather(1, drawn.sampled[:, None])
+        policy = policy_loss(
+            log_sampled.squeeze(1), rewards, -functional.logsigmoid(baseline_logits)
+        )
         baseline = functional.binary_cross_entropy_with_logits(
             baseline_logits, torch.exp(-rewards), reduction="sum"
         )
         count, num_real = chosen.sum(), real.sum()
-        num_correct = (logits.detach().argmax(-1) == labels).sum()
-        entropy = torch.special.entr(log_probabilities.detach().exp()).sum()
-        metrics = detection_metrics(scores, replaced, real.bool()) | {
-            "generator_accuracy": (num_correct, count),
-            "generator_entropy": (entropy, count),
-            "generator_reward": (rewards.sum(), count),
-            "replaced_fraction": (replaced.sum(), num_real),
-        }
-        terms = {
-            "generator": Term(policy, count, self.generator_weight),
-            "baseline": Term(baseline, count),
-            "discriminator": Term((losses * real).sum(), num_real, self.discriminator_weight),
-        }
-        return Losses(terms, metrics)
+        return Losses(
+            {
+                "generator": Term(policy, count, self.generator_weight),
+                "baseline": Term(baseline, count),
+                "discriminator": Term((losses * real).sum(), num_real, self.discriminator_weight),
+            },
+            corruption.metrics
+            | detection_metrics(scores, corruption.replaced, real.bool())
+            | {"generator_reward": (rewards.sum(), count)},
+        )

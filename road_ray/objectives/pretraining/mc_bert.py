@@ -13,7 +13,7 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import share_output_bias, tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import corrupt, invert, put, rows_at
+from road_ray.objectives.masking import invert, rows_at
 from road_ray.objectives.pretraining.parts.generator import Generator
 from road_ray.objectives.pretraining.parts.generator_and_encoder import (
     CorruptingObjective,
@@ -64,34 +64,33 @@ class MCBert(CorruptingObjective):
         self.none_bias = nn.Parameter(torch.zeros(1))
 
     def forward(self, batch: Batch) -> Losses:
-        tokens, real, positions = batch["input_ids"], batch["real"], batch["chosen"]
+        real = batch["real"]
         chosen, masked = self.hide(batch)
         hidden = rows_at(states(self.generator.base_model, masked, batch), real)
         logits = vocabulary_logits(self.generator, hidden)
-        drawn = self.draw_from(logits.index_select(0, torch.searchsorted(real, positions)), batch)
-        corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
+        # Chosen positions are real ones too: their logits are rows of these.
+        of_chosen = logits.index_select(0, torch.searchsorted(real, batch["chosen"]))
+        corruption = self.replaced_by(self.draw_from(of_chosen, batch), chosen, batch)
         noise = batch["noise"][3:].flatten(1)[:, real].T.contiguous()
         alternatives = invert(torch.softmax(logits.detach().float(), -1), noise)
-        labels, fake = rows_at(tokens, real), rows_at(replaced, real)
+        labels, fake = rows_at(batch["input_ids"], real), rows_at(corruption.replaced, real)
         candidates, counts = choices(alternatives, labels, fake, faithful=self.faithful)
-        hidden = rows_at(states(self.encoder, corrupted, batch), real)
+        hidden = rows_at(states(self.encoder, corruption.tokens, batch), real)
         state = prediction_states(self.model, hidden)
         scores = self._scores(state, candidates).masked_fill(
             ~functional.pad(counts, (1, 0), value=True), float("-inf")
         )
-        choice = fake.long()
-        chosen_count, real_count = chosen.sum(), batch["attention_mask"].sum()
+        choice, count = fake.long(), batch["attention_mask"].sum()
         is_correct = scores.detach().argmax(-1) == choice
-        metrics = self.generator_metrics(drawn, replaced, batch) | {
-            "choice_accuracy": (is_correct.sum(), real_count),
-            "choice_accuracy_replaced": ((is_correct & (choice == 1)).sum(), choice.sum()),
-        }
         loss = functional.cross_entropy(scores, choice, reduction="sum")
-        terms = {
-            "generator": Term(drawn.loss, chosen_count),
-            "choice": Term(loss, real_count, self.discriminator_weight),
-        }
-        return Losses(terms, metrics)
+        return Losses(
+            corruption.terms | {"choice": Term(loss, count, self.discriminator_weight)},
+            corruption.metrics
+            | {
+                "choice_accuracy": (is_correct.sum(), count),
+                "choice_accuracy_replaced": ((is_correct & (choice == 1)).sum(), choice.sum()),
+            },
+        )
 
     def _scores(self, state: Tensor, candidates: Tensor) -> Tensor:
         """Return the scores ``[N, E], [N, K - 1] -> [N, K]`` in fp32, "none of the above" first."""

@@ -16,7 +16,7 @@ from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import share_layers, tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import corrupt, invert, put, rows_at
+from road_ray.objectives.masking import invert, rows_at
 from road_ray.objectives.pretraining.mc_bert import candidate_logits
 from road_ray.objectives.pretraining.parts.detection import (
     DETECTION_METRICS,
@@ -87,32 +87,31 @@ class Teams(CorruptingObjective):
         initialize_output(output)
 
     def forward(self, batch: Batch) -> Losses:
-        tokens, real, positions = batch["input_ids"], batch["attention_mask"], batch["chosen"]
+        real, positions = batch["attention_mask"], batch["chosen"]
         chosen, masked = self.hide(batch)
-        labels = rows_at(tokens, positions)
         drafted = rows_at(states(self.generator.base_model, masked, batch), positions)
         logits = vocabulary_logits(self.generator, drafted)
-        drawn = self.draw_from(logits, batch)
-        corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
-        hidden, branched = self._both_last_layers(corrupted, batch)
+        corruption = self.replaced_by(self.draw_from(logits, batch), chosen, batch)
+        hidden, branched = self._both_last_layers(corruption.tokens, batch)
         scores = self.detection_head(branched).squeeze(-1).float()
+        labels, count = corruption.labels, chosen.sum()
         noise = batch["noise"][3:].flatten(1)[:, positions].T.contiguous()
         alternatives = without_replacement(logits, labels, noise)
         candidates = torch.cat([labels[:, None], alternatives], -1)
         state = prediction_states(self.model, rows_at(hidden, positions))
         selected = candidate_logits(state, decoder(self.model).weight, candidates).float()
-        count, num_real = chosen.sum(), real.sum()
-        metrics = self.generator_metrics(drawn, replaced, batch)
-        metrics |= detection_metrics(scores, replaced, real.bool())
-        metrics["selection_accuracy"] = ((selected.detach().argmax(-1) == 0).sum(), count)
         selection = functional.cross_entropy(selected, torch.zeros_like(labels), reduction="sum")
-        detection = (detection_losses(scores, replaced) * real).sum()
-        terms = {
-            "generator": Term(drawn.loss, count),
-            "discriminator": Term(detection, num_real, self.discriminator_weight),
-            "selection": Term(selection, count, self.selection_weight),
-        }
-        return Losses(terms, metrics)
+        detection = (detection_losses(scores, corruption.replaced) * real).sum()
+        return Losses(
+            corruption.terms
+            | {
+                "discriminator": Term(detection, real.sum(), self.discriminator_weight),
+                "selection": Term(selection, count, self.selection_weight),
+            },
+            corruption.metrics
+            | detection_metrics(scores, corruption.replaced, real.bool())
+            | {"selection_accuracy": ((selected.detach().argmax(-1) == 0).sum(), count)},
+        )
 
     def _both_last_layers(self, tokens: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the states after the selection's and the detection's last layer, ``[B, L, D]``

@@ -99,12 +99,6 @@ def test_any_number_of_processes_gives_the_same_bytes(tokenizer, tmp_path, small
     assert files(tmp_path / "one") == files(tmp_path / "two")
 
 
-def test_limits_left_behind_in_the_tokenizer_do_not_cut_sentences(tokenizer, tmp_path):
-    expected = all_rows(build(tmp_path / "a", tokenizer))
-    tokenizer(["cat " * 9], truncation=True, max_length=4, padding="max_length")
-    assert all_rows(build(tmp_path / "b", tokenizer)) == expected
-
-
 def test_what_is_there_is_used_again_without_reading_text(tokenizer, tmp_path):
     first = build(tmp_path / "c", tokenizer)
     again = build(tmp_path / "c", tokenizer, documents=iter(()))
@@ -152,12 +146,6 @@ def test_an_empty_corpus_is_an_error_and_leaves_nothing(tokenizer, tmp_path, doc
     with pytest.raises(DataError, match="0 rows"):
         build(tmp_path / "c", tokenizer, documents)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_one_line_is_a_corpus_of_one_row(tokenizer, tmp_path):
-    corpus = build(tmp_path / "c", tokenizer, ["cat"])
-    assert len(corpus) == 1
-    assert corpus.row(0).tolist() == tokenizer("cat")["input_ids"]
 
 
 def test_a_break_in_the_middle_leaves_nothing_and_the_next_build_removes_what_a_kill_left(

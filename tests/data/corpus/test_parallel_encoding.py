@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from road_ray.data.corpus import encode_documents
-from road_ray.data.corpus.encode_documents import Block, Encoder, blocks_of, encode_block
+from road_ray.data.corpus.encode_documents import Block, Encoder, blocks_of
 from road_ray.data.corpus.parallel_encoding import encoded_blocks
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ResourceError
@@ -55,14 +55,6 @@ def test_rows_depend_on_the_numbers_of_block_and_part_alone(encoder):
     assert not np.array_equal(first.first_segments, other.first_segments)
     assert not np.array_equal(first.first_segments, part.first_segments)
     assert first.lengths.sum() == len(first.tokens)
-
-
-def test_an_encoder_made_from_settings_gives_the_same_rows(encoder, monkeypatch):
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    block = Block(2, 7, ["The cat sat. It ran!", "Ünï cödé cat.", "  "])
-    there = encode_block(encoder.settings(), block)
-    assert rows([there]) == rows([encoder.encode(block)])
-    assert there.documents == 3
 
 
 def test_two_processes_give_the_rows_of_one_with_few_blocks_in_flight(encoder):

@@ -38,15 +38,6 @@ def test_text_lies_below_the_root_or_where_it_is_said_to_be(data, tmp_path, monk
         corpus_text(data.model_copy(update={"root": None}))
 
 
-def test_shards_follow_the_cache(data, tmp_path, monkeypatch):
-    monkeypatch.setenv("ROAD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    corpus, _ = prepare_corpus(data.model_copy(update={"shards": None}))
-    assert len(corpus)
-    assert list((tmp_path / "cache" / "corpus").glob("*/MANIFEST.json"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "root"]
-
-
 def test_a_wrong_path_names_the_nearest(data):
     wrong = data.model_copy(update={"corpus": "text"})
     with pytest.raises(DataError, match=r"text: no such file or directory; did you mean 'texts'\?"):

@@ -32,15 +32,6 @@ def names(cache):
     return {path.stem for path in cache.directory.glob("*.arrow")}
 
 
-def test_a_shard_is_fetched_once(shards, tmp_path, monkeypatch):
-    storage, made = shards
-    cache = ShardCache(tmp_path / "cache", 10_000)
-    path = cache.fetch(storage, made[0])
-    assert path.read_bytes() == bytes(1000)
-    monkeypatch.setattr(Storage, "download", None)
-    assert cache.fetch(storage, made[0]) == path
-
-
 def test_the_least_recently_used_are_evicted_and_the_bound_holds(shards, tmp_path):
     storage, made = shards
     cache = ShardCache(tmp_path / "cache", 3_000)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -101,33 +100,6 @@ def test_an_epoch_has_every_row_once_and_few_shards_at_a_time(data):
     assert len(first) == per_window * 4
     following = [stream.row_numbers(stream.batches_per_epoch + n) for n in range(per_window)]
     assert sorted(np.concatenate(following)) != sorted(first)
-
-
-def test_workers_share_a_batch(data):
-    corpus = prepared(data)
-    whole = stream_of(corpus, data)[5]["rows"].tolist()
-    parts = [stream_of(corpus, data, WorkerShare(rank, 2))[5]["rows"].tolist() for rank in (0, 1)]
-    assert sorted(parts[0] + parts[1]) == sorted(whole)
-
-
-def test_the_cache_stays_within_its_bound(data):
-    corpus = prepared(data)
-    largest = max(shard.bytes for shard in corpus.shards.shards)
-    small = data.model_copy(update={"shard_cache_gb": 5 * largest / 1e9})
-    corpus = prepared(small)
-    stream = stream_of(corpus, small)
-    for number in range(stream.batches_per_epoch):
-        stream[number]
-        assert held_bytes(data.shard_cache) <= 5 * largest
-
-
-def held_bytes(cache):
-    """Bytes of the shards in a cache, from which a thread removes some meanwhile."""
-    held = 0
-    for path in cache.glob("*.arrow"):
-        with suppress(FileNotFoundError):
-            held += path.stat().st_size
-    return held
 
 
 def test_a_cache_too_small_for_a_window_is_refused(data):

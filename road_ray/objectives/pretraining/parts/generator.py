@@ -52,26 +52,6 @@ class GeneratorOutput(NamedTuple):
     entropy: Tensor  # [] summed, in nats
 
 
-def draw(
-    logits: Tensor,
-    labels: Tensor,
-    noise: Tensor,
-    *,
-    temperature: float = 1.0,
-    disallow_correct: bool = False,
-) -> GeneratorOutput:
-    """Return one sample per row of a generator's logits: ``[N, V], [N], [N] -> [N]``. With
-    ``disallow_correct`` the label is never drawn (google electra, ``disallow_correct``).
-    """
-    predicted = predict(logits, labels, noise)
-    if temperature == 1.0 and not disallow_correct:
-        return predicted
-    tempered = torch.softmax(logits.detach().float() / temperature, -1)
-    if disallow_correct:
-        tempered.scatter_(1, labels[:, None], 0.0)
-    return predicted._replace(sampled=invert(tempered, noise))
-
-
 def is_frozen(generator: Generator) -> bool:
     """Return whether no parameter is trained: frequencies, or the second stage of two."""
     return not any(parameter.requires_grad for parameter in generator.parameters())
@@ -110,23 +90,34 @@ class _PredictAndSample(torch.autograd.Function):
         return gradient.mul_(gradients[0]).to(ctx.dtype), None, None
 
 
-_predict_and_sample: Any = _PredictAndSample.apply  # torch leaves it untyped
-
-
-def predict(logits: Tensor, labels: Tensor, noise: Tensor) -> GeneratorOutput:
+def draw(
+    logits: Tensor,
+    labels: Tensor,
+    noise: Tensor,
+    *,
+    temperature: float = 1.0,
+    disallow_correct: bool = False,
+) -> GeneratorOutput:
     """Return loss, samples, correct predictions and entropy: ``[N, V], [N], [N] -> [], [N], [],
     []``.
 
-    Samples are drawn by inversion at ``noise``. Computed in fp32 for ``logits`` of any dtype, which
-    get their gradient through the loss only.
+    Samples are drawn by inversion at ``noise``; with ``disallow_correct`` the label is never drawn
+    (google electra, ``disallow_correct``). Computed in fp32 for ``logits`` of any dtype, which get
+    their gradient through the loss only.
     """
-    if torch.compiler.is_compiling():  # a compiler fuses the plain form and cannot trace the other
-        return _plain(logits, labels, noise)
-    return GeneratorOutput(*_predict_and_sample(logits, labels, noise))
+    # A compiler fuses the plain form and cannot trace the other.
+    predict = _plain if torch.compiler.is_compiling() else _PredictAndSample.apply
+    output = GeneratorOutput(*predict(logits, labels, noise))
+    if temperature == 1.0 and not disallow_correct:
+        return output
+    tempered = torch.softmax(logits.detach().float() / temperature, -1)
+    if disallow_correct:
+        tempered.scatter_(1, labels[:, None], 0.0)
+    return output._replace(sampled=invert(tempered, noise))
 
 
 def _plain(logits: Tensor, labels: Tensor, noise: Tensor) -> GeneratorOutput:
-    """Return the result of ``predict`` by functions of PyTorch."""
+    """Return the result of ``_PredictAndSample`` by functions of PyTorch."""
     log_probabilities = logits.float().log_softmax(-1)
     loss = functional.nll_loss(log_probabilities, labels, reduction="sum")
     log_probabilities = log_probabilities.detach()

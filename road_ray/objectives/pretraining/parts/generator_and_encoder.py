@@ -100,23 +100,20 @@ class CorruptingObjective(MaskingObjective):
 
     def corrupted(self, batch: Batch) -> Corruption:
         """Return the corrupted batch, with the terms and metrics of the generator."""
-        tokens, positions = batch["input_ids"], batch["chosen"]
         chosen, masked = self.hide(batch)
-        labels = rows_at(tokens, positions)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             if isinstance(self.generator, Frequencies):
-                noise = rows_at(batch["noise"][2], positions)
                 drawn = self.generator.draw(
-                    labels, noise, self.temperature, disallow_correct=self.disallow_correct
+                    rows_at(batch["input_ids"], batch["chosen"]),
+                    rows_at(batch["noise"][2], batch["chosen"]),
+                    self.temperature,
+                    disallow_correct=self.disallow_correct,
                 )
             else:
-                hidden = rows_at(states(self.generator.base_model, masked, batch), positions)
+                hidden = states(self.generator.base_model, masked, batch)
+                hidden = rows_at(hidden, batch["chosen"])
                 drawn = self.draw_from(vocabulary_logits(self.generator, hidden), batch)
-        changed, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
-        count = torch.full((), len(labels), device=tokens.device)
-        terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
-        metrics = self.generator_metrics(drawn, replaced, batch)
-        return Corruption(chosen, changed, replaced, labels, terms, metrics)
+        return self.replaced_by(drawn, chosen, batch)
 
     def draw_from(self, logits: Tensor, batch: Batch) -> GeneratorOutput:
         """Return samples from the generator's ``logits`` at the chosen positions, ``[N, V]``."""
@@ -128,14 +125,18 @@ class CorruptingObjective(MaskingObjective):
             disallow_correct=self.disallow_correct,
         )
 
-    def generator_metrics(self, drawn: GeneratorOutput, replaced: Tensor, batch: Batch) -> Metrics:
-        """Return the metrics that all objectives with a generator share."""
-        count = torch.full((), len(batch["chosen"]), device=replaced.device)
-        return {
+    def replaced_by(self, drawn: GeneratorOutput, chosen: Tensor, batch: Batch) -> Corruption:
+        """Return the batch with the samples at the ``chosen`` positions ``[B, L]``."""
+        tokens, positions = batch["input_ids"], batch["chosen"]
+        changed, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
+        count = torch.full((), len(positions), device=tokens.device)
+        metrics = {
             "generator_accuracy": (drawn.num_correct, count),
             "generator_entropy": (drawn.entropy, count),
             "replaced_fraction": (replaced.sum(), batch["attention_mask"].sum()),
         }
+        terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
+        return Corruption(chosen, changed, replaced, rows_at(tokens, positions), terms, metrics)
 
     def export(self, directory: Path) -> None:
         """Write the main encoder to ``directory``, the generator to ``directory/generator``."""

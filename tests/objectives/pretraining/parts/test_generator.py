@@ -13,7 +13,6 @@ from road_ray.objectives.pretraining.parts.generator import (
     Frequencies,
     draw,
     is_frozen,
-    predict,
 )
 
 
@@ -66,7 +65,7 @@ def test_loss_and_gradient_are_those_of_cross_entropy(dtype, spread):
     logits = (torch.randn(40, 97) * spread).to(dtype)
     gold = torch.randint(0, 97, (40,))
     ours, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
-    loss, _, right, entropy = predict(ours, gold, torch.rand(40))
+    loss, _, right, entropy = draw(ours, gold, torch.rand(40))
     reference = functional.cross_entropy(theirs.float(), gold, reduction="sum")
     assert_close(loss, reference, rtol=1e-5, atol=1e-4)
     (3 * loss).backward()
@@ -82,6 +81,6 @@ def test_loss_and_gradient_are_those_of_cross_entropy(dtype, spread):
 def test_a_logit_that_is_not_finite_makes_a_loss_that_is_not_finite():
     logits = torch.zeros(2, 5)
     logits[0, 1] = float("nan")
-    loss, sampled, *_ = predict(logits, torch.tensor([0, 1]), torch.rand(2))
+    loss, sampled, *_ = draw(logits, torch.tensor([0, 1]), torch.rand(2))
     assert not loss.isfinite()
     assert (sampled < 5).all()  # the discriminator looks them up before the loss is judged
