@@ -70,7 +70,7 @@ VERBS: dict[str, Verb] = {
         Verb(
             "multitask",
             "train one encoder on a mix of data sets, one head per task",
-            "recipes.multitask.config:MultitaskConfig",
+            "recipes.train.config:MultitaskConfig",
             "recipes.train.train:multitask",
             example="training.steps=1000",
             next="road finetune init={run}",
@@ -79,21 +79,21 @@ VERBS: dict[str, Verb] = {
             "finetune",
             "fine-tune a model on one data set (`data.dataset`), or separately on each of several "
             "(`pool`), with `num_seeds` seeds each",
-            "recipes.finetuning.config:FinetuningsConfig",
+            "recipes.train.config:FinetuningsConfig",
             "recipes.several_runs:finetune",
         ),
         Verb(
             "teachers",
             "fine-tune teachers with different seeds for `road distill`. "
             "`teachers.json` lists them",
-            "recipes.finetuning.config:TeachersConfig",
+            "recipes.train.config:TeachersConfig",
             "recipes.several_runs:teachers",
             next="road distill init=MODEL distillation.teachers={run}/teachers.json",
         ),
         Verb(
             "distill",
             "train a student on the answers of an ensemble of teachers",
-            "recipes.distillation.config:DistillConfig",
+            "recipes.train.config:DistillConfig",
             "recipes.several_runs:distill",
         ),
         Verb(

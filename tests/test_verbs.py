@@ -12,7 +12,7 @@ import road_ray as rr
 from road_ray import verbs
 from road_ray.config import Config
 from road_ray.errors import ConfigError
-from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.verbs import VERBS, configure, perform
 
 

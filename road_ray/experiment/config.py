@@ -17,14 +17,14 @@ from road_ray.config.identity import Extends, Free
 from road_ray.config.read import read_yaml
 from road_ray.errors import did_you_mean
 from road_ray.recipes.config import RunConfig, of_parallel_runs
-from road_ray.recipes.distillation.config import (
-    DistillationConfig,
-    DistillDataConfig,
-    WeightingConfig,
-)
-from road_ray.recipes.finetuning.config import ELECTRA_SMALL, StudentConfig
-from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.pretraining.config import PretrainConfig, laptop_scale
+from road_ray.recipes.train.config import (
+    ELECTRA_SMALL,
+    DistillDataConfig,
+    MultitaskConfig,
+    StudentConfig,
+)
+from road_ray.recipes.train.teaching_config import DistillationConfig, WeightingConfig
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 CATALOGUE = {path.stem: path for path in sorted(Path(__file__).parent.glob("catalogue/*.yaml"))}

@@ -14,10 +14,10 @@ from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Experiment
 from road_ray.experiment.run import run_experiment
 from road_ray.recipes.config import DemoConfig
-from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.train import multitask
 from road_ray.training.run_context import RunContext
 

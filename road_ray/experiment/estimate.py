@@ -28,16 +28,15 @@ from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job, as_base, num_labelled
 from road_ray.experiment.run import RECIPES
 from road_ray.recipes.config import TrackingConfig
-from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.finetuning.config import (
-    FinetuneConfig,
-    FinetuneDataConfig,
-    TeachersConfig,
-    judged_names,
-)
-from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.plan import measured_steps, sampled_corpus, timed_start
 from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.train.config import (
+    DistillConfig,
+    FinetuneConfig,
+    FinetuneDataConfig,
+    MultitaskConfig,
+    TeachersConfig,
+)
 from road_ray.training.performance.profile import Measured
 
 _FORWARD = 1 / 3  # of the time of a training step, without backward pass and update
@@ -132,7 +131,7 @@ class _Costs:
         if isinstance(config, DistillConfig) and job.verb == ANSWERS:
             return 0, per_row * rows * config.distillation.teachers_per_row
         evaluated = 0
-        for name in judged_names(plain):
+        for name in plain.judged_names:
             entry, root = find_dataset(name, plain.data)[0], root_of(name, plain.data)
             evaluated += len(read_examples(entry, "dev", root)[: plain.data.max_judged_rows])
         seconds = measured.total_steps * measured.seconds_per_step + per_row * evaluated

@@ -21,13 +21,18 @@ from road_ray.experiment.config import ArmConfig, ReproduceConfig, StageConfig
 from road_ray.models.encoder import model_directory
 from road_ray.models.encoder_layers import num_layers
 from road_ray.recipes.config import RunConfig
-from road_ray.recipes.distillation.config import DistillConfig, DistillDataConfig
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, TeachersConfig
-from road_ray.recipes.multitask.config import MultitaskDataConfig
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_init, require_splits
 from road_ray.recipes.pretraining.pretraining_flops import flops_per_step
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.several_runs import single_teachers
+from road_ray.recipes.train.config import (
+    DistillConfig,
+    DistillDataConfig,
+    FinetuneConfig,
+    FinetuneDataConfig,
+    MultitaskDataConfig,
+    TeachersConfig,
+)
 from road_ray.system.json_file import write_text_atomic
 from road_ray.training.config import TrainingConfig
 

@@ -13,7 +13,7 @@ from road_ray.data.task_and_dataset import Span
 from road_ray.errors import RoadError
 from road_ray.evaluation.glue import electra_figure
 from road_ray.experiment.expand import Experiment, Job
-from road_ray.recipes.finetuning.config import TeachersConfig
+from road_ray.recipes.train.config import TeachersConfig
 from road_ray.reporting.health import right_counts
 from road_ray.reporting.records.comparison_table import figure_over_seeds, paired_tests
 from road_ray.reporting.records.run_record import read_run

@@ -15,8 +15,8 @@ from pydantic import Field, model_validator
 from road_ray.config import Config
 from road_ray.config.identity import Extends, Free
 from road_ray.data.config import MINIATURE, SourceConfig
-from road_ray.recipes.distillation.teacher_list import teacher_files
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
+from road_ray.recipes.train.teacher_list import teacher_files
 
 IN_THIS_PROCESS = {"workers": 0, "min_workers": None, "gpus_per_worker": 0.0}
 """Keys of a run in one process."""

@@ -20,8 +20,7 @@ from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
-from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
-from road_ray.recipes.distillation.teacher_list import read_teacher_list
+from road_ray.recipes.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits
 from road_ray.recipes.run_directory.model_record import (
     head_for,
@@ -32,6 +31,7 @@ from road_ray.recipes.run_directory.model_record import (
 from road_ray.recipes.run_directory.recorded_config import deciding_digest
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.run_directory.trained_rows import with_trained_data
+from road_ray.recipes.train.teacher_list import read_teacher_list
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.monitoring.console_progress import Console
 from road_ray.training.run_context import RunContext

@@ -21,11 +21,9 @@ from road_ray.distributed.resource_estimate import (
 )
 from road_ray.models.performance.device_and_precision import default_device
 from road_ray.recipes.config import IN_THIS_PROCESS, TrackingConfig
-from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.finetuning.config import TeachersConfig
-from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
+from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TeachersConfig
 from road_ray.training.performance.profile import Measured
 from road_ray.training.run_context import RunContext
 

@@ -21,23 +21,23 @@ from road_ray.distributed.parallel_runs import run_all
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.seed_statistics import means, summary
-from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
-from road_ray.recipes.distillation.teacher_list import num_folds
-from road_ray.recipes.finetuning.config import (
-    FinetuneConfig,
-    FinetuneDataConfig,
-    FinetuningsConfig,
-    TeachersConfig,
-)
+from road_ray.recipes.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_plain_head
 from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.train import train as single
+from road_ray.recipes.train.config import (
+    DistillConfig,
+    FinetuneConfig,
+    FinetuneDataConfig,
+    FinetuningsConfig,
+    TeachersConfig,
+)
 from road_ray.recipes.train.find_teachers import locate_teachers
 from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.teacher_list import num_folds
 from road_ray.reporting.text_tables import is_principal
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.run_context import RunContext

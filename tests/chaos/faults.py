@@ -25,7 +25,7 @@ def _f(name: str, what: str, expected: str, *tests: str, lacks: str = "") -> Fau
 
 
 _LOOP, _SAVED = "training/test_loop.py::", "training/checkpoint/test_atomic_commit.py::"
-_FINE, _STUDENT = "recipes/finetuning/test_finetune.py::", "recipes/distillation/test_distill.py::"
+_FINE, _STUDENT = "recipes/train/test_finetune.py::", "recipes/train/test_distill.py::"
 _GROUP, _ACTORS = "distributed/train/test_launch.py::", "distributed/teachers/test_client.py::"
 _SWEEP = "distributed/tune/test_driver.py::"
 _TEXT, _SQUAD = "data/readers/test_sentences.py::", "data/readers/test_squad.py::"
@@ -437,7 +437,7 @@ FAULTS = (
         "system/test_json_file.py::test_read_json_refuses_what_is_no_object",
         "training/monitoring/test_metrics_journal.py::test_a_damaged_line_is_named_and_stays",
         "recipes/run_directory/test_model_record.py::test_a_damaged_record_of_a_model_is_named",
-        "recipes/distillation/test_teacher_list.py::test_what_is_no_list_of_teachers_is_named",
+        "recipes/train/test_teacher_list.py::test_what_is_no_list_of_teachers_is_named",
         "recipes/run_directory/test_manifest.py::test_damaged_manifest_is_named",
         "recipes/run_directory/test_input_files.py::test_changed_inputs_names_a_damaged_record",
         "recipes/run_directory/test_run.py::test_finished_names_a_configuration_that_is_missing",
@@ -480,7 +480,7 @@ FAULTS = (
         ),
         "recipes/test_evaluate.py::test_evaluate_finds_labels_by_name_or_is_told_which_is_which",
         "recipes/test_evaluate.py::test_evaluate_refuses_labels_that_are_not_those_of_the_task",
-        "recipes/distillation/test_distill.py::test_teachers_with_labels_of_other_names_are_asked_with_a_label_map",
+        "recipes/train/test_distill.py::test_teachers_with_labels_of_other_names_are_asked_with_a_label_map",
     ),
     _f(
         *(

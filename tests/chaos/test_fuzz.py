@@ -18,7 +18,7 @@ from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Span
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import RoadError
-from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.train.config import FinetuneConfig
 from tests.chaos import fuzz
 
 FEW, MANY = 20, 850  # of each of the layouts, texts and ways to write settings

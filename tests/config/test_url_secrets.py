@@ -7,9 +7,9 @@ import pytest
 from road_ray.config import InvalidConfig, load, override
 from road_ray.config.url_secrets import MASK, masked, refuse_secret, secret_in
 from road_ray.recipes.config import EvaluateConfig
-from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.recipes.train.config import FinetuneConfig
 
 SECRET = "c4n4ry-0123456789"
 HOLDING = [

@@ -17,8 +17,8 @@ from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import Classify, Regress, Span, Tag
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
-from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.input_files import split_files
+from road_ray.recipes.train.config import FinetuneConfig
 
 REVIEW = {"train": "r.csv", "text": ["t"], "label": "l"}
 

@@ -6,9 +6,8 @@ import pytest
 
 from road_ray.config import override
 from road_ray.experiment.config import CATALOGUE, ReproduceConfig
-from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.finetuning.config import FinetuneConfig, TeachersConfig
 from road_ray.recipes.pretraining.pretraining_flops import flops_per_step
+from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, TeachersConfig
 from road_ray.verbs import configure
 
 

@@ -12,8 +12,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, row_order
 from road_ray.errors import ConfigError, DataError
 from road_ray.experiment.expand import TEACHER_SEED, Experiment
-from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.train.config import DistillConfig, MultitaskConfig
 from road_ray.verbs import configure
 
 

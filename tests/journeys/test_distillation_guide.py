@@ -7,9 +7,7 @@ from pathlib import Path
 
 from road_ray.config import load
 from road_ray.distillation import weighting as rules
-from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.finetuning.config import TeachersConfig
-from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TeachersConfig
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "distillation.md").read_text("utf-8")
 

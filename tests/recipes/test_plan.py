@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from road_ray.errors import ClusterError, ConfigError
 from road_ray.recipes import plan as module
-from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.plan import plan
+from road_ray.recipes.train.config import DistillConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import VERBS, configure
 

@@ -13,10 +13,10 @@ from road_ray.config import load, override
 from road_ray.data.folds import fold_of
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
-from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.several_runs import finetunings, summarise_seeds, table
+from road_ray.recipes.train.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.train.prepare import prepare
+from road_ray.recipes.train.teacher_list import read_teacher_list
 from road_ray.training.worker import Worker
 from road_ray.verbs import preset_config
 

@@ -75,7 +75,7 @@ def data_peek(
         config: Any = configure(verb_of_file(Path(place)), path=Path(place), overrides=overrides)
     else:
         from road_ray.config import load
-        from road_ray.recipes.finetuning.config import FinetuneConfig
+        from road_ray.recipes.train.config import FinetuneConfig
 
         place_of_data = None if os.environ.get("ROAD_DATA") else "miniature"
         base = {"data": {"root": place_of_data, "dataset": place}}

@@ -8,9 +8,9 @@ from typing import Any
 
 from road_ray.errors import InterruptedRunError
 from road_ray.objectives.base import Objective
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.preflight_checks import require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.train.train import finetune
 from road_ray.training.config import TrainingConfig
 from road_ray.training.run_context import RunContext

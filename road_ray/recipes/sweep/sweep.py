@@ -17,7 +17,6 @@ from road_ray.distributed.tune.driver import search
 from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
 from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.distributed.tune.trial_resources import StageDemand
-from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.preflight_checks import require_init, require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.early_probe import require_probe
@@ -26,6 +25,7 @@ from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.recipes.sweep.trials import SECOND, Trial, base_config
+from road_ray.recipes.train.config import DistillConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.train import label_training_rows
 from road_ray.reporting.report import write_report

@@ -22,9 +22,9 @@ from road_ray.distributed.tune.trial_record import (
 from road_ray.errors import ConfigError
 from road_ray.evaluation.seed_statistics import summary
 from road_ray.recipes.config import TrackingConfig
-from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
+from road_ray.recipes.train.config import DistillConfig
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import VERBS, configure
 

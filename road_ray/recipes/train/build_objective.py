@@ -17,15 +17,13 @@ from road_ray.distillation.schedule import schedule
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.finetuning.config import FinetuneConfig
-from road_ray.recipes.train.mixture import SupervisedConfig
+from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, TrainConfig
 from road_ray.recipes.train.prepare import Prepared
 from road_ray.recipes.train.teachers import Teachers
 
 
 def build_objective(
-    config: SupervisedConfig, prepared: Prepared, teachers: Mapping[str, Teachers]
+    config: TrainConfig, prepared: Prepared, teachers: Mapping[str, Teachers]
 ) -> Supervised:
     """Return the objective: labels, the teachers' logits, and the hidden states of one teacher if
     ``matching`` is enabled.

@@ -9,17 +9,16 @@ from typing import Any
 from road_ray.data.row_limits import row_limits
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.evaluation.evaluate_split import evaluate_split
-from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
 from road_ray.recipes.run_directory.trained_rows import trained_rows
-from road_ray.recipes.train.mixture import SupervisedConfig
+from road_ray.recipes.train.config import FinetuneConfig, TrainConfig
 from road_ray.recipes.train.prepare import Prepared, kept_layers
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
 
 
 def evaluate(
-    config: SupervisedConfig,
+    config: TrainConfig,
     worker: Worker,
     prepared: Prepared,
     log: Journal,
@@ -59,7 +58,7 @@ def evaluate(
 
 
 def export(
-    config: SupervisedConfig,
+    config: TrainConfig,
     prepared: Prepared,
     figures: dict[str, float],
     thresholds: Mapping[str, float],

@@ -25,14 +25,13 @@ from road_ray.distillation.teacher_directory import (
 )
 from road_ray.errors import CheckpointError, ConfigError, nearest
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.distillation.config import DistillConfig, MatchingConfig
-from road_ray.recipes.distillation.teacher_list import resolve_teachers
-from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.preflight_checks import require_plain_head
 from road_ray.recipes.run_directory.manifest import require_whole_weights
-from road_ray.recipes.train.mixture import SupervisedConfig
+from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.prepare import student_tokenizer
+from road_ray.recipes.train.teacher_list import resolve_teachers
 from road_ray.recipes.train.teachers import Teachers, weighting_rule
+from road_ray.recipes.train.teaching_config import MatchingConfig
 from road_ray.system.json_file import read_json
 
 _KEY = "distillation.teachers"
@@ -41,7 +40,7 @@ _MOST_ANCESTORS = 20
 _log = logging.getLogger(__name__)
 
 
-def find_teachers(config: SupervisedConfig) -> dict[str, Teachers]:
+def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
     """Return the teachers of each data set that has some. Raises ``ConfigError`` for data sets and
     numbers that do not fit, ``CheckpointError`` for a teacher whose tokenizer, labels or head do
     not.

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals, WorkerShare
-from road_ray.data.features.examples_and_features import Example
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import (
     Stream,
@@ -21,38 +20,38 @@ from road_ray.data.mixing import (
 )
 from road_ray.data.task_and_dataset import Choose, Classify, Tag, Task
 from road_ray.errors import ConfigError, did_you_mean
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
-from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, MultitaskDataConfig
+from road_ray.recipes.train.config import (
+    FinetuneDataConfig,
+    MixingConfig,
+    MultitaskConfig,
+    TrainConfig,
+    TrainDataConfig,
+)
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-SupervisedConfig = FinetuneConfig | MultitaskConfig  # a DistillConfig is a FinetuneConfig
 
 
 @dataclass(frozen=True)
 class Mixture:
     """Data sets of a training, and how its steps draw from them."""
 
-    data: FinetuneDataConfig | MultitaskDataConfig
+    data: TrainDataConfig
     names: tuple[str, ...]  # that are trained on, and evaluated on while training
     evaluated: tuple[str, ...]  # at the end; those that are trained on come first
     mixing: MixingConfig
     seed: int
-    unlabelled: Mapping[str, Sequence[str]]
-    keep: Callable[[Example], bool] | None = None  # selects the training rows
 
     @classmethod
-    def of(cls, config: SupervisedConfig) -> Mixture:
+    def of(cls, config: TrainConfig) -> Mixture:
         names = config.data.trained_on
         evaluated = tuple(sorted(config.data.evaluated_on, key=lambda name: name not in names))
         if isinstance(config, MultitaskConfig):
-            more = config.data.unlabelled_rows
-            return cls(config.data, names, evaluated, config.mixing, config.seed, more)
-        mixing = MixingConfig(passes=config.training.passes)
-        more, keep = config.data.unlabelled_rows, config.data.learns_from
-        return cls(config.data, names, evaluated, mixing, config.seed, more, keep)
+            mixing = config.mixing
+        else:
+            mixing = MixingConfig(passes=config.training.passes)
+        return cls(config.data, names, evaluated, mixing, config.seed)
 
     def check(self) -> None:
         """Raise ``ConfigError`` for data sets that cannot be mixed or evaluated together."""
@@ -92,8 +91,8 @@ class Mixture:
         named after the data set.
         """
         if part == "train":
-            more = self.unlabelled.get(name, ())
-            split = load_split(name, part, self.data, tokenizer, keep=self.keep, unlabelled=more)
+            more, keep = self.data.unlabelled_rows.get(name, ()), self.data.learns_from
+            split = load_split(name, part, self.data, tokenizer, keep=keep, unlabelled=more)
         else:
             split = load_split(name, part, self.data, tokenizer)
         if self.mixing.heads == "task":

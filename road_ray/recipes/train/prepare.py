@@ -23,11 +23,11 @@ from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import build_encoder, load_encoder, log_heads, model_directory
 from road_ray.models.encoder_layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
-from road_ray.recipes.finetuning.config import FinetuneConfig, judged_names
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import head_for, other_task
-from road_ray.recipes.train.mixture import Mixture, SupervisedConfig
+from road_ray.recipes.train.config import FinetuneConfig, TrainConfig
+from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.overlap import count_overlap
 from road_ray.training.worker import Worker
 
@@ -50,19 +50,19 @@ class Prepared:
     heads: Mapping[str, list[str]]  # kept from `init`, and new
 
 
-def student_tokenizer(config: SupervisedConfig) -> Any:
+def student_tokenizer(config: TrainConfig) -> Any:
     """Return the tokenizer of ``init`` as it is used on the data sets of the training."""
     names = Mixture.of(config).names
     # By its name: of the hub also a tokenizer without tokenizer.json.
     return training_tokenizer(model_directory(require_init(config.init)), names, config.data)
 
 
-def prepare(config: SupervisedConfig, worker: Worker) -> Prepared:
+def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     """Return tokenizer, model and rows. Raises the errors of all of them before the training."""
     mixture, tokenizer = Mixture.of(config), student_tokenizer(config)
     directory = str(locate_model(model_directory(config.init)))
     splits = {name: mixture.read(name, "train", tokenizer) for name in mixture.names}
-    torch.manual_seed(config.seed)  # the new heads, and the encoder when from_scratch
+    torch.manual_seed(config.seed)  # the new heads, and the encoder with init_weights=none
     model, heads = _model(config, directory, mixture.tasks(splits))
     check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
     longest = longest_row(model.encoder)
@@ -71,7 +71,7 @@ def prepare(config: SupervisedConfig, worker: Worker) -> Prepared:
         keep_layers(model.encoder, kept)
     # Read now, so that missing data fail at once and not after hours of training.
     judged, overlaps = {}, {}
-    for name in judged_names(config) if worker.leads else ():
+    for name in config.judged_names if worker.leads else ():
         dev = mixture.read(name, "dev", tokenizer)
         overlaps[name] = count_overlap(splits.get(name, splits[mixture.names[0]]), dev)
         judged[name] = fit_positions(dev, longest)
@@ -108,29 +108,29 @@ def prepare(config: SupervisedConfig, worker: Worker) -> Prepared:
 
 
 def _model(
-    config: SupervisedConfig, directory: str, tasks: Sequence[Task]
+    config: TrainConfig, directory: str, tasks: Sequence[Task]
 ) -> tuple[MultitaskModel, dict[str, list[str]]]:
     """Return the model of ``init`` with its head for the task, or new ones, and the names of its
     ``kept`` and ``new`` heads.
     """
     finetuned = config if isinstance(config, FinetuneConfig) else None
-    if finetuned and finetuned.keep_head and not finetuned.from_scratch and len(tasks) == 1:
+    if finetuned and finetuned.init_weights == "all" and len(tasks) == 1:
         trained = head_for(Path(directory), tasks[0], finetuned.data.dataset)
         if trained is not None:
             try:
                 model = load_trained(str(trained), tasks[0], finetuned.label_map)
             except CheckpointError as error:
-                raise CheckpointError(f"{error}, or keep_head=false for a new head") from error
+                raise CheckpointError(f"{error}, or init_weights=encoder for a new head") from error
             return model, {"kept": [tasks[0].name], "new": []}
     encoder = load_encoder(directory)
-    if finetuned and finetuned.from_scratch:
+    if finetuned and finetuned.init_weights == "none":
         model = MultitaskModel(build_encoder(encoder.config), tasks)
         return model, {"kept": [], "new": list(model.heads)}
     model = MultitaskModel(encoder, tasks)
     return model, keep_pooler(model, directory)
 
 
-def kept_layers(config: SupervisedConfig) -> list[int] | None:
+def kept_layers(config: TrainConfig) -> list[int] | None:
     """Return the indices of the layers of ``init`` that the model has; None for all. Raises
     ``ConfigError`` unless ``init`` has those that ``student.layers`` names.
     """
@@ -140,7 +140,7 @@ def kept_layers(config: SupervisedConfig) -> list[int] | None:
     return list(config.student.chosen(num_layers(read_config(place))))
 
 
-def _total_steps(config: SupervisedConfig, streams: Mapping[str, BatchStream]) -> int:
+def _total_steps(config: TrainConfig, streams: Mapping[str, BatchStream]) -> int:
     if config.training.steps is not None:
         return config.training.steps
     assert isinstance(config, FinetuneConfig)  # a mixture has no epochs; its steps are required

@@ -11,9 +11,8 @@ from road_ray.config import to_dict
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.data.load_split import Split
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
-from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.run_directory.input_files import identity_of
-from road_ray.recipes.train.mixture import SupervisedConfig
+from road_ray.recipes.train.config import MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teachers import Teachers, used_weighting
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import has_checkpoints
@@ -22,7 +21,7 @@ from road_ray.training.checkpoint.atomic_commit import has_checkpoints
 _CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
 
 
-def record_teachers(config: SupervisedConfig, teachers: Mapping[str, Teachers]) -> None:
+def record_teachers(config: TrainConfig, teachers: Mapping[str, Teachers]) -> None:
     """Record the teachers of a run that begins; a resumed one has the same, by its checkpoint."""
     path = config.run_dir / "teachers.json"
     if teachers and not (path.is_file() and has_checkpoints(config.run_dir / "checkpoints")):
@@ -30,7 +29,7 @@ def record_teachers(config: SupervisedConfig, teachers: Mapping[str, Teachers]) 
 
 
 def lineage(
-    config: SupervisedConfig, teachers: Mapping[str, Teachers]
+    config: TrainConfig, teachers: Mapping[str, Teachers]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the teachers for the record of the model, and the identity of a run with them."""
     if not teachers:
@@ -53,7 +52,7 @@ def lineage(
     return record, identity
 
 
-def _manifest(config: SupervisedConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
+def _manifest(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
     """Return the manifest of the teachers of a run; a mixture has one of each data set."""
     manifests = {name: dict(found.manifest) for name, found in teachers.items()}
     if isinstance(config, MultitaskConfig):

@@ -31,7 +31,7 @@ from road_ray.distillation.parity import check_parity
 from road_ray.distillation.teacher_directory import ANSWERS_FOR
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.distributed.connection import connected
-from road_ray.recipes.distillation.config import TeachingConfig, WeightingConfig
+from road_ray.recipes.train.teaching_config import TeachingConfig, WeightingConfig
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:

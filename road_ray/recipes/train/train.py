@@ -18,9 +18,7 @@ from road_ray.data.mixing import Stream, with_fraction_done
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
-from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.metric_names import check_stopping_metric
-from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,
@@ -31,9 +29,10 @@ from road_ray.recipes.run_directory.run import (
     record_truncated,
 )
 from road_ray.recipes.train.build_objective import build_objective
+from road_ray.recipes.train.config import FinetuneConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.evaluate_and_export import evaluate, export
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
-from road_ray.recipes.train.mixture import Mixture, SupervisedConfig
+from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import Prepared, kept_layers, prepare, student_tokenizer
 from road_ray.recipes.train.teacher_record import lineage, record_teachers, summary
 from road_ray.recipes.train.teachers import TaughtStream, Teachers, weighting_rule
@@ -63,7 +62,7 @@ def multitask(config: MultitaskConfig, context: RunContext | None = None) -> Run
 
 
 def run_training(
-    config: SupervisedConfig,
+    config: TrainConfig,
     context: RunContext | None = None,
     actors: Mapping[str, ActorEnsemble] | None = None,
 ) -> Run:
@@ -91,7 +90,7 @@ def run_training(
     return Run(directory, metrics)
 
 
-def label_training_rows(config: SupervisedConfig) -> None:
+def label_training_rows(config: TrainConfig) -> None:
     """Have the teachers answer all training rows that have no answer in their tables."""
     teachers, tokenizer = find_teachers(config), student_tokenizer(config)
     for name, split in _rows_of_teachers(config, teachers, tokenizer).items():
@@ -99,7 +98,7 @@ def label_training_rows(config: SupervisedConfig) -> None:
 
 
 def _rows_of_teachers(
-    config: SupervisedConfig, teachers: Mapping[str, Teachers], tokenizer: Any
+    config: TrainConfig, teachers: Mapping[str, Teachers], tokenizer: Any
 ) -> dict[str, Split]:
     """Return the training rows of teachers that label them before the training or read texts, once
     it is checked that no text is truncated.
@@ -113,7 +112,7 @@ def _rows_of_teachers(
     return rows
 
 
-def check(config: SupervisedConfig) -> None:
+def check(config: TrainConfig) -> None:
     """Raise ``ConfigError`` for what can be known to be wrong before anything is read."""
     if isinstance(config, MultitaskConfig):
         if config.training.steps is None:
@@ -131,7 +130,7 @@ def check(config: SupervisedConfig) -> None:
 
 
 def main(
-    config: SupervisedConfig,
+    config: TrainConfig,
     worker: Worker,
     context: RunContext,
     teachers: Mapping[str, Teachers],

@@ -15,7 +15,7 @@ from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import Classify
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
-from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.verbs import configure
 
 

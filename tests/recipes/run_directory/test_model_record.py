@@ -13,7 +13,6 @@ from road_ray.config import load
 from road_ray.data.catalog import TASKS
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError
-from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     other_task,
@@ -21,6 +20,7 @@ from road_ray.recipes.run_directory.model_record import (
     trained_head,
     trained_limits,
 )
+from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.recipes.train.prepare import prepare
 from road_ray.training.worker import Worker
 
@@ -86,7 +86,9 @@ def mixture(questions, tmp_path_factory):
 def test_fine_tuning_goes_on_with_the_head_that_the_mixture_trained(mixture, questions):
     settings = questions | {"init": str(mixture.directory)}
     remaining = prepare(load(FinetuneConfig, overrides=settings), Worker())
-    fresh = prepare(load(FinetuneConfig, overrides=settings | {"keep_head": False}), Worker())
+    fresh = prepare(
+        load(FinetuneConfig, overrides=settings | {"init_weights": "encoder"}), Worker()
+    )
     stored = trained_head(mixture.hf_dir, TASKS["mrc"])
     assert stored == mixture.hf_dir / "heads" / "mrc"
     from transformers import AutoModelForQuestionAnswering

@@ -11,8 +11,6 @@ from road_ray.config import to_yaml
 from road_ray.config.identity import resume_identity
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import TrackingConfig
-from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
-from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.recorded_config import (
     RECORD,
     deciding_digest,
@@ -20,6 +18,8 @@ from road_ray.recipes.run_directory.recorded_config import (
     require_same,
 )
 from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.recipes.train.config import DistillConfig, FinetuneConfig
+from road_ray.recipes.train.teaching_config import DistillationConfig
 from road_ray.training.config import EarlyStoppingConfig, TrainingConfig
 
 

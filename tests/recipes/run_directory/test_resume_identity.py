@@ -13,14 +13,18 @@ from road_ray.config.identity import resume_identity
 from road_ray.errors import CheckpointError
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Experiment
-from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.finetuning.config import FinetuningsConfig, TeachersConfig
-from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.several_runs import finetunings, generations, single_teachers
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.trials import runs_of
+from road_ray.recipes.train.config import (
+    DistillConfig,
+    FinetuningsConfig,
+    MixingConfig,
+    MultitaskConfig,
+    TeachersConfig,
+)
 from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,
@@ -17,6 +16,7 @@ from road_ray.recipes.run_directory.run import (
     load_finished_run,
     open_run_directory,
 )
+from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.training.config import TrainingConfig
 from road_ray.training.run_context import RunContext
 

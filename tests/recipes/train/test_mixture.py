@@ -11,7 +11,7 @@ import pytest
 from road_ray.config import load
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
-from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.training.worker import Worker
 

@@ -12,11 +12,11 @@ from road_ray.data.folds import fold_of
 from road_ray.distillation.answers.teacher_tables import TeacherTables
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.errors import ConfigError
-from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.several_runs import _with_teachers
+from road_ray.recipes.train.config import DistillConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers, warn_of_seen_rows
 from road_ray.recipes.train.prepare import prepare
+from road_ray.recipes.train.teacher_list import read_teacher_list
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 

@@ -10,14 +10,10 @@ import torch
 from road_ray.config import load
 from road_ray.distillation import weighting
 from road_ray.errors import ConfigError
-from road_ray.recipes.distillation.config import (
-    RULES,
-    DistillationConfig,
-    DistillConfig,
-    WeightingConfig,
-)
+from road_ray.recipes.train.config import DistillConfig
 from road_ray.recipes.train.find_teachers import locate_teachers
 from road_ray.recipes.train.teachers import used_weighting, weighting_rule
+from road_ray.recipes.train.teaching_config import RULES, DistillationConfig, WeightingConfig
 
 
 def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import ConfigError
-from road_ray.recipes.distillation.teacher_list import (
+from road_ray.recipes.train.teacher_list import (
     num_folds,
     read_teacher_list,
     resolve_teachers,

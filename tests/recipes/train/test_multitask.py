@@ -8,8 +8,8 @@ import pytest
 from safetensors.torch import load_file
 
 import road_ray as rr
-from road_ray.recipes.multitask.config import MixTeachingConfig
 from road_ray.recipes.train.find_teachers import locate_teachers
+from road_ray.recipes.train.teaching_config import MixTeachingConfig
 from road_ray.verbs import preset_config
 
 

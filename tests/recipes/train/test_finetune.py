@@ -24,7 +24,7 @@ from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DivergedError
 from road_ray.evaluation import squad
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.recipes.train.prepare import prepare
 from road_ray.training.monitoring.metrics_journal import read_rows
 
@@ -233,7 +233,7 @@ def test_from_scratch_keeps_the_shape_and_the_tokenizer_and_no_weight(sentiment,
     from road_ray.config import load
     from road_ray.training.worker import Worker
 
-    config = load(FinetuneConfig, overrides=sentiment | {"from_scratch": True})
+    config = load(FinetuneConfig, overrides=sentiment | {"init_weights": "none"})
     made = prepare(config, Worker.alone()).model.encoder.state_dict()
     there = ElectraModel.from_pretrained(pretrained.hf_dir).state_dict()
     assert made.keys() == there.keys()

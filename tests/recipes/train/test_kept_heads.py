@@ -50,9 +50,9 @@ def test_a_mixture_keeps_the_pooler_for_its_sentence_heads(bert, sentiment, tmp_
 
 def test_the_head_of_a_trained_model_is_kept_if_asked(teachers, sentiment, tmp_path):
     teacher = str(teachers.directory / "teacher-0")
-    for keep, expected in ((True, (["sentiment"], [])), (False, ([], ["sentiment"]))):
-        chosen = {"init": teacher, "keep_head": keep, "training.steps": 1}
-        run = rr.finetune(overrides=sentiment | chosen, run_dir=tmp_path / str(keep))
+    for keep, expected in (("all", (["sentiment"], [])), ("encoder", ([], ["sentiment"]))):
+        chosen = {"init": teacher, "init_weights": keep, "training.steps": 1}
+        run = rr.finetune(overrides=sentiment | chosen, run_dir=tmp_path / keep)
         assert initialized(run) == expected
 
 

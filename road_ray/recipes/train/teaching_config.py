@@ -1,8 +1,7 @@
-"""Configuration of ``road distill``, and of teachers in every recipe that has them.
+"""Teachers in a configuration: loss, schedule and hosts of distillation, and weights of teachers.
 
-``TeachingConfig`` holds what distillation on one data set and on a mixture share: loss, schedule,
-hosts and time limits of the teachers. ``recipes/train/find_teachers.py`` and ``teachers.py``
-consume it.
+``DistillationConfig`` has the teachers of one data set, ``MixTeachingConfig`` those of a mixture;
+what they share is ``TeachingConfig``. ``find_teachers.py`` and ``teachers.py`` consume them.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from road_ray.config.identity import ByContent, Free
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.config import TeacherPrecision
-from road_ray.recipes.distillation.teacher_list import num_folds, resolve_teachers
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
+from road_ray.recipes.train.teacher_list import resolve_teachers
 
 
 class MatchingConfig(Config):
@@ -174,7 +172,7 @@ class DistillationConfig(TeachingConfig):
     @property
     def total_teachers(self) -> int:
         """Number of teachers of the run, over all folds."""
-        return self.teachers_per_row * num_folds(self.teachers)
+        return self.teachers_per_row * resolve_teachers(self.teachers)[1]
 
 
 RULES = (
@@ -223,42 +221,29 @@ class WeightingConfig(Config):
         return rule
 
 
-class DistillDataConfig(FinetuneDataConfig):
-    """Data set to train on, rows without labels, data sets to evaluate on, and the batches."""
-
-    unlabelled: tuple[str, ...] = ()
-    """Files and data sets whose rows are trained on without labels, behind those of
-    ``data.dataset``, and ``rest``, its own rows beyond ``data.max_rows``. The teachers alone teach
-    them, with equal weights unless ``weighting.rule`` is ``entropy``, which reads no labels. JSONL,
-    CSV, TSV and Parquet have the text columns of the data set or ``text`` and ``text_pair``,
-    ``question`` and ``context``; ``.txt`` has one text a line; ``.json`` is SQuAD's layout. Labels
-    that are there are ignored; ``data.max_rows`` does not count these rows. Empty: none."""
-
-    @property
-    def unlabelled_rows(self) -> dict[str, tuple[str, ...]]:
-        return {self.dataset: self.unlabelled}
-
-
-class DistillConfig(FinetuneConfig):
-    """Fine-tuning of a student with teachers. Source of the defaults: ELECTRA-Small, Clark et al.
-    2020, table 7, and ROaD part 1, Algorithm 2.
+class MixTeachingConfig(TeachingConfig):
+    """Teachers of the data sets of a mixture and the distillation loss. Source: ROaD part 1,
+    section 3.5 (multi-task training with distillation).
     """
 
-    run_dir: Path = Path("runs/distill")
-    """Directory of the run: configuration, metrics, checkpoints and final model. The same command
-    on the same directory resumes the run."""
-    data: DistillDataConfig = DistillDataConfig()
-    """Data set to train on, rows without labels, data sets to evaluate on, row length and batch
-    size."""
-    distillation: DistillationConfig = DistillationConfig()
-    """Teachers, distillation loss and hosts of the teachers."""
-    weighting: WeightingConfig = WeightingConfig()
-    """Weights of the teachers in their mean."""
-
-    def without_effect(self) -> dict[str, str]:
-        refused = super().without_effect()
-        return {key: reason for key, reason in refused.items() if key != "address"}  # of teachers
+    teachers: Annotated[dict[str, str | tuple[str, ...]], ByContent()] = Field({})
+    """Teachers by data set: a model or run directory, a hub name, a ``teachers.json``, or a list of
+    directories. Data sets without an entry learn from labels only. Empty: no distillation."""
+    num_teachers: Free[int | None] = Field(None, ge=1)
+    """Number of teachers that every data set of the mixture must have; a data set without teachers
+    then needs the entry ``[]``. None: any number. Set it so that a forgotten data set is an error.
+    """
+    temperature: float = Field(4.0, ge=0.01, le=1000)
+    """Temperature T of teacher and student logits in the distillation loss. ROaD uses more than 3
+    in this stage without naming the value; 4 is our choice."""
 
     @property
-    def named_teachers(self) -> dict[str, tuple[str, ...]]:
-        return {self.data.dataset: self.distillation.teachers}
+    def by_dataset(self) -> dict[str, tuple[str, ...]]:
+        """Entries of the data sets that have some."""
+        entries = {n: (e,) if isinstance(e, str) else e for n, e in self.teachers.items()}
+        return {name: names for name, names in entries.items() if names}
+
+    @property
+    def total_teachers(self) -> int:
+        """Number of teachers of the run, over all data sets."""
+        return sum(len(resolve_teachers(names)[0]) for names in self.by_dataset.values())

@@ -10,23 +10,21 @@ from transformers import AutoModelForSequenceClassification
 
 import road_ray as rr
 from road_ray.errors import ConfigError
-from road_ray.recipes.finetuning.config import StudentConfig
+from road_ray.recipes.train.config import StudentConfig
 
 
 @pytest.mark.parametrize(
-    ("layers", "choice", "expected"),
+    ("layers", "expected"),
     [
-        (3, "even", (0, 2, 4)),
-        (4, "even", (0, 1, 3, 4)),
-        (6, "even", (0, 1, 2, 3, 4, 5)),
-        (2, "first", (0, 1)),
-        (2, "last", (4, 5)),
-        ((0, 5), "even", (0, 5)),
-        (None, "even", (0, 1, 2, 3, 4, 5)),
+        (3, (0, 2, 4)),
+        (4, (0, 1, 3, 4)),
+        (6, (0, 1, 2, 3, 4, 5)),
+        ((0, 5), (0, 5)),
+        (None, (0, 1, 2, 3, 4, 5)),
     ],
 )
-def test_chosen_layers_of_six(layers, choice, expected):
-    assert StudentConfig(layers=layers, layer_choice=choice).chosen(6) == expected
+def test_chosen_layers_of_six(layers, expected):
+    assert StudentConfig(layers=layers).chosen(6) == expected
 
 
 @pytest.mark.parametrize("layers", [0, 7, (0, 6), (2, 1), (1, 1), (), (-1, 0)])

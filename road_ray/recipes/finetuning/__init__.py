@@ -1,1 +1,0 @@
-"""Fine-tuning: configuration of ``road finetune`` and ``road teachers``, and of ``distill``."""
