@@ -66,14 +66,7 @@ def load_profile(cluster: str) -> Profile:
             return _within(place)
         if beside.is_file():
             return load(Profile, path=beside)
-    names = shipped_clusters()
-    near = nearest(path.name.removesuffix(".yaml"), names)
-    raise ConfigError(
-        f"--cluster {cluster}: no such file or shipped cluster"
-        + (f"; did you mean {near!r}?" if near else "")
-        + f"\n  allowed: {', '.join(names)}, a file, or http://host:port of a dashboard\n"
-        "  nothing was sent"
-    )
+    raise _unknown(cluster, ", a file, or http://host:port of a dashboard\n  nothing was sent")
 
 
 def cluster_files(cluster: str) -> list[Path]:
@@ -85,12 +78,16 @@ def cluster_files(cluster: str) -> list[Path]:
     places = [SHIPPED / f"{name}.yaml", SHIPPED / f"{name}{_ENDING}"]
     if paths := [place for place in places if place.is_file()]:
         return paths
+    raise _unknown(name)
+
+
+def _unknown(cluster: str, more: str = "") -> ConfigError:
     names = shipped_clusters()
-    near = nearest(name, names)
-    raise ConfigError(
-        f"--cluster {cluster}: no shipped cluster"
+    near = nearest(Path(cluster).name.removesuffix(".yaml"), names)
+    return ConfigError(
+        f"--cluster {cluster}: no shipped cluster or file of that name"
         + (f"; did you mean {near!r}?" if near else "")
-        + f"\n  allowed: {', '.join(names)}"
+        + f"\n  allowed: {', '.join(names)}{more}"
     )
 
 

@@ -75,11 +75,6 @@ def test_the_line_is_the_entry_point_with_resources_and_places_of_the_cluster(jo
     assert jobs.send(own, tmp_path)[0].line.endswith("--run-dir=/mine --workers 1")
 
 
-def test_a_sweep_gets_no_workers_because_its_trials_have_their_own(jobs, tmp_path):
-    job, _ = jobs.send(["sweep", "joint", "--run-dir", "s"], tmp_path)
-    assert job.line == "road sweep joint --run-dir /runs/s"
-
-
 @pytest.mark.parametrize(
     ("line", "added"),
     [
