@@ -15,7 +15,6 @@ from typing import Any
 
 from road_ray import errors
 from road_ray.errors import ClusterError, RoadError
-from road_ray.system.json_file import write_json_atomic
 from road_ray.training.run_context import RunContext
 
 _LOOK_SECONDS = 1.0
@@ -26,28 +25,33 @@ class Messages:
     """Stop, failure, rows and deaths of one group; can be sent to other processes."""
 
     def __init__(self, directory: Path) -> None:
-        self._stop, self._failure = directory / "stop", directory / "failure.json"
+        self._stop, self._failure = directory / "stop.jsonl", directory / "failure.jsonl"
         self.rows = directory / "rows.jsonl"  # of the journal of rank 0: step, total steps, metrics
         self.deaths = directory / "deaths.jsonl"  # rank, cause in Ray's words
 
+    def make(self) -> None:
+        """Make the files. A client of NFS sees at once what is written to a file that it opens, but
+        for up to a minute not that there is a new one.
+        """
+        for path in (self._stop, self._failure, self.rows, self.deaths):
+            path.touch()
+
     def stop(self) -> None:
         """Tell all workers to stop after the step in progress."""
-        self._stop.touch()
+        append(self._stop)
 
     def fail(self, error: RoadError) -> None:
         """Store an error that a retry does not cure. Only the first counts: others follow from
         it.
         """
-        if not self._failure.exists():
-            write_json_atomic(self._failure, {"kind": type(error).__name__, "text": str(error)})
+        append(self._failure, type(error).__name__, str(error))
 
     def failure(self) -> RoadError | None:
         """Return the first stored error, of its own class."""
-        if not self._failure.exists():
-            return None
-        stored = json.loads(self._failure.read_text(encoding="utf-8"))
-        error: RoadError = getattr(errors, stored["kind"], ClusterError)(stored["text"])
-        return error
+        for kind, text in Inbox(self._failure).new():
+            error: RoadError = getattr(errors, kind, ClusterError)(text)
+            return error
+        return None
 
     @contextmanager
     def reach(self, context: RunContext) -> Iterator[None]:
@@ -59,7 +63,7 @@ class Messages:
         finished = threading.Event()
 
         def look() -> None:
-            if os.path.exists(self._stop):
+            if any(True for _ in Inbox(self._stop).new()):
                 context.stop.set()
             context.check_preemption = context.preempted is not None
 
@@ -67,7 +71,7 @@ class Messages:
             failed_since: float | None = None
             while not finished.wait(_LOOK_SECONDS):
                 look()
-                if os.path.exists(self._failure):
+                if self.failure() is not None:
                     failed_since = failed_since or time.monotonic()
                     if time.monotonic() - failed_since > _GRACE_SECONDS and not finished.is_set():
                         os._exit(1)
@@ -94,9 +98,7 @@ class Inbox:
 
     def new(self) -> Iterator[list[Any]]:
         """Yield the items since the last call; a line that a killed process left torn is none."""
-        if not self._path.exists():
-            return
-        with self._path.open("rb") as file:
+        with suppress(FileNotFoundError), self._path.open("rb") as file:  # the group has ended
             file.seek(self._read)
             for line in file:
                 if not line.endswith(b"\n"):

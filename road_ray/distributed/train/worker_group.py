@@ -79,6 +79,7 @@ def fit_worker_group(
     shutil.rmtree(storage, ignore_errors=True)
     storage.mkdir(parents=True)
     messages = Messages(storage)
+    messages.make()
     settings = {
         "main": main,
         "config": config,
