@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from road_ray.config import load
-from road_ray.data.catalog import DATASETS, dataset
+from road_ray.data.catalog import DATASETS, TASKS, dataset
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import LAYOUTS, read_split
-from road_ray.data.task_and_dataset import Splits
+from road_ray.data.task_and_dataset import Classify, Dataset, Span, Splits, Tag
 from road_ray.errors import ConfigError, DataError
+from road_ray.evaluation.metrics import METRICS
 
 # rows that the README of the real data promises: train, dev, test
 ROWS = {
@@ -59,8 +60,17 @@ def test_unanswerable_questions_are_as_many_as_promised(real_data: Path) -> None
         assert sum(isinstance(e, SpanExample) and not e.answers for e in examples) == count
 
 
-def test_every_entry_names_a_known_layout() -> None:
-    assert {entry.layout for entry in DATASETS.values()} <= set(LAYOUTS)
+@pytest.mark.parametrize("entry", DATASETS.values(), ids=lambda entry: entry.name)
+def test_an_entry_names_tasks_layouts_metrics_and_labels_that_exist(entry: Dataset) -> None:
+    assert entry.layout in LAYOUTS
+    kind = TASKS[entry.task].kind
+    known = {"exact", "f1"} if isinstance(kind, Span) else set(METRICS)
+    assert set(entry.metrics) <= ({"entity_f1"} if isinstance(kind, Tag) else known)
+    if entry.label_map:
+        assert isinstance(kind, Classify)
+        assert set(entry.label_map.values()) <= set(kind.labels)
+    assert set(entry.also) <= set(TASKS)
+    assert entry.splits.train or entry.splits.dev or entry.splits.test
 
 
 def sst2_at(root: Path, name: str, content: bytes) -> Path:
