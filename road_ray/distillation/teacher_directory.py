@@ -38,8 +38,6 @@ HEADS: dict[type, str] = {  # suffixes of the names of Hugging Face's classes
     Choose: "ForMultipleChoice",
 }
 _IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
-# Entries of a teacher's manifest that decide its answers.
-_DECISIVE = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order", "precision")
 # The student's tokenizer, where a teacher with another one answers for its tokens.
 ANSWERS_FOR = "answers_for_tokenizer_sha256"
 _SEGMENTS = "+segments"
@@ -219,8 +217,7 @@ def fingerprint_config(directory: str | Path) -> str:
 
 def decisive_entries(teacher: Mapping[str, object]) -> dict[str, Any]:
     """Return the entries of a teacher in a manifest that decide its answers."""
-    entries = {name: teacher.get(name) for name in _DECISIVE}
-    return entries | ({ANSWERS_FOR: teacher[ANSWERS_FOR]} if teacher.get(ANSWERS_FOR) else {})
+    return {name: x for name, x in teacher.items() if name not in ("directory", *_RECORDED)}
 
 
 def teacher_tokenizer(directory: str | Path) -> Any | None:
