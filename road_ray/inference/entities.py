@@ -28,8 +28,14 @@ def entities(
     kind: Tag, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
 ) -> list[dict[str, Any]]:
     """Return the tags of each sentence's words, and its entities with character offsets."""
+    assert features.words is not None
     tags = predicted_tags(features, examples, kind.labels, logits)
-    scores = _tag_scores(features, examples, logits)
+    scores = [[0.0] * len(example.words) for example in examples]  # of the likeliest tags
+    for row, values in enumerate(logits):
+        words = features.words[features.bounds[row] : features.bounds[row + 1]]
+        for place in np.flatnonzero(words >= 0):
+            score = float(softmax(values[place].astype(np.float64)).max())
+            scores[features.example[row]][words[place]] = score
     return [
         {
             "tags": sentence_tags,
@@ -38,21 +44,6 @@ def entities(
         }
         for example, sentence_tags, sentence_scores in zip(examples, tags, scores, strict=True)
     ]
-
-
-def _tag_scores(
-    features: Features, examples: Sequence[Any], logits: Sequence[Floats]
-) -> list[list[float]]:
-    """Return the probability of the likeliest tag of every word."""
-    assert features.words is not None
-    scores = [[0.0] * len(example.words) for example in examples]
-    for row, values in enumerate(logits):
-        words = features.words[features.bounds[row] : features.bounds[row + 1]]
-        for place in np.flatnonzero(words >= 0):
-            scores[features.example[row]][words[place]] = float(
-                softmax(values[place].astype(np.float64)).max()
-            )
-    return scores
 
 
 def grouped(

@@ -93,8 +93,12 @@ def stacked(answers: Sequence[Tensor], *, own_tokens: bool = False) -> Tensor:
 
     Answers in the teachers' own tokens differ in length; they are padded to the longest.
     """
-    if own_tokens and len({answer.shape for answer in answers}) > 1:
-        answers = _padded_to_longest(answers)
+    if own_tokens:
+        shape = [max(sizes) for sizes in zip(*(answer.shape for answer in answers), strict=True)]
+        padded = [answer.new_full(shape, PAD_LOGIT) for answer in answers]
+        for target, answer in zip(padded, answers, strict=True):
+            target[tuple(map(slice, answer.shape))] = answer
+        answers = padded
     for index, answer in enumerate(answers):
         if answer.shape != answers[0].shape:
             raise DataError(
@@ -102,12 +106,3 @@ def stacked(answers: Sequence[Tensor], *, own_tokens: bool = False) -> Tensor:
                 f"teacher 0 in {list(answers[0].shape)}"
             )
     return torch.stack(list(answers))
-
-
-def _padded_to_longest(answers: Sequence[Tensor]) -> list[Tensor]:
-    """Pad each axis to the longest of all answers."""
-    shape = [max(sizes) for sizes in zip(*(answer.shape for answer in answers), strict=True)]
-    padded = [answer.new_full(shape, PAD_LOGIT) for answer in answers]
-    for target, answer in zip(padded, answers, strict=True):
-        target[tuple(slice(size) for size in answer.shape)] = answer
-    return padded

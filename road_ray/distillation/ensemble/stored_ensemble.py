@@ -112,8 +112,13 @@ class StoredEnsemble(Ensemble):
         with ExitStack() as stack:
             for tables in sorted((self.tables[n] for n in lacking), key=lambda t: t.directory):
                 stack.enter_context(tables.labelling())
-            masks = {n: _first_missing(self.tables[n], keys[n]) for n in lacking}
-            missing = {number: mask for number, mask in masks.items() if mask.any()}
+            missing = {}
+            for n in lacking:  # of equal rows the first is asked
+                mask = np.zeros(len(keys[n]), np.bool_)
+                mask[np.unique(keys[n], axis=0, return_index=True)[1]] = True
+                mask &= ~self.tables[n].holds(keys[n])
+                if mask.any():
+                    missing[n] = mask
             if not missing:
                 return 0
             ensemble = stack.enter_context(live(tuple(missing)))
@@ -164,13 +169,6 @@ class StoredEnsemble(Ensemble):
 def _keys(reader: TextReader | None, inputs: Mapping[str, Any]) -> Keys:
     """Return the keys of the rows of a batch for one teacher: by their tokens or by their texts."""
     return rows_of(inputs).keys if reader is None else keys_of_texts(reader.needed(inputs, "texts"))
-
-
-def _first_missing(tables: TeacherTables, keys: Keys) -> NDArray[np.bool_]:
-    """Return which rows are to be asked: the first of equal ones, if it has no answer."""
-    missing = np.zeros(len(keys), np.bool_)
-    missing[np.unique(keys, axis=0, return_index=True)[1]] = True
-    return missing & ~tables.holds(keys)
 
 
 def _stored_rows(

@@ -48,10 +48,15 @@ class Teacher:
         precision: TeacherPrecision = "auto",
         compiled: bool = False,
     ) -> None:
+        import transformers
+
         self.directory = locate_model(directory)
         self.task = task
         order = check_teacher(self.directory, task, label_map=label_map)
-        self._model = _load(self.directory, task).to(device).eval().requires_grad_(False)
+        auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")
+        model, missing = load_stored(auto, self.directory)
+        refuse_random(self.directory, missing)
+        self._model: Any = model.to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)
         self._autocast = self._reduce_precision(precision)
         names = teacher_input_names(self.directory, self._model)
@@ -82,8 +87,10 @@ class Teacher:
             round_to_int8(self._model)
             return None
         dtype = autocast_dtype(precision, self.device, int(self._model.config.hidden_size))
-        if dtype is not None:
-            _cast_once(self._model, dtype)
+        if dtype is not None:  # once, as autocast would for every batch; the logits are the same
+            for part in self._model.modules():
+                if isinstance(part, torch.nn.Linear):
+                    part.to(dtype)
         return dtype
 
     def logits(
@@ -103,8 +110,9 @@ class Teacher:
             inputs["token_type_ids"] = token_type_ids
         autocast = torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
         with torch.inference_mode(), autocast:
-            # Padding of the student's batch may be beyond the teacher's position table.
-            most = self._positions if self._is_padding(attention_mask) else width
+            most = width
+            if attention_mask is not None and not attention_mask[..., self._positions :].any():
+                most = min(width, self._positions)  # padding may be beyond the position table
             present = {
                 name: x[..., :most].to(device).long() for name, x in inputs.items() if x is not None
             }
@@ -127,11 +135,6 @@ class Teacher:
                 f"{self.directory}: the teacher's logits are not finite\n  fix: fine-tune it again"
             )
         return logits
-
-    def _is_padding(self, mask: Tensor | None) -> bool:
-        """Return True if the batch has positions that the model lacks, and they are padding."""
-        beyond = None if mask is None else mask[..., self._positions :]
-        return beyond is not None and beyond.shape[-1] > 0 and not bool(beyond.any())
 
 
 def inputs_of(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,20 +165,3 @@ def some_rows(inputs: Mapping[str, Any], numbers: NDArray[np.integer[Any]]) -> d
         name: value[index.to(value.device)] if isinstance(value, Tensor) else value[chosen]
         for name, value in inputs.items()
     }
-
-
-def _cast_once(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Cast frozen weights once, as autocast would for every batch; the logits are the same."""
-    for part in model.modules():
-        if isinstance(part, torch.nn.Linear):
-            part.to(dtype)
-
-
-def _load(directory: Path, task: Task) -> Any:
-    """Load the model. Raises ``CheckpointError`` if a weight is not in the files."""
-    import transformers
-
-    auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")
-    model, missing = load_stored(auto, directory)
-    refuse_random(directory, missing)
-    return model
