@@ -82,7 +82,6 @@ def ours(model: str, data: str, place: Path, name: str, seed: int) -> float:
         "optimizer.weight_decay": DECAY,
         "optimizer.layer_decay": 1.0,
         "optimizer.bias_correction": True,
-        "optimizer.epsilon": 1e-8,
         "data.max_judged_rows": 10,  # judged later, as the other is
         "data.evaluate_on": [name],
     }
@@ -125,6 +124,7 @@ def trainer(
         learning_rate=RATE,
         warmup_steps=WARMUP,
         weight_decay=DECAY,
+        adam_epsilon=1e-6,
         max_grad_norm=1.0,
         train_sampling_strategy=order,
         seed=seed,

@@ -73,6 +73,10 @@ class SourceConfig(Config):
     label_noise: float = Field(0.0, ge=0, lt=1)
     """Fraction of training labels that are replaced by another class, each equally likely. 0: none.
     Set it to see what a method makes of wrong labels."""
+    corrections: Annotated[Path | None, BesideFile(), ByContent()] = None
+    """Table that corrects training labels, as ``road data errors`` writes it. Its column
+    ``correction`` has ``drop`` for rows to leave out, or the right label. None: all labels are as
+    they are in the data."""
     max_judged_rows: int | None = Field(None, ge=1)
     """Number of evaluation examples to use, drawn by a shuffle that is the same for all seeds.
     None: all, as published results require."""

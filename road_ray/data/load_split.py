@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
+from road_ray.data.corrections import corrected
 from road_ray.data.custom_task import custom_entry, labels_missing
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode_examples import check_labels, encode
@@ -165,6 +166,8 @@ def load_split(
         examples = [examples[index] for index in np.sort(order)]
     if is_training and source.label_noise:
         examples = _with_noise(examples, order, entry, task, source.label_noise)
+    if is_training and source.corrections is not None:
+        examples = corrected(examples, source.corrections, entry, task)
     if keep is not None:
         examples = [example for example in examples if keep(example)]
     if is_training and name in _UNORDERED:

@@ -56,8 +56,6 @@ class OptimizerConfig(Config):
     )
     """Decay rates of Adam's two moments. Source: Clark et al. 2020, table 6. [0.9, 0.98] suits
     short runs and MC-BERT."""
-    epsilon: float = Field(1e-6, gt=0, lt=1)
-    """Constant in the denominator of Adam's update. Source: Clark et al. 2020, table 6."""
     bias_correction: bool = False
     """Divide Adam's moments by 1 - beta ** step, as Kingma and Ba 2015 do. False: as
     google-research/electra. True suits short runs, whose first updates are too large without it."""

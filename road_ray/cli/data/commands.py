@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from road_ray.cli.completion import complete_run
+from road_ray.cli.data.errors import errors
 from road_ray.cli.data.store import store_app
 from road_ray.cli.options import AddressOption, JsonOption, show_list
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 data_app = typer.Typer(help="Look at data, train a tokenizer, build corpora.", no_args_is_help=True)
 data_app.add_typer(store_app, name="store")
+data_app.command()(errors)
 
 
 @data_app.command("list")

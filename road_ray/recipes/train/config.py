@@ -246,6 +246,7 @@ class TrainConfig(RunConfig):
                 *split_files(self.data, self.data.trained_on, "train"),
                 *split_files(self.data, self.judged_names, "dev"),
                 *unlabelled_files(self.data, more),
+                *([self.data.corrections] if self.data.corrections else []),
             ],
         }
         files = [path for names in self.named_teachers.values() for path in teacher_files(names)]

@@ -14,6 +14,8 @@ from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor
 from road_ray.training.performance.compile import encoders_of
 
+EPSILON = 1e-6  # in the denominator of the update (Clark et al. 2020, table 6)
+
 
 class ElectraAdamW(torch.optim.AdamW):
     """``torch.optim.AdamW`` (fused where possible), optionally without bias correction.
@@ -35,7 +37,7 @@ class ElectraAdamW(torch.optim.AdamW):
             listed,
             lr=config.peak_lr,
             betas=config.betas,
-            eps=config.epsilon,
+            eps=EPSILON,
             fused=fused,
         )
         self.bias_correction = config.bias_correction
@@ -46,7 +48,7 @@ class ElectraAdamW(torch.optim.AdamW):
         self.multiplier = multiplier
         for group in self.param_groups:
             group["lr"] = group["peak_lr"] * multiplier
-            group["eps"] = group["peak_eps"]
+            group["eps"] = EPSILON
             group["weight_decay"] = group["peak_weight_decay"]
             if not self.bias_correction:
                 self._cancel_correction(group)
@@ -155,7 +157,6 @@ def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict
             "params": [],
             "peak_lr": config.peak_lr * share,
             "peak_weight_decay": config.weight_decay if decays else 0.0,
-            "peak_eps": config.epsilon,
             "updates": 0,
         }
         groups.setdefault((share, decays, head), group)["params"].append(parameter)

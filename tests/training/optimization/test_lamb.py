@@ -10,7 +10,7 @@ from road_ray.training.optimization.optimizer import ElectraAdamW, Lamb, build_o
 
 
 def group(parameter, decay):
-    settings = {"peak_lr": 0.1, "peak_weight_decay": decay, "peak_eps": 1e-6, "updates": 0}
+    settings = {"peak_lr": 0.1, "peak_weight_decay": decay, "updates": 0}
     return [{"params": [parameter]} | settings]
 
 

@@ -1,0 +1,43 @@
+"""Label errors by confident learning: rows whose label the probabilities of models that have not
+seen them contradict.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class LabelErrors(NamedTuple):
+    """What the models say of the label of each row, ``[N]`` each."""
+
+    self_confidence: NDArray[np.float64]
+    """Probability of the label."""
+    margin: NDArray[np.float64]
+    """Probability of the label less that of the most probable other one."""
+    suggested: NDArray[np.int64]
+    """The most probable label."""
+    suspected: NDArray[np.bool_]
+    """True where the models are confident of another label."""
+
+
+def find_label_errors(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> LabelErrors:
+    """Compare out-of-sample ``probabilities`` ``[N, C]`` with ``labels`` ``[N]``.
+
+    The models are confident of a class if its probability is at least the mean probability that it
+    has in the rows labelled with it, and of the most probable such class if there are several. A
+    row is suspected if that is not its label. Source: Northcutt, Jiang and Chuang 2021, section
+    3.1 (the confident joint).
+    """
+    rows, classes = np.arange(len(labels)), probabilities.shape[1]
+    own = probabilities[rows, labels]
+    others = probabilities.copy()
+    others[rows, labels] = -np.inf
+    counts = np.bincount(labels, minlength=classes)
+    sums = np.bincount(labels, own, classes)
+    thresholds = np.where(counts > 0, sums / np.maximum(counts, 1), np.inf)
+    confident = np.where(probabilities >= thresholds, probabilities, -np.inf)
+    suspected = np.isfinite(confident.max(1)) & (confident.argmax(1) != labels)
+    return LabelErrors(own, own - others.max(1), probabilities.argmax(1), suspected)

@@ -1,0 +1,100 @@
+"""Label errors of a training set, found by teachers of folds: each row by those that have not seen
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data.batching import Batch
+from road_ray.data.corrections import DROP, FIELDS
+from road_ray.data.features.examples_and_features import UNKNOWN, Example, TextExample
+from road_ray.data.folds import fold_of
+from road_ray.data.load_split import Split, load_split
+from road_ray.data.task_and_dataset import Classify
+from road_ray.data.tokenizer import load_tokenizer, pad_id_of
+from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
+from road_ray.errors import ConfigError
+from road_ray.evaluation.evaluate_split import batched_logits
+from road_ray.evaluation.label_errors import find_label_errors
+from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded
+from road_ray.recipes.train.config import TeachersConfig
+from road_ray.recipes.train.teacher_list import read_teacher_list
+from road_ray.training.worker import Worker
+
+
+def label_errors(teachers: Path, *, relabel: bool = False) -> list[dict[str, Any]]:
+    """Return a row of a table of ``data.corrections`` for each labelled training row of the
+    finished ``road teachers`` that wrote the list ``teachers``: the suspected ones first, each by
+    its margin. Suspected rows have a ``correction``: ``drop``, or with ``relabel`` the label that
+    the teachers suggest.
+
+    Raises ``ConfigError`` for teachers that have seen all rows, and for data without classes.
+    """
+    directories, num_folds = read_teacher_list(teachers, "teachers")
+    if num_folds == 1:
+        raise ConfigError(
+            f"{teachers}: these teachers were trained on all rows, and know the labels of each\n"
+            "  fix: road teachers num_folds=5, so that each row has teachers that have not seen it"
+        )
+    config = load_recorded(TeachersConfig, teachers.parent / RECORD)
+    data = config.data.model_copy(update={"cache": "off"})
+    tokenizer, rows = load_tokenizer(directories[0]), list[dict[str, Any]]()
+    per_fold = len(directories) // num_folds
+    splits = [
+        load_split(data.dataset, "train", data, tokenizer, keep=partial(_is_in, fold, num_folds))
+        for fold in range(num_folds)
+    ]
+    kind = splits[0].task.kind
+    if not isinstance(kind, Classify):
+        raise ConfigError(
+            f"{data.dataset}: has no classes\n  allowed: data sets with one label a text or pair"
+        )
+    answers, gold, examples = [], [], list[Example]()
+    for fold, split in enumerate(splits):
+        members = directories[fold * per_fold : (fold + 1) * per_fold]
+        answers.append(_probabilities(members, split, pad_id_of(tokenizer)))
+        gold.append(split.features.gold["labels"].astype(np.int64))
+        examples += split.examples
+    labels = np.concatenate(gold)
+    known = np.flatnonzero(labels != UNKNOWN)
+    errors = find_label_errors(np.concatenate(answers)[known], labels[known])
+    order, told = np.lexsort((errors.margin, ~errors.suspected)), set[tuple[str, str]]()
+    for number in order.tolist():
+        example = examples[known[number]]
+        assert isinstance(example, TextExample)
+        label = kind.labels[labels[known[number]]]
+        suggested = kind.labels[errors.suggested[number]]
+        if (same := (example.fold_text(), label)) in told:
+            continue  # also a pair that is trained on in both orders
+        told.add(same)
+        correction = (suggested if relabel else DROP) if errors.suspected[number] else ""
+        confidence, margin = errors.self_confidence[number], errors.margin[number]
+        texts = (*example.texts, "")[:2]
+        values = (correction, label, suggested, round(confidence, 4), round(margin, 4), *texts)
+        rows.append(dict(zip(FIELDS, (*values, example.id), strict=True)))
+    return rows
+
+
+def _is_in(fold: int, num_folds: int, example: Example) -> bool:
+    return fold_of(example, num_folds) == fold
+
+
+def _probabilities(directories: Sequence[str], split: Split, pad_id: int) -> NDArray[np.float64]:
+    """Return the mean probabilities of the teachers for the rows of a split ``[N, C]``."""
+    total = np.zeros((len(split.features), split.task.kind.width))
+    for directory in directories:
+        teacher = Teacher(directory, split.task, device=Worker.alone().device)
+
+        def forward(batch: Batch, teacher: Teacher = teacher) -> Tensor:
+            return teacher.logits(**inputs_of(batch)).softmax(-1)
+
+        total += batched_logits(forward, split.features, split.task.kind, pad_id)
+    return total / len(directories)

@@ -1,0 +1,116 @@
+"""Label errors from teachers of folds to a training without them."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import road_ray as rr
+from road_ray.config import load
+from road_ray.data.corrections import FIELDS
+from road_ray.data.folds import fold_of
+from road_ray.data.load_split import load_split
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.errors import ConfigError, DataError
+from road_ray.recipes.label_errors import label_errors
+from road_ray.recipes.train.config import FinetuneConfig
+
+pytestmark = pytest.mark.trained
+
+
+@pytest.fixture(scope="module")
+def ranked(folded):
+    return label_errors(folded.directory / "teachers.json")
+
+
+def train_examples(sentiment, **more):
+    config = load(FinetuneConfig, overrides=sentiment | more)
+    tokenizer = load_tokenizer(config.init + "/hf")
+    return load_split("sst2", "train", config.data, tokenizer).examples
+
+
+def write(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
+    return str(path)
+
+
+def test_each_row_is_ranked_once_by_teachers_that_have_not_seen_it(ranked, folded, sentiment):
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    examples = train_examples(sentiment)
+    assert len(ranked) == len({(e.fold_text(), e.label) for e in examples})
+    suspected = [bool(row["correction"]) for row in ranked]
+    assert suspected == sorted(suspected, reverse=True)
+    margins = [row["margin"] for row in ranked if not row["correction"]]
+    assert margins == sorted(margins)
+    row = ranked[0]
+    (example,) = [e for e in examples if e.texts == (row["text"],)][:1]
+    places = folded.directory / f"fold-{fold_of(example, 2)}"
+    shares = []
+    for number in (0, 1):
+        place = places / f"teacher-{number}" / "hf"
+        model = AutoModelForSequenceClassification.from_pretrained(place).eval()
+        inputs = AutoTokenizer.from_pretrained(place)(row["text"], return_tensors="pt")
+        with torch.no_grad():
+            share = model(**inputs).logits.softmax(-1)[0]
+        shares.append(float(share[model.config.label2id[row["label"]]]))
+    assert row["self_confidence"] == pytest.approx(np.mean(shares), abs=2e-4)
+
+
+def test_corrections_drop_and_relabel_training_rows_only(ranked, sentiment, tmp_path):
+    examples = train_examples(sentiment)
+    drop, relabel = ranked[-1], ranked[-2]
+    other = {"positive": "negative", "negative": "positive"}[relabel["label"]]
+    rows = [drop | {"correction": "drop"}, relabel | {"correction": other}]
+    rows.append(ranked[-3] | {"correction": ""})
+    path = write(tmp_path / "errors.csv", rows)
+    changed = train_examples(sentiment, **{"data.corrections": path})
+    dropped = [e for e in examples if e.texts == (drop["text"],)]
+    assert len(changed) == len(examples) - len(dropped) < len(examples)
+    assert [e.label for e in changed if e.texts == (relabel["text"],)] == [other]
+    rest = {drop["text"], relabel["text"]}
+    assert [e for e in changed if e.texts[0] not in rest] == [
+        e for e in examples if e.texts[0] not in rest
+    ]
+
+
+def test_a_table_that_does_not_fit_is_refused(ranked, sentiment, tmp_path):
+    row = ranked[0] | {"correction": "drop"}
+    for faulty, words in (
+        (row | {"text": "no such text"}, "1 of 1 rows are of no training row of sst2"),
+        (row | {"correction": "positiv"}, "did you mean 'positive'"),
+    ):
+        path = write(tmp_path / "errors.csv", [faulty])
+        with pytest.raises(DataError, match=words):
+            train_examples(sentiment, **{"data.corrections": path})
+    (tmp_path / "errors.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="has no column correction, label, text"):
+        train_examples(sentiment, **{"data.corrections": str(tmp_path / "errors.csv")})
+
+
+def test_teachers_that_have_seen_all_rows_find_no_errors(teachers):
+    with pytest.raises(ConfigError, match="road teachers num_folds=5"):
+        label_errors(teachers.directory / "teachers.json")
+
+
+def test_the_command_writes_what_a_run_takes_and_the_run_knows_its_table(
+    folded, sentiment, road, tmp_path
+):
+    output = tmp_path / "errors.csv"
+    result = road("data", "errors", folded.directory, "--output", output, "--json")
+    summary = json.loads(result.out)
+    rows = list(csv.DictReader(output.open(newline="")))
+    assert summary["rows"] == len(rows)
+    assert summary["suspected"] == sum(row["correction"] == "drop" for row in rows)
+    assert road("data", "errors", folded.directory, "--output", output).code == 2
+    chosen = sentiment | {"data.corrections": str(output), "training.steps": 2}
+    run = rr.finetune(overrides=chosen, run_dir=tmp_path / "run")
+    inputs = json.loads((run.directory / "inputs.json").read_text())
+    assert str(output.resolve()) in inputs["data"]
