@@ -214,6 +214,12 @@ def test_distillation(run, runs, all_data, block, names):
         assert f"eval/{dataset}/accuracy" in metrics(runs / "runs" / name)
 
 
+def test_wrong_labels(run, runs, all_data):
+    run("docs/guides/data.md", "errors")
+    assert "eval/sst2/accuracy" in metrics(runs / "runs" / "clean")
+    assert (runs / "errors.csv").read_text().startswith("correction,label,suggested,")
+
+
 @pytest.mark.parametrize("block", ["continue", "labels", "mixed"])
 def test_published_models(run, published, block):
     short = {verb: FEW | LENGTHS | IN_PROCESS for verb in ("distill",)}
