@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 class LabelErrors(NamedTuple):
-    """What the models say of the label of each row, ``[N]`` each."""
+    """Judgement of the models on the label of each row, ``[N]`` each."""
 
     self_confidence: NDArray[np.float64]
     """Probability of the label."""
