@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
-from road_ray.data.corrections import corrected
 from road_ray.data.custom_task import custom_entry, labels_missing
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode_examples import check_labels, encode
@@ -27,7 +26,7 @@ from road_ray.data.row_limits import row_limits, window_limits
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.task_and_dataset import Classify, Dataset, Span, Tag, Task
 from road_ray.data.tokenizer import load_tokenizer, put_space_before_words
-from road_ray.data.unlabelled import REST, read_unlabelled, unlabelled_file
+from road_ray.data.training_rows import REST, corrected, read_unlabelled, unlabelled_file
 from road_ray.errors import ConfigError, nearest
 from road_ray.system import paths as places
 

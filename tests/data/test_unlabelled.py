@@ -119,7 +119,7 @@ def test_what_cannot_be_taught_is_refused_by_name(train, tmp_path, dataset, name
 
 def test_tags_are_refused(tmp_path):
     from road_ray.data.catalog import dataset
-    from road_ray.data.unlabelled import read_unlabelled
+    from road_ray.data.training_rows import read_unlabelled
 
     with pytest.raises(ConfigError, match="rows of tags cannot be unlabelled"):
         read_unlabelled(tmp_path / "a.jsonl", dataset("conll2003"), task("ner"))

@@ -35,7 +35,7 @@ def errors(
     The file is a value of data.corrections: its column `correction` drops the suspected rows. Look
     through it first, and clear or change what you do not agree with.
     """
-    from road_ray.data.corrections import FIELDS
+    from road_ray.data.training_rows import FIELDS
     from road_ray.errors import ConfigError
     from road_ray.recipes.label_errors import label_errors
     from road_ray.reporting.text_tables import aligned

@@ -81,7 +81,7 @@ def unlabelled_files(source: SourceConfig, names: Iterable[str]) -> list[Path]:
     for the one that is trained on.
     """
     from road_ray.data.load_split import resolve_root
-    from road_ray.data.unlabelled import REST, unlabelled_file
+    from road_ray.data.training_rows import REST, unlabelled_file
 
     root = resolve_root(source.root)
     pairs = [(name, unlabelled_file(name, root)) for name in names if name != REST]
