@@ -16,7 +16,10 @@ from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, S
 from road_ray.errors import ConfigError, DataError, did_you_mean
 
 DROP = "drop"
-FIELDS = "correction label suggested self_confidence margin text text_pair id".split()
+FIELDS = (
+    *("correction", "label", "suggested", "self_confidence", "margin"),
+    *("text", "text_pair", "id"),
+)
 """Correction that leaves a row out, and the columns of a table of corrections."""
 REST = "rest"
 """Entry of ``data.unlabelled`` that names the training rows beyond ``data.max_rows``."""
