@@ -54,9 +54,9 @@ def encoded_on_cluster(
 
         count = processes or max(1, int(ray.cluster_resources().get("CPU", 1.0)))
         task = ray.remote(num_cpus=1, max_retries=3)(encode_block)
-        settings = ray.put(encoder.settings())
+        shared = ray.put(encoder)
         try:
-            for block in submit_in_order(blocks, partial(task.remote, settings), count):
+            for block in submit_in_order(blocks, partial(task.remote, shared), count):
                 yield ray.get(block, timeout=_BLOCK_SECONDS)
         except RayError as error:
             raise ClusterError(

@@ -16,7 +16,6 @@ import numpy as np
 from road_ray.data.features.examples_and_features import Ints
 
 TokenIds: TypeAlias = "array[int]"  # of 32 bits
-Settings: TypeAlias = tuple[str, int, int, int, int]  # of an encoder, its tokenizer as JSON
 
 # Shares of rows with one segment, and of rows that aim at a random shorter length.
 # Source: google electra, build_pretraining_dataset.py.
@@ -65,7 +64,7 @@ def blocks_of(parts: Iterable[Iterable[str]]) -> Iterator[Block]:
 class Encoder:
     """Encoder of text as rows, which depend only on part and number of the block, and its text."""
 
-    tokenizer: Any  # of the library `tokenizers`
+    tokenizer: str  # of the library `tokenizers`, as JSON
     cls_id: int
     sep_id: int
     max_length_tokens: int
@@ -73,19 +72,9 @@ class Encoder:
 
     @classmethod
     def of(cls, tokenizer: Any, *, max_length_tokens: int, seed: int) -> Encoder:
-        """Return an encoder with an untruncating copy of a tokenizer of ``transformers``."""
-        from tokenizers import Tokenizer
-
-        backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        backend.no_truncation()
-        backend.no_padding()
+        """Return an encoder with the tokenizer of ``transformers``, untruncating."""
         ids = int(tokenizer.cls_token_id), int(tokenizer.sep_token_id)
-        return cls(backend, *ids, max_length_tokens, seed)
-
-    def settings(self) -> Settings:
-        """Return the settings from which ``encode_block`` makes an equal encoder."""
-        ids = (self.cls_id, self.sep_id)
-        return self.tokenizer.to_str(), *ids, self.max_length_tokens, self.seed
+        return cls(tokenizer.backend_tokenizer.to_str(), *ids, max_length_tokens, seed)
 
     def encode(self, block: Block) -> Encoded:
         """Return the rows of a block; no row holds text of two documents."""
@@ -93,7 +82,7 @@ class Encoder:
             [part for part in _SENTENCE_END.split(text) if part.strip()] for text in block.documents
         ]
         flat = list(chain.from_iterable(split))
-        encodings = self.tokenizer.encode_batch_fast(flat, add_special_tokens=False)
+        encodings = _tokenizer(self.tokenizer).encode_batch_fast(flat, add_special_tokens=False)
         encoded: Iterator[TokenIds] = (array("i", encoding.ids) for encoding in encodings)
         rng = np.random.default_rng((self.seed, block.number, block.part))
         rows: list[TokenIds] = []
@@ -117,18 +106,20 @@ class Encoder:
         )
 
 
-def encode_block(settings: Settings, block: Block) -> Encoded:
-    """Encode a block in a worker, which keeps the encoder for the next blocks."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a worker has one core
-    return _encoder(settings).encode(block)
+def encode_block(encoder: Encoder, block: Block) -> Encoded:
+    """Return the rows of a block, in a worker, which has one core."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    return encoder.encode(block)
 
 
 @lru_cache(maxsize=2)
-def _encoder(settings: Settings) -> Encoder:
+def _tokenizer(as_json: str) -> Any:
     from tokenizers import Tokenizer
 
-    tokenizer, *others = settings
-    return Encoder(Tokenizer.from_str(tokenizer), *others)
+    tokenizer = Tokenizer.from_str(as_json)
+    tokenizer.no_truncation()  # limits of an earlier call are saved with it
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def two_segments(

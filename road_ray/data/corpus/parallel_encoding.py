@@ -53,7 +53,6 @@ def encoded_blocks(
     if count <= 1 or len(first) < _MIN_BLOCKS_FOR_PROCESSES or daemon:
         yield from map(encoder.encode, blocks)
         return
-    settings = encoder.settings()
     # Not `fork`: this process has threads of torch and of Ray.
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(count, spawn, initializer=_end_with_parent)
@@ -61,7 +60,7 @@ def encoded_blocks(
     def submit(block: Block) -> Future[Encoded]:
         with _without_main_module():  # a submission may start a process
             try:
-                return pool.submit(encode_block, settings, block)
+                return pool.submit(encode_block, encoder, block)
             # The pool broke meanwhile: its descriptors are closed, or already those of others.
             except (OSError, ValueError) as error:
                 raise BrokenProcessPool(str(error)) from error

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
+import pickle
 import shutil
 import signal
 import subprocess
@@ -96,12 +96,12 @@ def test_a_process_that_cannot_start_is_a_resource_error(encoder):
 
 
 SCRIPT = """
-import json, os, sys
+import os, pickle, sys
 from road_ray.data.corpus import encode_documents
 from road_ray.data.corpus.parallel_encoding import encoded_blocks
 print("script runs", flush=True)
 encode_documents._BLOCK_CHARACTERS = 100
-encoder = encode_documents._encoder(tuple(json.load(open(sys.argv[1]))))
+encoder = pickle.load(open(sys.argv[1], "rb"))
 documents = (f"The cat number {n} sat." for n in range(100))
 blocks = encode_documents.blocks_of([documents])
 for number, _ in enumerate(encoded_blocks(blocks, encoder, processes=2)):
@@ -114,7 +114,7 @@ for number, _ in enumerate(encoded_blocks(blocks, encoder, processes=2)):
 def test_processes_do_not_run_the_script_again_and_end_with_it(encoder, tmp_path, block, code):
     """A script without a ``__main__`` guard, which is killed at that block."""
     (tmp_path / "script.py").write_text(SCRIPT)
-    (tmp_path / "encoder").write_text(json.dumps(encoder.settings()))
+    (tmp_path / "encoder").write_bytes(pickle.dumps(encoder))
     command = [sys.executable, "script.py", "encoder", str(block)]
     # Returns when nobody holds the pipe any more, the workers included.
     done = subprocess.run(
