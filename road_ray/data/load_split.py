@@ -69,7 +69,22 @@ def resolve_root(root: str | None) -> Path | None:
 
 def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     """Return the data set of that name, custom or of the catalogue, and its task."""
-    dataset, task = _entry(name, source)
+    custom = source.sets.get(name)
+    if custom is not None and name in catalog.DATASETS:
+        raise ConfigError(
+            f"data.sets.{name}: the catalogue has a data set of that name\n  fix: choose another"
+        )
+    if custom is not None:
+        dataset, task = custom_entry(name, source.sets)
+        if isinstance(task.kind, Classify | Tag) and not task.kind.labels:
+            read = partial(read_examples, root=root_of(name, source))
+            raise labels_missing(dataset, custom.kind, read)
+    else:
+        near = nearest(name, source.sets) if name not in catalog.DATASETS else None
+        if near:
+            raise ConfigError(f"unknown data set {name!r}; did you mean {near!r}?")
+        dataset = catalog.dataset(name)
+        task = catalog.TASKS[dataset.task]
     for head in SPECIAL_HEADS:
         if getattr(source, head.key) == head.value and head.fits(dataset, task):
             return head.put_on(dataset, task)
@@ -98,26 +113,6 @@ def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example
         return read
     held = held_out(read, entry.dev_fraction, entry.name)
     return [e for e, is_dev in zip(read, held, strict=True) if is_dev == (split == "dev")]
-
-
-def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
-    custom = source.sets.get(name)
-    if custom is None:
-        if name not in catalog.DATASETS and source.sets:
-            near = nearest(name, source.sets)
-            if near:
-                raise ConfigError(f"unknown data set {name!r}; did you mean {near!r}?")
-        dataset = catalog.dataset(name)
-        return dataset, catalog.TASKS[dataset.task]
-    if name in catalog.DATASETS:
-        raise ConfigError(
-            f"data.sets.{name}: the catalogue has a data set of that name\n  fix: choose another"
-        )
-    dataset, task = custom_entry(name, source.sets)
-    if isinstance(task.kind, Classify | Tag) and not task.kind.labels:
-        read = partial(read_examples, root=root_of(name, source))
-        raise labels_missing(dataset, custom.kind, read)
-    return dataset, task
 
 
 def training_tokenizer(
@@ -172,7 +167,15 @@ def load_split(
     if is_training and name in _UNORDERED:
         examples = [*examples, *map(_turned, examples)]
     examples = [*examples, *_unlabelled(unlabelled, entry, task, source)]
-    examples = _with_turns(examples, name, source.history_turns or 0)
+    if any(isinstance(example, SpanExample) and example.history for example in examples):
+        turns = source.history_turns or 0
+        examples = [with_history(e, turns) if isinstance(e, SpanExample) else e for e in examples]
+        if not turns:
+            _log.warning(
+                "%s: questions of a dialog are read without the turns before them\n"
+                "  fix: data.history_turns=2 puts two of them before a question",
+                name,
+            )
     make = partial(
         encode,
         examples,
@@ -298,22 +301,6 @@ def _rest(entry: Dataset, task: Task, source: SourceConfig) -> list[Example]:
             "  fix: lower data.max_rows, or name other rows by data.unlabelled"
         )
     return [examples[index] for index in np.sort(chosen)]
-
-
-def _with_turns(examples: Sequence[Example], name: str, turns: int) -> Sequence[Example]:
-    """Add earlier turns of a dialog to its questions; warn if it has turns and ``turns`` is 0."""
-    spans = [e for e in examples if isinstance(e, SpanExample) and e.history]
-    if spans and not turns:
-        _log.warning(
-            "%s: questions of a dialog are read without the turns before them\n"
-            "  fix: data.history_turns=2 puts two of them before a question",
-            name,
-        )
-    if not spans or not turns:
-        return examples
-    return [
-        with_history(e, turns) if isinstance(e, SpanExample) and e.history else e for e in examples
-    ]
 
 
 def _turned(example: Example) -> TextExample:

@@ -111,15 +111,6 @@ def test_a_wrong_row_is_found_before_the_file_is_written(road, reviews):
     assert not (reviews / "new").exists()
 
 
-def test_a_full_disk_leaves_nothing(road, reviews, small_disk):
-    place = small_disk(40)
-    (place / "filler").write_bytes(b"x" * (36 << 10))
-    result = road("init", "reviews.csv", "--label", "queue", "--output", place / "my.yaml")
-    assert result.code == 4
-    assert ": cannot be written: No space left on device" in result.err
-    assert [path.name for path in place.iterdir()] == ["filler"]
-
-
 def test_rows_without_a_label_are_counted_and_left_out(road, reviews):
     rows = "".join(f"the film number {n},{'ab'[n % 2] if n % 4 else ''}\n" for n in range(40))
     (reviews / "some.csv").write_text(f"body,label\n{rows}")

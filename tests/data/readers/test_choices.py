@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-from road_ray.data.catalog import dataset
 from road_ray.data.readers.choices import choice_questions
-from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.tables import Table
 from road_ray.data.task_and_dataset import Columns
 from tests.data.entries import read as read_choices
@@ -69,12 +67,6 @@ def test_ones_own_table_names_question_and_choices(tmp_path):
 def test_a_test_set_needs_no_answers(tmp_path):
     path = lines(tmp_path / "x.jsonl", question_row(None))
     assert read_choices(path, "commonsenseqa", NONE, "test")[0].answer is None
-
-
-def test_the_real_commonsenseqa(real_data):
-    examples = read_split(dataset("commonsenseqa"), real_data, "train")
-    assert len(examples) == 9741
-    assert {len(example.choices) for example in examples} == {5}
 
 
 def test_a_hidden_answer_is_none_in_a_test_set_alone(tmp_path):

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-import road_ray as rr
 from road_ray.config import json_schema, load
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, load_split
@@ -134,6 +133,12 @@ def test_a_name_that_is_no_name_is_refused_with_its_line(name, tmp_path):
         load(FinetuneConfig, path=file)
 
 
+def test_a_version_or_a_split_may_be_a_name():
+    entry = {"train": "x.csv", "text": ["t"], "labels": ["a", "b"]}
+    sets = dict.fromkeys(("v1.2", "train"), entry)
+    assert load(FinetuneConfig, base={"data": {"sets": sets}}).data.sets.keys() == sets.keys()
+
+
 @pytest.mark.parametrize(
     "labels", [["a", "b", "a"], ["a", "b", " A"], ["not ok", "not-ok"], ["a_b", "A B", "c"]]
 )
@@ -145,25 +150,3 @@ def test_labels_that_stand_twice_are_refused_with_their_line(labels, tmp_path):
         ConfigError, match=r"own\.yaml:4 .*(?s:labels.*one label.*every label once)"
     ):
         load(FinetuneConfig, path=file)
-
-
-def test_one_command_fine_tunes_on_it(road, flags, sentiment, tmp_path):
-    name = "v1.2"
-    rows = "".join(f"apple {i},{'good' if i % 2 else 'bad'}\n" for i in range(16))
-    (tmp_path / "own.csv").write_text("review,verdict\n" + rows)
-    settings = {"train": "own.csv", "dev": "own.csv", "text": ["review"], "label": "verdict"}
-    file = tmp_path / "own.yaml"
-    sets = {name: settings | {"labels": ["bad", "good"]}}
-    file.write_text(json.dumps({"data": {"sets": sets, "dataset": name}}))
-    changed = {k: v for k, v in sentiment.items() if k != "data.dataset"}
-    changed |= {"data.root": str(tmp_path), "training.steps": 2}
-    result = road("finetune", file, *flags(changed), "--run-dir", tmp_path / "run", "--json")
-    assert (result.code, result.err) == (0, "")
-    assert f"eval/{name}/accuracy" in json.loads(result.out)["metrics"]
-    again = rr.evaluate(
-        overrides={
-            "init": str(tmp_path / "run"), "data.root": str(tmp_path), "console": "quiet",
-            "data.sets": sets, "data.datasets": [name], "run_dir": str(tmp_path / "again"),
-        },
-    )  # fmt: skip
-    assert again.metrics[f"eval/{name}/accuracy"] >= 0
