@@ -8,6 +8,7 @@ students of any tokenizer share the row.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.features.examples_and_features import Longs
-from road_ray.data.features.text_rows import bounds_of
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
 from road_ray.errors import CheckpointError
@@ -58,24 +58,18 @@ def rows_of(inputs: Mapping[str, Any]) -> Rows:
     real = np.ones(ids.shape, np.bool_) if mask is None else _array(mask) != 0
     if segments is not None:
         ids |= _array(segments).astype(np.int32) << _SEGMENT_SHIFT
-    lengths = real.sum(-1, dtype=np.int64).reshape(-1)
-    keys = _hashed(ids[real], bounds_of(lengths)[:-1], lengths)
-    if ids.ndim == 3:  # a key per row is a hash of the keys of its choices
-        choices = np.full(len(ids), 2 * ids.shape[1])
-        keys, real = _hashed(keys, bounds_of(choices)[:-1], choices), real.reshape(len(ids), -1)
-    return Rows(keys, real)
+    lengths = real.sum(-1, dtype=np.int64)  # of choices several a row
+    tokens = ids[real].tobytes()
+    ends = ids.itemsize * lengths.reshape(len(ids), -1).sum(1).cumsum()
+    bounds = itertools.pairwise([0, *ends.tolist()])
+    content = (n.tobytes() + tokens[i:j] for n, (i, j) in zip(lengths, bounds, strict=True))
+    return Rows(_hashed(content), real.reshape(len(ids), -1))
 
 
 def keys_of_texts(texts: Iterable[Sequence[str]]) -> Keys:
     """Return the keys of rows by their texts, ``[N, 2]``."""
-    digests = []
-    for row in texts:
-        content = hashlib.blake2b(digest_size=KEY_BYTES)
-        for text in row:
-            encoded = text.encode("utf-8", "surrogatepass")
-            content.update(len(encoded).to_bytes(8, "little") + encoded)
-        digests.append(content.digest())
-    return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+    encoded = ([text.encode("utf-8", "surrogatepass") for text in row] for row in texts)
+    return _hashed([b"".join(len(t).to_bytes(8, "little") + t for t in row) for row in encoded])
 
 
 def value_type(kind: Kind) -> type[np.floating[Any]]:
@@ -128,16 +122,9 @@ def _spread(real: NDArray[np.bool_], kind: Kind) -> NDArray[np.bool_]:
     return np.broadcast_to(real[:, :, None], (size, length, kind.width))
 
 
-def _hashed(flat: NDArray[Any], starts: Longs, lengths: Longs) -> Keys:
-    content, size = memoryview(flat.tobytes()), flat.itemsize
-    blake2b = hashlib.blake2b
-    digests = b"".join(
-        blake2b(content[start:end], digest_size=KEY_BYTES).digest()
-        for start, end in zip(
-            (starts * size).tolist(), ((starts + lengths) * size).tolist(), strict=True
-        )
-    )
-    return np.frombuffer(digests, np.uint64).reshape(-1, 2)
+def _hashed(rows: Iterable[bytes]) -> Keys:
+    digests = [hashlib.blake2b(row, digest_size=KEY_BYTES).digest() for row in rows]
+    return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:
