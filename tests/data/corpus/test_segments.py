@@ -86,14 +86,3 @@ def test_an_endless_sentence_is_cut_to_one_row():
     ((row, first),) = rows_of([list(range(1000, 1500))], 64)
     assert row == [CLS, *range(1000, 1062), SEP]
     assert first == 64
-
-
-def test_nothing_gives_no_row():
-    assert rows_of([], 64) == []
-    assert rows_of([[], []], 64) == []
-
-
-def test_the_same_generator_gives_the_same_rows():
-    sentences = counted(500, 9)
-    assert rows_of(sentences, 32, seed=4) == rows_of(sentences, 32, seed=4)
-    assert rows_of(sentences, 32, seed=4) != rows_of(sentences, 32, seed=5)

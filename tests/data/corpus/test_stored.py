@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -13,10 +12,9 @@ from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus import build_corpus, documents, encode_documents
 from road_ray.data.corpus.length_schedule import phases_of
 from road_ray.data.corpus.memory_mapped_corpus import open_corpus
-from road_ray.data.corpus.parallel_encoding import encoded_blocks
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import train_wordpiece
-from road_ray.errors import ConfigError, DataError, ResourceError
+from road_ray.errors import ConfigError, ResourceError
 from road_ray.system.remote_files import Storage
 
 DOCUMENTS = [
@@ -127,22 +125,6 @@ def test_a_build_that_loses_its_store_leaves_no_corpus_and_restarts_to_the_same_
     assert len(names) == 5
     assert not any("MANIFEST" in name for name in names)
     assert prepared(other).manifest == whole
-
-
-def test_text_that_changes_while_it_is_read_is_refused(data):
-    text = Storage(data.corpus)
-
-    def encoding(blocks, encoder, **options):
-        for number, block in enumerate(encoded_blocks(blocks, encoder, **options)):
-            if number == 2:
-                last = f"{text.base}/8.jsonl"
-                changed = text.read(last, 0, 1 << 20).replace(b"warm", b"cold")
-                text.write(last, changed)
-                os.utime(last, (1, 1))  # the next second
-            yield block
-
-    with pytest.raises(DataError, match=r"8\.jsonl: changed while it was read(?s:.)*fix"):
-        prepared(data, encoding=encoding)
 
 
 def test_a_learnt_tokenizer_needs_a_directory(data):

@@ -172,10 +172,6 @@ def test_gold_covers_the_answer_in_any_script(letters: Any) -> None:
         assert gold == ([touched[0], touched[-1]] if touched else [0, 0])
 
 
-def test_no_examples_give_no_rows(letters: Any) -> None:
-    assert len(small([], letters)) == 0
-
-
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
