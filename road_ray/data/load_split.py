@@ -20,7 +20,7 @@ from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode_examples import check_labels, encode
 from road_ray.data.features.examples_and_features import Example, Features, SpanExample, TextExample
 from road_ray.data.folds import held_out
-from road_ray.data.readers.layouts import is_there, read_split
+from road_ray.data.readers.layouts import found_paths, read_split
 from road_ray.data.readers.quac import with_history
 from road_ray.data.row_limits import row_limits, window_limits
 from road_ray.data.special_heads import SPECIAL_HEADS
@@ -103,7 +103,10 @@ def root_of(name: str, source: SourceConfig) -> Path | None:
 def has_files(name: str, split: str, source: SourceConfig) -> bool:
     """Return True if a data set has the files of a split, or comes from the hub."""
     root = root_of(name, source)
-    return root is None or is_there(find_dataset(name, source)[0], root, split)
+    entry, _ = find_dataset(name, source)
+    return bool(getattr(entry.splits, split)) and (
+        root is None or None not in found_paths(entry, root, split)
+    )
 
 
 def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from road_ray.data.features.examples_and_features import ChoiceExample, Example, TextExample
 from road_ray.data.readers import mrqa, quac, relations, squad
@@ -83,11 +84,17 @@ def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]
         )
     layout, names = LAYOUTS[dataset.layout], file_names(dataset, split)
     if root is None:
-        tables: Iterable[Table] = hub_tables(dataset, split, names, layout.from_hub)
-    else:
-        columns, paths = dataset.columns_of(split), (_existing(dataset, root, n) for n in names)
-        tables = (layout.table(path, columns, split != "test") for path in paths)
-    return [example for table in tables for example in table_examples(table, dataset, split)]
+        tables = hub_tables(dataset, split, names, layout.from_hub)
+        return [example for table in tables for example in table_examples(table, dataset, split)]
+    examples: list[Example] = []
+    for name, path in zip(names, found_paths(dataset, root, split), strict=True):
+        if path is None:
+            _refuse_missing(dataset, root, name)
+        if path.is_file() and not path.stat().st_size:
+            raise DataError(f"{path}: 0 rows, the file is empty\n  fix: download or write it again")
+        table = layout.table(path, dataset.columns_of(split), split != "test")
+        examples += table_examples(table, dataset, split)
+    return examples
 
 
 def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:
@@ -160,14 +167,14 @@ def _refuse_repeated_ids(name: str, examples: Iterable[Example]) -> None:
         )
 
 
-def is_there(dataset: Dataset, root: Path, split: str) -> bool:
-    """Return True if the entry has this split and ``root`` has all of its files."""
-    if not getattr(dataset.splits, split):
-        return False
-    return all(
-        any(path.exists() for path in candidates(dataset, root, names))
+def found_paths(dataset: Dataset, root: Path, split: str) -> list[Path | None]:
+    """Return the path of each file of a split, plain or compressed; None for one that is not there.
+    Raises ``ConfigError`` if the entry has no such split.
+    """
+    return [
+        next((path for path in _candidates(dataset, root, names) if path.exists()), None)
         for names in file_names(dataset, split)
-    )
+    ]
 
 
 def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
@@ -184,26 +191,20 @@ def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
 
-def candidates(dataset: Dataset, root: Path, names: str) -> list[Path]:
+def _candidates(dataset: Dataset, root: Path, names: str) -> list[Path]:
     """Return the paths of which the first that exists has the rows, for file names ``a|b``."""
     plain = [root / dataset.folder / name for name in names.split("|")]
     return [path for p in plain for path in (p, p.with_name(f"{p.name}.gz"))]
 
 
-def _existing(dataset: Dataset, root: Path, names: str) -> Path:
-    paths = candidates(dataset, root, names)
-    path = next((path for path in paths if path.exists()), None)
-    if path is None:
-        folder, (first, *others) = paths[0].parent, paths
-        held = sorted(path.name for path in folder.iterdir())[:8] if folder.is_dir() else []
-        expected = Path(dataset.folder) / names
-        raise DataError(
-            f"data set {dataset.name!r}: no file {first} (or {', '.join(p.name for p in others)}); "
-            f"found there: {', '.join(held) or 'nothing'}{nearest_path(first)}\n"
-            f"  data.root is {root}; expected below it: {expected}\n"
-            "  fix: set `data.root` (or ROAD_DATA) to the directory that holds "
-            f"{expected.parts[0]}; for another layout, declare a data set of your own (data.sets)"
-        )
-    if path.is_file() and not path.stat().st_size:
-        raise DataError(f"{path}: 0 rows, the file is empty\n  fix: download or write it again")
-    return path
+def _refuse_missing(dataset: Dataset, root: Path, names: str) -> NoReturn:
+    first, *others = _candidates(dataset, root, names)
+    folder, expected = first.parent, Path(dataset.folder) / names
+    held = sorted(path.name for path in folder.iterdir())[:8] if folder.is_dir() else []
+    raise DataError(
+        f"data set {dataset.name!r}: no file {first} (or {', '.join(p.name for p in others)}); "
+        f"found there: {', '.join(held) or 'nothing'}{nearest_path(first)}\n"
+        f"  data.root is {root}; expected below it: {expected}\n"
+        "  fix: set `data.root` (or ROAD_DATA) to the directory that holds "
+        f"{expected.parts[0]}; for another layout, declare a data set of your own (data.sets)"
+    )

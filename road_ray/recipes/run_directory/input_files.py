@@ -60,7 +60,7 @@ def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[
     """Return the local files of a split of the named data sets; of the hub none."""
     # The readers are loaded when files are listed: configuration classes import this module.
     from road_ray.data.load_split import find_dataset, root_of
-    from road_ray.data.readers.layouts import candidates, file_names
+    from road_ray.data.readers.layouts import found_paths
     from road_ray.data.readers.tables import table_files
 
     files: list[Path] = []
@@ -69,10 +69,8 @@ def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[
         entry, _ = find_dataset(name, source)
         if below is None:
             continue
-        for alternatives in file_names(entry, split):
-            paths = candidates(entry, below, alternatives)
-            for path in [path for path in paths if path.exists()][:1]:
-                files += table_files(path) if path.is_dir() else [path]
+        for path in filter(None, found_paths(entry, below, split)):
+            files += table_files(path) if path.is_dir() else [path]
     return files
 
 
