@@ -49,7 +49,7 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
     distillation: Any = getattr(config, "distillation", None)
     hosted = distillation is not None and distillation.host == "actors"
     teachers = distillation.total_teachers if hosted else 0
-    gpus_of_one = distillation.gpus_per_teacher * distillation.replicas if hosted else 0.0
+    gpus_of_one = distillation.resources.get("GPU", 0.0) * distillation.replicas if hosted else 0.0
     with connected(settings.address) if settings.address else nullcontext():
         check_room(workers, gpus, teachers, gpus_of_one)
     measured = measured_steps(config, recipe)

@@ -89,23 +89,28 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
 def finetunings(config: FinetuningsConfig) -> list[FinetuneConfig]:
     """Return all fine-tunings, each after the one whose model it starts from."""
     pool = _at_hand(config) if config.pool else [config.data.dataset]
-    for name, before in config.start_from.items():
-        if name in pool and (before not in pool or before in config.start_from):
+    before = {
+        name: config.pool[name]["init"]
+        for name in pool
+        if config.pool.get(name, {}).get("init") in config.pool
+    }
+    for name, other in before.items():
+        if other not in pool or other in before:
             raise ConfigError(
-                f"start_from: {name} is to start from {before}\n"
-                f"  allowed: a data set of the pool that starts from init: "
-                f"{', '.join(sorted(set(pool) - set(config.start_from)))}\n  nothing was started"
+                f"pool.{name}.init = {other}: is not there, or starts from another one itself\n"
+                "  allowed: a data set of the pool that starts from init: "
+                f"{', '.join(sorted(set(pool) - set(before)))}\n  nothing was started"
             )
     made = []
-    for name in sorted(pool, key=config.start_from.__contains__):
+    for name in sorted(pool, key=before.__contains__):
         changes: dict[str, Any] = {"data.dataset": name, **config.pool.get(name, {})}
         if "data.evaluate_on" in changes:
             sets = changes["data.evaluate_on"]
             changes["data.evaluate_on"] = [x for x in sets if has_files(x, "dev", config.data)]
         for number in range(config.num_seeds):
             seed = f"seed-{config.seed + number}"
-            if name in config.start_from:
-                changes["init"] = str(config.run_dir / config.start_from[name] / seed)
+            if name in before:
+                changes["init"] = str(config.run_dir / before[name] / seed)
             place = Path(name, seed)
             made.append(_inner(FinetuneConfig, config, place, number, _ONE_PROCESS | changes))
     return made
@@ -312,7 +317,6 @@ def generations(config: DistillConfig) -> list[DistillConfig]:
             changes |= {
                 "distillation.teachers": [str(made[-1].run_dir / "hf")],
                 "distillation.num_teachers": 1,
-                "distillation.matching.teacher": 0,
             }
         place = Path(f"generation-{number + 1}")
         made.append(_inner(DistillConfig, config, place, number, changes))

@@ -172,7 +172,7 @@ def advice(run: RunRecord, split: dict[str, float]) -> list[str]:
             sentences.append(
                 f"{lost}. Raise distillation.lookahead to even out slow batches, add a replica of "
                 f"each teacher (distillation.replicas={needed}), or give them more "
-                "(distillation.cpus_per_teacher, distillation.gpus_per_teacher)."
+                "(distillation.resources.CPU, distillation.resources.GPU)."
             )
         if run.settings.get("distillation.answers") != "once":
             sentences.append(

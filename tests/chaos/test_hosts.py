@@ -187,7 +187,7 @@ def test_a_job_from_a_third_host_distils_with_teachers_on_another(
     alone = rr.distill(
         overrides=settings | {"distillation.host": "process"}, run_dir=tmp_path / "alone"
     )
-    placed = {"distillation.cpus_per_teacher": 0.1, "distillation.resources": "{teacher: 1}"}
+    placed = {"distillation.resources": "{CPU: 0.1, teacher: 1}"}
     run, log = tmp_path / "run", tmp_path / "log"
     line = [sys.executable, "-m", "road_ray", "submit", "--cluster"]
     line += [f"http://{SENDER_NET[0]}:{DASHBOARD}", "--", "distill"]

@@ -32,7 +32,7 @@ def test_the_page_has_the_keys_of_verbs_sections_and_named_entries():
     assert re.search(r"\*\*`pretrain`\*\*: section.*`encoder.layers` 2;", page)
 
 
-MOST_KEYS = 206
+MOST_KEYS = 202
 """Distinct keys of the page. The aim is 200; the number falls with every key that goes."""
 
 

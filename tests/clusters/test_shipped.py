@@ -332,8 +332,7 @@ def test_the_entry_point_of_the_job_is_a_line_that_road_understands():
     overrides = [word for word in words if "=" in word]
     preset = words[words.index("--preset") + 1]
     config = configure("distill", preset=preset, overrides=overrides)
-    assert config.distillation.gpus_per_teacher == 1
-    assert config.distillation.resources == {"teacher": 1}
+    assert config.distillation.resources == {"GPU": 1, "teacher": 1}
 
 
 def test_the_script_for_slurm_is_one_and_waits_for_every_node():

@@ -61,7 +61,7 @@ def test_what_may_differ_in_a_distillation_and_a_pretraining():
     shared |= {"training.save_every_steps", "training.keep_checkpoints", "training.mirror"}
     shared |= {"training.keep_checkpoints_at_end", "training.activation_checkpointing"}
     shared |= {"training.fsdp"}
-    teaching = """host lookahead cpus_per_teacher gpus_per_teacher replicas resources num_teachers
+    teaching = """host lookahead replicas resources num_teachers
         timeout_seconds answers store check_parity"""
     teachers = {f"distillation.{name}" for name in teaching.split()}
     assert marked(DistillConfig(), FreeOnResume) == shared | teachers | {"data.cache"}

@@ -100,7 +100,7 @@ def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, ro
 )
 def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings, tmp_path):
     stored = {"distillation.store": str(tmp_path / "store")}
-    places = {"distillation.cpus_per_teacher": 0.3}
+    places = {"distillation.resources.CPU": 0.3}
     # In bf16, the batch that an actor happens to compute together changes the answers visibly.
     exact = settings(name) | {"training.precision": "fp32", "distillation.precision": "fp32"}
     runs = [

@@ -126,13 +126,13 @@ def from_store(stored):
 
 
 def test_a_store_filled_by_actors_is_that_of_teachers_in_this_process(stored, from_store):
-    run = stored("actors", host="actors", cpus_per_teacher=0.3)
+    run = stored("actors", host="actors", resources={"CPU": 0.3})
     compare(run, from_store, rtol=0, atol=0)
 
 
 @pytest.mark.chaos
 def test_two_workers_fill_and_read_one_store(stored, from_store):
-    run = stored("workers", host="actors", cpus_per_teacher=0.3, workers=2)
+    run = stored("workers", host="actors", resources={"CPU": 0.3}, workers=2)
     compare(run, from_store, **NOISE)
 
 
@@ -159,7 +159,7 @@ def test_a_mixture_may_have_its_teachers_in_actors(questions, teachers, tmp_path
     mix |= {"data.datasets": ["sst2", "squad_v2"], "data.batch_size": 4, "mixing.passes": 2}
     mix |= {"training.steps": 4, "optimizer.peak_lr": 3e-3, "data.max_judged_rows": 8}
     mix |= {"distillation.teachers.sst2": str(teachers.directory / "teachers.json")}
-    mix |= {"distillation.cpus_per_teacher": 0.3}
+    mix |= {"distillation.resources.CPU": 0.3}
     first = rr.multitask(overrides=mix | {"distillation.host": "process"}, run_dir=tmp_path / "one")
     two = rr.multitask(
         overrides=mix | {"distillation.host": "actors"}, run_dir=tmp_path / "two", workers=2
@@ -172,7 +172,7 @@ def test_thirty_steps_with_answers_live_and_once_give_one_student(settings, teac
     of other rows sums in another order; teachers in this process are not rounded.
     """
     exact = {"training.steps": 30, "distillation.precision": "fp32", "training.precision": "fp32"}
-    actors = {"distillation.host": "actors", "distillation.cpus_per_teacher": 0.3}
+    actors = {"distillation.host": "actors", "distillation.resources.CPU": 0.3}
     here = {"distillation.host": "process"}
     runs = {
         name: rr.distill(

@@ -45,10 +45,10 @@ def test_one_may_start_from_another_of_the_same_seed(tmp_path):
     assert all(item.init == str(tmp_path / "mnli" / f"seed-{item.seed}") for item in second)
 
 
-@pytest.mark.parametrize("start_from", [{"rte": "mnlu"}, {"rte": "mrpc", "mrpc": "cola"}])
-def test_a_start_that_is_not_there_is_told(start_from):
-    config = FinetuningsConfig(pool={"rte": {}, "mrpc": {}, "cola": {}}, start_from=start_from)
-    with pytest.raises(ConfigError, match=r"start_from: rte is to start from m"):
+def test_a_start_from_one_that_starts_from_another_is_refused():
+    pool = {"rte": {"init": "mrpc"}, "mrpc": {"init": "cola"}, "cola": {}}
+    config = FinetuningsConfig(pool=pool)
+    with pytest.raises(ConfigError, match=r"pool.rte.init = mrpc"):
         finetunings(config)
 
 
@@ -87,8 +87,8 @@ def test_the_average_of_medians_is_counted_as_the_paper_counts():
 def pool(sentiment, tmp_path_factory):
     """Two seeds of two data sets, one of which starts from the other."""
     changes = {name: value for name, value in sentiment.items() if name != "data.dataset"}
-    changes |= {"training.steps": 2, "pool": {"mnli": {}, "sst2": {"data.batch_size": 8}}}
-    changes |= {"start_from": {"sst2": "mnli"}, "num_seeds": 2}
+    pool = {"mnli": {}, "sst2": {"data.batch_size": 8, "init": "mnli"}}
+    changes |= {"training.steps": 2, "pool": pool, "num_seeds": 2}
     directory = tmp_path_factory.mktemp("runs") / "pool"
     return rr.finetune(overrides=changes, run_dir=directory)
 

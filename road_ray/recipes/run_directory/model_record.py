@@ -60,12 +60,6 @@ def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
     return trained_head(directory, task) or trained_head(directory, dataset_task)
 
 
-def other_task(directory: Path, task: Task, dataset: str) -> str | None:
-    """Return the task that a model was trained on, if it has no head for ``task``; else None."""
-    trained_on = _record(directory).get("task")
-    return None if trained_on is None or head_for(directory, task, dataset) else str(trained_on)
-
-
 def stored_threshold(directory: Path) -> float | None:
     """Return the stored no-answer threshold of a model, or None."""
     return _number(directory, "no_answer_threshold")

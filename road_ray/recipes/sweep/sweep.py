@@ -203,6 +203,6 @@ def _demand(base: Any, shared: DistillConfig | None) -> StageDemand:
     return replace(
         demand,
         teachers=teachers * base.distillation.replicas,
-        cpus_per_teacher=base.distillation.cpus_per_teacher,
-        gpus_per_teacher=base.distillation.gpus_per_teacher,
+        cpus_per_teacher=base.distillation.resources.get("CPU"),
+        gpus_per_teacher=base.distillation.resources.get("GPU", 0.0),
     )

@@ -46,7 +46,7 @@ def build_objective(
     matching = config.distillation.matching if isinstance(config, DistillConfig) else None
     if matching is None or not matching.enabled:
         return Distilled(model, **distilled)
-    directory = teachers[prepared.mixture.names[0]].directories[matching.teacher]
+    directory = teachers[prepared.mixture.names[0]].directories[0]
     states = StateMatching(
         model.encoder,
         HiddenStatesTeacher(directory, attentions=matching.attention_weight > 0),

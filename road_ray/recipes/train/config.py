@@ -298,11 +298,9 @@ class FinetuningsConfig(FinetuneConfig):
     their means. 1: a single run. ELECTRA reports medians of 10."""
     pool: dict[str, dict[str, Any]] = Field({})
     """Data sets to fine-tune on, each with the keys in which it differs from this configuration,
-    such as ``{rte: {data.epochs: 10}}``. Those without files below the data root are left out, with
-    a warning. Empty: ``data.dataset`` alone."""
-    start_from: dict[str, str] = Field({})
-    """Map from a data set of ``pool`` to another one whose model, of the same seed, it starts from,
-    such as ``{rte: mnli}``. Empty: all start from ``init``."""
+    such as ``{rte: {data.epochs: 10}}``. With ``init`` one starts from the model, of the same
+    seed, of another one of the pool: ``{rte: {init: mnli}}``. Those without files below the data
+    root are left out, with a warning. Empty: ``data.dataset`` alone."""
     max_concurrent: Free[int] = Field(0, ge=0)
     """Number of runs at the same time, each a Ray task of one core and ``gpus_per_worker`` GPUs. 0:
     one after another in this process. On a cluster at ``address``, its size is the limit."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, row_features
-from road_ray.data.model_files.locate_model import MODEL_RECORD, locate_model
+from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Span
 from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
 from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader
@@ -31,12 +30,9 @@ from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainC
 from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.recipes.train.teacher_list import resolve_teachers
 from road_ray.recipes.train.teachers import Teachers, weighting_rule
-from road_ray.recipes.train.teaching_config import MatchingConfig
-from road_ray.system.json_file import read_json
 
 _KEY = "distillation.teachers"
 _LONGEST_ROWS = 256  # a second of tokenization for each teacher
-_MOST_ANCESTORS = 20
 _log = logging.getLogger(__name__)
 
 
@@ -64,8 +60,6 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
         # A rule that is none is told now, and not when the teachers have started.
         weighting_rule(config.weighting, num_teachers=len(directories) // folds)
-        if folds > 1:
-            warn_of_seen_rows(directories, name)
         found[name] = Teachers(
             settings,
             config.weighting,
@@ -79,8 +73,15 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             student=student,
             store=settings.tables(config.run_dir),
         )
-    if isinstance(config, DistillConfig):
-        _check_matching(config.distillation.matching, located[config.data.dataset][0], student)
+    if isinstance(config, DistillConfig) and config.distillation.matching.enabled:
+        first = located[config.data.dataset][0][0]
+        if reads_other_tokens(first, student):
+            raise CheckpointError(
+                f"distillation.matching ({first}): the first teacher has another tokenizer than "
+                "the student, so its states are of other tokens\n"
+                "  fix: put one with the student's tokenizer first, or leave distillation.matching "
+                "out; answers are taken of any teacher"
+            )
     return found
 
 
@@ -152,51 +153,6 @@ def _located(teachers: Sequence[str], count: int | None, key: str) -> tuple[list
     except CheckpointError as error:
         message = str(error).removeprefix("init = ").removeprefix(f"{key}: ")
         raise CheckpointError(f"{key}: {message}") from error
-
-
-def warn_of_seen_rows(directories: Sequence[str], dataset: str) -> None:
-    """Warn if an out-of-fold teacher started from a model that was trained on the data set, because
-    it has then seen the rows of every fold. The records of models name their ``init``.
-    """
-    for number, directory in enumerate(directories):
-        place = Path(directory)
-        for _ in range(_MOST_ANCESTORS):
-            init = Path(str(_record_of(place).get("init") or "/dev/null")).expanduser()
-            if not init.is_dir():
-                break
-            place = Path(locate_model(init))
-            if dataset in (_record_of(place).get("datasets") or ()):
-                _log.warning(
-                    "teacher %d of a fold started from %s, which was trained on %s: it has seen "
-                    "the rows of every fold\n"
-                    "  fix: train the teachers of folds from a model that was not",
-                    number, place, dataset,
-                )  # fmt: skip
-                return
-
-
-def _record_of(directory: Path) -> dict[str, Any]:
-    path = directory / MODEL_RECORD
-    return read_json(path) if path.is_file() else {}
-
-
-def _check_matching(matching: MatchingConfig, directories: Sequence[str], student: str) -> None:
-    """Raise if the teacher whose states are matched is not there or reads other tokens."""
-    if not matching.enabled:
-        return
-    if matching.teacher >= len(directories):
-        raise ConfigError(
-            f"distillation.matching.teacher = {matching.teacher}\n"
-            f"  allowed: 0 to {len(directories) - 1}, the number of one of distillation.teachers"
-        )
-    if reads_other_tokens(directories[matching.teacher], student):
-        raise CheckpointError(
-            f"distillation.matching.teacher = {matching.teacher} "
-            f"({directories[matching.teacher]}): has another tokenizer than the student, so its "
-            "states are of other tokens\n"
-            "  allowed: a teacher with the student's tokenizer; answers of any teacher\n"
-            "  fix: distillation.matching.teacher=NUMBER, or leave distillation.matching out"
-        )
 
 
 def check_truncation(teachers: Teachers, split: Split, tokenizer: Any) -> None:

@@ -25,7 +25,7 @@ from road_ray.models.encoder_layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
 from road_ray.recipes.run_directory.input_files import identity_of
-from road_ray.recipes.run_directory.model_record import head_for, other_task
+from road_ray.recipes.run_directory.model_record import head_for
 from road_ray.recipes.train.config import FinetuneConfig, TrainConfig
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.overlap import count_overlap
@@ -79,11 +79,6 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     limits = [row_limit(config.data.max_length_tokens, task) for task in tasks]
     limit_length(tokenizer, longest, max(limits))
     if worker.leads:
-        for name, split in splits.items():
-            if (other := other_task(Path(directory), split.task, name)) is not None:
-                _log.info(
-                    "%s has a head for %s; %s gets a new one", directory, other, split.task.name
-                )
         log_heads(config.init, heads)
         warn_of_rates(config, str(model.encoder.config.model_type))
     pad_id = pad_id_of(tokenizer)

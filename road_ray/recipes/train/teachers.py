@@ -95,14 +95,15 @@ class Teachers:
         from road_ray.distributed.teachers.pool import start_teachers
 
         settings = self.settings
+        resources = dict(settings.resources)
         return start_teachers(
             self.directories,
             self.task,
             teacher=self.options,
             replicas=settings.replicas,
-            num_cpus=settings.cpus_per_teacher,
-            num_gpus=settings.gpus_per_teacher,
-            resources=settings.resources,
+            num_cpus=resources.pop("CPU", None),
+            num_gpus=resources.pop("GPU", 0.0),
+            resources=resources,
             beside=beside,
             other_teachers=self.other_teachers,
             timeout_seconds=settings.timeout_seconds,

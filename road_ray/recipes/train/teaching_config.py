@@ -21,9 +21,9 @@ from road_ray.recipes.train.teacher_list import resolve_teachers
 
 
 class MatchingConfig(Config):
-    """Distillation from the hidden states and attention maps of one teacher. That teacher runs in
-    the student's process, because its states are a hundred times larger than its logits. Source:
-    ROaD part 2, section 4.3.
+    """Distillation from the hidden states and attention maps of the first teacher. It runs in the
+    student's process, because its states are a hundred times larger than its logits. Source: ROaD
+    part 2, section 4.3.
     """
 
     hidden_weight: float = Field(0.0, ge=0)
@@ -36,8 +36,6 @@ class MatchingConfig(Config):
     """Matched layers. ``uniform``: every student layer with an evenly spread teacher layer (24 to
     12: every second one, as in ROaD part 2). ``last``: the last layers of both. Or pairs [student
     layer, teacher layer], counted from 1."""
-    teacher: int = Field(0, ge=0)
-    """Index of the matched teacher in ``distillation.teachers``, from 0."""
 
     @property
     def enabled(self) -> bool:
@@ -86,17 +84,14 @@ class TeachingConfig(Config):
     lookahead: Free[int] = Field(2, ge=0)
     """Number of batches that are sent to the teachers ahead of the student's step. 0: student and
     teachers take turns. More hides more of the teachers' time and takes memory. Our choice."""
-    cpus_per_teacher: Free[float | None] = Field(None, gt=0)
-    """Number of cores of each teacher in an actor. None: 1, or less where the cluster is small, so
-    that teachers take at most half of it and every worker finds a core."""
-    gpus_per_teacher: Free[float] = Field(0.0, ge=0)
-    """Number of GPUs of each teacher in an actor. 0: CPU only. A fraction shares one device."""
     replicas: Free[int] = Field(1, ge=1)
     """Number of actors with the same teachers. More of them answer more requests a second and
     survive the loss of a machine."""
     resources: Free[dict[str, float]] = Field({})
-    """Custom Ray resources that each actor requests, such as ``{teacher: 1}``. They place the
-    actors on machines that offer them. Empty: none."""
+    """Ray resources that each actor requests, such as ``{CPU: 2, GPU: 0.5, teacher: 1}``. ``CPU``
+    is 1 by default, or less where the cluster is small, so that teachers take at most half of it
+    and every worker finds a core; ``GPU`` is 0, and a fraction shares one device. Resources of your
+    own place the actors on machines that offer them."""
     timeout_seconds: Free[float] = Field(120.0, gt=0)
     """Time limit of one answer, in seconds. After it the actor is restarted once, or another
     replica is asked; a teacher that does not answer then ends the run, which the same command

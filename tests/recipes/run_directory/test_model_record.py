@@ -15,7 +15,6 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
-    other_task,
     stored_threshold,
     trained_head,
     trained_limits,
@@ -29,12 +28,6 @@ def test_a_run_of_the_task_has_its_head_and_another_has_none(span_run, pretraine
     assert trained_head(span_run.hf_dir, TASKS["mrc"]) == span_run.hf_dir
     assert trained_head(span_run.hf_dir, TASKS["sentiment"]) is None
     assert trained_head(pretrained.hf_dir, TASKS["mrc"]) is None
-
-
-def test_a_head_for_another_task_is_told_of(span_run, pretrained):
-    assert other_task(span_run.hf_dir, TASKS["sentiment"], "sst2") == "mrc"
-    assert other_task(span_run.hf_dir, TASKS["mrc"], "squad_v2") is None
-    assert other_task(pretrained.hf_dir, TASKS["sentiment"], "sst2") is None
 
 
 def test_the_threshold_is_that_of_the_file(span_run, pretrained):

@@ -126,7 +126,7 @@ def test_a_sweep_counts_the_processes_of_both_runs(tmp_path, teachers):
         "verb: pretrain\noverrides: {workers: 8, min_workers: 2, gpus_per_worker: 1}\n"
         "then:\n  verb: distill\n  overrides:\n    data.dataset: sst2\n    data.root: miniature\n"
         f"    distillation.teachers: ['{listed}']\n    distillation.host: actors\n"
-        "    distillation.gpus_per_teacher: 0.25\n"
+        "    distillation.resources.GPU: 0.25\n"
         "metric: eval/sst2/accuracy\nscheduler: none\n"
         "space: {optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}}\n"
     )

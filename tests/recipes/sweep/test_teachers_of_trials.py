@@ -77,7 +77,7 @@ def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
         **{
             "distillation.answers": "live",
             "distillation.host": "actors",
-            "distillation.cpus_per_teacher": 0.3,
+            "distillation.resources.CPU": 0.3,
         }
     )
     with teachers_of_trials(config) as pool:
@@ -100,7 +100,7 @@ def test_a_whole_sweep_with_teachers_in_actors(sweep, tmp_path):
         **{
             "distillation.answers": "auto",
             "distillation.host": "actors",
-            "distillation.cpus_per_teacher": 0.3,
+            "distillation.resources.CPU": 0.3,
         }
     )
     small = {"trials": 2, "max_concurrent": 1, "scheduler": "none", "console": "quiet"}

@@ -259,12 +259,6 @@ MISTAKES = [
         2,
         "average_loss",
     ),
-    (
-        "distill",
-        {"distillation.matching.teacher": 3, "distillation.matching.hidden_weight": 1},
-        2,
-        "matching.teacher = 3",
-    ),
 ]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import road_ray as rr
@@ -14,7 +12,7 @@ from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.errors import ConfigError
 from road_ray.recipes.several_runs import _with_teachers
 from road_ray.recipes.train.config import DistillConfig
-from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers, warn_of_seen_rows
+from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.prepare import prepare
 from road_ray.recipes.train.teacher_list import read_teacher_list
 from road_ray.training.monitoring.metrics_journal import read_rows
@@ -110,21 +108,3 @@ def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tm
     assert plain.distillation.teachers_per_row == 4
     with pytest.raises(ConfigError, match="names 4 teachers of folds, and the ensemble has 4"):
         _with_teachers(config, places[::-1])
-
-
-def test_a_teacher_of_folds_whose_ancestor_saw_all_rows_is_warned_of(tmp_path, caplog):
-    def model(name, **record):
-        place = tmp_path / name
-        place.mkdir()
-        (place / "config.json").write_text("{}")
-        (place / "road_ray.json").write_text(json.dumps(record))
-        return str(place)
-
-    pretrained = model("pretrained", objective="electra")
-    mixture = model("mixture", datasets=["mnli", "sst2"], init=pretrained)
-    between = model("between", datasets=["rte"], init=mixture)
-    honest = model("honest", datasets=["sst2"], init=pretrained)
-    warn_of_seen_rows([honest], "sst2")
-    assert caplog.text == ""
-    warn_of_seen_rows([honest, model("seen", datasets=["sst2"], init=between)], "sst2")
-    assert f"teacher 1 of a fold started from {mixture}, which was trained on sst2" in caplog.text
