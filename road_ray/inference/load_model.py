@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -72,35 +72,36 @@ def load(
 
     Raises ``CheckpointError`` for a directory without a head that predicts.
     """
-    place = head_directory(locate_model(model_directory(str(model), "model")), head)
-    record = _record(place)
-    task = Task(_task_name(place, str(model), record), _kind_of(place))
+    place, record, task = _head(str(model), head)
     own = any((place / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
     tokenizer = load_tokenizer(place if own else place.parents[1])  # of all heads of a model
-    runtime = _load_onnx(place, record, device, precision)
-    if runtime is None:
-        runtime = _load_torch(place, task, device, precision)
-    check_vocabulary(runtime.vocab_size, len(tokenizer), str(place))
+    where = torch.device(device) if device else default_device()
+    dtype: torch.dtype | None = None
+    runnable: Callable[[Batch], Tensor]
+    if path := onnx_file(place, record):
+        _check_onnx_options(place, device, precision)
+        facts, where = record[ONNX], torch.device("cpu")
+        runnable = OnnxModel(path, singly=facts.get("quantization") is not None)
+        positions, vocab_size = int(facts["longest_row_tokens"]), read_config(place).vocab_size
+    else:
+        runnable = trained = load_trained(str(place), task).to(where).eval()
+        config = trained.encoder.config
+        dtype = autocast_dtype(precision, where, config.hidden_size)
+        positions, vocab_size = longest_row(trained.encoder), config.vocab_size
+    check_vocabulary(vocab_size, len(tokenizer), str(place))
     length = row_limit(record.get("max_length_tokens"), task)
     is_known = "max_length_tokens" in record
-    longest = limit_length(tokenizer, runtime.positions, length if is_known else None)
-    if max_length_tokens is not None and max_length_tokens > longest:
-        raise ConfigError(
-            f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
-            f"  allowed: at most {longest}"
-        )
-    _check_answer_options(task, threshold, n_best)
-    if threshold is None:
-        threshold = record.get("no_answer_threshold")
+    longest = limit_length(tokenizer, positions, length if is_known else None)
+    _check_options(task, longest, max_length_tokens, threshold, n_best)
     return Predictor(
-        model=runtime.model,
+        model=runnable,
         tokenizer=tokenizer,
         task=task,
-        device=runtime.device,
-        dtype=runtime.dtype,
+        device=where,
+        dtype=dtype,
         max_length_tokens=min(max_length_tokens or length, longest),
         longest_row_tokens=longest,
-        threshold=threshold,
+        threshold=record.get("no_answer_threshold") if threshold is None else threshold,
         n_best=n_best,
         record=record,
     )
@@ -110,17 +111,25 @@ def task_of(model: str | Path) -> Task:
     """Return the task of a model with one head: that of the catalogue if the model's record names
     it and its labels are those, else one with the labels of its ``config.json``.
     """
-    place = head_directory(locate_model(model_directory(str(model), "model")), None)
-    name, kind = _task_name(place, str(model), _record(place)), _kind_of(place)
-    known = catalog.TASKS.get(name)
-    if known is None or type(known.kind) is not type(kind):
-        return Task(name, kind)
-    labels = [{*getattr(each, "labels", ())} for each in (known.kind, kind)]
-    return known if labels[0] == labels[1] else Task(name, kind)
+    _, _, task = _head(str(model), None)
+    known = catalog.TASKS.get(task.name)
+    if known is None or type(known.kind) is not type(task.kind):
+        return task
+    labels = [{*getattr(kind, "labels", ())} for kind in (known.kind, task.kind)]
+    return known if labels[0] == labels[1] else task
 
 
-def _check_answer_options(task: Task, threshold: float | None, n_best: int) -> None:
-    """Raise ``ConfigError`` for options of answers if the task has none, and for a NaN."""
+def _check_options(
+    task: Task, longest: int, max_length_tokens: int | None, threshold: float | None, n_best: int
+) -> None:
+    """Raise ``ConfigError`` for rows that are too long, options of answers for another task, and a
+    NaN.
+    """
+    if max_length_tokens is not None and max_length_tokens > longest:
+        raise ConfigError(
+            f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
+            f"  allowed: at most {longest}"
+        )
     if not isinstance(task.kind, Span) and (threshold is not None or n_best > 1):
         name, value = ("n_best", n_best) if n_best > 1 else ("threshold", threshold)
         raise ConfigError(
@@ -149,13 +158,17 @@ def head_directory(place: Path, head: str | None) -> Path:
     )
 
 
-def _task_name(place: Path, model: str, record: Mapping[str, Any]) -> str:
-    """Return the task of a head: by its directory in a multi-task model, else by the record, else
-    the name of the model.
+def _head(model: str, head: str | None) -> tuple[Path, dict[str, Any], Task]:
+    """Return the directory of a head, its record and its task, whose name is that of the directory
+    in a multi-task model, else that of the record, else that of the model.
     """
+    place = head_directory(locate_model(model_directory(model, "model")), head)
+    path = place / MODEL_RECORD
+    record = read_json(path) if path.is_file() else {}
+    name = record.get("task") or Path(model).expanduser().resolve().name
     if place.parent.name == "heads":
-        return place.name
-    return str(record.get("task") or Path(model).expanduser().resolve().name)
+        name = place.name
+    return place, record, Task(str(name), _kind_of(place))
 
 
 def _kind_of(place: Path) -> Kind:
@@ -194,43 +207,10 @@ def _check_problem_type(place: Path, problem_type: str | None, labels: tuple[str
         )
 
 
-def _record(place: Path) -> dict[str, Any]:
-    path = place / MODEL_RECORD
-    return read_json(path) if path.is_file() else {}
-
-
-class _Runtime(NamedTuple):
-    """A model that is ready to be called, of either runtime, and its limits."""
-
-    model: Callable[[Batch], Tensor]
-    device: torch.device
-    dtype: torch.dtype | None
-    positions: int
-    vocab_size: int
-
-
-def _load_torch(place: Path, task: Task, device: str | None, precision: Precision) -> _Runtime:
-    where = torch.device(device) if device else default_device()
-    model = load_trained(str(place), task).to(where).eval()
-    config = model.encoder.config
-    dtype = autocast_dtype(precision, where, config.hidden_size)
-    return _Runtime(model, where, dtype, longest_row(model.encoder), config.vocab_size)
-
-
-def _load_onnx(
-    place: Path, record: Mapping[str, Any], device: str | None, precision: Precision
-) -> _Runtime | None:
-    """Return the model of a directory that `road export` wrote; None for any other directory."""
-    path = onnx_file(place, record)
-    if path is None:
-        return None
+def _check_onnx_options(place: Path, device: str | None, precision: Precision) -> None:
     if device not in (None, "cpu") or precision == "bf16":
         key, value = ("device", device) if precision != "bf16" else ("precision", precision)
         raise ConfigError(
             f"{key} = {value}: {place} is an ONNX model, which runs in its own precision on the "
             f"CPU\n  fix: leave {key} out, or name the model that was exported"
         )
-    positions = int(record[ONNX]["longest_row_tokens"])
-    vocab_size = read_config(place).vocab_size
-    model = OnnxModel(path, singly=record[ONNX].get("quantization") is not None)
-    return _Runtime(model, torch.device("cpu"), None, positions, vocab_size)
