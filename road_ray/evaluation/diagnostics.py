@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.evaluation import squad
-from road_ray.evaluation.spans.span_decoding import SpanPrediction
+from road_ray.evaluation.spans import SpanPrediction
 
 _BINS = 10
 _MOST_LABELS = 20
@@ -66,17 +66,17 @@ def span_diagnostics(
     golds = [tuple(answer.text for answer in example.answers) for example in examples]
     pairs = zip(golds, predictions, strict=True)
     raw = np.array([squad.raw_scores(texts, prediction.text) for texts, prediction in pairs])
-    barren = np.array([not example.answers for example in examples])
+    unanswerable = np.array([not example.answers for example in examples])
     odds = np.array([prediction.null_odds for prediction in predictions])
-    silent = barren[:, None].astype(float)  # both scores of abstaining
+    abstained = unanswerable[:, None].astype(float)  # both scores of abstaining
     low, high = np.quantile(odds, [0.01, 0.99])
     places = np.linspace(min(low, threshold), max(high, threshold), _THRESHOLDS)
     curve = []
     for place in sorted({*places.tolist(), threshold}):
-        scores = 100.0 * np.where((odds > place)[:, None], silent, raw)
+        scores = 100.0 * np.where((odds > place)[:, None], abstained, raw)
         exact = scores[:, 0]
-        has = float(exact[~barren].mean()) if not barren.all() else 0.0
-        none = float(exact[barren].mean())
+        has = float(exact[~unanswerable].mean()) if not unanswerable.all() else 0.0
+        none = float(exact[unanswerable].mean())
         row = [place, *scores.mean(0).tolist(), has, none]
         curve.append([round(float(value), 3) for value in row])
     return diagnostics | {"threshold": round(threshold, 3), "thresholds": curve}

@@ -21,21 +21,19 @@ from road_ray.data.features.examples_and_features import (
     TagExample,
 )
 from road_ray.data.load_split import Split
-from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.task_and_dataset import Classify, JointSpan, Kind, Regress, Span, Tag
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
 from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
-from road_ray.evaluation.spans.joint_spans import best_joint_spans
-from road_ray.evaluation.spans.no_answer_threshold import (
-    UNTUNED_THRESHOLD,
+from road_ray.evaluation.no_answer_threshold import (
     answerability,
     choose_threshold,
     score,
+    untuned_threshold,
     write_json,
     write_predictions,
 )
-from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
+from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
 from road_ray.evaluation.tag_metrics import entity_scores, predicted_tags
 from road_ray.models.config import Precision
 from road_ray.models.multitask import MultitaskModel
@@ -49,19 +47,19 @@ OnRows = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures of one split (percentages) and predictions.
+    """Metrics of one split (percentages) and predictions.
 
     ``threshold`` is the no-answer threshold of span predictions. If it is None, there are no
-    ``at_threshold_*`` figures, and predictions follow the untuned rule of ``exact`` and ``f1``:
-    abstain above odds of 0 if the split has questions without answer, else answer every question.
+    ``at_threshold_*`` metrics, and predictions follow the untuned rule of ``exact`` and ``f1``.
+    ``limit`` is the threshold that predictions follow.
     """
 
     figures: dict[str, float]
     threshold: float | None = None
     spans: Sequence[SpanPrediction] = ()
-    untuned_threshold: float = UNTUNED_THRESHOLD
-    labels: Sequence[str] = field(default=())
-    ids: Sequence[str] = field(default=())
+    limit: float = 0.0
+    labels: Sequence[str] = ()
+    ids: Sequence[str] = ()
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
     def write(self, directory: Path) -> None:
@@ -69,15 +67,12 @@ class Evaluation:
         ``diagnostics.json`` beside them has what the pages of reports draw.
         """
         if self.diagnostics:
-            directory.mkdir(parents=True, exist_ok=True)
             write_json(directory / DIAGNOSTICS, self.diagnostics)
         if self.spans:
-            limit = self.untuned_threshold if self.threshold is None else self.threshold
-            write_predictions(directory, self.spans, limit)
-            return
-        directory.mkdir(parents=True, exist_ok=True)
-        answers = dict(zip(self.ids, self.labels, strict=True))
-        write_json(directory / "predictions.json", answers)
+            write_predictions(directory, self.spans, self.limit)
+        else:
+            labels = dict(zip(self.ids, self.labels, strict=True))
+            write_json(directory / "predictions.json", labels)
 
 
 def logits_of(
@@ -113,48 +108,28 @@ def batched_logits(
     batch; the longest come first, as they need the most memory.
     """
     lengths = features.lengths
-    rows: list[NDArray[np.float32] | None] = [None] * len(features)
-    done = 0
-    for numbers in reversed(_batches(lengths)):
-        done += len(numbers)
+    order = np.argsort(lengths, kind="stable")
+    batches = [order[n : n + _ROWS_AT_ONCE] for n in range(0, len(order), _ROWS_AT_ONCE)]
+    rows: dict[int, NDArray[np.float32]] = {}
+    for numbers in reversed(batches):
         batch: Batch = pad(features, numbers, pad_id=pad_id) | {"task": features.task}
         for number, row in zip(numbers, forward(batch).float().cpu().numpy(), strict=True):
             if isinstance(kind, Span):
                 row = row[:, : lengths[number]]
             if isinstance(kind, Tag):
                 row = row[: lengths[number]]
-            _check_finite(row, kind, features.task)
+            # Positions that joint spans may not have are minus infinity.
+            valid = row < np.inf if isinstance(kind, JointSpan) else np.isfinite(row)
+            if not valid.all():  # argmax would pass as a prediction
+                raise DivergedError(
+                    f"task {features.task}: the model's logits are not finite\n"
+                    "  fix: name an earlier checkpoint, or train with a lower optimizer.peak_lr\n"
+                    "  kept: nothing was evaluated"
+                )
             rows[number] = row
         if on_rows is not None:
-            on_rows(done, len(features))
-    return [row for row in rows if row is not None]
-
-
-def evaluation_tokens(features: Features) -> int:
-    """Return the number of tokens of an evaluation, padding included."""
-    lengths, most = features.lengths, features.max_length_tokens
-    widths = (len(of) * padded_width(int(lengths[of].max()), most) for of in _batches(lengths))
-    return sum(widths) * features.choices
-
-
-def _batches(lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return the row numbers of each batch, the shortest rows first."""
-    order = np.argsort(lengths, kind="stable")
-    return [order[n : n + _ROWS_AT_ONCE] for n in range(0, len(order), _ROWS_AT_ONCE)]
-
-
-def _check_finite(row: NDArray[np.float32], kind: Kind, task: str) -> None:
-    """Raise ``DivergedError`` for logits that are not finite: their argmax would pass as a
-    prediction.
-    """
-    # Positions that joint spans may not have are minus infinity.
-    valid = row < np.inf if isinstance(kind, JointSpan) else np.isfinite(row)
-    if not valid.all():
-        raise DivergedError(
-            f"task {task}: the model's logits are not finite (NaN or infinite numbers)\n"
-            "  fix: name an earlier checkpoint, or train it again with a lower optimizer.peak_lr\n"
-            "  kept: nothing was evaluated"
-        )
+            on_rows(len(rows), len(features))
+    return [rows[number] for number in range(len(features))]
 
 
 def evaluate_split(
@@ -190,30 +165,32 @@ def evaluate_logits(
     *,
     tune: bool = False,
 ) -> Evaluation:
-    """Return the figures of the logits of a split's rows."""
+    """Return the metrics of the logits of a split's rows. Rows without label have predictions
+    only.
+    """
     kind = split.task.kind
     if isinstance(kind, Span):
         return evaluate_spans(split, logits, threshold, tune=tune)
-    if isinstance(kind, Tag):
-        return evaluate_tags(split, kind, logits)
-    values = np.stack(logits)
-    predicted = values[:, 0] if isinstance(kind, Regress) else values.argmax(-1)
-    known = split.features.gold["labels"] != UNKNOWN
-    figures, diagnostics = {}, {}
-    if known.any():
-        gold = split.features.gold["labels"][known]
-        labels = kind.labels if isinstance(kind, Classify) else ()
-        figures = metrics.score(split.dataset.metrics, predicted[known], gold, labels)
-        if isinstance(kind, Classify):
-            figures |= metrics.label_balance(predicted[known], gold)
-            diagnostics = class_diagnostics(values[known], gold, kind.labels)
-    names = (
-        [kind.labels[int(p)] for p in predicted]
-        if isinstance(kind, Classify)
-        else [str(p) for p in predicted]
-    )
     ids = [example.id for example in split.examples]
-    return Evaluation(figures, labels=names, ids=ids, diagnostics=diagnostics)
+    figures: dict[str, float] = {}
+    if isinstance(kind, Tag):
+        sentences = [example for example in split.examples if isinstance(example, TagExample)]
+        tags = predicted_tags(split.features, sentences, kind.labels, logits)
+        if all(sentence.tags for sentence in sentences):
+            figures = entity_scores(tags, [sentence.tags or () for sentence in sentences])
+        return Evaluation(figures, labels=[" ".join(words) for words in tags], ids=ids)
+    values, gold = np.stack(logits), split.features.gold["labels"]
+    predicted = values[:, 0] if isinstance(kind, Regress) else values.argmax(-1)
+    known = gold != UNKNOWN
+    classes = kind.labels if isinstance(kind, Classify) else ()
+    diagnostics = {}
+    if known.any():
+        figures = metrics.score(split.dataset.metrics, predicted[known], gold[known], classes)
+    if known.any() and classes:
+        figures |= metrics.label_balance(predicted[known], gold[known])
+        diagnostics = class_diagnostics(values[known], gold[known], classes)
+    labels = [classes[int(p)] if classes else str(p) for p in predicted]
+    return Evaluation(figures, labels=labels, ids=ids, diagnostics=diagnostics)
 
 
 def _further(
@@ -240,19 +217,6 @@ def _further(
     return figures
 
 
-def evaluate_tags(split: Split, kind: Tag, logits: Sequence[NDArray[np.float32]]) -> Evaluation:
-    """Return entity figures of tag logits ``[length, C]`` per row; a prediction is the tags of a
-    sentence.
-    """
-    examples = [example for example in split.examples if isinstance(example, TagExample)]
-    predicted = predicted_tags(split.features, examples, kind.labels, logits)
-    figures: dict[str, float] = {}
-    if all(example.tags for example in examples):
-        figures = entity_scores(predicted, [example.tags or () for example in examples])
-    labels = [" ".join(tags) for tags in predicted]
-    return Evaluation(figures, labels=labels, ids=[example.id for example in examples])
-
-
 def evaluate_spans(
     split: Split,
     logits: Sequence[NDArray[np.float32]],
@@ -270,17 +234,11 @@ def evaluate_spans(
         predictions = best_spans(
             split.features, examples, [row[0] for row in logits], [row[1] for row in logits]
         )
-    abstains = any(not example.answers for example in examples)
-    untuned = UNTUNED_THRESHOLD if abstains else np.inf
-    if threshold is None and tune and abstains:
+    untuned = untuned_threshold(examples)
+    if threshold is None and tune and untuned == 0.0:
         threshold = choose_threshold(examples, predictions)
-    figures = score(examples, predictions, threshold)
     limit = untuned if threshold is None else threshold
+    figures = score(examples, predictions, threshold)
     figures |= answerability(examples, predictions, limit)
-    return Evaluation(
-        figures,
-        threshold=threshold,
-        spans=predictions,
-        untuned_threshold=untuned,
-        diagnostics=span_diagnostics(examples, predictions, limit),
-    )
+    diagnostics = span_diagnostics(examples, predictions, limit)
+    return Evaluation(figures, threshold, predictions, limit, diagnostics=diagnostics)

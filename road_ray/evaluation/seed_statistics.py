@@ -30,7 +30,7 @@ class Summary:
 
 def summary(values: Sequence[float]) -> Summary:
     """Return mean, sample deviation, median and best (largest) of one score over seeds."""
-    numbers = as_numbers(values, "values to summarise")
+    numbers = as_numbers(values)
     return Summary(
         count=len(numbers),
         mean=float(numbers.mean()),

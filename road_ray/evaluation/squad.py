@@ -68,7 +68,11 @@ def evaluate(
     than 0.4 F1 are left out.
     """
     golds = _gold_texts(dataset)
-    references = _references(dataset)
+    references = {
+        item.id: item.references
+        for item in dataset
+        if isinstance(item, SpanExample) and len(item.references) > 1
+    }
     disagreed = {id_ for id_, texts in references.items() if agreement(texts) < _LEAST_AGREEMENT}
     if len(disagreed) < len(golds):
         golds = {id_: texts for id_, texts in golds.items() if id_ not in disagreed}
@@ -82,13 +86,10 @@ def evaluate(
     odds = {id_: 0.0 for id_ in golds}
     if no_answer_probabilities is not None:
         _require_all(golds, no_answer_probabilities, "no-answer probabilities")
-        _require_numbers(no_answer_probabilities)
         odds = {k: v for k, v in no_answer_probabilities.items() if k in golds}
-    result = _by_group(
-        golds,
-        _with_threshold(exact, odds, golds, threshold),
-        _with_threshold(f1, odds, golds, threshold),
-    )
+        if any(map(math.isnan, odds.values())):
+            raise DataError("no-answer probabilities: NaN\n  allowed: any number")
+    result = _by_group(golds, exact, f1, {id_ for id_ in golds if odds[id_] > threshold})
     if no_answer_probabilities is not None:
         for name, scores in (("exact", exact), ("f1", f1)):
             best, best_threshold = _best_threshold(predictions, scores, odds, golds)
@@ -114,15 +115,6 @@ def agreement(references: tuple[str, ...]) -> float:
     return sum(best) / len(best)
 
 
-def _references(dataset: Articles | Sequence[SpanExample]) -> Golds:
-    """Return ``{id: answers of all annotators}`` of the questions that have several."""
-    return {
-        item.id: item.references
-        for item in dataset
-        if isinstance(item, SpanExample) and len(item.references) > 1
-    }
-
-
 def _gold_texts(dataset: Articles | Sequence[SpanExample]) -> Golds:
     """Return ``{id: texts as written}``; an empty tuple means that the question has no answer."""
     golds: Golds = {}
@@ -132,8 +124,7 @@ def _gold_texts(dataset: Articles | Sequence[SpanExample]) -> Golds:
             continue
         if not isinstance(item, Mapping) or "paragraphs" not in item:
             raise DataError(
-                f"data set to score: an item is {type(item).__name__} {str(item)[:60]!r}\n"
-                "  allowed: SpanExample, or an article (with 'paragraphs') of a SQuAD file\n"
+                f"data set to score: {str(item)[:60]!r} is no article and no SpanExample\n"
                 "  fix: pass json.load(file)['data']"
             )
         for paragraph in item["paragraphs"]:
@@ -144,21 +135,14 @@ def _gold_texts(dataset: Articles | Sequence[SpanExample]) -> Golds:
     return golds
 
 
-def _require_all(golds: Iterable[str], texts: Mapping[str, object], name: str) -> None:
-    missing = [id_ for id_ in golds if id_ not in texts]
-    if missing:
-        listed = ", ".join(missing[:_LISTED]) + (", ..." if len(missing) > _LISTED else "")
+def _require_all(golds: Iterable[str], values: Mapping[str, object], name: str) -> None:
+    if missing := [id_ for id_ in golds if id_ not in values]:
         raise DataError(
-            f"{name}: {len(missing)} questions of the data set are missing: {listed}\n"
+            f"{name}: {len(missing)} questions of the data set are missing: "
+            f"{', '.join(missing[:_LISTED])}\n"
             "  allowed: one entry for every question id\n"
             '  fix: give "" where the answer is none, or score only what was predicted'
         )
-
-
-def _require_numbers(probabilities: Mapping[str, float]) -> None:
-    for id_, value in probabilities.items():
-        if math.isnan(value):
-            raise DataError(f"no-answer probabilities: {id_} is {value}\n  allowed: any number")
 
 
 # An answer is scored untuned, at a threshold and to find the best one.
@@ -184,16 +168,9 @@ def _bag_f1(gold: list[str], predicted: list[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def _with_threshold(
-    scores: dict[str, float], odds: Mapping[str, float], golds: Golds, threshold: float
+def _by_group(
+    golds: Golds, exact: dict[str, float], f1: dict[str, float], abstained: set[str]
 ) -> dict[str, float]:
-    return {
-        id_: float(not golds[id_]) if odds[id_] > threshold else score
-        for id_, score in scores.items()
-    }
-
-
-def _by_group(golds: Golds, exact: dict[str, float], f1: dict[str, float]) -> dict[str, float]:
     groups = {
         "": list(golds),
         "HasAns_": [id_ for id_, texts in golds.items() if texts],
@@ -201,10 +178,12 @@ def _by_group(golds: Golds, exact: dict[str, float], f1: dict[str, float]) -> di
     }
     result: dict[str, float] = {}
     for prefix, ids in groups.items():
-        if ids:
-            result[f"{prefix}exact"] = 100.0 * sum(exact[id_] for id_ in ids) / len(ids)
-            result[f"{prefix}f1"] = 100.0 * sum(f1[id_] for id_ in ids) / len(ids)
-            result[f"{prefix}total"] = len(ids)
+        if not ids:
+            continue
+        for name, scores in (("exact", exact), ("f1", f1)):
+            points = [float(not golds[id_]) if id_ in abstained else scores[id_] for id_ in ids]
+            result[f"{prefix}{name}"] = 100.0 * sum(points) / len(ids)
+        result[f"{prefix}total"] = len(ids)
     return result
 
 

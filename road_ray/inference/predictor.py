@@ -41,8 +41,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.errors import DataError
 from road_ray.evaluation.evaluate_split import batched_logits
-from road_ray.evaluation.spans.joint_spans import best_joint_spans
-from road_ray.evaluation.spans.span_decoding import SpanPrediction, best_spans
+from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
 from road_ray.inference.entities import Sentence, entities
 from road_ray.inference.input_rows import Row, TrainedInput
 from road_ray.inference.words import words_of

@@ -10,7 +10,7 @@ import pytest
 from road_ray.data.features.examples_and_features import Answer, SpanExample
 from road_ray.evaluation import squad
 from road_ray.evaluation.diagnostics import calibration, class_diagnostics, span_diagnostics
-from road_ray.evaluation.spans.span_decoding import SpanPrediction
+from road_ray.evaluation.spans import SpanPrediction
 
 
 def test_the_calibration_error_is_the_weighted_gap_of_the_bins():

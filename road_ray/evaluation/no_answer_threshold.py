@@ -12,10 +12,15 @@ import numpy as np
 
 from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.evaluation import squad
-from road_ray.evaluation.spans.span_decoding import SpanPrediction
+from road_ray.evaluation.spans import SpanPrediction
 from road_ray.system.json_file import write_text_atomic
 
-UNTUNED_THRESHOLD = 0.0
+
+def untuned_threshold(examples: Sequence[SpanExample]) -> float:
+    """Return the threshold of ``exact`` and ``f1``: 0 if some question has no answer, else
+    infinity, for by the rule of SQuAD 1.1 every question is answered.
+    """
+    return 0.0 if any(not example.answers for example in examples) else np.inf
 
 
 def choose_threshold(
@@ -26,10 +31,9 @@ def choose_threshold(
     As in the official script, unless abstaining everywhere is best: the script then reports 0.0,
     which lets answers of negative odds through; here the threshold is below all odds.
     """
-    texts, odds = texts_of(predictions), odds_of(predictions)
-    scores = squad.evaluate(examples, texts, odds, UNTUNED_THRESHOLD)
-    silent = 100.0 * sum(not example.answers for example in examples) / len(examples)
-    if scores["best_f1"] > silent:
+    scores = score(examples, predictions)
+    abstaining = 100.0 * sum(not example.answers for example in examples) / len(examples)
+    if scores["best_f1"] > abstaining:
         return scores["best_f1_thresh"]
     below = np.nextafter(min(p.null_odds for p in predictions), -np.inf)
     return min(float(below), 0.0)
@@ -44,23 +48,18 @@ def score(
     examples: Sequence[SpanExample],
     predictions: Sequence[SpanPrediction],
     threshold: float | None = None,
-    *,
-    abstain: bool | None = None,
 ) -> dict[str, float]:
     """Official SQuAD scores of the predictions, by three ways to decide on "no answer".
 
-    - ``exact``, ``f1``, ``total``, ``HasAns_*``, ``NoAns_*``: untuned. With ``abstain`` the
-      threshold is 0; without, every question is answered, the rule of SQuAD 1.1. ``None`` abstains
-      if any of the examples has no answer.
+    - ``exact``, ``f1``, ``total``, ``HasAns_*``, ``NoAns_*``: at the untuned threshold.
     - ``at_threshold_*``, the same keys, and ``threshold`` itself: at the given threshold, the one
       stored with the model. Honest if it was chosen on other data; absent without a threshold.
     - ``best_exact``, ``best_f1``, ``best_*_thresh``: tuned on these very examples, an upper bound,
       and what papers print for the SQuAD 2.0 dev set.
     """
-    if abstain is None:
-        abstain = any(not example.answers for example in examples)
-    texts, odds = texts_of(predictions), odds_of(predictions)
-    result = squad.evaluate(examples, texts, odds, UNTUNED_THRESHOLD if abstain else np.inf)
+    texts = {p.id: p.text for p in predictions}
+    odds = {p.id: p.null_odds for p in predictions}
+    result = squad.evaluate(examples, texts, odds, untuned_threshold(examples))
     if threshold is not None:
         tuned = squad.evaluate(examples, texts, odds, threshold)
         result["threshold"] = threshold
@@ -77,28 +76,18 @@ def answerability(
     apart.
     """
     texts = apply_threshold(predictions, threshold)
-    refused = np.array([not texts[example.id] for example in examples], dtype=bool)
-    barren = np.array([not example.answers for example in examples], dtype=bool)
-    hits = int((refused & barren).sum())
-    n_refused, n_barren = int(refused.sum()), int(barren.sum())
+    abstained = np.array([not texts[example.id] for example in examples], dtype=bool)
+    unanswerable = np.array([not example.answers for example in examples], dtype=bool)
+    hits = int((abstained & unanswerable).sum())
+    predicted, total = int(abstained.sum()), int(unanswerable.sum())
     return {
-        "no_answer_precision": 100.0 * hits / n_refused if n_refused else 0.0,
-        "no_answer_recall": 100.0 * hits / n_barren if n_barren else 0.0,
-        "no_answer_f1": 200.0 * hits / (n_refused + n_barren) if n_refused + n_barren else 0.0,
-        "answerability_accuracy": 100.0 * float((refused == barren).mean()),
-        "no_answer_predicted": n_refused,
-        "no_answer_total": n_barren,
+        "no_answer_precision": 100.0 * hits / predicted if predicted else 0.0,
+        "no_answer_recall": 100.0 * hits / total if total else 0.0,
+        "no_answer_f1": 200.0 * hits / (predicted + total) if predicted + total else 0.0,
+        "answerability_accuracy": 100.0 * float((abstained == unanswerable).mean()),
+        "no_answer_predicted": predicted,
+        "no_answer_total": total,
     }
-
-
-def texts_of(predictions: Sequence[SpanPrediction]) -> dict[str, str]:
-    """Return the best text of each question, by id."""
-    return {p.id: p.text for p in predictions}
-
-
-def odds_of(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
-    """Return ``null_odds`` of each question, by id."""
-    return {p.id: p.null_odds for p in predictions}
 
 
 def write_predictions(
@@ -109,18 +98,18 @@ def write_predictions(
     The official script reads the first (threshold applied) and the last (as ``--na-prob-file``).
     ``nbest_predictions.json`` holds spans only, without an entry for "no answer".
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / "predictions.json", apply_threshold(predictions, threshold))
     columns = ("text", "probability", "start_logit", "end_logit")  # of BERT's file
     listed = {
         p.id: [{name: getattr(candidate, name) for name in columns} for candidate in p.n_best]
         for p in predictions
     }
+    write_json(directory / "predictions.json", apply_threshold(predictions, threshold))
     write_json(directory / "nbest_predictions.json", listed)
-    write_json(directory / "null_odds.json", odds_of(predictions))
+    write_json(directory / "null_odds.json", {p.id: p.null_odds for p in predictions})
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:
     """Write a JSON file atomically, its text as it is: not escaped to ASCII."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=2)
     write_text_atomic(path, text)

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import Features, SpanExample
-from road_ray.evaluation.spans.joint_spans import best_joint_spans
+from road_ray.evaluation.spans import best_joint_spans
 
 NEVER = -np.inf
 
