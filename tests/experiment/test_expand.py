@@ -68,16 +68,6 @@ def test_wanted_arms_bring_those_that_they_are_tested_against(tiny):
     assert [*plan.arms] == ["none", "none_longer", "mean"]
 
 
-def test_the_longer_arm_has_as_many_updates_as_rows_without_labels_bring(tiny):
-    sizes = {"data.max_rows": 40, "data.max_unlabelled_rows": 20, "data.epochs": 2.0}
-    plan = planned(tiny("low_resource", **sizes))
-    (longer,), (mean,) = only(plan, "none_longer"), only(plan, "mean")
-    assert longer.config.data.epochs == 2 * (40 + 20) / 40
-    assert mean.config.data.epochs == 2
-    assert mean.config.data.unlabelled == ("rest",)
-    assert only(plan, "labelled")[0].config.data.unlabelled == ()
-
-
 @pytest.mark.parametrize(
     ("keys", "epochs", "labelled", "unlabelled"),
     [
@@ -94,6 +84,8 @@ def test_the_longer_arm_counts_the_epochs_and_rows_of_its_own_target(
     (longer,), (mean,) = only(plan, "none_longer"), only(plan, "mean")
     assert mean.config.data.epochs == epochs
     assert mean.config.data.max_rows == longer.config.data.max_rows == labelled
+    assert mean.config.data.unlabelled == ("rest",)
+    assert only(plan, "labelled")[0].config.data.unlabelled == ()
     rest = read_unlabelled_rows(mean.config.data.unlabelled, "sst2", mean.config.data)
     texts = [example.texts[0] for example in rest]
     # By the csv module: the rows of the file that no arm has labels of.
@@ -103,18 +95,6 @@ def test_the_longer_arm_counts_the_epochs_and_rows_of_its_own_target(
     assert len(texts) == unlabelled
     assert {*texts} <= {rows[index] for index in order[labelled:]}
     assert longer.config.data.epochs == epochs * (labelled + unlabelled) / labelled
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("optimizer.bias_correction", True), ("student.layers", (0,)), ("training.steps", None)],
-)
-def test_a_target_may_differ_in_a_key_of_any_kind(tiny, key, value):
-    plan = planned(tiny("low_resource", **{"data.max_rows": 40}, targets={"sst2": {key: value}}))
-    single = only(plan, "none")[0].config
-    for name in key.split("."):
-        single = getattr(single, name)
-    assert single == value
 
 
 def test_rows_of_ones_own_take_the_place_of_those_beyond_the_labelled_ones(tiny, tmp_path):

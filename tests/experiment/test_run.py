@@ -29,8 +29,8 @@ SIZES: dict[str, dict[str, object]] = {
     "low_resource": {"data.max_rows": 40, "data.max_unlabelled_rows": 20, "arms": ["entropy"]},
     "noisy_labels": {"data.max_rows": 40, "arms": ["weighted_10"]},
     "domain": {"data.dataset": "sst2", "data.max_rows": 40}
-    | {"continued.training.steps": 2, "continued.data.max_length_tokens": 32}
-    | {"continued.data.batch_size": 4, "continued.optimizer.warmup_steps": 1},
+    | {"pretrain.training.steps": 2, "pretrain.data.max_length_tokens": 32}
+    | {"pretrain.data.batch_size": 4, "pretrain.optimizer.warmup_steps": 1},
 }
 
 

@@ -92,16 +92,6 @@ def test_a_run_killed_after_its_last_step_has_the_figures_of_its_checkpoint(
     assert (run / "metrics.json").read_text() == figures
 
 
-def test_a_run_at_its_last_step_comes_back_from_a_mirror_without_its_journal(attempt, tmp_path):
-    settings = {"training__mirror": tmp_path / "mirror", "training__steps": 1}
-    assert attempt(**settings).code == 0
-    model = (tmp_path / "run" / "hf" / "model.safetensors").read_bytes()
-    shutil.rmtree(tmp_path / "run")
-    result = attempt(**settings)
-    assert result.code == 0, result.err
-    assert (tmp_path / "run" / "hf" / "model.safetensors").read_bytes() == model
-
-
 def test_another_text_of_the_same_name_and_size_is_another_corpus(attempt, tmp_path):
     for number, text in enumerate(("some words here\n", "here some words\n")):
         (tmp_path / "a.txt").write_text(text)

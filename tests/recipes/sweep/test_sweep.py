@@ -161,24 +161,27 @@ def test_another_making_in_the_same_directory_is_refused(file):
         run(load_sweep(file, ["data.batch_size=4"]))
 
 
-def test_what_every_trial_would_miss_is_told_max_concurrent():
-    with pytest.raises(ConfigError, match="init is not given"):
-        check_sources(load_sweep("finetune_glue"))
-    with pytest.raises(ConfigError, match=r"distillation\.teachers names no teacher"):
-        check_sources(load_sweep("temperature", ["init=hub/name"]))
+SNLI = [
+    "then={verb: finetune, overrides: {data.evaluate_on: [snli], data.dataset: mnli}}",
+    *("then.overrides.data.root=miniature", "metric=eval/snli/accuracy", "scheduler=none"),
+]
 
 
-def test_a_missing_training_file_is_told_before_the_first_trial(file, tmp_path):
-    with pytest.raises(DataError, match=r"no files of sst2 \(train\)"):
-        check_sources(load_sweep(file, [f"data.root={tmp_path}"]))
-
-
-def test_what_the_second_run_evaluates_is_looked_for_first(file, world, tmp_path):
-    second = "then={verb: finetune, overrides: {data.evaluate_on: [snli]}}"
-    keys = [f"data.root={world}", second, f"then.overrides.data.root={world}"]
-    keys += ["then.overrides.data.dataset=mnli", "metric=eval/snli/accuracy", "scheduler=none"]
-    with pytest.raises(DataError, match=r"no files of snli \(dev\)"):
-        check_sources(load_sweep(file, keys))
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        ("finetune_glue", [], "init is not given"),
+        ("temperature", ["init=hub/name"], r"distillation\.teachers names no teacher"),
+        ("mine", ["data.root=."], r"no files of sst2 \(train\)"),
+        ("mine", SNLI, r"no files of snli \(dev\)"),
+    ],
+)
+def test_what_every_trial_would_miss_is_told_before_the_first(
+    file, tmp_path, monkeypatch, name, overrides, message
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ConfigError, DataError), match=message):
+        check_sources(load_sweep(file if name == "mine" else name, overrides))
 
 
 @pytest.mark.ray

@@ -38,18 +38,12 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
     assert "peak_lr: 0.001" in written
 
 
-def test_going_on_costs_nothing_where_all_is_done(sentiment, tmp_path, recipe):
-    run = SimpleNamespace(metrics={METRIC: 50.0}, hf_dir=tmp_path)
-    recipe(lambda config, context: run)
+@pytest.mark.parametrize(("value", "expected"), [(50.0, [50.0]), (None, [math.nan])])
+def test_a_single_seed_has_no_deviation(sentiment, tmp_path, recipe, value, expected):
+    recipe(lambda config, context: SimpleNamespace(metrics={METRIC: value}, hf_dir=tmp_path))
     outcome = Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
-    assert outcome.values == [50.0]
+    assert outcome.values == pytest.approx(expected, nan_ok=True)
     assert outcome.deviation == [None]
-
-
-def test_a_figure_that_is_no_number_stays_none(sentiment, tmp_path, recipe):
-    recipe(lambda config, context: SimpleNamespace(metrics={METRIC: None}, hf_dir=tmp_path))
-    outcome = Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
-    assert math.isnan(outcome.values[0])
 
 
 def test_a_figure_that_did_not_come_is_told(sentiment, tmp_path, recipe):
