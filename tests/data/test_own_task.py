@@ -14,7 +14,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.features.encode_examples import check_labels
 from road_ray.data.load_split import find_dataset, load_split, read_examples, root_of
 from road_ray.data.readers.custom_dataset import CustomDataset
-from road_ray.data.task_and_dataset import Classify, Regress, Span, Tag
+from road_ray.data.task_and_dataset import Classify, Span, Tag
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.run_directory.input_files import split_files
@@ -218,27 +218,16 @@ def test_where_the_files_of_own_sets_lie_is_no_part_of_a_runs_identity():
     assert identity(hub="x/y", train="train") != identity(hub="x/y", train="train[:10]")
 
 
-@pytest.fixture
-def recorded(tmp_path):
-    """A folder as the hub has them: parquet files by split, with class names."""
+def test_a_hub_data_set_by_name(tokenizer, tmp_path, monkeypatch):
     import datasets
 
-    features = datasets.Features(
-        {"body": datasets.Value("string"), "label": datasets.ClassLabel(names=["calm", "urgent"])}
-    )
-    place = tmp_path / "recorded"
-    for split, number in (("train", 8), ("validation", 4)):
-        rows = {
-            "body": [f"mail {n}" for n in range(number)],
-            "label": [n % 2 for n in range(number)],
-        }
-        made = datasets.Dataset.from_dict(rows, features=features)
-        made.to_parquet(place / f"{split}-00000-of-00001.parquet")
-    return place
-
-
-def test_a_hub_data_set_by_name(recorded, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    recorded, names = tmp_path / "recorded", datasets.ClassLabel(names=["calm", "urgent"])
+    for split, number in (("train", 8), ("validation", 4)):
+        texts, labels = [f"mail {n}" for n in range(number)], [n % 2 for n in range(number)]
+        rows = datasets.Dataset.from_dict({"body": texts, "label": labels})
+        place = recorded / f"{split}-00000-of-00001.parquet"
+        rows.cast_column("label", names).to_parquet(place)
     settings = {"hub": str(recorded), "text": ["body"], "labels": ["urgent", "calm"]}
     mine = source(tmp_path, mails=settings)
     train, dev = (load_split("mails", part, mine, tokenizer) for part in ("train", "dev"))
@@ -255,22 +244,3 @@ def test_a_hub_data_set_by_name(recorded, tokenizer, tmp_path, monkeypatch):
         DataError, match=re.escape("configuration, revision and split of data.sets.m")
     ):
         load_split("mails", "dev", source(mails=settings | {"dev": "nowhere"}), tokenizer)
-
-
-def test_tags_in_lists_and_numbers_from_a_table(tokenizer, tmp_path):
-    row = {"tokens": ["Ann", "ran"], "tags": ["I-PER", "O"]}
-    (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
-    settings = {"kind": "tag", "train": "t.jsonl", "text": ["tokens"], "label": "tags"}
-    mine = source(tmp_path, t=settings | {"labels": ["O", "B-PER", "I-PER"]})
-    split = load_split("t", "train", mine, tokenizer)
-    assert split.examples[0].tags == ("B-PER", "O")
-    with pytest.raises(DataError, match="no column 'ner_tags'; found: tokens, tags"):
-        load_split(
-            "t",
-            "train",
-            source(tmp_path, t=settings | {"label": None, "labels": ["O", "B-PER"]}),
-            tokenizer,
-        )
-    number = {"kind": "regress", "train": "t.jsonl", "text": ["t"], "label": "y", "high": 5.0}
-    (tmp_path / "t.jsonl").write_text('{"t": "a", "y": 4.5}\n')
-    assert find_dataset("n", source(tmp_path, n=number))[1].kind == Regress(0.0, 5.0)

@@ -7,6 +7,7 @@ import json
 import random
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -45,52 +46,6 @@ def next_of(output: str) -> str:
     return output.splitlines()[-1].removeprefix("next: ")
 
 
-def test_own_csv_to_predictions(shell, tmp_path):
-    rows = reviews(60)
-    with (tmp_path / "reviews.csv").open("w", newline="", encoding="utf-8-sig") as file:
-        writer = csv.DictWriter(file, rows[0], delimiter=";")  # as a spreadsheet writes it
-        writer.writeheader()
-        writer.writerows(rows)
-    result = shell("road init reviews.csv --init model")
-    assert "task: one of 2 classes for a text" in result
-    assert "rows: 54 to train on, 6 to evaluate on" in result
-    assert shell("road data peek reviews.yaml").startswith("reviews train: 54 examples")
-    assert next_of(result) == "road finetune reviews.yaml"
-    trained = shell(next_of(result) + " training.steps=4")
-    assert "model: runs/reviews/hf" in trained
-    unseen = ["A good, bright film.", "Such a dull and slow story."]
-    (tmp_path / "new.csv").write_text("review\n" + "".join(f'"{text}"\n' for text in unseen))
-    shell("road predict runs/reviews new.csv --column text=review --output out.jsonl -q")
-    written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert all(row["label"] in ("good", "bad") for row in written)
-    assert all(sum(row["scores"].values()) == pytest.approx(1, abs=1e-3) for row in written)
-    original = (tmp_path / "reviews.yaml").read_bytes()
-    assert "reviews.yaml: exists" in shell("road init reviews.csv", code=2)
-    assert (tmp_path / "reviews.yaml").read_bytes() == original
-
-
-def test_own_questions_to_answers_from_another_folder(shell, tmp_path, world):
-    (tmp_path / "project").mkdir()
-    rows = []
-    document = json.loads((world / "squad" / "train-v2.0.json").read_text())
-    for paragraph in [p for article in document["data"] for p in article["paragraphs"]][:12]:
-        for question in paragraph["qas"]:
-            golds = question["answers"]
-            answers = {key: [gold[key] for gold in golds] for key in ("text", "answer_start")}
-            row = {"id": question["id"], "question": question["question"]}
-            rows.append(row | {"context": paragraph["context"], "answers": answers})
-    (tmp_path / "project" / "manual.json").write_text(json.dumps(rows))
-    result = shell("road init project/manual.json --output project/my.yaml --init model")
-    assert "task: answers in a context (span), by the columns context" in result
-    assert next_of(result) == "road finetune project/my.yaml"
-    shell(f"{next_of(result)} training.steps=2 data.max_length_tokens=96 data.stride_tokens=16")
-    (tmp_path / "ask.jsonl").write_text(
-        '{"question": "Who wrote it?", "context": "Ada wrote it."}\n'
-    )
-    answered = json.loads(shell("road predict runs/manual ask.jsonl"))
-    assert answered["answer"] in "Ada wrote it."
-
-
 def table(path, rows):
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0])
@@ -102,7 +57,7 @@ def predictions(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def four_commands(shell, file, known, new, labelled, *, short=""):
+def four_commands(shell, file, new, labelled, *, short=""):
     """Initialise, train, predict, evaluate: four commands and no other input than the files.
     Return the predictions of ``new``.
     """
@@ -114,16 +69,13 @@ def four_commands(shell, file, known, new, labelled, *, short=""):
     assert f"road evaluate init=runs/{name} {new}" in result
     own = json.loads(shell(f"road evaluate init=runs/{name} --json"))["metrics"]
     assert any(key.startswith(f"eval/{name}/") for key in own)
-    assert own == {key: known(name)[key] for key in own}  # the figures of the training itself
+    known = json.loads(Path(f"runs/{name}/metrics.json").read_text())
+    assert own == {key: known[key] for key in own}  # the figures of the training itself
     by_yaml = json.loads(shell(f"road evaluate {name}.yaml --json"))["metrics"]
     assert by_yaml == own
     return predictions(open("predicted.jsonl").read()), json.loads(
         shell(f"road evaluate init=runs/{name} {labelled} --json")
     )["metrics"]
-
-
-def metrics_of_run(name):
-    return json.loads(open(f"runs/{name}/metrics.json").read())
 
 
 def test_a_classifier_knows_its_columns_labels_and_ids(shell, tmp_path):
@@ -134,7 +86,7 @@ def test_a_classifier_knows_its_columns_labels_and_ids(shell, tmp_path):
     table(tmp_path / "reviews.csv", rows)
     further = [{"stars": str(n % 5), **row, "place": "=1+1"} for n, row in enumerate(rows[:7])]
     table(tmp_path / "new.csv", further)
-    predicted, judged = four_commands(shell, "reviews.csv", metrics_of_run, "new.csv", "new.csv")
+    predicted, judged = four_commands(shell, "reviews.csv", "new.csv", "new.csv")
     assert [row["stars"] for row in predicted] == [row["stars"] for row in further]
     assert [row["input_label"] for row in predicted] == [row["label"] for row in further]
     right = sum(row["label"] == row["input_label"] for row in predicted)
@@ -156,7 +108,7 @@ def test_a_tagger_knows_its_layout(shell, tmp_path):
     text = "\n\n".join(sentence.format(names[n % 3]) for n in range(40)) + "\n"
     (tmp_path / "names.conll").write_text(text)
     (tmp_path / "new.txt").write_text("\n\n".join(sentence.format(n) for n in names) + "\n")
-    predicted, judged = four_commands(shell, "names.conll", metrics_of_run, "new.txt", "new.txt")
+    predicted, judged = four_commands(shell, "names.conll", "new.txt", "new.txt")
     assert [row["words"] for row in predicted] == [[n, "sleeps", "in", "Paris"] for n in names]
     assert "eval/names/entity_f1" in judged
     (tmp_path / "texts.txt").write_text("Ada sleeps in Paris\n")
@@ -180,9 +132,7 @@ def test_a_model_of_answers_knows_its_windows(shell, tmp_path, world):
     ]
     (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     short = "data.max_length_tokens=96 data.stride_tokens=16"
-    predicted, judged = four_commands(
-        shell, "manual.json", metrics_of_run, "new.jsonl", "manual.json", short=short
-    )
+    predicted, judged = four_commands(shell, "manual.json", "new.jsonl", "manual.json", short=short)
     assert [row["id"] for row in predicted] == [row["id"] for row in rows]
     assert {row["source"] for row in predicted} == {"book"}
     assert "eval/manual/exact" in judged
