@@ -31,13 +31,6 @@ def test_gold_and_teachers_share_the_loss():
     assert outputs.logits.grad.abs().sum() > 0
 
 
-def test_examples_without_distillation_count_nothing():
-    outputs, batch = classified()
-    first = batch | {"kd_keep": torch.tensor([True, False])}
-    alone = kd_loss(outputs.logits[:1], SOFT[:1], temperature=2.0)
-    torch.testing.assert_close(soft_loss(outputs, first, 2.0), alone / 2)
-
-
 def test_question_and_padding_of_spans_are_left_out():
     torch.manual_seed(0)
     start, end = torch.randn(2, 1, 6)

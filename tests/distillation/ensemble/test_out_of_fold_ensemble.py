@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.annotate import annotate
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
 from road_ray.distillation.ensemble.out_of_fold_ensemble import OutOfFoldEnsemble
 from road_ray.distillation.ensemble.protocol import Ensemble
-from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError, DataError
 
 FOLDS = np.array([0, 1, 0, 2, 1, 1], dtype=np.int32)
@@ -51,25 +47,6 @@ def test_answers_come_back_in_the_order_of_the_batch_from_the_right_fold(rows):
     for member in members:
         assert all(FOLDS[row] == member.fold for row in member.rows_seen)
     assert sum(len(member.rows_seen) for member in members) == len(rows)
-
-
-def test_real_teachers_answer_as_they_do_alone(tmp_path, teacher):
-    nli = task("nli")
-    members = [
-        LocalEnsemble.load([teacher(tmp_path / f"{k}-{m}", 2 * k + m) for m in range(2)], nli)
-        for k in range(2)
-    ]
-    ids = torch.randint(5, 24, (4, 9), generator=torch.Generator().manual_seed(0))
-    first = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "rows": torch.arange(4)}
-    first |= {"labels": torch.tensor([0, 1, 2, 0]), "task": "nli"}
-    folds = np.array([1, 0, 0, 1], dtype=np.int32)
-    ensemble = OutOfFoldEnsemble(members, folds)
-    answers = ensemble.gather(ensemble.submit(first))
-    apart = [member.gather(member.submit(first)) for member in members]
-    for row, fold in enumerate(folds):
-        torch.testing.assert_close(answers[:, row], apart[fold][:, row])
-    (softened,) = annotate([first], ensemble, resolve("correctness"))
-    assert softened["soft_logits"].shape == (4, 3)
 
 
 def test_teachers_that_do_not_fit_the_folds_are_refused():

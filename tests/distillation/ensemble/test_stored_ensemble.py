@@ -193,16 +193,3 @@ def test_an_answer_that_is_no_number_is_named_and_not_kept(school):
         label(stored, broken, batch(1, 2))
     again, _ = school()
     assert [len(tables) for tables in again.tables] == [2, 0, 0]
-
-
-def test_replaced_weights_are_never_served_the_old_answers(school, teacher):
-    stored, live = school(chosen=(0,))
-    label(stored, live, batch(1, 2))
-    old = ask(stored, batch(1, 2))
-    teacher(live.directories[0], 7)  # other weights in the same place
-    again, fresh = school(chosen=(0,))
-    assert label(again, fresh, batch(1, 2)) == 2
-    new = ask(again, batch(1, 2))
-    assert not torch.allclose(old, new, atol=0.1)
-    exact = ask(LocalEnsemble.load(live.directories, NLI), batch(1, 2))
-    torch.testing.assert_close(new, exact, rtol=2**-10, atol=1e-4)
