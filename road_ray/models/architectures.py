@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
     MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
     MODEL_MAPPING,
@@ -63,6 +64,14 @@ def family_of(config: PreTrainedConfig) -> Family:
         ElectraForPreTraining if config.model_type == "electra" else detector,
         _NO_POOLER if "add_pooling_layer" in _parameters(encoder.__init__) else {},
     )
+
+
+def is_decoder(config: PreTrainedConfig) -> bool:
+    """Return True for a model that predicts the next token, such as GPT-2, Llama and Qwen. Its head
+    reads the last token of a row.
+    """
+    kind = type(config)
+    return kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
 
 
 def _class_of(mapping: Any, config: PreTrainedConfig) -> type[PreTrainedModel] | None:

@@ -18,7 +18,7 @@ from road_ray.data.tokenizer import pad_id_of
 from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader, TokenRow
 from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT
 from road_ray.distillation.ensemble.teacher import Teacher
-from road_ray.models.architectures import longest_row
+from road_ray.models.architectures import is_decoder, longest_row
 
 
 class TextTeacher(Teacher):
@@ -31,6 +31,11 @@ class TextTeacher(Teacher):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.reader = TextReader(self.directory, self.task, longest_row(self._model.base_model))
+        config = self._model.config
+        self._is_decoder = is_decoder(config)
+        self._pad_id: int | None = (
+            config.pad_token_id if self._is_decoder else pad_id_of(self.reader.tokenizer)
+        )
         self._stats: Mapping[str, float] = {}
 
     @property
@@ -62,7 +67,7 @@ class TextTeacher(Teacher):
         rows = [row for example in examples for row in example]
         longest = max(len(row.tokens) for row in rows)
         width = padded_width(longest, max(self.reader.longest, longest))
-        ids = np.full((len(rows), width), pad_id_of(self.reader.tokenizer), np.int64)
+        ids = np.full((len(rows), width), self._padding(rows), np.int64)
         mask, segments = np.zeros_like(ids), np.zeros_like(ids)
         for number, row in enumerate(rows):
             length = len(row.tokens)
@@ -75,6 +80,17 @@ class TextTeacher(Teacher):
             inputs = [array.view(-1, self.task.kind.choices, width) for array in inputs]
         answers = super().logits(*inputs)
         return _sentences(examples, answers) if isinstance(self.task.kind, Tag) else answers
+
+    def _padding(self, rows: Sequence[TokenRow]) -> int:
+        """Return the id that fills these rows. A decoder finds the last token of a row by the id of
+        padding alone; one without padding gets an id that no row has, which gives the last token.
+        """
+        if self._pad_id is not None:
+            return self._pad_id
+        used = {int(token) for row in rows for token in row.tokens}
+        unused = next(number for number in range(len(used) + 1) if number not in used)
+        self._model.config.pad_token_id = unused
+        return unused
 
 
 def _sentences(examples: Sequence[Sequence[TokenRow]], answers: Tensor) -> Tensor:

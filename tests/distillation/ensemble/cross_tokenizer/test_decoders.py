@@ -1,0 +1,77 @@
+"""Decoders with a classification head as teachers: they answer in batches as on one text."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
+
+import road_ray as rr
+from road_ray.data import catalog
+from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
+from road_ray.distillation.teacher_directory import check_teacher
+from tests.published import TEXTS, tokenizer_of
+
+END, PAD = "<|endoftext|>", "<|pad|>"
+WIDTH = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+WIDTH |= {"num_key_value_heads": 2, "intermediate_size": 24, "head_dim": 8}
+SIZES = {"gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 160}}
+LABELS = {"negative": 0, "positive": 1}
+
+
+def publish_decoder(directory, family, padding):
+    """A decoder with random weights and a byte-level tokenizer, which may have no padding."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=[END, PAD], initial_alphabet=alphabet
+    )
+    made.train_from_iterator(TEXTS, trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, eos_token=END, pad_token=padding)
+    size = SIZES.get(family, WIDTH | {"max_position_embeddings": 160})
+    tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+    names = {"label2id": LABELS, "id2label": {number: name for name, number in LABELS.items()}}
+    config = CONFIG_MAPPING[family](vocab_size=len(tokenizer), **size, **tokens, **names)
+    torch.manual_seed(0)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return model, tokenizer
+
+
+@pytest.mark.parametrize(
+    ("family", "padding"),
+    [("gpt2", None), ("gpt2", END), ("qwen3", PAD), ("llama", PAD), ("llama", None)],
+)
+def test_a_decoder_answers_in_batches_as_transformers_does_on_one_text(family, padding, tmp_path):
+    model, tokenizer = publish_decoder(tmp_path, family, padding)
+    task = catalog.task("sentiment")
+    check_teacher(tmp_path, task, tokenizer_of("bert"))
+    words = " ".join(TEXTS).split()
+    texts = [(" ".join(words[n % 9 : n % 9 + 1 + n % 17]),) for n in range(200)]
+    teacher = TextTeacher(tmp_path, task, precision="fp32")
+    batches = [texts[begin : begin + 16] for begin in range(0, len(texts), 16)]
+    answers = [teacher.logits(torch.zeros(len(b), 1).long(), texts=b) for b in batches]
+    with torch.no_grad():
+        alone = [model(tokenizer(text, return_tensors="pt").input_ids).logits for (text,) in texts]
+    torch.testing.assert_close(torch.cat(answers), torch.cat(alone), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.trained
+def test_a_student_learns_from_a_decoder(sentiment, tmp_path):
+    publish_decoder(tmp_path / "gpt2", "gpt2", None)
+    chosen = {"distillation.teachers": [str(tmp_path / "gpt2")], "distillation.num_teachers": 1}
+    chosen |= {"distillation.host": "process", "training.steps": 2}
+    for answers in ("live", "once"):
+        chosen["distillation.answers"] = answers
+        run = rr.distill(overrides=sentiment | chosen, run_dir=tmp_path / answers)
+        assert "eval/sst2/accuracy" in run.metrics
