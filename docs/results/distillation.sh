@@ -30,7 +30,7 @@ students() {
             local run=(--seed "$seed" --run-dir "$place/$variant-$seed")
             case $variant in
             none) $road finetune "${run[@]}" "${common[@]}" ;;
-            scratch) $road finetune "${run[@]}" "${common[@]}" from_scratch=true ;;
+            scratch) $road finetune "${run[@]}" "${common[@]}" init_weights=none ;;
             mean) $road distill "${run[@]}" "${distilled[@]}" "$all" weighting.rule=mean ;;
             correctness) $road distill "${run[@]}" "${distilled[@]}" "$all" ;;
             correctness-*) $road distill "${run[@]}" "${distilled[@]}" "$all" \

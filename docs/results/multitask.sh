@@ -42,7 +42,7 @@ tuned() {
     esac
     # Every arm trains a new head, so that only the encoders differ.
     $road finetune --run-dir "$RUNS/$arm-$seed-$name" $shared init="$start" seed="$seed" \
-        keep_head=false data.dataset="$name" data.max_rows="$ROWS" data.epochs=2 $more \
+        init_weights=encoder data.dataset="$name" data.max_rows="$ROWS" data.epochs=2 $more \
         data.batch_size=16 optimizer.peak_lr=5e-4 optimizer.layer_decay=1.0 \
         optimizer.bias_correction=true \
         training.keep_checkpoints=1
