@@ -99,7 +99,7 @@ def _show_result(done: Sweep, config: SweepConfig) -> None:
         drawn = " ".join(f"{key}={value}" for key, value in trial.params.items())
         typer.echo(f"best: trial {trial.number}: {values}  {drawn}")
         typer.echo(f"  model: {model_of(done.directory, trial, config)}")
-    if len(config.metric) == 1 and (tied := tie(read_sweep(done.directory))):
+    if tied := tie(read_sweep(done.directory)):
         typer.echo(tied)
     page, study = done.directory / "report.html", done.directory / "study.journal"
     typer.echo(f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 from road_ray.config import override
 from road_ray.data.config import SourceConfig
@@ -23,31 +21,30 @@ from road_ray.reporting.pages.page import Block, Example, Examples, Prose
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.json_file import read_json
 
-_log = logging.getLogger(__name__)
 _SHOWN = 8  # examples per data set
 _AROUND = 160  # characters of context on either side of the labelled answer
 _NOTHING = "(no answer)"
 
 
 def error_examples(run: RunRecord) -> list[Block]:
-    """Return the worst errors on each data set with predictions, or a sentence if its data is
-    missing.
+    """Return wrong predictions on each data set, sampled evenly from the worst to the mildest, or a
+    sentence if its data is missing.
     """
     blocks: list[Block] = []
-    for directory in sorted((run.directory / "predictions").glob("*/")):
-        path = directory / "predictions.json"
-        if path.is_file():
-            try:
-                blocks.append(_of_dataset(run, directory.name, path))
-            except (OSError, ValueError, KeyError, RoadError) as error:
-                why = str(error).splitlines()[0]
-                blocks.append(Prose([f"{directory.name}: no examples: {why}"]))
+    for path in sorted((run.directory / "predictions").glob("*/predictions.json")):
+        try:
+            blocks.append(_of_dataset(run, path.parent.name, read_json(path)))
+        except (OSError, ValueError, KeyError, RoadError) as error:
+            why = str(error).splitlines()[0]
+            blocks.append(Prose([f"{path.parent.name}: no examples: {why}"]))
     return blocks
 
 
-def _of_dataset(run: RunRecord, name: str, path: Path) -> Block:
-    predicted = read_json(path)
-    source = _source_of(run)
+def _of_dataset(run: RunRecord, name: str, predicted: Mapping[str, object]) -> Block:
+    known = SourceConfig.model_fields
+    keys = {key.removeprefix("data."): key for key in run.settings if key.startswith("data.")}
+    changes = {n: run.settings[key] for n, key in keys.items() if n.split(".")[0] in known}
+    source = override(SourceConfig(), changes)
     entry, task = find_dataset(name, source)
     root = root_of(name, source)
     if root is None:
@@ -56,23 +53,10 @@ def _of_dataset(run: RunRecord, name: str, path: Path) -> Block:
     rows = [row for row in read_examples(entry, split, root) if row.id in predicted]
     cases = [_scored_error(row, str(predicted[row.id]), entry, task.kind) for row in rows]
     wrong = sorted((case for case in cases if case is not None), key=lambda case: case[0])
-    chosen = [case for _, case in _spread(wrong)]
+    every = max(len(wrong) / _SHOWN, 1.0)
+    chosen = [wrong[int(n * every)][1] for n in range(min(_SHOWN, len(wrong)))]
     title = f"{name}: {len(wrong):,} of {len(rows):,} not exactly right"
     return Examples(title, chosen) if chosen else Prose([f"{name}: every row is right"])
-
-
-def _source_of(run: RunRecord) -> SourceConfig:
-    """Return the source of a run's data, with its own data sets."""
-    keys = {key: key.removeprefix("data.") for key in run.settings if key.startswith("data.")}
-    known = SourceConfig.model_fields
-    changes = {name: run.settings[key] for key, name in keys.items() if name.split(".")[0] in known}
-    return override(SourceConfig(), changes)
-
-
-def _spread(wrong: Sequence[tuple[float, Example]]) -> Sequence[tuple[float, Example]]:
-    """Return up to ``_SHOWN`` cases, spread evenly from the worst to the mildest."""
-    every = max(len(wrong) / _SHOWN, 1.0)
-    return [wrong[int(n * every)] for n in range(min(_SHOWN, len(wrong)))]
 
 
 def _scored_error(

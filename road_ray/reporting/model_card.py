@@ -23,18 +23,6 @@ from road_ray.reporting.records.run_record import ModelFacts, RunRecord, is_run,
 from road_ray.reporting.text_tables import figures, metric_title, printable
 from road_ray.training.monitoring.redaction import redact
 
-_FAMILIES = {
-    "electra": "ELECTRA",
-    "bert": "BERT",
-    "albert": "ALBERT",
-    "roberta": "RoBERTa",
-    "xlm-roberta": "XLM-RoBERTa",
-    "deberta-v2": "DeBERTa",
-    "modernbert": "ModernBERT",
-    "distilbert": "DistilBERT",
-    "mpnet": "MPNet",
-}
-
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
     from jinja2 import Template
@@ -206,8 +194,7 @@ def _hub(name: str, run: RunRecord) -> Hub | None:
 def _about(kind: str, family: str, model: ModelFacts) -> str:
     sets = ", ".join(map(_plain, model.get("datasets") or ()))
     origin = f"Made by road_ray {version('road-ray')} as {_code(kind)}."
-    encoder = f"{_plain(_FAMILIES.get(family, family))} encoder".lstrip()
-    encoder = f"An {encoder}" if encoder[0] in "AEIOUaeiou" else f"A {encoder}"
+    encoder = f"Encoder of the family {_code(family)}" if family else "Encoder"
     if not model.get("task"):
         return f"{encoder}, pre-trained on a text corpus. {origin}"
     how = "distilled from several teachers" if model.get("teachers") else "trained"

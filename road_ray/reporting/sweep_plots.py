@@ -4,7 +4,7 @@ learning curves.
 
 from __future__ import annotations
 
-import logging
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,12 +26,10 @@ from road_ray.reporting.plots import (
     short_label,
 )
 from road_ray.reporting.records.sweep_record import Sweep, Trial
-from road_ray.reporting.sweep_noise import tie
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
-_log = logging.getLogger(__name__)
 _MOST_SLICES, _MOST_AXES = 12, 8
 _W, _T = "weighting.wrong", "distillation.temperature"
 
@@ -42,22 +40,19 @@ def shades(values: Sequence[float], *, larger_is_better: bool) -> list[float]:
     With ranks, one diverged trial does not give all others a single colour. Equal values are all
     best.
     """
-    ranked = sorted({*values}, reverse=not larger_is_better)
-    last = len(ranked) - 1
-    rank = {value: index / last if last else 1.0 for index, value in enumerate(ranked)}
-    return [rank[value] for value in values]
+    from scipy.stats import rankdata
+
+    ranks = rankdata(values if larger_is_better else [-value for value in values], "dense")
+    last = max(ranks, default=1) - 1
+    return [float(rank - 1) / last if last else 1.0 for rank in ranks]
 
 
 @dataclass(frozen=True)
 class SweepPlots:
-    """Plots of one sweep for its first metric."""
+    """Plots of one sweep for its first metric. Nothing is ranked if the trials are ``tied``."""
 
     sweep: Sweep
-
-    @cached_property
-    def tied(self) -> bool:
-        """Return True if the trials do not differ by more than noise: nothing is ranked then."""
-        return len(self.sweep.metrics) == 1 and bool(tie(self.sweep))
+    tied: bool = False
 
     @cached_property
     def shade(self) -> dict[int, float | None]:
@@ -96,14 +91,9 @@ class SweepPlots:
         if complete < 2 or not varied:
             why = "a single key value" if not varied else f"{complete} complete trial(s)"
             return f"No importance, heat map, parallel coordinates and slices: {why}."
-        reasons = []
-        if not self.importances:
-            few = complete < 4 or len(varied) < 2
-            why = "it needs four complete trials and two keys" if few else "it cannot be estimated"
-            reasons.append(f"No importance: {why}.")
-        if not self.surfaces():
-            reasons.append("No heat map: it needs four complete trials and two keys of numbers.")
-        return " ".join(reasons)
+        importance = "" if self.importances else "No importance: it cannot be estimated. "
+        surface = "No heat map: it needs four complete trials and two keys of numbers."
+        return importance + ("" if self.surfaces() else surface)
 
     def history(self) -> Plot:
         """Return the value of each trial and the best value so far."""
@@ -287,7 +277,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:
+def importances(sweep: Sweep) -> dict[str, float]:
     """Return the importance of each key, the most important first; empty if it cannot be estimated.
 
     The importance of a key for being among the best tenth of the trials, as a share of the sum
@@ -296,12 +286,10 @@ def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:
     """
     if sweep.study is None or len(sweep.judged) < 4 or len(sweep.varied) < 2:
         return {}
-    import warnings
-
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
     # With a target, the evaluator explains low values whatever the direction of the study is.
-    sign = -1.0 if sweep.larger[which] else 1.0
+    sign = -1.0 if sweep.larger[0] else 1.0
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -311,9 +299,8 @@ def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:
                 sweep.study,
                 evaluator=PedAnovaImportanceEvaluator(),
                 params=[k for k in sweep.varied if all(k in t.params for t in sweep.judged)],
-                target=lambda trial: sign * trial.values[which],
+                target=lambda trial: sign * trial.values[0],
             )
-    except (ValueError, RuntimeError, UserWarning) as error:
-        _log.info("importance left out: %s", error)
+    except (ValueError, RuntimeError, UserWarning):
         return {}
     return {key: share for key, share in shares.items() if share == share}

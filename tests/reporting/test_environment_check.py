@@ -1,4 +1,4 @@
-"""Checks of ``road check``."""
+"""Checks of ``road check``, and the environment that a run records."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections import namedtuple
 from importlib.metadata import PackageNotFoundError
 
 import pytest
+import torch
 
 from road_ray.reporting import environment_check
-from road_ray.reporting.environment_check import findings
+from road_ray.reporting.environment_check import environment, findings, version_of
 
 
 def states(*given):
@@ -77,3 +78,13 @@ def test_a_cluster_that_cannot_be_joined_is_a_problem(monkeypatch, world):
     what = "address = 10.0.0.1:6379: no Ray cluster could be joined"
     assert result["cluster"] == (what, "PROBLEM")
     assert not good
+
+
+def test_the_environment_holds_no_arguments(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/bin/road", "finetune", "tracking.key=secret"])
+    assert environment()["command"] == ["road", "finetune"]
+
+
+def test_versions_are_those_that_run():
+    assert environment()["packages"]["torch"].startswith(torch.__version__.split("+")[0])
+    assert version_of("no-such-package-of-anyone") == "not installed"

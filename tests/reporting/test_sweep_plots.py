@@ -106,7 +106,11 @@ def test_parallel_lines_pass_the_axes_at_their_values_and_the_best_come_last(dra
     (lines,) = host.collections
     assert drawn.shade[trials_of(lines)[-1]] == 1.0
     line, best = lines.get_segments()[-1], drawn.sweep.best[0]
-    for place, value in ((0, 0.75), (1, best.params["distillation.temperature"]), (3, best.value)):
+    for place, value in (
+        (0, 0.75),
+        (1, best.params["distillation.temperature"]),
+        (3, best.values[0]),
+    ):
         _, height = twins[place].transData.transform((place, value))
         _, share = host.transAxes.inverted().transform((0.0, height))
         assert line[place][1] == pytest.approx(share)

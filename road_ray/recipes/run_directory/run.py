@@ -28,7 +28,7 @@ from road_ray.recipes.run_directory.recorded_config import (
     RECORD,
     require_same,
 )
-from road_ray.reporting.provenance import environment, revision, version_of
+from road_ray.reporting.environment_check import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.json_file import read_json, write_json_atomic, write_text_atomic

@@ -37,7 +37,6 @@ from road_ray.reporting.records.comparison_table import (
     Arm,
     ComparisonTable,
     Figure,
-    Test,
     read_table,
     table_of_groups,
 )
@@ -99,25 +98,19 @@ def _sections(
     """Return the sections of a table, and of the runs that it was made from."""
     limits = list(dict.fromkeys(limit for run in runs for limit in run.limits))
     about = f"{_ABOUT_TESTS} {_ABOUT_TEACHERS}" if table.ensembles else _ABOUT_TESTS
+    about_right = "Share of labelled training rows on which so many teachers were right."
     failed = [f"{run.arm}, seed {run.seed}: {run.error}" for run in table.failed]
+    scored = {name: metrics for name, metrics in table.data_sets.items() if metrics}
     return filled(
         [
-            *(
-                Section(f"Results on {name}", results(table, name, limits))
-                for name, metrics in table.data_sets.items()
-                if metrics
-            ),
+            *(Section(f"Results on {name}", _results(table, name, limits)) for name in scored),
             Section("Tests", [tests_table(table), Figures(_differences(table))], about),
             Section("Size", [Figures(_sizes(table))]),
-            Section(
-                "Right teachers",
-                [_right(table.arms)],
-                "Share of labelled training rows on which so many teachers were right.",
-            ),
+            Section("Right teachers", [_right(table.arms)], about_right),
             Section("Failed runs", [Prose(failed, items=True)]),
             Section("Differences", [_settings(groups)], "Settings that differ between groups."),
             Section("Curves", [Figures(_curves(groups))], "Mean over the seeds of each group."),
-            Section("Runs", [runs_table(runs, place)], "Click a heading to sort."),
+            Section("Runs", [_runs_table(runs, place)], "Click a heading to sort."),
         ]
     )
 
@@ -138,17 +131,44 @@ def _named(groups: Sequence[Group], name: str) -> Group:
     )
 
 
-def results(table: ComparisonTable, name: str, limits: Sequence[str]) -> list[Block]:
+def _results(table: ComparisonTable, name: str, limits: Sequence[str]) -> list[Block]:
     """Return the verdict on a data set, its metrics as intervals and as a table, and what papers
     report; ``limits`` are the reasons why the two cannot be compared.
     """
     metrics = table.data_sets[name]
-    figures = [_intervals(table, name, metric) for metric in metrics]
-    blocks: list[Block] = [
-        _verdict(table, name),
-        Figures([figure for figure in figures if figure]),
-        _results_table(table, name),
+    keys = {metric: f"{name}/{metric}" for metric in metrics}
+    plots = []
+    for metric, key in keys.items():
+        known = [(arm.about, arm.figures[key]) for arm in table.arms if key in arm.figures]
+        rows = [(about, f.mean, f.interval, [*f.values.values()]) for about, f in known]
+        title, note = f"{name}: {metric_title(metric)}", "circles are single runs."
+        if len(rows) > 1:
+            note = f"Mean with its 95% interval; {note}"
+            plots.append(intervals(title, rows[:_MOST_GROUPS], note))
+    arms = [
+        arm for arm in [*table.arms, *_teachers(table)] if arm.figures.keys() & {*keys.values()}
     ]
+    printed = any(figure.published for arm in arms for figure in arm.figures.values())
+    sized = len({arm.parameters for arm in table.arms}) > 1
+    columns, rows_of_arms = ["", "seeds"], []
+    for title in map(metric_title, metrics):
+        columns += [title, "95% interval", *([f"published {title}"] if printed else [])]
+    for arm in arms:
+        row = [Cell(arm.about), _cell(len(arm.seeds), "d")]
+        for key in keys.values():
+            cells = [NOTHING, NOTHING, NOTHING]
+            if figure := arm.figures.get(key):
+                cells[0] = Cell(with_deviation(figure.mean, figure.deviation), figure.mean)
+                if figure.interval:
+                    cells[1] = Cell(f"{figure.low:.2f} to {figure.high:.2f}")
+                cells[2] = _cell(figure.published, ".2f")
+            row += cells if printed else cells[:2]
+        rows_of_arms.append([*row, _cell(arm.parameters, ",d")] if sized else row)
+    note = "Mean ± standard deviation over seeds."
+    note += " Published figures are of large models." if printed else ""
+    columns += ["parameters"] if sized else []
+    shown_arms = Table(columns, rows_of_arms, note=note)
+    blocks: list[Block] = [_verdict(table, name), Figures(plots), shown_arms]
     papers = _papers(name, metrics)
     if papers and limits:
         blocks.append(Prose([f"Not comparable with published results: {', '.join(limits)}."]))
@@ -173,76 +193,22 @@ def _verdict(table: ComparisonTable, name: str) -> Verdict:
                 f"{test.pairs} seeds)."
             )
             lines.append((text, "good" if better else "bad"))
-    if tests and not lines:
-        text = f"No difference is significant after correction (tests: {len(tests)})."
-        lines = [(text, "plain")]
-    return Verdict(lines)
-
-
-def _intervals(table: ComparisonTable, name: str, metric: str) -> Plot | None:
-    """Return the mean of each arm with its 95% interval and its seeds."""
-    rows = [
-        (
-            arm.about,
-            figure.mean,
-            None if figure.low is None or figure.high is None else (figure.low, figure.high),
-            [*figure.values.values()],
-        )
-        for arm in table.arms[:_MOST_GROUPS]
-        if (figure := arm.figures.get(f"{name}/{metric}"))
-    ]
-    note = "Mean with its 95% interval; circles are single runs."
-    return intervals(f"{name}: {metric_title(metric)}", rows, note) if len(rows) > 1 else None
-
-
-def _results_table(table: ComparisonTable, name: str) -> Table:
-    metrics = table.data_sets[name]
-    keys = [f"{name}/{metric}" for metric in metrics]
-    arms = [arm for arm in [*table.arms, *_teachers(table)] if arm.figures.keys() & {*keys}]
-    printed = any(figure.published for arm in arms for figure in arm.figures.values())
-    sized = len({arm.parameters for arm in table.arms}) > 1
-    columns = ["", "seeds"]
-    for title in map(metric_title, metrics):
-        columns += [title, "95% interval", *([f"published {title}"] if printed else [])]
-    columns += ["parameters"] if sized else []
-    rows = []
-    for arm in arms:
-        row = [Cell(arm.about), _cell(len(arm.seeds), "d")]
-        for key in keys:
-            row += _figure_cells(arm.figures.get(key), printed=printed)
-        if sized:
-            row.append(_cell(arm.parameters, ",d"))
-        rows.append(row)
-    note = "Mean ± standard deviation over seeds."
-    note += " Published figures are of large models." if printed else ""
-    return Table(columns, rows, note=note)
-
-
-def _figure_cells(figure: Figure | None, *, printed: bool) -> list[Cell]:
-    if figure is None:
-        return [NOTHING] * (3 if printed else 2)
-    between = NOTHING if figure.low is None else Cell(f"{figure.low:.2f} to {figure.high:.2f}")
-    paper = [_cell(figure.published, ".2f")] if printed else []
-    return [Cell(with_deviation(figure.mean, figure.deviation), figure.mean), between, *paper]
+    none = f"No difference is significant after correction (tests: {len(tests)})."
+    return Verdict(lines or ([(none, "plain")] if tests else []))
 
 
 def _teachers(table: ComparisonTable) -> Iterator[Arm]:
-    """Yield the single teachers of each ensemble, and their mean, in the form of an arm."""
-    for ensemble in table.ensembles:
-        single = {
-            key: Figure(mean=one.teachers, deviation=one.deviation)
-            for key, one in ensemble.figures.items()
-        }
-        mean = {
-            key: Figure(mean=one.ensemble)
-            for key, one in ensemble.figures.items()
-            if one.ensemble is not None
-        }
+    """Yield the single teachers of each ensemble, and the ensemble, in the form of an arm."""
+    for one in table.ensembles:
+        single, whole = {}, {}
+        for key, figure in one.figures.items():
+            single[key] = Figure(mean=figure.teachers, deviation=figure.deviation)
+            if figure.ensemble is not None:
+                whole[key] = Figure(mean=figure.ensemble)
         for about, count, figures in (
-            ("single teachers", ensemble.teachers, single),
-            ("the ensemble", 1, mean),
+            (f"{one.name}: single teachers", one.teachers, single),
+            (f"{one.name}: the ensemble", 1, whole),
         ):
-            about = f"{ensemble.name}: {about}"
             if figures:
                 yield Arm(name=about, about=about, seeds=[*range(count)], figures=figures)
 
@@ -252,62 +218,59 @@ def tests_table(table: ComparisonTable) -> Table:
     titles = {arm.name: arm.about for arm in table.arms}
     names = ["data set", "arm", "against", "difference", "95% interval", "p", "p (Holm)"]
     names += ["effect size", "pairs", "seeds for 80% power"]
-    return Table(names, [_test_row(test, titles) for test in table.tests])
-
-
-def _test_row(test: Test, titles: Mapping[str, str]) -> list[Cell]:
-    sure = is_significant(test.p_holm)
-    p_values = [
-        NOTHING if value is None else Cell(probability(value), value)
-        for value in (test.p_value, test.p_holm)
-    ]
-    return [
-        Cell(test.data_set),
-        Cell(titles[test.arm], strong=sure),
-        Cell(titles[test.against]),
-        Cell(f"{test.difference:+.2f}", test.difference, strong=sure),
-        Cell(f"{test.low:+.2f} to {test.high:+.2f}"),
-        *p_values,
-        _cell(test.effect_size, "+.2f"),
-        _cell(test.pairs, "d"),
-        _cell(test.needed_pairs, ",d"),
-    ]
+    rows = []
+    for test in table.tests:
+        sure = is_significant(test.p_holm)
+        p_values = [
+            NOTHING if value is None else Cell(probability(value), value)
+            for value in (test.p_value, test.p_holm)
+        ]
+        rows.append(
+            [
+                Cell(test.data_set),
+                Cell(titles[test.arm], strong=sure),
+                Cell(titles[test.against]),
+                Cell(f"{test.difference:+.2f}", test.difference, strong=sure),
+                Cell(f"{test.low:+.2f} to {test.high:+.2f}"),
+                *p_values,
+                _cell(test.effect_size, "+.2f"),
+                _cell(test.pairs, "d"),
+                _cell(test.needed_pairs, ",d"),
+            ]
+        )
+    return Table(names, rows)
 
 
 def _differences(table: ComparisonTable) -> list[Plot]:
     titles = {arm.name: arm.about for arm in table.arms}
-    charts = []
+    plots = []
     for name in table.data_sets:
         tests = [test for test in table.tests if test.data_set == name]
         rows = [
-            (
-                f"{titles[test.arm]} against {titles[test.against]}",
-                test.difference,
-                (test.low, test.high),
-                (),
-            )
-            for test in tests
+            (f"{titles[t.arm]} against {titles[t.against]}", t.difference, (t.low, t.high), ())
+            for t in tests
         ]
         if rows:
             title = f"{name}: difference in {metric_title(tests[0].metric)}, points"
-            charts.append(intervals(title, rows, wide=True, zero=True))
-    return charts
+            plots.append(intervals(title, rows, wide=True, zero=True))
+    return plots
 
 
 def _sizes(table: ComparisonTable) -> list[Plot]:
     """Return score against size, where arms differ in it."""
-    if len({arm.parameters for arm in table.arms if arm.parameters}) < 2:
+    sized = [arm for arm in table.arms if arm.parameters]
+    if len({arm.parameters for arm in sized}) < 2:
         return []
-    charts = []
+    plots = []
     for name, (metric, *_) in ((name, m) for name, m in table.data_sets.items() if m):
         title = f"{name}: {metric_title(metric)} by size"
         plot = new_plot(title, "million parameters", "%", wide=True)
-        for arm in table.arms:
-            if arm.parameters and (figure := arm.figures.get(f"{name}/{metric}")):
-                plot.axes.plot(arm.parameters / 1e6, figure.mean, "o", label=arm.about)
+        for arm in sized:
+            if figure := arm.figures.get(f"{name}/{metric}"):
+                plot.axes.plot((arm.parameters or 0) / 1e6, figure.mean, "o", label=arm.about)
         add_legend(plot)
-        charts.append(plot)
-    return charts
+        plots.append(plot)
+    return plots
 
 
 def _right(arms: Sequence[Arm]) -> Table:
@@ -327,59 +290,53 @@ def _cell(value: float | None, form: str) -> Cell:
 def _papers(dataset: str, metrics: Sequence[str]) -> list[list[Cell]]:
     """Return rows of published results, one per model, in the columns of the metrics."""
     columns = [{(p.model, p.source): p.value for p in published(dataset, m)} for m in metrics]
-    models = list(dict.fromkeys(model for column in columns for model in column))
-    rows = []
-    for model in models:
-        row = [Cell(model[0]), Cell(model[1])]
-        for column in columns:
-            value = column.get(model)
-            row.append(NOTHING if value is None else Cell(f"{value:.2f}", value))
-        rows.append(row)
-    return rows
+    models = dict.fromkeys(model for column in columns for model in column)
+    return [
+        [*map(Cell, model), *(_cell(column.get(model), ".2f") for column in columns)]
+        for model in models
+    ]
 
 
 def _settings(groups: Sequence[Group]) -> Table:
-    tables = [group.runs[0].settings for group in groups[:_MOST_GROUPS]]
+    groups = groups[:_MOST_GROUPS]
+    tables = [group.runs[0].settings for group in groups]
     keys = list(dict.fromkeys(key for table in tables for key in table if is_decisive(key)))
     varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
     varied.sort(key=lambda key: any(table.get(key) is None for table in tables))
     rows: list[Sequence[Value | Cell]] = [
         [key, *(Cell(_short(table.get(key))) for table in tables)] for key in varied
     ]
-    return Table(["", *(group.name for group in groups[:_MOST_GROUPS])], rows)
+    return Table(["", *(group.name for group in groups)], rows)
 
 
 def _short(value: object) -> str:
-    if isinstance(value, list | tuple) and len(str(value)) > 40:
-        return f"{len(value)} values" if len(value) > 1 else _short(value[0])
-    if isinstance(value, str) and "/" in value and len(value) > 40:
-        return "…/" + "/".join(Path(value).parts[-2:])
-    return setting(value)
+    text = setting(value)
+    if len(text) > 40 and isinstance(value, list) and len(value) > 1:
+        return f"{len(value)} values"
+    return f"…/{'/'.join(Path(text).parts[-2:])}" if len(text) > 40 and "/" in text else text
 
 
 def _curves(groups: Sequence[Group]) -> list[Plot]:
+    """Return the losses of each group: the mean over its seeds at the steps that all recorded."""
     names = dict.fromkeys(n for group in groups for run in group.runs for n in loss_names(run)[:2])
-    charts = []
+    plots = []
     for name in list(names)[:9]:
         plot = new_plot(f"Loss: {name.removeprefix('train/')} (nats)", "step")
         for group, color in zip(groups, colors("s"), strict=False):
-            if len(points := _mean_curve(group, name)) > 1:
-                plot.axes.plot(*zip(*points, strict=True), color=color, label=group.name)
+            series = [dict(points) for run in group.runs if (points := run.series(name))]
+            steps = (
+                [step for step in series[0] if all(step in one for one in series)] if series else []
+            )
+            means = [sum(one[step] for one in series) / len(series) for step in steps]
+            if len(steps) > 1:
+                plot.axes.plot(steps, means, color=color, label=group.name)
         if plot.axes.lines:
             add_legend(plot)
-            charts.append(plot)
-    return charts
+            plots.append(plot)
+    return plots
 
 
-def _mean_curve(group: Group, name: str) -> list[tuple[float, float]]:
-    """Return the mean over seeds at every step that all of them recorded."""
-    series: list[Mapping[float, float]] = [dict(run.series(name)) for run in group.runs]
-    series = [points for points in series if points]
-    shared = [step for step in (series[0] if series else ()) if all(step in s for s in series)]
-    return [(step, sum(s[step] for s in series) / len(series)) for step in shared]
-
-
-def runs_table(runs: Sequence[RunRecord], place: Path | None = None) -> Table:
+def _runs_table(runs: Sequence[RunRecord], place: Path | None) -> Table:
     """Return the table of single runs; their names link to their pages."""
     known = Counter(name for run in runs for name in headline(run.metrics))
     metrics = [name for name, _ in known.most_common(_MOST_COLUMNS)]
@@ -402,28 +359,20 @@ def comparison_text(table: ComparisonTable) -> str:
     """Return the tables of a comparison for the terminal: figures of each arm and of teachers as
     ``58.31 ± 0.60 [57.9, 58.7] (91.38)`` (mean, deviation, 95% interval, published), and tests.
     """
-    names = [f"{name}/{m}" for name, metrics in table.data_sets.items() for m in metrics]
-    rows = [
-        {"arm": arm.about, "seeds": len(arm.seeds)}
-        | {name: _figure_text(arm.figures.get(name)) for name in names}
-        for arm in [*table.arms, *_teachers(table)]
-    ]
+    keys = [f"{name}/{m}" for name, metrics in table.data_sets.items() for m in metrics]
+    rows: list[Mapping[str, object]] = []
+    for arm in [*table.arms, *_teachers(table)]:
+        texts = {key: "-" for key in keys}
+        for key, figure in arm.figures.items():
+            texts[key] = with_deviation(figure.mean, figure.deviation)
+            texts[key] += f" [{figure.low:.1f}, {figure.high:.1f}]" if figure.interval else ""
+            texts[key] += f" ({figure.published:g})" if figure.published else ""
+        rows.append({"arm": arm.about, "seeds": len(arm.seeds), **texts})
     tests = tests_table(table)
-    texts = [["-" if cell is NOTHING else cell.text for cell in row] for row in tests.cells]
+    texts_of = [["-" if cell is NOTHING else cell.text for cell in row] for row in tests.cells]
+    tested = [dict(zip(tests.names, row, strict=True)) for row in texts_of]
     failed = [
         f"failed: {run.arm}, seed {run.seed}: {run.error.splitlines()[0]}" for run in table.failed
     ]
-    tables: list[list[Mapping[str, object]]] = [
-        [*rows],
-        [dict(zip(tests.names, row, strict=True)) for row in texts],
-    ]
-    return "\n\n".join([*(aligned(one) for one in tables if one), "\n".join(failed)]).rstrip("\n")
-
-
-def _figure_text(figure: Figure | None) -> str:
-    if figure is None:
-        return "-"
-    text = with_deviation(figure.mean, figure.deviation)
-    if figure.low is not None:
-        text += f" [{figure.low:.1f}, {figure.high:.1f}]"
-    return text + (f" ({figure.published:g})" if figure.published else "")
+    parts = [aligned(rows), aligned(tested) if tested else "", "\n".join(failed)]
+    return "\n\n".join(filter(None, parts))

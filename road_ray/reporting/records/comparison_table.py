@@ -29,6 +29,11 @@ class Figure(BaseModel):
     values: dict[str, float] = {}
     published: float | None = None
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Return the bounds of the 95% interval, if there is one."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
 
 class Arm(BaseModel):
     """One arm; ``figures`` by ``<data set>/<metric>``."""

@@ -39,11 +39,6 @@ class Trial:
     deviations: tuple[float | None, ...] = ()  # over seeds, of each value
     attributes: Mapping[str, Any] = field(default_factory=dict)  # secrets masked
 
-    @property
-    def value(self) -> float | None:
-        """Return the first value, or None."""
-        return self.values[0] if self.values else None
-
 
 @dataclass(frozen=True)
 class Sweep:
@@ -208,11 +203,3 @@ def _trial(trial: FrozenTrial) -> Trial:
         deviations=tuple(deviation) if isinstance(deviation, list | tuple) else (deviation,),
         attributes=attributes,
     )
-
-
-def trial_directory(number: int, attributes: Mapping[str, object], directory: Path) -> Path | None:
-    """Return the directory of a trial, from its attributes or its number, or None."""
-    recorded = attributes.get("run_dir") or attributes.get("directory")
-    candidates = [Path(recorded), directory / recorded] if isinstance(recorded, str) else []
-    candidates.append(directory / "trials" / f"{number:04d}")
-    return next((path for path in candidates if path.is_dir()), None)

@@ -11,7 +11,6 @@ from road_ray.reporting.pages.comparison_page import (
     compare_page,
     comparison_text,
     experiment_page,
-    runs_table,
 )
 from road_ray.reporting.pages.page import NOTHING, Figures, Prose, Table, Verdict, render
 from road_ray.reporting.records.comparison_table import read_table
@@ -169,7 +168,8 @@ def test_a_setting_in_which_all_agree_is_not_told(runs):
 
 def test_runs_link_to_their_pages(runs, tmp_path):
     (tmp_path / "none-1" / "report.html").write_text("a page")
-    rows = runs_table(runs, tmp_path / "elsewhere").rows
+    (table,) = blocks(compare_page(runs, "folder", place=tmp_path / "elsewhere"), "Runs")
+    rows = table.rows
     assert rows[0][0].link == "../none-1/report.html"
     assert rows[1][0].link == ""
 

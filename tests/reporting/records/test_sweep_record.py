@@ -14,7 +14,6 @@ from road_ray.reporting.records.sweep_record import (
     Trial,
     is_sweep,
     read_sweep,
-    trial_directory,
 )
 
 
@@ -34,12 +33,6 @@ def test_the_front_is_what_no_other_beats(tmp_path):
     trials = [Trial(n, "complete", {}, value) for n, value in enumerate(values)]
     sweep = Sweep("s", tmp_path, ("quality", "cost"), (True, False), trials)
     assert [trial.number for trial in sweep.best] == [0, 1]
-
-
-def test_a_trial_says_where_it_ran(tmp_path):
-    (tmp_path / "here").mkdir()
-    assert trial_directory(3, {"run_dir": "here"}, tmp_path) == tmp_path / "here"
-    assert trial_directory(3, {"run_dir": "gone"}, tmp_path) is None
 
 
 def test_a_study_that_cannot_be_opened_is_told(tmp_path):
