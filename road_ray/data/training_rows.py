@@ -48,6 +48,9 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
         )
     if isinstance(task.kind, Span):
         table, layout, columns = squad_table(path, Columns(())), "squad_json", Columns(())
+        gold = {"id", "answers", "is_impossible"}  # of no use here, whether they are right or not
+        rows = ((where, {c: row[c] for c in row if c not in gold}) for where, row in table.rows)
+        table = replace(table, rows=rows)
     elif isinstance(task.kind, Choose):
         columns = replace(dataset.columns, label=None, id=None)
         table, layout = open_table(path, columns), dataset.layout
@@ -58,10 +61,8 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
         if path.suffix == ".txt":
             lines = ((f"{path}:{n}", line.strip()) for n, line in numbered_lines(path))
             table = Table(str(path), ((w, {"text": line}) for w, line in lines if line), columns)
-    hidden = {"id", "answers", "is_impossible"}  # an id or answer of such a row means nothing
-    rows = ((where, {c: row[c] for c in row if c not in hidden}) for where, row in table.rows)
     entry = replace(dataset, layout=layout, columns=columns)
-    examples = table_examples(replace(table, rows=rows), entry, "test")
+    examples = table_examples(table, entry, "test")
     return [example.unlabelled() for example in examples]
 
 

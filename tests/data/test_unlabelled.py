@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import UNKNOWN
-from road_ray.data.load_split import load_split
+from road_ray.data.load_split import find_dataset, load_split
 from road_ray.data.tokenizer import train_wordpiece
+from road_ray.data.training_rows import read_unlabelled
 from road_ray.errors import ConfigError, DataError
 
 
@@ -49,6 +51,13 @@ def test_texts_of_every_layout_follow_without_labels(train, tmp_path):
     assert np.array_equal(labels[: -len(new)], plain.features.gold["labels"])
     assert (labels[-len(new) :] == UNKNOWN).all()
     assert len({e.id for e in split.examples}) == len(split.examples)
+
+
+def test_a_column_of_text_may_be_called_answers(tmp_path):
+    path = write(tmp_path / "x.jsonl", [{"answers": "forty-two", "id": 7}])
+    own = {"train": "t.csv", "text": ["answers"], "labels": ["a", "b"]}
+    entry, kind = find_dataset("mine", SourceConfig(sets={"mine": own}))
+    assert [e.texts for e in read_unlabelled(Path(path), entry, kind)] == [("forty-two",)]
 
 
 def test_max_rows_counts_labelled_rows_only(train, tmp_path):
@@ -119,7 +128,6 @@ def test_what_cannot_be_taught_is_refused_by_name(train, tmp_path, dataset, name
 
 def test_tags_are_refused(tmp_path):
     from road_ray.data.catalog import dataset
-    from road_ray.data.training_rows import read_unlabelled
 
     with pytest.raises(ConfigError, match="rows of tags cannot be unlabelled"):
         read_unlabelled(tmp_path / "a.jsonl", dataset("conll2003"), task("ner"))
