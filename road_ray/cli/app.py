@@ -170,13 +170,9 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
         return
     from road_ray.reporting.pages.comparison_page import comparison_text
     from road_ray.reporting.records.comparison_table import TABLE, read_table
-    from road_ray.reporting.text_tables import aligned, figures
+    from road_ray.reporting.text_tables import figures
 
-    table = run.directory / TABLE
-    tasks = run.directory / "tasks.json"
-    if tasks.is_file():
-        typer.echo(aligned(json.loads(tasks.read_text(encoding="utf-8"))))
-    elif table.is_file():
+    if (run.directory / TABLE).is_file():
         typer.echo(comparison_text(read_table(run.directory)))
     else:
         typer.echo(figures(run.metrics))

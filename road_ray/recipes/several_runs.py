@@ -38,7 +38,6 @@ from road_ray.recipes.train.config import (
 from road_ray.recipes.train.find_teachers import locate_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.teacher_list import num_folds
-from road_ray.reporting.text_tables import is_principal
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.run_context import RunContext
 
@@ -53,8 +52,8 @@ _ONE_PROCESS: dict[str, Any] = {"workers": 0, "gpus_per_worker": 0.0, "address":
 def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
     """Run one fine-tuning, or one for each seed and data set; each resumes where it stopped.
 
-    With several, ``tasks.json`` is their table; metrics are means over seeds, with ``_deviation``,
-    ``_median`` and ``_best`` beside them, and for GLUE ``glue/electra`` and ``glue/leaderboard``.
+    Metrics of several are means over seeds, with ``_deviation``, ``_median`` and ``_best`` beside
+    them, and for GLUE ``glue/electra`` and ``glue/leaderboard``.
     """
     if not isinstance(config, FinetuningsConfig):
         return single.finetune(config, context)
@@ -81,7 +80,6 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
         for finetuning, run in zip(every, runs, strict=True):
             by_seed[finetuning.seed - config.seed] |= run.metrics
         metrics = summarise_seeds(by_seed)
-        write_json_atomic(directory / "tasks.json", table(metrics, config.num_seeds))
         write_json_atomic(directory / "metrics.json", metrics)
     return Run(directory, metrics)
 
@@ -164,19 +162,6 @@ def summarise_seeds(by_seed: Sequence[Mapping[str, float]]) -> dict[str, float]:
         name: summary([row[name] for row in averages]).deviation for name in averages[0]
     }
     return figures | {f"{k}_deviation": v for k, v in deviations.items() if v is not None}
-
-
-def table(figures: Mapping[str, float], num_seeds: int) -> list[dict[str, Any]]:
-    """Return a row for each metric that papers print, GLUE's averages last."""
-    names = [name for name in figures if is_principal(name)]
-    names += [name for name in figures if name in ("glue/electra", "glue/leaderboard")]
-    rows = []
-    for name in names:
-        place, metric = name.removeprefix("eval/").split("/", 1)
-        row: dict[str, Any] = {"data set": place, "metric": metric, "mean": figures[name]}
-        statistics = {s: figures.get(f"{name}_{s}") for s in ("deviation", "median", "best")}
-        rows.append(row | (statistics if num_seeds > 1 else {}))
-    return rows
 
 
 def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:

@@ -110,15 +110,24 @@ def percent(value: float) -> str:
 
 def figures(metrics: Mapping[str, float]) -> str:
     """Return the table of figures that a verb prints at its end: the principal evaluation figures
-    if there are any.
+    if there are any, those of several runs with their deviation, median and best, and GLUE's.
     """
-    judged = {name: value for name, value in metrics.items() if name.startswith("eval/")}
-    chosen = {name: v for name, v in judged.items() if is_principal(name) or is_baseline(name)}
-    shown = chosen or judged or metrics
+    judged = [name for name in metrics if name.startswith("eval/")]
+    chosen = [name for name in judged if is_principal(name) or is_baseline(name)]
+    chosen += [name for name in ("glue/electra", "glue/leaderboard") if name in metrics]
+    shown = chosen or judged or list(metrics)
     if not shown:
         return "no figures: the split has no labels to compare with"
-    table = aligned([{"figure": name, "value": value} for name, value in shown.items()])
-    return "\n".join([table, *(f"note: {note}" for note in notes(metrics))])
+    columns = {
+        statistic: {name: metrics.get(f"{name}_{statistic}") for name in shown}
+        for statistic in ("deviation", "median", "best")
+    }
+    rows = [
+        {"figure": name, "value": metrics[name]}
+        | {title: column[name] for title, column in columns.items() if any(column.values())}
+        for name in shown
+    ]
+    return "\n".join([aligned(rows), *(f"note: {note}" for note in notes(metrics))])
 
 
 def _cell(value: object) -> str:

@@ -16,7 +16,7 @@ from road_ray.system.file_hashes import hashes_of, problems_of
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import MANIFEST
 
-_FILES = ("metrics.json", "teachers.json", "tasks.json", "table.json")
+_FILES = ("metrics.json", "teachers.json", "table.json")
 _FOLDERS = ("hf", "predictions")
 
 
