@@ -103,11 +103,6 @@ def test_waiting_for_teachers_is_taken_out_of_the_time_for_data(run_directory):
     assert [*split.values()] == pytest.approx([0.1, 0.4, 0.5, 0.0])
 
 
-def test_the_first_row_has_the_start_in_it():
-    rows = [{"step": n, "time/step_seconds": 9.0 if n == 0 else 1.0} for n in range(4)]
-    assert sum(time_split(RunRecord(Path("r"), rows=rows)).values()) == 1.0
-
-
 @pytest.mark.parametrize(
     ("split", "settings", "message"),
     [

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from road_ray.reporting.plots import Plot, inline_svg
 from road_ray.reporting.text_tables import printable
+from road_ray.system.json_file import write_text_atomic
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -184,14 +185,9 @@ def render(page: Page) -> str:
 
 
 def write(page: Page, path: Path) -> Path:
-    """Write the page to ``path`` atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_name(f".{path.name}.partial")
-    try:
-        staged.write_text(render(page), encoding="utf-8")
-        return staged.replace(path)
-    finally:
-        staged.unlink(missing_ok=True)
+    """Write the page to ``path`` atomically. Raises ``ResourceError`` if it cannot be written."""
+    write_text_atomic(path, render(page))
+    return path
 
 
 def link_to(target: Path, place: Path | None) -> str:

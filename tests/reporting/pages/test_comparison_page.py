@@ -16,7 +16,7 @@ from road_ray.reporting.pages.page import NOTHING, Figures, Prose, Table, Verdic
 from road_ray.reporting.records.comparison_table import read_table
 from road_ray.reporting.records.run_groups import group_runs
 from road_ray.reporting.records.run_record import read_run
-from road_ray.reporting.report import report
+from road_ray.reporting.report import page_of
 
 
 @pytest.fixture
@@ -261,26 +261,14 @@ def test_charts_show_differences_and_score_by_size(directory):
     assert dots == [(1.0, 70.0, "arm none"), (0.5, 72.0, "arm mean")]
 
 
-def test_shared_teachers_are_told_only_where_there_are_any(directory, table):
-    (section,) = [s for s in experiment_page(directory).sections if s.title == "Tests"]
-    assert "share their teachers" in section.about
-    (directory / "table.json").write_text(json.dumps(table | {"ensembles": []}))
-    (section,) = [s for s in experiment_page(directory).sections if s.title == "Tests"]
-    assert "teachers" not in section.about
-
-
 def test_right_teachers_and_failed_runs_are_told(directory):
-    page = experiment_page(directory)
+    page = page_of([directory])
+    assert page.title == "low resource"
     (right,) = blocks(page, "Right teachers")
     assert texts(right)[0] == ["arm mean", "10.0", "20.0", "70.0"]
     (failed,) = blocks(page, "Failed runs")
     assert isinstance(failed, Prose)
     assert failed.lines == ["mean, seed 2: out of memory"]
-
-
-def test_the_report_of_the_directory_is_that_page(directory):
-    (page,) = report([directory])
-    assert "low resource" in page.read_text()
 
 
 @pytest.mark.parametrize("text", ["{", '{"comparison": "x"}', '{"arms": 3}', "[]"])

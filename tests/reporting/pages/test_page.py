@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from road_ray.errors import ResourceError
 from road_ray.reporting.pages.page import (
     Cell,
     Example,
@@ -85,6 +86,6 @@ def test_figures_are_listed_in_order():
 def test_a_page_that_finds_no_room_leaves_nothing(small_disk):
     place = small_disk(64)
     (place / "filler").write_bytes(bytes(40_000))
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ResourceError, match="No space left"):
         write(Page("t", about="a" * 100_000), place / "report.html")
     assert [path.name for path in place.iterdir()] == ["filler"]

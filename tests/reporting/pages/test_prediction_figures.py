@@ -70,10 +70,6 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(run, damaged):
     assert prose.lines[0].startswith("a: no figures")
 
 
-def test_without_predictions_there_is_nothing(run):
-    assert prediction_figures(run()) == []
-
-
 def test_each_label_has_precision_recall_and_f1_beside_the_majority_baseline():
     table = label_table("sst2", ["negative", "positive"], [[4, 1], [2, 3]])
     assert [[cell.text for cell in row] for row in table.cells] == [

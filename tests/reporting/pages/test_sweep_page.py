@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from road_ray.reporting.pages.page import Table, render
 from road_ray.reporting.pages.sweep_page import sweep_page
-from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
+from road_ray.reporting.records.sweep_record import read_sweep
 
 
 def test_the_page_tells_all_trials_and_why_one_failed(sweep_directory):
@@ -27,11 +27,6 @@ def test_several_metrics_have_a_front_for_the_best(front_directory):
     page = sweep_page(read_sweep(front_directory))
     assert page.tiles[1][0] == "on the Pareto front"
     assert "highest eval/squad_v2/f1 and lowest value 1" in page.about
-
-
-def test_a_sweep_without_results_says_so(tmp_path):
-    page = sweep_page(Sweep("s", tmp_path, ("m",), (True,), [Trial(0, "running", {"a": 1.0})]))
-    assert "No trial is complete yet." in render(page)
 
 
 def test_a_thousand_trials_stay_small(thousand_trials):

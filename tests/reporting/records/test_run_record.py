@@ -112,13 +112,3 @@ def test_routine_events_are_no_faults():
     kinds = ["initialized", "phase", "stopped_early", "teachers_proven", "teacher_replaced"]
     run = RunRecord(Path("r"), events=[{"kind": kind} for kind in kinds])
     assert run.faults == [{"kind": "teacher_replaced"}]
-
-
-def test_what_limits_a_comparison_with_papers_is_named():
-    data = {"root": "miniature", "max_rows": 1000, "max_judged_rows": 400}
-    assert RunRecord(Path("r"), {"data": data}).limits == [
-        "embedded miniature data set",
-        "trained on at most 1,000 rows",
-        "judged on at most 400 rows",
-    ]
-    assert RunRecord(Path("r"), {"data": {"root": "glue"}}).limits == []
