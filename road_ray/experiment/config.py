@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from road_ray.config import Config, InvalidConfig, load, to_dict
 from road_ray.config.identity import Extends, Free
@@ -193,14 +193,13 @@ class ReproduceConfig(RunConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_catalogue(cls, given: Any) -> Any:
-        """Fill in the published comparison of an object that is made without its arms."""
-        if not isinstance(given, Mapping) or (given.get("experiment") or {}).get("arms"):
+    def _default_comparison(cls, given: Any) -> Any:
+        """Return the default comparison where nothing is given; ``verbs.configure`` fills in the
+        published values of others.
+        """
+        if given:
             return given
-        name = given.get("comparison", DEFAULT)
-        if name not in CATALOGUE:
-            return given
-        return _below(to_dict(load(cls, base=published(name) | {"comparison": name})), given)
+        return to_dict(load(cls, base=published(DEFAULT) | {"comparison": DEFAULT}))
 
     def without_effect(self) -> dict[str, str]:
         used = {name for name in type(self).model_fields if name not in _unused(self)}
@@ -266,18 +265,6 @@ def comparison_named(path: Path | None, overrides: Sequence[str] | Mapping[str, 
         return str(name)
     has_arms = "experiment" in values or any(key.split(".")[0] == "experiment" for key in given)
     return OWN if has_arms else DEFAULT
-
-
-def _below(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of ``base`` where ``given`` has none, section by section."""
-    merged = dict(base)
-    for name, value in given.items():
-        under = base.get(name)
-        if isinstance(under, Mapping) and isinstance(value, BaseModel):
-            value = {key: getattr(value, key) for key in value.model_fields_set}
-        both = isinstance(under, Mapping) and isinstance(value, Mapping)
-        merged[name] = _below(under or {}, value) if both else value
-    return merged
 
 
 def _unused(config: ReproduceConfig) -> list[str]:

@@ -42,27 +42,16 @@ def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
 def stage(kind: type[Any], name: str, config: DemoConfig) -> Any:
     """Return the configuration of a stage: ``pretrain``, ``multitask`` or ``students``."""
     place = config.run_dir
-    own: dict[str, Any] = {
-        "pretrain": {
-            "run_dir": place / "pretrain",
-            "data.root": config.root,
-            "data.shards": place / "corpus",
-        },
-        "multitask": {
-            "run_dir": place / "multitask",
-            "data.root": config.root,
-            "init": place / "pretrain",
-        },
-        "students": {
-            "run_dir": place,
-            "data.root": config.root,
-            "init": place / "multitask",
-            "comparison": "own",
-            "num_seeds": config.num_seeds,
-            "distillation.num_teachers": config.num_teachers,
-        },
-    }[name]
-    own["tracking"] = config.tracking
+    own: dict[str, Any] = {"data.root": config.root, "tracking": config.tracking}
     if name != "students":
-        own |= {"seed": config.seed, "console": config.console}
+        own |= {"run_dir": place / name, "seed": config.seed, "console": config.console}
+    match name:
+        case "pretrain":
+            own["data.shards"] = place / "corpus"
+        case "multitask":
+            own["init"] = place / "pretrain"
+        case "students":
+            own |= {"run_dir": place, "init": place / "multitask", "comparison": "own"}
+            own["num_seeds"] = config.num_seeds
+            own["distillation.num_teachers"] = config.num_teachers
     return load(kind, base=KEYS[name], overrides=own)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import override
-from road_ray.experiment.config import CATALOGUE, ReproduceConfig
+from road_ray.experiment.config import CATALOGUE
 from road_ray.recipes.pretraining.pretraining_flops import flops_per_step
 from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, TeachersConfig
 from road_ray.verbs import configure
 
 
 def experiment(name):
-    return ReproduceConfig(comparison=name).compared
+    return configure("reproduce", overrides={"comparison": name}).compared
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

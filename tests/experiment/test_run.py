@@ -10,7 +10,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, RoadError
-from road_ray.experiment.config import CATALOGUE, ReproduceConfig
+from road_ray.experiment.config import CATALOGUE
 from road_ray.experiment.expand import Experiment
 from road_ray.reporting.pages.comparison_page import comparison_text
 from road_ray.reporting.records.comparison_table import read_table
@@ -58,7 +58,8 @@ def test_every_comparison_runs_and_fills_its_table(tiny, name):
     table = table_of(run.directory)
     chosen = [arm["name"] for arm in table["arms"]]
     assert set(chosen) >= set(SIZES[name].get("arms", chosen))
-    arms = [ReproduceConfig(comparison=name).compared.arms[item] for item in chosen]
+    arms = configure("reproduce", overrides={"comparison": name}).compared.arms
+    arms = [arms[item] for item in chosen]
     assert all(arm["seeds"] == [0, 1] for arm in table["arms"])
     assert table["failed"] == []
     for dataset, metrics in table["data_sets"].items():
@@ -139,7 +140,7 @@ def test_teachers_that_fail_stop_the_arms_that_need_them_alone(tiny, tmp_path, r
     assert reason in result.err
     assert not (run / "metrics.json").exists()
     table = table_of(run)
-    arms = ReproduceConfig(comparison=name).compared.arms
+    arms = configure("reproduce", overrides={"comparison": name}).compared.arms
     taught = [arm["name"] for arm in table["arms"] if arms[arm["name"]].teachers]
     failed = [(item["arm"], item["seed"]) for item in table["failed"]]
     assert failed == [(arm, seed) for arm in taught for seed in (0, 1)]

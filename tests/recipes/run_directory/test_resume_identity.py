@@ -11,9 +11,7 @@ import road_ray as rr
 from road_ray.config import override
 from road_ray.config.identity import resume_identity
 from road_ray.errors import CheckpointError
-from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Experiment
-from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.several_runs import finetunings, generations, single_teachers
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
@@ -27,6 +25,7 @@ from road_ray.recipes.train.config import (
 )
 from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.verbs import configure
 
 OUTER = Path("runs/outer")
 MIRRORED = {"run_dir": OUTER, "training": TrainingConfig(mirror="s3://bucket/all?region=x")}
@@ -46,12 +45,11 @@ def _generations():
 
 
 def _arms():
-    settings = {"training": MIRRORED["training"].model_copy(update={"steps": 1})}
-    scale = {"pretrain": PretrainConfig(**settings), **settings}
-    scale["data"] = {"root": "miniature", "dataset": "sst2"}
-    return [
-        job.config for job in Experiment(ReproduceConfig(run_dir=OUTER, num_seeds=2, **scale)).jobs
-    ]
+    mirror = MIRRORED["training"].mirror
+    keys = {"training.mirror": mirror, "pretrain.training.mirror": mirror, "num_seeds": 2}
+    keys |= {"run_dir": OUTER, "data.root": "miniature", "data.dataset": "sst2"}
+    experiment = Experiment(configure("reproduce", overrides=keys))
+    return [job.config for job in experiment.jobs]
 
 
 def _trials():
