@@ -186,18 +186,6 @@ def initialize_output(linear: nn.Linear) -> None:
     nn.init.zeros_(linear.bias)
 
 
-def initialize_task_output(linear: nn.Linear, config: PreTrainedConfig) -> None:
-    """Initialize the last layer of a task's head as the family's published fine-tuning code does:
-    ELECTRA's as ``initialize_output``, others as all their layers.
-
-    Source: google-research/electra and google-research/bert, the classes in ``transformers``.
-    """
-    if config.model_type == "electra":
-        initialize_output(linear)
-    else:
-        initialize(linear, config.initializer_range)
-
-
 def model_directory(init: str, key: str = "init") -> str:
     """Return the model of ``init=``: ``hf/`` of a run, a model directory, or the same hub name."""
     place = Path(init).expanduser()

@@ -70,7 +70,8 @@ class MultitaskModel(nn.Module):
 
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` in the format of ``transformers``."""
-        kind, head = self.tasks[task].kind, self.heads[task]
+        kind = self.tasks[task].kind
+        head: Any = self.heads[task]
         labels = {
             "id2label": dict(enumerate(_labels(kind))),
             "label2id": {label: index for index, label in enumerate(_labels(kind))},
@@ -88,7 +89,7 @@ class MultitaskModel(nn.Module):
             exported = model_class(kind, config)(config)
         prefix = exported.base_model_prefix
         state = {f"{prefix}.{name}": x for name, x in self.encoder.state_dict().items()}
-        exported.load_state_dict(state | _head_weights(head), assign=True)
+        exported.load_state_dict(state | head.model.state_dict(), assign=True)
         if isinstance(kind, Regress):  # transformers has the numbers in the labels' units
             last = _last_layer(exported)
             last.weight = nn.Parameter(last.weight.detach() * kind.range)
@@ -112,11 +113,6 @@ class MultitaskModel(nn.Module):
             "%s (%s)",
             directory, special.name, file.name, special.override,
         )  # fmt: skip
-
-
-def _head_weights(head: Any) -> dict[str, Tensor]:
-    weights: dict[str, Tensor] = head.model.state_dict()
-    return weights
 
 
 def _last_layer(model: nn.Module) -> nn.Linear:

@@ -36,8 +36,11 @@ def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> No
     ``ConfigError`` if the shapes differ.
     """
     if tying == "all":
-        generator_shapes, main_shapes = (_shapes(part.base_model) for part in (generator, main))
-        if generator_shapes != main_shapes:
+        shapes = [
+            {name: value.shape for name, value in part.base_model.state_dict().items()}
+            for part in (generator, main)
+        ]
+        if shapes[0] != shapes[1]:
             raise ConfigError(
                 "generator.tying = all: generator and main encoder differ in size\n"
                 "  allowed: one size and one family for both\n"
@@ -88,7 +91,3 @@ def share_layers(generator: PreTrainedModel, main: PreTrainedModel, count: int) 
         setattr(generator.base_model, projection, main_projection)
     for index in range(count):
         generator.base_model.encoder.layer[index] = main.base_model.encoder.layer[index]
-
-
-def _shapes(encoder: PreTrainedModel) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in encoder.state_dict().items()}

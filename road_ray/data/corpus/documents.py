@@ -104,11 +104,14 @@ def parts_of(files: Sequence[TextFile]) -> list[Part]:
         if size >= _PART_BYTES:
             groups.append([])
             size = 0
-    return [Part(tuple(group), tuple(map(_listed, group))) for group in groups if group]
-
-
-def _listed(file: TextFile) -> object:
-    return _state(file.stat() if isinstance(file, Path) else file.entry)
+    return [
+        Part(
+            tuple(group),
+            tuple(_state(file.stat() if isinstance(file, Path) else file.entry) for file in group),
+        )
+        for group in groups
+        if group
+    ]
 
 
 def text_files(place: TextPlace) -> list[TextFile]:

@@ -153,10 +153,6 @@ def two_segments(
         yield _row(waiting, target, max_length_tokens, cls_id, sep_id, rng)
 
 
-def _straddles(first: TokenIds, first_target: int, rng: np.random.Generator) -> bool:
-    return len(first) < first_target and rng.random() < 0.5
-
-
 def _row(
     sentences: list[Sequence[int]],
     target: int,
@@ -171,8 +167,10 @@ def _row(
     for sentence in sentences:
         fits = len(first) + len(sentence) < first_target
         # The released code puts a later sentence that fits back into the first segment; then
-        # the text would not be contiguous.
-        if not first or (not second and (fits or _straddles(first, first_target, rng))):
+        # the text would not be contiguous. One that straddles the target goes to either.
+        if not first or (
+            not second and (fits or (len(first) < first_target and rng.random() < 0.5))
+        ):
             first.extend(sentence)
         else:
             second.extend(sentence)

@@ -54,9 +54,12 @@ def phases_of(data: CorpusConfig, total_steps: int, *, seed: int) -> tuple[Phase
     lengths = [*(length for length, _ in shorter), data.max_length_tokens]
     sizes = [*(phase.batch_size or data.batch_size for _, phase in shorter), data.batch_size]
     parts = zip(pairwise(borders), lengths, sizes, strict=True)
+    # Later ones have seeds of their own, as equal seeds would draw equal noise.
+    numbers = range(1, len(lengths))
+    later = [np.random.SeedSequence((seed, 5, n)).generate_state(1)[0] for n in numbers]
     phases = tuple(
-        Phase(start, end, length, size, _seed_of(number, seed))
-        for number, ((start, end), length, size) in enumerate(parts)
+        Phase(start, end, length, size, int(own))
+        for own, ((start, end), length, size) in zip([seed, *later], parts, strict=True)
     )
     for phase in phases:
         if phase.steps < 1:
@@ -68,11 +71,6 @@ def phases_of(data: CorpusConfig, total_steps: int, *, seed: int) -> tuple[Phase
                 "  fix: more training.steps, or other fractions"
             )
     return phases
-
-
-def _seed_of(number: int, seed: int) -> int:
-    """Return a seed of its own for each phase, as equal seeds would draw equal noise."""
-    return int(np.random.SeedSequence((seed, 5, number)).generate_state(1)[0]) if number else seed
 
 
 def tokens_before(phases: Sequence[Phase], step: int) -> float:

@@ -92,11 +92,11 @@ def _without_main_module() -> Iterator[None]:
 def _end_with_parent() -> None:
     """End this worker when its parent is killed, and on Ctrl-C without a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_exit_after_parent, daemon=True).start()
-
-
-def _exit_after_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+
+    def exit_after(parent: multiprocessing.process.BaseProcess) -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=exit_after, args=(parent,), daemon=True).start()

@@ -23,7 +23,7 @@ from road_ray.data.batching import Batch
 from road_ray.data.task_and_dataset import Choose, JointSpan, Kind, Reason, Regress, Span, Tag
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
-from road_ray.models.encoder import initialize, initialize_task_output
+from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.heads.joint_span import JointSpanHead
 from road_ray.models.heads.san import StochasticAnswerNetwork
 
@@ -85,14 +85,20 @@ class _GivenStates(nn.Module):
 
 
 def _initialize(model: nn.Module, config: PreTrainedConfig) -> None:
-    """Initialize a head of a family of ours, whose last layer begins as in its published code."""
+    """Initialize a head of a family of ours as its published fine-tuning code does: ELECTRA's last
+    layer as ``initialize_output``, others as all their layers.
+
+    Source: google-research/electra and google-research/bert, the classes in ``transformers``.
+    """
     linears = [part for part in model.modules() if isinstance(part, nn.Linear)]
     for linear in linears:
         linear.reset_parameters()  # draws what a module built on the CPU has drawn
+    is_electra = config.model_type == "electra"
     for part in model.children():
-        if part is not linears[-1]:
+        if not (is_electra and part is linears[-1]):
             initialize(part, config.initializer_range)
-    initialize_task_output(linears[-1], config)
+    if is_electra:
+        initialize_output(linears[-1])
 
 
 def model_class(kind: Kind, config: PreTrainedConfig) -> Any:
