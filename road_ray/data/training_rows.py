@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from road_ray.data.features.examples_and_features import Example, TextExample
 from road_ray.data.readers.layouts import table_examples
-from road_ray.data.readers.squad import squad_table
-from road_ray.data.readers.tables import Table, open_table
+from road_ray.data.readers.squad import squad_rows
+from road_ray.data.readers.tables import Row, Table, named_rows
 from road_ray.data.readers.text_files import numbered_lines
 from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, Span, Tag, Task
 from road_ray.errors import ConfigError, DataError, did_you_mean
@@ -46,23 +46,23 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
             f"data.unlabelled with data.dataset = {dataset.name}: rows of tags cannot be unlabelled"
             "\n  allowed: tasks of classes, numbers, answers and choices"
         )
+    rows: Iterator[tuple[str, Row]]
     if isinstance(task.kind, Span):
-        table, layout, columns = squad_table(path, Columns(())), "squad_json", Columns(())
         gold = {"id", "answers", "is_impossible"}  # of no use here, whether they are right or not
-        rows = ((where, {c: row[c] for c in row if c not in gold}) for where, row in table.rows)
-        table = replace(table, rows=rows)
+        rows = ((w, {c: row[c] for c in row if c not in gold}) for w, row in squad_rows(path))
+        layout, columns = "squad_json", Columns(())
     elif isinstance(task.kind, Choose):
         columns = replace(dataset.columns, label=None, id=None)
-        table, layout = open_table(path, columns), dataset.layout
+        rows, layout = named_rows(path), dataset.layout
     else:
         usual = zip(dataset.columns.text, ("text", "text_pair"), strict=False)
         columns = Columns(tuple(f"{own}|{other}" for own, other in usual))
-        table, layout = open_table(path, columns), "table"
+        rows, layout = named_rows(path), "table"
         if path.suffix == ".txt":
             lines = ((f"{path}:{n}", line.strip()) for n, line in numbered_lines(path))
-            table = Table(str(path), ((w, {"text": line}) for w, line in lines if line), columns)
+            rows = ((where, {"text": line}) for where, line in lines if line)
     entry = replace(dataset, layout=layout, columns=columns)
-    examples = table_examples(table, entry, "test")
+    examples = table_examples(Table(str(path), rows, columns), entry, "test")
     return [example.unlabelled() for example in examples]
 
 

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from road_ray.data.model_files.locate_model import MODEL_RECORD
-from road_ray.data.readers.conll import conll_table
-from road_ray.data.readers.mrqa import mrqa_table
-from road_ray.data.readers.squad import squad_table
+from road_ray.data.readers.conll import conll_rows
+from road_ray.data.readers.mrqa import mrqa_rows
+from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import (
     TABLES,
-    Table,
     check_text,
     json_shape,
     missing_columns,
@@ -255,14 +254,14 @@ def _rows(source: str, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
     if trained.layout == "conll" and (suffix == ".tsv" or suffix not in TABLES) and _of_words(path):
         number = trained.columns.get("words", 0)
         words = Columns((number if isinstance(number, int) else 0,))
-        rows = conll_table(path, words, False).rows
+        rows = conll_rows(path, words, False)
         return ((where, {"words": row["tokens"]}) for where, row in rows)
     if trained.layout == "mrqa" and suffix == ".jsonl":
         first = next((line for _, line in numbered_lines(path)), "")
         if first.startswith('{"header"') or '"qas"' in first:
-            return _questions(mrqa_table(path, Columns(())))
+            return _questions(path, mrqa_rows(path))
     if suffix == ".json" and json_shape(path) == "document":
-        return _questions(squad_table(path, Columns(())))
+        return _questions(path, squad_rows(path))
     if suffix in TABLES:
         return table_rows(path)
     if suffix == _LINES:
@@ -284,14 +283,14 @@ def _of_words(path: Path) -> bool:
     return is_table and any(all(map(_TAG.fullmatch, column)) for column in columns)
 
 
-def _questions(table: Table) -> Iterator[tuple[str, Row]]:
+def _questions(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
     """Yield the rows without gold answers, of which not all questions have the same columns."""
     try:
-        for where, row in table.rows:
+        for where, row in rows:
             yield where, {name: value for name, value in row.items() if name not in _GOLD}
     except (KeyError, TypeError, IndexError) as error:
         raise DataError(
-            f"{table.name}: neither rows nor in the layout of SQuAD or MRQA: "
+            f"{path}: neither rows nor in the layout of SQuAD or MRQA: "
             f"{type(error).__name__} {error}\n"
             "  allowed: [{...}, ...] or {data: [{paragraphs: ...}]}"
         ) from error

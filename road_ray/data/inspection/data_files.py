@@ -10,16 +10,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from road_ray.data.readers.conll import TAG, cells_of, conll_table
+from road_ray.data.readers.conll import TAG, cells_of, conll_rows
 from road_ray.data.readers.hub import datasets_library, load_rows
-from road_ray.data.readers.squad import squad_table
+from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import (
     TABLES,
     Row,
     class_names,
     json_shape,
+    named_rows,
     names_of_features,
-    open_table,
     suffix_of,
     with_class_names,
 )
@@ -181,10 +181,10 @@ def _by_split(names: Iterable[str]) -> dict[str, str]:
 
 def _read(layout: Layout, path: Path, split: str) -> Rows:
     if layout == "conll":
-        table = conll_table(path, Columns((0,), -1), split != "test")
+        read = conll_rows(path, Columns((0,), -1), split != "test")
     else:
-        table = (squad_table if layout == "squad_json" else open_table)(path, Columns(()))
-    rows = list(islice(table.rows, MOST_ROWS))
+        read = (squad_rows if layout == "squad_json" else named_rows)(path)
+    rows = list(islice(read, MOST_ROWS))
     if not rows:
         raise DataError(f"{path}: has no rows\n  fix: name a file with a row below its header")
     return rows

@@ -17,10 +17,11 @@ from pathlib import Path
 from road_ray.data.features.examples_and_features import TagExample
 from road_ray.data.readers.tables import (
     NESTED,
+    Row,
     Table,
     check_text,
     missing_columns,
-    open_table,
+    named_rows,
     suffix_of,
 )
 from road_ray.data.readers.text_files import numbered_lines
@@ -104,22 +105,16 @@ def iob2(sentences: Sequence[TagExample]) -> list[TagExample]:
     return result
 
 
-def conll_table(path: Path, columns: Columns, labelled: bool) -> Table:
-    """Return the table of a file of columns, whose numbers are those of word and tag, -1 for the
-    last; or of a table with lists. Raises ``DataError`` with ``file:line`` for a missing column.
+def conll_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[str, Row]]:
+    """Yield the sentences of a file of columns, whose numbers are those of word and tag, -1 for the
+    last, as lists of words and of tags, None if one is missing; or the rows of a table with lists.
+
+    Empty lines and lines ``-DOCSTART-`` stand between sentences. Raises ``DataError`` with
+    ``file:line`` for a missing column.
     """
     if path.is_dir() or suffix_of(path) in NESTED:
-        return open_table(path, columns)
-    rows = _sentences(path, columns, labelled)
-    return Table(str(path), rows, Columns((), None, None, columns.tag_names))
-
-
-def _sentences(
-    path: Path, columns: Columns, labelled: bool
-) -> Iterator[tuple[str, dict[str, list[str] | None]]]:
-    """Yield the words and tags between empty lines and lines ``-DOCSTART-``; no tags if one is
-    missing.
-    """
+        yield from named_rows(path)
+        return
     words: list[str] = []
     tags: list[str] = []
     where = ""

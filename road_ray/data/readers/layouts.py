@@ -1,6 +1,6 @@
 """Registry of layouts, and the examples of a split from files below a root or from the hub.
 
-A layout has three parts: a function from a file to a table with its rows, one from a table to
+A layout has three parts: a function from a file to its rows, one from a table of rows to
 examples, and, where the rows of its copy on the hub differ, one from such a row to that of a file.
 To add a layout, add these to ``LAYOUTS``.
 """
@@ -17,10 +17,10 @@ from typing import NoReturn
 from road_ray.data.features.examples_and_features import ChoiceExample, Example, TextExample
 from road_ray.data.readers import mrqa, quac, relations, squad
 from road_ray.data.readers.choices import CHOICES, choice_questions
-from road_ray.data.readers.conll import conll_table, tagged_sentences
+from road_ray.data.readers.conll import conll_rows, tagged_sentences
 from road_ray.data.readers.hub import hub_tables
-from road_ray.data.readers.sentences import adv_glue_table, glue_table, sentences
-from road_ray.data.readers.tables import Row, Table, first_faults, missing_columns, open_table
+from road_ray.data.readers.sentences import adv_glue_rows, glue_rows, sentences
+from road_ray.data.readers.tables import Row, Table, first_faults, missing_columns, named_rows
 from road_ray.data.task_and_dataset import Columns, Dataset, below_zero
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.paths import nearest_path
@@ -37,36 +37,37 @@ _log = logging.getLogger(__name__)
 class Layout:
     """Functions of one layout. ``form`` shows it in messages; empty: columns of the entry."""
 
-    table: Callable[[Path, Columns, bool], Table]  # bool: whether rows must have labels
+    rows: Callable[[Path, Columns, bool], Iterator[tuple[str, Row]]]  # bool: rows need labels
     examples: Callable[[Table, bool], Iterable[Example]]
     from_hub: Callable[[Row, str], Row] | None = None
     form: str = ""
 
 
 def _spans(
-    table: Callable[[Path, Columns], Table],
+    rows: Callable[[Path], Iterator[tuple[str, Row]]],
     form: str = "",
     from_hub: Callable[[Row, str], Row] | None = None,
 ) -> Layout:
-    return Layout(_plain(table), lambda rows, _: squad.questions(rows), from_hub, form)
+    return Layout(
+        lambda path, *_: rows(path), lambda table, _: squad.questions(table), from_hub, form
+    )
 
 
-def _plain(table: Callable[[Path, Columns], Table]) -> Callable[[Path, Columns, bool], Table]:
-    """Return the function of a table for which labels make no difference."""
-    return lambda path, columns, _: table(path, columns)
+def _named(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[str, Row]]:
+    return named_rows(path)
 
 
 LAYOUTS: dict[str, Layout] = {
-    "glue_tsv": Layout(_plain(glue_table), sentences),
-    "table": Layout(_plain(open_table), sentences),
-    "adv_glue": Layout(_plain(adv_glue_table), sentences),
-    "conll": Layout(conll_table, tagged_sentences),
-    "squad_json": _spans(squad.squad_table, squad.FORM),
-    "mrqa": _spans(mrqa.mrqa_table, mrqa.FORM, mrqa.from_hub),
-    "quac": _spans(quac.quac_table, quac.FORM),
-    "qasrl": _spans(relations.qasrl_table),
-    "zre": _spans(relations.zre_table, from_hub=relations.zre_from_hub),
-    **{name: Layout(_plain(open_table), partial(choice_questions, name)) for name in CHOICES},
+    "glue_tsv": Layout(glue_rows, sentences),
+    "table": Layout(_named, sentences),
+    "adv_glue": Layout(adv_glue_rows, sentences),
+    "conll": Layout(conll_rows, tagged_sentences),
+    "squad_json": _spans(squad.squad_rows, squad.FORM),
+    "mrqa": _spans(mrqa.mrqa_rows, mrqa.FORM, mrqa.from_hub),
+    "quac": _spans(quac.quac_rows, quac.FORM),
+    "qasrl": _spans(relations.qasrl_rows),
+    "zre": _spans(relations.zre_rows, from_hub=relations.zre_from_hub),
+    **{name: Layout(_named, partial(choice_questions, name)) for name in CHOICES},
 }
 
 
@@ -92,8 +93,9 @@ def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]
             _refuse_missing(dataset, root, name)
         if path.is_file() and not path.stat().st_size:
             raise DataError(f"{path}: 0 rows, the file is empty\n  fix: download or write it again")
-        table = layout.table(path, dataset.columns_of(split), split != "test")
-        examples += table_examples(table, dataset, split)
+        columns = dataset.columns_of(split)
+        rows = layout.rows(path, columns, split != "test")
+        examples += table_examples(Table(str(path), rows, columns), dataset, split)
     return examples
 
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.readers.tables import Row, Table, check_text, table_rows
-from road_ray.data.task_and_dataset import Columns
+from road_ray.data.readers.tables import Row, check_text, table_rows
 from road_ray.errors import DataError
 
 FORM = (
@@ -21,14 +20,10 @@ FORM = (
 )
 
 
-def mrqa_table(path: Path, columns: Columns) -> Table:
-    """Return the questions as flat rows of SQuAD. Raises ``DataError`` for a span outside the
+def mrqa_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the questions as flat rows of SQuAD. Raises ``DataError`` for a span outside the
     context.
     """
-    return Table(str(path), _rows(path), columns)
-
-
-def _rows(path: Path) -> Iterator[tuple[str, Row]]:
     for where, row in table_rows(path):
         if "header" in row:
             continue

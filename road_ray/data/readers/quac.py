@@ -12,9 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from road_ray.data.features.examples_and_features import SpanExample
-from road_ray.data.readers.tables import Row, Table
+from road_ray.data.readers.tables import Row
 from road_ray.data.readers.text_files import read_document
-from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 
 FORM = (
@@ -27,15 +26,17 @@ _YES_NO = {"y": "yes", "n": "no", "x": "neither"}
 _CONTINUE = {"y": "follow up", "m": "maybe", "n": "stop"}
 
 
-def quac_table(path: Path, columns: Columns) -> Table:
-    """Return the questions as flat rows of SQuAD, each with the dialog before it (``history``), its
+def quac_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the questions as flat rows of SQuAD, each with the dialog before it (``history``), its
     labels (``further``) and the answers of all annotators (``references``).
 
     The answers are the spans of all annotators, that of ``orig_answer`` first; none if half of the
     annotators or more say CANNOTANSWER, as in the official scorer. Raises ``DataError`` naming the
     question for a label that QuAC does not have.
     """
-    return Table(str(path), _rows(path), columns)
+    for article in read_document(path)["data"]:
+        for paragraph in article["paragraphs"]:
+            yield from _dialog(paragraph, path)
 
 
 def with_history(example: SpanExample, turns: int) -> SpanExample:
@@ -46,12 +47,6 @@ def with_history(example: SpanExample, turns: int) -> SpanExample:
     before = example.history[::-1][: 2 * turns]
     exchanges = [" ".join(before[i : i + 2][::-1]) for i in range(0, len(before), 2)]
     return replace(example, question=" ".join([example.question, *exchanges]))
-
-
-def _rows(path: Path) -> Iterator[tuple[str, Row]]:
-    for article in read_document(path)["data"]:
-        for paragraph in article["paragraphs"]:
-            yield from _dialog(paragraph, path)
 
 
 def _dialog(paragraph: Row, path: Path) -> Iterator[tuple[str, Row]]:

@@ -16,18 +16,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from road_ray.data.readers.squad import squad_table
-from road_ray.data.readers.tables import Row, Table, table_rows
+from road_ray.data.readers.squad import squad_rows
+from road_ray.data.readers.tables import Row, table_rows
 from road_ray.data.readers.text_files import numbered_lines
-from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError, shorten
 
 _SEPARATOR = "~!~"  # between ranges of QA-SRL
 _SUBJECT = "XXX"  # in questions of QA-ZRE
 
 
-def qasrl_table(path: Path, columns: Columns) -> Table:
-    """Return the questions as flat rows of SQuAD; the context is the sentence, its tokens joined by
+def qasrl_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the questions as flat rows of SQuAD; the context is the sentence, its tokens joined by
     spaces. Raises ``DataError`` if the file of the sentences is missing, or with ``file:line`` for
     a range outside its sentence.
     """
@@ -37,10 +36,6 @@ def qasrl_table(path: Path, columns: Columns) -> Table:
             f"{path}: no file {beside.name} with its sentences beside it\n"
             "  allowed: NAME.gold.csv and NAME.full.csv, or both as .gz"
         )
-    return Table(str(path), _qasrl_rows(path, beside), columns)
-
-
-def _qasrl_rows(path: Path, beside: Path) -> Iterator[tuple[str, Row]]:
     sentences = {row["qasrl_id"]: row["tokens"].split(" ") for _, row in table_rows(beside)}
     for number, (where, row) in enumerate(table_rows(path)):
         tokens, answers = sentences.get(row["qasrl_id"]), []
@@ -62,16 +57,13 @@ def _qasrl_rows(path: Path, beside: Path) -> Iterator[tuple[str, Row]]:
         yield where, {"id": id, "question": row["question"], "context": context, "answers": answers}
 
 
-def zre_table(path: Path, columns: Columns) -> Table:
-    """Return the questions as flat rows of SQuAD. Raises ``DataError`` with ``file:line`` for a row
+def zre_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the questions as flat rows of SQuAD. Raises ``DataError`` with ``file:line`` for a row
     of fewer than four columns.
     """
     if ".json" in path.suffixes:
-        return squad_table(path, columns)
-    return Table(str(path), _zre_rows(path), columns)
-
-
-def _zre_rows(path: Path) -> Iterator[tuple[str, Row]]:
+        yield from squad_rows(path)
+        return
     for number, line in numbered_lines(path):
         where, cells = f"{path}:{number}", line.split("\t")
         if line and len(cells) < 4:

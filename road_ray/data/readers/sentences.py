@@ -60,15 +60,11 @@ def _columns_in(row: Row, columns: Columns, where: str, labelled: bool) -> Colum
     return found
 
 
-def glue_table(path: Path, columns: Columns) -> Table:
-    """Return the table of GLUE's TSV, whose quotes are letters. Without a header its columns are
+def glue_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of GLUE's TSV, whose quotes are letters. Without a header its columns are
     numbers. Raises ``DataError`` for rows of another number of columns, unless they are at most one
     in a thousand, which are dropped with a warning.
     """
-    return Table(str(path), _glue_rows(path, columns), columns)
-
-
-def _glue_rows(path: Path, columns: Columns) -> Iterator[tuple[str, dict[Any, str]]]:
     lines = numbered_lines(path)
     header: Sequence[str | int] = ()
     if not all(isinstance(name, int) for name in columns.text):
@@ -98,13 +94,14 @@ def _glue_rows(path: Path, columns: Columns) -> Iterator[tuple[str, dict[Any, st
         _log.warning("%s: dropped %d broken rows: %s", path, len(ragged), first_faults(ragged))
 
 
-def adv_glue_table(path: Path, columns: Columns) -> Table:
-    """Return the table of one task in AdvGLUE's file, whose key is named as the column of ids; rows
-    are numbered.
+def adv_glue_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of one task in AdvGLUE's file, whose key is named as the column of ids; that
+    column has their numbers.
     """
     content, key = read_document(path), str(columns.id)
     if not isinstance(content, dict) or not isinstance(content.get(key), list):
         found = ", ".join(content) if isinstance(content, dict) else type(content).__name__
         raise DataError(f"{path}: no list of rows {key!r}; found: {found}")
-    rows = ((f"{path}: {key}[{number}]", row) for number, row in enumerate(content[key]))
-    return Table(str(path), rows, Columns(columns.text, columns.label))
+    for number, row in enumerate(content[key]):
+        numbered = row | {key: number} if isinstance(row, dict) else row
+        yield f"{path}: {key}[{number}]", numbered

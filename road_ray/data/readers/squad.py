@@ -27,7 +27,6 @@ from road_ray.data.readers.tables import (
     table_rows,
 )
 from road_ray.data.readers.text_files import read_document
-from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError, shorten
 
 # An offset that was counted before a cleaning step is off by a few characters. Farther away the
@@ -48,12 +47,8 @@ FORM = (
 _log = logging.getLogger(__name__)
 
 
-def squad_table(path: Path, columns: Columns) -> Table:
-    """Return the table of a file in SQuAD's JSON, or of a table of flat rows."""
-    return Table(str(path), _rows(path), columns)
-
-
-def _rows(path: Path) -> Iterator[tuple[str, Row]]:
+def squad_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the flat rows of a file in SQuAD's JSON, or of a table of them."""
     is_document = suffix_of(path) == ".json" and path.is_file() and json_shape(path) == "document"
     articles = read_document(path)["data"] if is_document else []
     if not is_document or (articles and "paragraphs" not in articles[0]):

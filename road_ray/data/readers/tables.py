@@ -38,9 +38,9 @@ class Table:
     columns: Columns
 
 
-def open_table(path: Path, columns: Columns) -> Table:
-    """Return the table of a file or folder, with names of tags that are numbers."""
-    return Table(str(path), with_class_names(table_rows(path), class_names(path)), columns)
+def named_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of a file or folder, with names of tags that are numbers."""
+    return with_class_names(table_rows(path), class_names(path))
 
 
 def with_class_names(
