@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from road_ray.errors import CheckpointError, shorten
@@ -25,36 +24,26 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
     directory = Path(name)
     if directory.is_dir():
         return directory / "hf" if (directory / "hf" / "config.json").is_file() else directory
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError
 
     patterns = [*_TEXTS, *(_WEIGHTS if weights else ())]
     try:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
     except Exception as error:  # the hub's client raises dozens of types
-        problem = "no such directory, and no model of the hub that can be reached"
-        remedy = "the connection to the hub"
-        is_hub_name = not isinstance(error, HFValidationError)
-        if is_hub_name and (variable := _offline_variable()):
-            problem = f"no such directory; the hub was not asked: {variable}"
-            remedy = f"unset {variable.partition('=')[0]}"
-        elif is_hub_name:
+        problem, remedy = "no such directory, and no model of the hub that can be reached", ""
+        if not isinstance(error, HFValidationError):  # else it is no name of the hub
+            remedy = ", or the connection to the hub"
             problem += f"\n  seen: {str(error).splitlines()[0].removeprefix('Got: ')}"
+            if constants.HF_HUB_OFFLINE:
+                problem = "no such directory; the hub was not asked: HF_HUB_OFFLINE=1"
+                remedy = ", or unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"
         wanted = "config.json and model.safetensors" if weights else "a model or a tokenizer"
         raise CheckpointError(
             f"{name}: {problem}\n"
             f"  allowed: a directory with {wanted}, a run directory, or "
-            f"ORGANISATION/NAME of the hub\n  fix: check the path, or {remedy}"
+            f"ORGANISATION/NAME of the hub\n  fix: check the path{remedy}"
         ) from error
-
-
-def _offline_variable() -> str:
-    """Return ``NAME=VALUE`` of the variable that keeps the hub's client offline; empty if none."""
-    from huggingface_hub import constants
-
-    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    written = [f"{name}={os.environ[name]}" for name in names if os.environ.get(name)]
-    return written[0] if constants.HF_HUB_OFFLINE and written else ""
 
 
 def model_hashes(directory: Path) -> dict[str, str]:
