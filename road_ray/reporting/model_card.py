@@ -19,7 +19,7 @@ from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.task_and_dataset import Hub
 from road_ray.reporting.pages.run_page import headline
 from road_ray.reporting.records.lineage import ancestors, describe_model
-from road_ray.reporting.records.run_record import ModelFacts, RunRecord, is_run, read_run
+from road_ray.reporting.records.run_record import RunRecord, is_run, read_run
 from road_ray.reporting.text_tables import figures, metric_title, printable
 from road_ray.training.monitoring.redaction import redact
 
@@ -61,7 +61,7 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     model = _without_places(known)
     metrics = dict(model.pop("metrics", {}))
     packages = run.environment.get("packages") or {}
-    length, most = run.model.get("max_length_tokens"), run.settings.get("data.max_rows")
+    length = run.model.get("max_length_tokens")
     configuration = StringIO()
     YAML().dump(_without_places(dict(run.config)), configuration)
     text = _template().render(
@@ -70,14 +70,19 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
         kind=kind,
         front=_front(kind, family, run, metrics),
         title=_plain(run.name if run.config else kind),
-        about=_about(kind, family, model),
+        family=family,
+        version=version("road-ray"),
         figures=figures(metrics),
-        note=_evaluation_note(run, metrics),
-        lineage=_origin(run, model),
+        evaluated=any(name.startswith("eval/") for name in metrics),
+        ancestors=[
+            (role, _without_places(where), describe_model(facts))
+            for role, where, facts in ancestors(run)
+            if not role.startswith("teacher")
+        ],
+        facts=flatten({name: value for name, value in model.items() if name != "teachers"}),
         versions=_plain(", ".join(f"{name} {number}" for name, number in packages.items())),
         configuration=configuration.getvalue().rstrip(),
         length=length if isinstance(length, int) else 512,
-        max_rows=most if type(most) is int else None,
         special_head=any(run.settings.get(f"data.{h.key}") == h.value for h in SPECIAL_HEADS),
     )
     path = directory / "README.md"
@@ -92,7 +97,7 @@ def _template() -> Template:
     environment = Environment(  # Markdown, whose texts are escaped by _plain, _code and _fenced
         loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
-    environment.filters["fenced"] = _fenced
+    environment.filters |= {"plain": _plain, "code": _code, "fenced": _fenced}
     return environment.get_template("card.md.jinja")
 
 
@@ -191,29 +196,6 @@ def _hub(name: str, run: RunRecord) -> Hub | None:
     return Hub(str(own["hub"]), own.get("configuration"), splits=splits)
 
 
-def _about(kind: str, family: str, model: ModelFacts) -> str:
-    sets = ", ".join(map(_plain, model.get("datasets") or ()))
-    origin = f"Made by road_ray {version('road-ray')} as {_code(kind)}."
-    encoder = f"Encoder of the family {_code(family)}" if family else "Encoder"
-    if not model.get("task"):
-        return f"{encoder}, pre-trained on a text corpus. {origin}"
-    how = "distilled from several teachers" if model.get("teachers") else "trained"
-    head = f"{encoder} with a head for the task {_code(model['task'])}"
-    return f"{head}, {how} on {sets}. {origin}"
-
-
-def _evaluation_note(run: RunRecord, metrics: Mapping[str, object]) -> str:
-    if not any(name.startswith("eval/") for name in metrics):
-        return ""
-    note = "The figures in `eval/` are percentages on dev splits, from this run only."
-    most = run.settings.get("data.max_judged_rows")
-    if isinstance(most, int):
-        note += f" Judged on {most:,} rows: not comparable with published results."
-    if run.model.get("no_answer_threshold") is not None:
-        note += " The no-answer threshold was tuned on the first dev set and used on all."
-    return note
-
-
 def _without_places(value: object) -> Any:
     """Return a value without absolute paths of this machine: below the working directory they
     become relative, elsewhere their last two parts remain.
@@ -229,21 +211,3 @@ def _without_places(value: object) -> Any:
     with suppress(OSError, ValueError):  # the working directory is gone, or is not above the path
         return path.relative_to(Path.cwd()).as_posix()
     return "/".join(["...", *PureWindowsPath(text).parts[1:][-2:]])
-
-
-def _origin(run: RunRecord, model: ModelFacts) -> str:
-    """Return the ancestors back to the corpus, then one line for each fact of the model."""
-    lines = [
-        f"- {role}: {_code(_without_places(where))} ({_plain(describe_model(facts))})"
-        for role, where, facts in ancestors(run)
-        if not role.startswith("teacher")
-    ]
-    for name, value in flatten({k: v for k, v in model.items() if k != "teachers"}).items():
-        shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        lines += [] if shown in (None, "") else [f"- {_plain(name)}: {_code(shown)}"]
-    lines += [
-        f"- teacher {number}: {_code(teacher['directory'])}, "
-        f"weights {_code(teacher['weights_sha256'][:16])}"
-        for number, teacher in enumerate(model.get("teachers") or ())
-    ]
-    return "\n".join(lines)

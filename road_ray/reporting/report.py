@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from road_ray.errors import ConfigError, ResourceError, nearest
+from road_ray.errors import ConfigError, ResourceError
 from road_ray.reporting.pages.comparison_page import compare_page, experiment_page
 from road_ray.reporting.pages.page import Page, write
 from road_ray.reporting.pages.run_page import run_page
@@ -29,21 +29,32 @@ def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | No
     Raises ``ConfigError`` if there is nothing to report.
     """
     for path in paths:
-        _require(path)
-    if len(paths) > 1:
-        runs = [run for path in paths for run in ([path] if is_run(path) else runs_below(path))]
-        _require_runs(runs, paths)
-        return compare_page([read_run(run) for run in runs], "Comparison", baseline, place)
-    (path,) = paths
-    if is_sweep(path):
-        return sweep_page(read_sweep(path))
-    if (path / TABLE).is_file():
-        return experiment_page(path, place)
-    if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
-        return run_page(read_run(path))
-    runs = runs_below(path)
-    _require_runs(runs, paths)
-    return compare_page([read_run(run) for run in runs], path.resolve().name, baseline, place)
+        if not path.is_dir():
+            raise ConfigError(
+                f"{path}: no such directory\n  fix: name the run_dir of a run; `road runs list` "
+                "lists them; nothing was written"
+            )
+    path = paths[0]
+    if len(paths) == 1:
+        if is_sweep(path):
+            return sweep_page(read_sweep(path))
+        if (path / TABLE).is_file():
+            return experiment_page(path, place)
+        if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
+            return run_page(read_run(path))
+    several = len(paths) > 1
+    runs = [
+        run for path in paths for run in ([path] if several and is_run(path) else runs_below(path))
+    ]
+    if not runs:
+        raise ConfigError(
+            f"{', '.join(map(str, paths))}: no run, sweep or folder of runs\n"
+            "  allowed: a directory with metrics.jsonl, metrics.json or study.journal, or one that "
+            "contains such\n"
+            "  fix: name the run_dir of a run; nothing was written"
+        )
+    title = "Comparison" if several else path.resolve().name
+    return compare_page([read_run(run) for run in runs], title, baseline, place)
 
 
 def report(
@@ -80,23 +91,3 @@ def write_report(directory: Path) -> None:
         report([directory])
     except Exception as error:
         _log.warning("no report.html: %s; `road report %s` writes it", error, directory)
-
-
-def _require_runs(runs: Sequence[Path], paths: Sequence[Path]) -> None:
-    if not runs:
-        verb = "contains" if len(paths) == 1 else "contain"
-        raise ConfigError(
-            f"{', '.join(map(str, paths))}: {verb} no run, sweep or folder of runs\n"
-            "  allowed: a directory with metrics.jsonl, metrics.json or study.journal, or one that "
-            "contains such\n"
-            "  fix: name the run_dir of a run; nothing was written"
-        )
-
-
-def _require(path: Path) -> None:
-    if path.is_dir():
-        return
-    beside = [p.name for p in path.parent.iterdir() if p.is_dir()] if path.parent.is_dir() else []
-    near = nearest(path.name, beside)
-    hint = f"did you mean {path.parent / near}?" if near else "name the run_dir of a run"
-    raise ConfigError(f"{path}: no such directory\n  fix: {hint}; nothing was written")

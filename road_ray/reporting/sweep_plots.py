@@ -76,7 +76,7 @@ class SweepPlots:
         plots = [plot for plot in first if plot is not None]
         if len(self.sweep.judged) > 1 and self.sweep.varied:
             if not self.tied:
-                plots += [*self.surfaces(), self.parallel()]
+                plots += [plot for plot in (self.surface(), self.parallel()) if plot]
             plots += [
                 self._scatter(key, key, self.sweep.metrics[0])
                 for key in self.sweep.varied[:_MOST_SLICES]
@@ -93,7 +93,7 @@ class SweepPlots:
             return f"No importance, heat map, parallel coordinates and slices: {why}."
         importance = "" if self.importances else "No importance: it cannot be estimated. "
         surface = "No heat map: it needs four complete trials and two keys of numbers."
-        return importance + ("" if self.surfaces() else surface)
+        return importance + ("" if self.surface() else surface)
 
     def history(self) -> Plot:
         """Return the value of each trial and the best value so far."""
@@ -181,27 +181,19 @@ class SweepPlots:
         plot.axes.spines[:].set_visible(False)
         return plot
 
-    def surfaces(self) -> list[Plot]:
-        """Return the value over two keys: W and temperature if both were sampled, and the two most
-        important ones.
+    def surface(self) -> Plot | None:
+        """Return the value over W and temperature if both were sampled, else over the two most
+        important keys of numbers: a heat map of means if the trials form a grid, else a dot for
+        each trial, since between the dots nothing is known.
         """
         numbers = [
             key
-            for key in self.sweep.varied
+            for key in dict.fromkeys([*self.importances, *self.sweep.varied])
             if all(_is_number(t.params[key]) for t in self.sweep.trials if key in t.params)
         ]
-        pairs = [(_T, _W)] if _T in numbers and _W in numbers else []
-        important = [key for key in self.importances if key in numbers][:2]
-        if len(important) == 2 and {*important} != {_W, _T}:
-            pairs.append((important[0], important[1]))
-        elif not pairs and len(numbers) > 1:
-            pairs.append((numbers[0], numbers[1]))
-        return [plot for x, y in pairs if (plot := self._surface(x, y))]
-
-    def _surface(self, x: str, y: str) -> Plot | None:
-        """Return a heat map of means if the trials form a grid, else a dot for each trial: between
-        the dots nothing is known.
-        """
+        if len(numbers) < 2:
+            return None
+        x, y = (_T, _W) if {_T, _W} <= {*numbers} else numbers[:2]
         title = " \N{MULTIPLICATION SIGN} ".join(key.rsplit(".", 1)[-1] for key in (x, y))
         cells: dict[tuple[Any, Any], list[float]] = defaultdict(list)
         for trial in self.sweep.judged:

@@ -29,7 +29,7 @@ def test_figures_for_a_paper(road, tmp_path):
 def test_nothing_to_report_is_a_mistake_of_the_user(road, tmp_path):
     result = road("report", tmp_path)
     assert result.code == 2
-    assert "contains no run" in result.err
+    assert "no run, sweep or folder" in result.err
     (tmp_path / "other").mkdir()
     assert road("report", tmp_path, tmp_path / "other").code == 2
 

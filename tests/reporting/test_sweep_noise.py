@@ -86,4 +86,4 @@ def test_the_page_of_a_tie_says_so_and_ranks_nothing(tmp_path):
 def test_trials_that_differ_are_ranked(sweep_directory):
     sweep = read_sweep(sweep_directory)
     assert tie(sweep) == ""
-    assert SweepPlots(sweep).surfaces()
+    assert SweepPlots(sweep).surface()

@@ -119,7 +119,7 @@ def test_parallel_lines_pass_the_axes_at_their_values_and_the_best_come_last(dra
 
 
 def test_a_grid_of_draws_is_a_heat_map_with_means(drawn):
-    axes = drawn.surfaces()[0].axes
+    axes = drawn.surface().axes
     assert (axes.get_xlabel(), axes.get_title("left")) == (
         "distillation.temperature",
         "weighting.wrong",
@@ -137,7 +137,7 @@ def test_scattered_draws_are_dots_by_rank(tmp_path):
         Trial(n, "complete", {"a": (n * 37 % 100) / 100, "b": (n * 61 % 97) / 97}, (float(n),))
         for n in range(40)
     ]
-    (plot,) = SweepPlots(Sweep("s", tmp_path, ("m",), (True,), trials)).surfaces()
+    plot = SweepPlots(Sweep("s", tmp_path, ("m",), (True,), trials)).surface()
     (dots,) = plot.axes.collections
     assert trials_of(dots) == list(range(40))
     from matplotlib.colors import to_hex

@@ -37,10 +37,12 @@ from road_ray.reporting.records.comparison_table import (
     Arm,
     ComparisonTable,
     Figure,
+    Group,
+    group_runs,
+    is_decisive,
     read_table,
     table_of_groups,
 )
-from road_ray.reporting.records.run_groups import Group, group_runs, is_decisive
 from road_ray.reporting.records.run_record import RunRecord, read_run, runs_below
 from road_ray.reporting.text_tables import aligned, metric_title, probability, with_deviation
 

@@ -4,8 +4,9 @@ writes one as ``table.json``; for other runs it is made from their groups.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from pydantic import BaseModel, ValidationError
 
 from road_ray.errors import CheckpointError
 from road_ray.evaluation.seed_statistics import compare, holm, interval, summary
-from road_ray.reporting.records.run_groups import Group
+from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.json_file import read_json
 
 TABLE = "table.json"
+# Keys in which the seeds of one experiment may differ.
+_INDECISIVE = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
 
 
 class Figure(BaseModel):
@@ -140,6 +143,51 @@ def paired_tests(
                 rows.append({"arm": name, "against": other} | asdict(compare(left, right)))
     corrected = holm([row["p_value"] for row in rows])
     return [row | {"p_holm": value} for row, value in zip(rows, corrected, strict=True)]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in their seed only."""
+
+    name: str
+    runs: Sequence[RunRecord]
+
+    def scores(self, metric: str) -> dict[object, float]:
+        """Return the figure of each run that has it, by seed."""
+        return {
+            run.settings.get("seed", number): float(run.metrics[metric])
+            for number, run in enumerate(self.runs)
+            if isinstance(run.metrics.get(metric), int | float)
+        }
+
+
+def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
+    """Group runs whose settings differ in seed and directory only, in order of first appearance."""
+    groups: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        key = repr(
+            [run.verb, *sorted((k, str(v)) for k, v in run.settings.items() if is_decisive(k))]
+        )
+        groups.setdefault(key, []).append(run)
+    names = [_common_name(members) for members in groups.values()]
+    twice = {name for name in names if names.count(name) > 1}
+    return [
+        Group(str(members[0].directory) if name in twice else name, members)
+        for name, members in zip(names, groups.values(), strict=True)
+    ]
+
+
+def _common_name(runs: Sequence[RunRecord]) -> str:
+    """Return ``mean`` for ``mean-10`` and ``mean-11``; a single run keeps its name."""
+    if len(runs) == 1:
+        return runs[0].name
+    stems = {re.sub(r"[-_]?(seed)?[-_]?\d+$", "", run.name) for run in runs}
+    return stems.pop() if len(stems) == 1 else f"{runs[0].name} and {len(runs) - 1} more"
+
+
+def is_decisive(key: str) -> bool:
+    """Return True if runs that differ in this key are different experiments, not seeds of one."""
+    return not key.startswith(_INDECISIVE)
 
 
 def table_of_groups(

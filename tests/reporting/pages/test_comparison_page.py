@@ -13,8 +13,7 @@ from road_ray.reporting.pages.comparison_page import (
     experiment_page,
 )
 from road_ray.reporting.pages.page import NOTHING, Figures, Prose, Table, Verdict, render
-from road_ray.reporting.records.comparison_table import read_table
-from road_ray.reporting.records.run_groups import group_runs
+from road_ray.reporting.records.comparison_table import group_runs, read_table
 from road_ray.reporting.records.run_record import read_run
 from road_ray.reporting.report import page_of
 
