@@ -27,14 +27,9 @@ def data_list(as_json: JsonOption = False) -> None:
     from road_ray.data.catalog import DATASETS
 
     rows = [
-        {
-            "name": d.name,
-            "task": d.task,
-            "layout": d.layout,
-            "folder": d.folder,
-            "metrics": ", ".join(d.metrics),
-        }
-        for d in DATASETS.values()
+        {key: getattr(entry, key) for key in ("name", "task", "layout", "folder")}
+        | {"metrics": ", ".join(entry.metrics)}
+        for entry in DATASETS.values()
     ]
     show_list(rows, as_json)
 
