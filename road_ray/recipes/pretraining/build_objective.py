@@ -101,7 +101,20 @@ class _ModelBuilder:
         if name == "generator":
             self.generator = self._generator()
             return self.generator
-        return self._model() if name == "model" else self._discriminator()
+        if name == "model":
+            model: Any = self._language_model(self.size)
+            self._take_embeddings(model)
+        else:
+            model = new_detector(self.size, self.vocab_size, self.like)
+            self._take_embeddings(model)
+            if self.start == "corpus":
+                open_paths(model.electra)
+                # About this share of tokens is replaced while the generator knows little.
+                share = (self.objective.choose_fraction or 0.15) * 0.9
+                bias = detector_output(model).bias
+                torch.nn.init.constant_(bias, float(np.log(share / (1 - share))))
+        self._load_into(model)
+        return model
 
     def _generator(self) -> Generator:
         settings = self.settings
@@ -135,24 +148,6 @@ class _ModelBuilder:
             open_paths(model.electra)
             attend_to_neighbours(model.electra)
             start_from_corpus(model, self.corpus, self.special, size.initializer_std)
-        return model
-
-    def _model(self) -> PreTrainedModel:
-        model = self._language_model(self.size)
-        self._take_embeddings(model)
-        self._load_into(model)
-        return model
-
-    def _discriminator(self) -> PreTrainedModel:
-        model: Any = new_detector(self.size, self.vocab_size, self.like)
-        self._take_embeddings(model)
-        if self.start == "corpus":
-            open_paths(model.electra)
-            # About this share of tokens is replaced while the generator knows little.
-            share = (self.objective.choose_fraction or 0.15) * 0.9
-            bias = detector_output(model).bias
-            torch.nn.init.constant_(bias, float(np.log(share / (1 - share))))
-        self._load_into(model)
         return model
 
     def _take_embeddings(self, model: Any) -> None:

@@ -39,7 +39,6 @@ from road_ray.recipes.run_directory.run import (
     record_heads,
 )
 from road_ray.training.loop import train
-from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import RunContext, Training
 from road_ray.training.worker import Worker
 
@@ -50,10 +49,8 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
     """Train to ``training.steps``; the encoder is in ``run.hf_dir``, a generator in
     ``hf/generator``.
     """
-    return load_finished_run(config) or _run(config, context)
-
-
-def _run(config: PretrainConfig, context: RunContext | None) -> Run:
+    if done := load_finished_run(config):
+        return done
     _check(config)
     keep = config.training.kept_at_end(default=1)
     with open_run_directory(config, keep_checkpoints=keep) as directory:
@@ -175,7 +172,17 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
         )
 
         def steps(start: int) -> Iterator[list[Batch]]:
-            return with_phase_events(made.steps, start, None if context.plan_only else log)
+            phases = made.steps.phases
+            beginnings = {phase.start: phase for phase in phases if len(phases) > 1}
+            for step, batches in enumerate(made.steps.since(start), start):
+                phase = beginnings.get(step)
+                if phase is not None and log.enabled and not context.plan_only:
+                    tokens, rows = phase.max_length_tokens, phase.batch_size
+                    log.event("phase", step=step, max_length_tokens=tokens, batch_size=rows)
+                    _log.info(
+                        "step %d: rows of %d tokens from here on, %d a batch", step, tokens, rows
+                    )
+                yield batches
 
         last = train(objective, steps, training, worker)
         if worker.leads and not context.plan_only:
@@ -186,20 +193,6 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
             log.finish(last)
     worker.barrier()
     return last
-
-
-def with_phase_events(
-    steps: ScheduledSteps, start: int, log: Journal | None
-) -> Iterator[list[Batch]]:
-    """Yield the steps from ``start`` on; of several phases, log the start of each."""
-    beginnings = {phase.start: phase for phase in steps.phases if len(steps.phases) > 1}
-    for step, batches in enumerate(steps.since(start), start):
-        phase = beginnings.get(step)
-        if phase is not None and log is not None and log.enabled:
-            tokens, rows = phase.max_length_tokens, phase.batch_size
-            log.event("phase", step=step, max_length_tokens=tokens, batch_size=rows)
-            _log.info("step %d: rows of %d tokens from here on, %d a batch", step, tokens, rows)
-        yield batches
 
 
 def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -> None:
