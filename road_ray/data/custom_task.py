@@ -47,7 +47,8 @@ def custom_entry(name: str, sets: Mapping[str, CustomDataset]) -> tuple[Dataset,
             catalog.task(shared)  # raises, with the nearest name
         first = next((other for other, peer in peers.items() if peer.labels), next(iter(peers)))
         task = peers[first].new_task(shared)
-        _check_fit(name, custom, task, f"data.sets.{first} of the same task {shared}")
+        if first != name:
+            _check_fit(name, custom, task, f"data.sets.{first} of the same task {shared}")
     kind, dataset = task.kind, custom.dataset(name)
     if isinstance(kind, Regress):
         return replace(dataset, negative_labels=kind.low < 0), task
@@ -55,9 +56,9 @@ def custom_entry(name: str, sets: Mapping[str, CustomDataset]) -> tuple[Dataset,
         return dataset, task
     known = (*kind.labels, *custom.labels, *custom.label_map)
     names = {plain_label(label): label for label in kind.labels}
-    spellings = {label: names[plain_label(label)] for label in custom.labels}
-    others = {own: label for own, label in spellings.items() if own != label}
-    mapped = {value: spellings.get(label, label) for value, label in custom.label_map.items()}
+    own = {label: names[plain_label(label)] for label in custom.labels}
+    others = {label: name for label, name in own.items() if label != name}
+    mapped = {v: names.get(plain_label(label), label) for v, label in custom.label_map.items()}
     negative = any(map(below_zero, known))
     return replace(dataset, negative_labels=negative, label_map={**others, **mapped}), task
 

@@ -61,6 +61,8 @@ def test_labels_in_another_spelling_are_those_of_the_task(tmp_path):
     mine = source(tmp_path, a=one, b=other | {"label_map": {"1": "good"}})
     entry, task = find_dataset("b", mine)
     assert entry.label_map == {"bad": "Bad", "good": "Good", "1": "Good"}
+    bare = source(tmp_path, a=one, b=other | {"labels": [], "label_map": {"1": "good"}})
+    assert find_dataset("b", bare)[0].label_map == {"1": "Good"}
     check_labels(read_examples(entry, "train", tmp_path), entry, task)
     (tmp_path / "b.csv").write_text("t,l\napple,GOOD\n")
     with pytest.raises(DataError, match=r"b.csv:2 label='GOOD', allowed: 'bad' = Bad"):
@@ -119,6 +121,7 @@ def test_own_spans_share_the_head_of_squad():
     ("own", "content", "labels"),
     [
         ({"text": ["t"], "label": "l"}, "t,l\nx,yes\ny,no\nz,10\nz,9\n", ["9", "10", "no", "yes"]),
+        ({"text": ["t"], "label": "l", "label_map": {"n": "no"}}, "t,l\nx,no\ny,n\n", ["n", "no"]),
         ({"kind": "tag"}, "Ann I-PER\nran O\n\nRome I-LOC\n", None),
     ],
 )
