@@ -103,11 +103,6 @@ def metric_title(name: str) -> str:
     return f"best {title}" if name.startswith("best_") else title
 
 
-def percent(value: float) -> str:
-    """Return a score with two decimals."""
-    return f"{value:.2f}"
-
-
 def figures(metrics: Mapping[str, float]) -> str:
     """Return the table of figures that a verb prints at its end: the principal evaluation figures
     if there are any, those of several runs with their deviation, median and best, and GLUE's.

@@ -21,13 +21,12 @@ from road_ray.reporting.pages.page import (
     filled,
     setting,
 )
-from road_ray.reporting.pages.prediction_figures import prediction_figures
-from road_ray.reporting.pages.run_curves import curve_title, curves
+from road_ray.reporting.pages.run_plots import curve_title, curves, prediction_figures
 from road_ray.reporting.plots import intervals
 from road_ray.reporting.published_results import published_line
 from road_ray.reporting.records.lineage import ancestors, describe_model
 from road_ray.reporting.records.run_record import CONFIG, RunRecord
-from road_ray.reporting.text_tables import is_baseline, is_principal, metric_title, percent
+from road_ray.reporting.text_tables import is_baseline, is_principal, metric_title
 
 _ABOUT = {
     "pretrain": "Pre-training of an encoder on a text corpus",
@@ -86,7 +85,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
         dataset, metric = _parts(name)
         known = "" if run.limits else published_line(dataset, metric, 1)
         remark = run.limits[-1] if run.limits else known and f"paper: {known}"
-        tiles.append((f"{dataset} {metric_title(metric)}", percent(value), remark))
+        tiles.append((f"{dataset} {metric_title(metric)}", f"{value:.2f}", remark))
     if not tiles:
         last = {name: run.last(name) for name in _TRAINED}
         tiles = [
@@ -134,7 +133,7 @@ def _result(run: RunRecord) -> list[Block]:
     for name, value in chosen.items():
         dataset, metric = _parts(name)
         title = curve_title(name) if name.startswith("train/") else metric_title(metric)
-        text = percent(value) if dataset and isinstance(value, int | float) else None
+        text = f"{value:.2f}" if dataset and isinstance(value, int | float) else None
         shown = Cell(text, value, strong=True) if text else value
         papers = None if run.limits else published_line(dataset, metric) or None
         rows.append([dataset, title, shown, papers] if principal else [title, shown])
@@ -154,7 +153,7 @@ def _by_answerability(metrics: Mapping[str, object]) -> Iterable[Table]:
         for title, group in (("with answer", "HasAns_"), ("without answer", "NoAns_")):
             values = [metrics.get(f"{prefix}{group}{score}") for score in ("exact", "f1")]
             count = metrics.get(f"{start}{group}total")
-            cells = [Cell(percent(v), v) if isinstance(v, int | float) else None for v in values]
+            cells = [Cell(f"{v:.2f}", v) if isinstance(v, int | float) else None for v in values]
             number = int(count) if isinstance(count, int | float) else None
             rows.append([start.split("/")[1], title, number, *cells])
     if rows:

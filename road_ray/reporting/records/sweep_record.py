@@ -9,13 +9,13 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config import read as yaml_lines
 from road_ray.config.database_url import (
     check_database,
     foreign_tables,
     sqlite_file,
     with_password,
 )
+from road_ray.config.read import read_yaml
 from road_ray.errors import DataError, RoadError
 from road_ray.training.monitoring.redaction import redact
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-JOURNAL = "study.journal"
+JOURNAL, RECORD = "study.journal", "sweep.resolved.yaml"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def pareto_front(scores: Sequence[tuple[float, ...]]) -> list[int]:
 
 def is_sweep(directory: Path) -> bool:
     """Return True if a directory is a sweep directory."""
-    return (directory / JOURNAL).is_file() or _settings(directory).get("space") is not None
+    return any((directory / name).is_file() for name in (JOURNAL, RECORD))
 
 
 def read_sweep(directory: Path) -> Sweep:
@@ -175,14 +175,11 @@ def _checked_url(url: str) -> str:
 
 
 def _settings(directory: Path) -> dict[str, Any]:
-    """Return the recorded configuration of the sweep, from the file that has it."""
-    for name in ("sweep.resolved.yaml", "config.resolved.yaml", "sweep.yaml"):
-        if (directory / name).is_file():
-            try:
-                return yaml_lines.read_yaml(directory / name).values
-            except (OSError, RoadError):
-                continue
-    return {}
+    """Return the recorded configuration of the sweep; empty if it is missing or damaged."""
+    try:
+        return read_yaml(directory / RECORD).values
+    except (OSError, RoadError):
+        return {}
 
 
 _STATES = {"FAIL": "failed", "COMPLETE": "complete", "PRUNED": "pruned", "RUNNING": "running"}
