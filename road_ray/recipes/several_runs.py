@@ -178,7 +178,6 @@ def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:
         return single.finetune(every[0], context)  # all cost the same
     with open_run_directory(config) as directory:
         runs = run_all(single.finetune, every, config, context)
-        # A run that an earlier version finished may lack a figure of the others.
         metrics = means([run.metrics for run in runs])
         metrics |= _list_and_evaluate(directory, every, runs)
         write_json_atomic(directory / "metrics.json", metrics)

@@ -36,13 +36,6 @@ def test_it_is_the_mean_of_what_each_model_says(named, world):
     assert figures == pytest.approx({f"eval/sst2/ensemble_{k}": v for k, v in expected.items()})
 
 
-def test_the_teachers_own_ensemble_is_among_their_figures(named, teachers, world):
-    data = FinetuneDataConfig(root=str(world), dataset="sst2")
-    figures = {k: v for k, v in teachers.metrics.items() if "ensemble_" in k}
-    assert figures == evaluate_ensemble(named, data, ["sst2"])
-    assert (teachers.directory / "predictions/ensemble/sst2/predictions.json").is_file()
-
-
 def test_one_model_together_is_that_model_on_spans_too(span_run, questions):
     """The threshold is tuned on one set and used on the other, as for a single model."""
     from road_ray.config import override

@@ -26,16 +26,6 @@ def attempt(road, world, tmp_path):
     return run
 
 
-def test_the_threshold_of_the_model_is_reused(attempt, span_run, tmp_path):
-    result = attempt(span_run.directory, "newsqa", more=tuple(SPANS))
-    assert result.code == 0, result.err
-    figures = json.loads(result.out)["metrics"]
-    stored = json.loads((span_run.hf_dir / "road_ray.json").read_text())["no_answer_threshold"]
-    assert figures["eval/newsqa/threshold"] == stored
-    assert figures == {k: v for k, v in span_run.metrics.items() if k.startswith("eval/newsqa/")}
-    assert (tmp_path / "run" / "predictions" / "newsqa" / "predictions.json").is_file()
-
-
 def test_windows_are_those_of_the_training_unless_they_are_named(attempt, span_run, tmp_path):
     """The threshold was tuned on windows of another stride than the default."""
     result = attempt(span_run.directory, "newsqa")
@@ -65,8 +55,7 @@ def test_a_model_of_the_hub_has_its_threshold_and_length_too(attempt, span_run, 
     assert figures == {k: v for k, v in span_run.metrics.items() if k.startswith("eval/newsqa/")}
 
 
-@pytest.mark.parametrize("names", [("squad_v2", "newsqa"), ("newsqa", "squad_v2")])
-def test_each_head_has_its_own_threshold(attempt, span_run, tmp_path, names):
+def test_each_head_has_its_own_threshold(attempt, span_run, tmp_path):
     model, thresholds = tmp_path / "model", {"squad_v2": 1.5, "newsqa": -2.5}
     record = json.loads((span_run.hf_dir / "road_ray.json").read_text()) | {"task": "squad_v2"}
     shutil.copytree(span_run.hf_dir, model)
@@ -75,7 +64,7 @@ def test_each_head_has_its_own_threshold(attempt, span_run, tmp_path, names):
         shutil.copytree(span_run.hf_dir, model / "heads" / name)
         own = record | {"task": name, "no_answer_threshold": value}
         (model / "heads" / name / "road_ray.json").write_text(json.dumps(own))
-    figures = json.loads(attempt(model, *names, more=tuple(SPANS)).out)["metrics"]
+    figures = json.loads(attempt(model, *thresholds, more=tuple(SPANS)).out)["metrics"]
     assert {name: figures[f"eval/{name}/threshold"] for name in thresholds} == thresholds
 
 
@@ -108,14 +97,6 @@ def test_a_model_without_a_threshold_gets_no_figures_at_one(attempt, span_run, t
     assert {"eval/newsqa/f1", "eval/newsqa/best_f1"} <= figures.keys()
 
 
-def test_the_training_rows_can_be_judged_too(attempt, span_run):
-    result = attempt(
-        span_run.hf_dir, "squad_v2", more=(*SPANS, "data.split=train", "data.max_judged_rows=12")
-    )
-    assert result.code == 0, result.err
-    assert json.loads(result.out)["metrics"]["eval/squad_v2/total"] == 12
-
-
 def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teachers, tmp_path):
     where = [f"init={teachers.directory}/teacher-0", f"data.root={world}", "data.split=test"]
     result = road("evaluate", *where, "--run-dir", tmp_path)
@@ -146,13 +127,6 @@ def test_what_cannot_be_judged_is_said(attempt, span_run, init, names, code, mes
     assert message in result.err
 
 
-def test_several_models_are_judged_as_one(attempt, teachers):
-    result = attempt(teachers.directory / "teachers.json", "sst2")
-    assert result.code == 0, result.err
-    figures = json.loads(result.out)["metrics"]
-    assert figures == {k: v for k, v in teachers.metrics.items() if "ensemble_" in k}
-
-
 @pytest.mark.parametrize("what", ["teachers.json", "teacher-1", "teacher-1/hf"])
 def test_a_model_is_evaluated_on_its_own_data_set_where_none_is_named(
     road, teachers, tmp_path, what
@@ -174,21 +148,6 @@ def accept_changes(model):
     output = json.loads((model / "road_ray.json").read_text())
     del output["files"]
     (model / "road_ray.json").write_text(json.dumps(output))
-
-
-@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
-def test_evaluate_refuses_files_that_the_model_was_not_exported_with(
-    attempt, teachers, model, file
-):
-    if file == "model.safetensors":
-        shutil.copy(teachers.directory / "teacher-1" / "hf" / file, model / file)
-    else:
-        (model / file).write_text((model / file).read_text() + "\n")
-    result = attempt(model, "sst2")
-    assert result.code == 4
-    assert f"{model / file}: not the file that {model / 'road_ray.json'} records" in result.err
-    accept_changes(model)
-    assert attempt(model, "sst2").code == 0
 
 
 def contents(directory):
@@ -235,7 +194,7 @@ def test_evaluate_gives_each_model_and_split_a_directory(
     assert outputs[0] == outputs[3]
 
 
-@pytest.mark.parametrize("name", ["dev.tsv", "tokenizer.json", "config.json", "model.safetensors"])
+@pytest.mark.parametrize("name", ["dev.tsv", "model.safetensors"])
 def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
     road, world, teachers, tmp_path, name, caplog
 ):
@@ -251,10 +210,8 @@ def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
         lines = path.read_text().splitlines()
         rows = [line.rsplit("\t", 1) for line in lines[1:]]
         path.write_text("\n".join([lines[0], *(f"{text}\t{turned[n]}" for text, n in rows)]) + "\n")
-    elif name == "model.safetensors":
-        path.write_bytes((teachers.directory / "teacher-1" / "hf" / name).read_bytes())
     else:
-        path.write_text(path.read_text() + "\n")
+        path.write_bytes((teachers.directory / "teacher-1" / "hf" / name).read_bytes())
     second = road("evaluate", *words)
     assert second.code == 0, second.err
     assert f"{path}: then " in caplog.text
@@ -330,10 +287,9 @@ def test_evaluate_refuses_a_model_with_fewer_layers_than_its_file_holds(attempt,
     assert "encoder weights of the files are not in the model that config.json" in result.err
 
 
-@pytest.mark.parametrize("content", ["null", "[]", ""])
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
-def test_evaluate_names_the_damaged_file_of_a_model(attempt, model, file, content):
-    (model / file).write_text(content)
+def test_evaluate_names_the_damaged_file_of_a_model(attempt, model, file):
+    (model / file).write_text("null")
     result = attempt(model, "sst2")
     assert result.code == 4
     assert file in result.err

@@ -67,12 +67,6 @@ def test_the_metric_of_early_stopping_is_checked_first(verb, keys, metric, allow
         check_stopping_metric(config)
 
 
-def test_early_stopping_of_a_run_that_evaluates_nothing_is_to_be_left_out():
-    stopping = {"training.early_stopping.patience": 2, "training.early_stopping.metric": "x"}
-    with pytest.raises(ConfigError, match=r"fix: leave training\.early_stopping out"):
-        check_stopping_metric(override(configure("pretrain"), stopping))
-
-
 def test_a_set_of_ones_own_has_the_metrics_of_its_kind():
     files = {"train": "t.csv", "text": ["a"], "kind": "regress"}
     config = load(FinetuneConfig, base={"data": {"dataset": "mine", "sets": {"mine": files}}})

@@ -38,7 +38,6 @@ def test_a_start_that_is_not_there_names_what_is(tmp_path):
         require_init("")
 
 
-@pytest.mark.parametrize("verb", ["finetune", "teachers", "distill", "multitask"])
 @pytest.mark.parametrize(
     ("family", "given", "warns"),
     [
@@ -47,6 +46,6 @@ def test_a_start_that_is_not_there_names_what_is(tmp_path):
         ("electra", {}, False),
     ],
 )
-def test_a_line_warns_of_the_rates_of_another_family(verb, family, given, warns, caplog):
-    warn_of_rates(configure(verb, overrides=given), family)
+def test_a_line_warns_of_the_rates_of_another_family(family, given, warns, caplog):
+    warn_of_rates(configure("finetune", overrides=given), family)
     assert ("try optimizer.peak_lr=5e-5 optimizer.layer_decay=1" in caplog.text) is warns

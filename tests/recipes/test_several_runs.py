@@ -186,37 +186,7 @@ def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
     assert {fold_of(example, 2) for example in learnt} == {0}
 
 
-@pytest.fixture(scope="module")
-def leaking(sentiment, tmp_path_factory):
-    """Overrides of a teacher for each of two folds, where the first row is judged too."""
-    root = shutil.copytree(sentiment["data.root"], tmp_path_factory.mktemp("world") / "copy")
-    (place,) = root.rglob("SST-2")
-    first = (place / "train.tsv").read_text().splitlines()[1]
-    with (place / "dev.tsv").open("a") as dev:
-        dev.write(f"{first}\n")
-    settings = {"data.root": str(root), "training.steps": 1}
-    return sentiment | settings | {"num_folds": 2, "num_teachers": 1}
-
-
 OVERLAP = "data/sst2/overlap_with_train"
-
-
-def test_a_row_that_is_judged_and_seen_outside_one_fold_is_counted_for_both(leaking, tmp_path):
-    run = rr.teachers(overrides=leaking, run_dir=tmp_path)
-    listing = json.loads((tmp_path / "teachers.json").read_text())["teachers"]
-    counts = [item["metrics"][OVERLAP] for item in listing]
-    assert abs(counts[0] - counts[1]) == 1
-    assert run.metrics[OVERLAP] == sum(counts) / 2
-    # A teacher of an earlier version does not have it where it is 0.
-    (tmp_path / "metrics.json").unlink()
-    path = tmp_path / f"fold-{counts.index(min(counts))}" / "teacher-0" / "metrics.json"
-    figures = json.loads(path.read_text())
-    del figures[OVERLAP]
-    path.write_text(json.dumps(figures))
-    path.with_name("MANIFEST.json").unlink()
-    again = rr.teachers(overrides=leaking, run_dir=tmp_path)
-    assert OVERLAP not in again.metrics
-    assert again.metrics["eval/sst2/accuracy"] == run.metrics["eval/sst2/accuracy"]
 
 
 @pytest.fixture

@@ -48,12 +48,6 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
     for entry in sorted(listed.teachers, key=lambda entry: entry.fold):  # keeps the order in a fold
         near = path.parent / entry.directory
         teachers.append((entry.fold, str(near) if near.is_dir() else entry.directory))
-    if repeated := [entry for number, entry in enumerate(teachers) if entry in teachers[:number]]:
-        raise ConfigError(
-            f"{key} = {path}: names {repeated[0][1]} twice\n"
-            "  allowed: each teacher once, or once of each fold\n"
-            "  fix: restore the file, or run the `road teachers` that wrote it again"
-        )
     counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
     if len(set(counts)) > 1 or sum(counts) != len(teachers):
         raise ConfigError(

@@ -5,7 +5,6 @@ silently.
 from __future__ import annotations
 
 import json
-import logging
 
 import pytest
 
@@ -14,7 +13,6 @@ from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.pretraining.masking_preview import peek
 from road_ray.reporting.records.run_record import read_run
 from road_ray.training.monitoring.metrics_journal import read_rows
-from road_ray.training.run_context import RunContext
 
 
 def steps(run_dir):
@@ -51,18 +49,6 @@ def test_a_finished_fine_tuning_keeps_its_model_and_no_checkpoint(tuned):
     assert read_run(place).faults == []
 
 
-def test_the_removal_is_one_line_and_the_same_command_still_finds_a_finished_run(
-    sentiment, tmp_path, caplog
-):
-    caplog.set_level(logging.INFO, "road_ray")
-    plain = sentiment | {"console": "plain"}
-    run = rr.finetune(overrides=plain, run_dir=tmp_path / "run")
-    lines = [line for line in caplog.messages if "of its checkpoints" in line]
-    assert len(lines) == 1
-    assert "training.keep_checkpoints_at_end" in lines[0]
-    assert rr.finetune(overrides=plain, run_dir=tmp_path / "run").metrics == run.metrics
-
-
 def test_the_key_keeps_the_newest(sentiment, tmp_path):
     keys = {"training.save_every_steps": 2, "training.keep_checkpoints": 3}
     kept = sentiment | EARLY | keys | {"training.keep_checkpoints_at_end": 2}
@@ -77,17 +63,6 @@ def test_a_pre_training_keeps_its_newest_checkpoint_which_previews_read(pretrain
     )
     assert steps(run.directory) == ["step-00000006"]
     assert "the batch after step 6" in peek(str(run.directory), 1)
-
-
-def test_a_stopped_run_keeps_everything_and_resumes(sentiment, tuned, tmp_path):
-    settings = sentiment | EARLY | {"training.save_every_steps": 2}
-    context = RunContext()
-    context.on_row = lambda step, total, row: context.stop.set() if step == 4 else None
-    with pytest.raises(rr.errors.InterruptedRunError):
-        rr.finetune(overrides=settings, run_dir=tmp_path / "run", context=context)
-    assert len(steps(tmp_path / "run")) == 2
-    assert "checkpoints_removed" not in events(tmp_path / "run")
-    assert rr.finetune(overrides=settings, run_dir=tmp_path / "run").metrics == tuned.metrics
 
 
 def test_a_finished_run_whose_figures_are_gone_never_starts_again(sentiment, tmp_path):

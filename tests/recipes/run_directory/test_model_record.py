@@ -30,22 +30,6 @@ def test_a_run_of_the_task_has_its_head_and_another_has_none(span_run, pretraine
     assert trained_head(pretrained.hf_dir, TASKS["mrc"]) is None
 
 
-def test_the_threshold_is_that_of_the_file(span_run, pretrained):
-    output = json.loads((span_run.hf_dir / "road_ray.json").read_text())
-    assert stored_threshold(span_run.hf_dir) == output["no_answer_threshold"]
-    assert stored_threshold(pretrained.hf_dir) is None
-
-
-def test_the_limits_of_the_rows_are_kept_for_those_who_evaluate(span_run, pretrained):
-    assert trained_limits(span_run.hf_dir) == {
-        "max_length_tokens": 96,
-        "stride_tokens": 16,
-        "max_question_tokens": 32,
-        "history_turns": 0,
-    }
-    assert trained_limits(pretrained.hf_dir) == {}
-
-
 def test_every_model_has_a_card_that_names_its_seed_and_data(span_run, pretrained):
     card = (span_run.hf_dir / "README.md").read_text()
     assert "a head for the task `mrc`, trained on squad_v2" in card

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -100,20 +99,6 @@ def mirrored(sentiment, tmp_path):
 
 def weights(directory):
     return (directory / "model.safetensors").read_bytes()
-
-
-def test_teachers_with_a_mirror_are_different_and_come_back_as_they_were(mirrored, tmp_path):
-    settings = mirrored | {"num_teachers": 2}
-    run = rr.teachers(overrides=settings, run_dir=tmp_path / "run")
-    places = [run.directory / f"teacher-{number}" for number in range(2)]
-    before = [weights(place / "hf") for place in places]
-    assert before[0] != before[1]
-    shutil.rmtree(run.directory)
-    rr.teachers(overrides=settings, run_dir=tmp_path / "run")
-    assert [weights(place / "hf") for place in places] == before
-    for place in places:
-        kinds = [event["kind"] for event in read_rows(place / "events.jsonl")]
-        assert kinds == ["initialized", "fetched_from_mirror", "resumed", "checkpoints_removed"]
 
 
 def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(mirrored, tmp_path):

@@ -41,12 +41,6 @@ def test_what_runs_is_recorded_before_it_runs(tmp_path):
         assert isinstance(recorded["devices"], list)
 
 
-def test_damaged_inputs_of_a_run_without_a_checkpoint_are_recorded_anew(tmp_path):
-    (tmp_path / "inputs.json").write_text('{"data": ')
-    with open_run_directory(config(tmp_path)):
-        assert json.loads((tmp_path / "inputs.json").read_text()) is not None
-
-
 def test_a_finished_run_is_given_back_and_an_unfinished_one_is_not(tmp_path):
     assert load_finished_run(config(tmp_path)) is None
     finish(tmp_path)
@@ -109,14 +103,6 @@ def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
     event = json.loads((tmp_path / "events.jsonl").read_text())
     assert event["kind"] == "checkpoint_damaged"
     assert event["path"].endswith("step-00000002")
-
-
-def test_a_worker_that_does_not_lead_writes_nothing(tmp_path):
-    run = config(tmp_path / "run")
-    with journal(run, RunContext(), leads=False, total_steps=None) as log:
-        checkpoints(run, log, keep=1)
-        log.write(1, {"a": 1.0})
-    assert not (tmp_path / "run").exists()
 
 
 def test_finished_names_a_configuration_that_is_missing(tmp_path):

@@ -76,11 +76,3 @@ def test_one_teacher_has_the_mean_and_several_have_the_correctness_rule():
     assert used_weighting(WeightingConfig(), 1).rule == "mean"
     assert used_weighting(WeightingConfig(), 2).rule == "correctness"
     assert used_weighting(WeightingConfig(rule="correctness"), 1).rule == "correctness"
-
-
-def test_an_example_that_the_only_teacher_gets_wrong_counts_in_full():
-    logits, label = torch.tensor([[[3.0, 0.0]]]), torch.tensor([1])
-    weights = weighting_rule(WeightingConfig(), num_teachers=1)(logits, label)
-    assert weights.tolist() == [[1.0]]
-    scaled = weighting_rule(WeightingConfig(rule="correctness"), num_teachers=1)(logits, label)
-    assert scaled.tolist() == [[0.75]]

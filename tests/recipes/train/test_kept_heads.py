@@ -26,11 +26,8 @@ def initialized(run):
     return event["kept"], event["new"]
 
 
-@pytest.mark.parametrize("dataset", ["sst2", "mnli"])
-def test_the_pooler_of_a_bert_begins_a_sentence_and_a_pair_head(
-    bert, sentiment, tmp_path, dataset, caplog
-):
-    chosen = {"init": str(bert), "data.dataset": dataset, "optimizer.peak_lr": 1e-12}
+def test_the_pooler_of_a_bert_begins_a_head(bert, sentiment, tmp_path, caplog):
+    chosen = {"init": str(bert), "data.dataset": "mnli", "optimizer.peak_lr": 1e-12}
     chosen |= {"data.max_rows": 32, "training.steps": 1, "console": "plain"}
     caplog.set_level("INFO")
     run = rr.finetune(overrides=sentiment | chosen, run_dir=tmp_path)

@@ -9,7 +9,6 @@ from safetensors.torch import load_file
 
 import road_ray as rr
 from road_ray.recipes.train.find_teachers import locate_teachers
-from road_ray.recipes.train.teaching_config import MixTeachingConfig
 from road_ray.verbs import preset_config
 
 
@@ -79,9 +78,3 @@ def test_roads_preset_forgets_no_data_set():
     assert config.distillation.temperature > 3
     with pytest.raises(rr.errors.ConfigError, match="names none for triviaqa, natural_questions"):
         locate_teachers(config)
-
-
-def test_all_pools_ask_for_room_together():
-    settings = MixTeachingConfig(teachers={"sst2": ("a", "b"), "mnli": "c", "qqp": ()})
-    assert settings.total_teachers == 3
-    assert settings.by_dataset == {"sst2": ("a", "b"), "mnli": ("c",)}

@@ -210,15 +210,3 @@ def test_tables_of_other_runs_serve_a_subset_in_another_order(student, teachers,
     directories = [teachers.directory / f"teacher-{number}" for number in (2, 0)]
     student("pair", teachers=directories)
     assert answered == [3]
-
-
-def test_a_stopped_run_is_refused_with_its_teachers_in_another_order(student, teachers, tmp_path):
-    kept = {"training.save_every_steps": 4, "training.keep_checkpoints_at_end": 2}
-    run = student("run", **kept)
-    (run.directory / "metrics.json").unlink()
-    shutil.rmtree(max((run.directory / "checkpoints").glob("step-*")))
-    listed = (run.directory / "teachers.json").read_text()
-    turned = [teachers.directory / f"teacher-{number}" for number in (2, 1, 0)]
-    with pytest.raises(ConfigError, match=r"distillation\.teachers: there"):
-        student("run", teachers=turned, **kept)
-    assert (run.directory / "teachers.json").read_text() == listed
