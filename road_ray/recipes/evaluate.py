@@ -1,28 +1,38 @@
-"""Evaluation of a trained model on one or more data sets, with its stored no-answer threshold."""
+"""Evaluation of a trained model on one or more data sets, with its stored no-answer threshold, and
+of an ensemble: the mean of several models' logits, evaluated like one model.
+"""
 
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, load_split, tasks_of
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.row_limits import with_trained_limits
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
+from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher_directory import check_equal_tokenizers
 from road_ray.errors import ConfigError
-from road_ray.evaluation.evaluate_split import evaluate_split
+from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits, evaluate_split
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
+from road_ray.models.heads.label_order import LabelMap
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
-from road_ray.recipes.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits
 from road_ray.recipes.run_directory.model_record import (
+    atomic_directory,
     head_for,
     stored_threshold,
     trained_head,
@@ -59,22 +69,32 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     task = _task_of(data)
     with (
         open_run_directory(config) as run_dir,
-        _predictions(run_dir) as staged,
+        atomic_directory(run_dir / "predictions") as place,
         closing(Console(config.console)) as console,
     ):
         if config.init.endswith(".json"):
-            metrics = _ensemble_metrics(config, staged / "predictions", console)
+            directories = [model_directory(require_init(name)) for name in _listed(config)]
+            limits = trained_limits(locate_model(directories[0]))
+            metrics = evaluate_ensemble(
+                directories,
+                with_trained_limits(data, limits),
+                data.datasets,
+                split=data.split,
+                predictions=place,
+                label_map=config.label_map,
+                tune_on=tune_on,
+                on_part=console.part,
+            )
         else:
-            metrics = _model_metrics(config, task, staged / "predictions", console)
+            metrics = _model_metrics(config, task, place, console)
         write_json_atomic(run_dir / "metrics.json", metrics)
     return Run(run_dir, metrics)
 
 
 def _with_data(config: EvaluateConfig) -> EvaluateConfig:
     """Return the configuration with the data of the training where none are given."""
-    model = require_init(config.init)
-    if model.endswith(".json"):
-        model = read_teacher_list(Path(model).expanduser(), "init")[0][0]
+    require_init(config.init)
+    model = _listed(config)[0] if config.init.endswith(".json") else config.init
     return config.model_copy(update={"data": with_trained_data(config.data, model)})
 
 
@@ -90,35 +110,9 @@ def _placed(config: EvaluateConfig) -> EvaluateConfig:
     return config.model_copy(update={"run_dir": place})
 
 
-@contextmanager
-def _predictions(run_dir: Path) -> Iterator[Path]:
-    """Yield a directory for predictions, which replace earlier ones once all are written."""
-    staged, place = run_dir / ".judging", run_dir / "predictions"
-    shutil.rmtree(staged, ignore_errors=True)
-    staged.mkdir()
-    try:
-        yield staged
-        if place.exists():
-            place.rename(staged / "earlier")
-        (staged / "predictions").rename(place)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-
-
-def _ensemble_metrics(config: EvaluateConfig, place: Path, console: Console) -> dict[str, float]:
-    """Evaluate the mean of the models in a ``teachers.json``. No threshold is stored for it."""
-    names, _ = read_teacher_list(Path(config.init).expanduser(), "init")
-    directories = [locate_model(model_directory(require_init(name))) for name in names]
-    return evaluate_ensemble(
-        directories,
-        with_trained_limits(config.data, trained_limits(directories[0])),
-        config.data.datasets,
-        split=config.data.split,
-        predictions=place,
-        label_map=config.label_map,
-        tune_on=config.tune_threshold_on,
-        on_part=console.part,
-    )
+def _listed(config: EvaluateConfig) -> list[str]:
+    """Return the models in a ``teachers.json``."""
+    return read_teacher_list(Path(config.init).expanduser(), "init")[0]
 
 
 def _model_metrics(
@@ -158,6 +152,57 @@ def _model_metrics(
         result.write(place / name)
         metrics |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
     return metrics
+
+
+def evaluate_ensemble(
+    directories: Sequence[str | Path],
+    source: SourceConfig,
+    names: Sequence[str],
+    *,
+    split: str = "dev",
+    predictions: Path | None = None,
+    label_map: LabelMap | None = None,
+    tune_on: str | None = None,
+    on_part: Callable[[str, int, int], None] | None = None,
+) -> dict[str, float]:
+    """Return ``eval/<data set>/ensemble_<metric>`` of the models on a split of the data sets.
+
+    The no-answer threshold of the mean is tuned on the data set ``tune_on`` and used on all. With
+    None there is no threshold, because none is stored for a mean. Raises ``CheckpointError`` for
+    models with different tokenizers.
+    """
+    places = [locate_model(model_directory(str(directory))) for directory in directories]
+    check_equal_tokenizers(places)  # all of them get the ids of the first one's
+    tokenizer = load_tokenizer(places[0])
+    splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
+    _, task = find_dataset(names[0], source)
+    sums: dict[str, list[NDArray[np.float32]]] = {}
+    for number, place in enumerate(places, start=1):  # one model is in memory at a time
+        teacher = Teacher(place, task, label_map=label_map, device=Worker.alone().device)
+        for name, rows in splits.items():
+            title = f"evaluating {name}, model {number} of {len(places)}"
+            logits = batched_logits(
+                partial(_logits, teacher),
+                rows.features,
+                task.kind,
+                pad_id_of(tokenizer),
+                None if on_part is None else partial(on_part, title),
+            )
+            sums[name] = list(map(np.add, sums[name], logits)) if name in sums else logits
+    figures: dict[str, float] = {}
+    threshold: float | None = None
+    for name in sorted(splits, key=lambda name: name != tune_on):
+        mean = [row / np.float32(len(places)) for row in sums[name]]
+        result = evaluate_logits(splits[name], mean, threshold, tune=name == tune_on)
+        threshold = result.threshold
+        if predictions is not None:
+            result.write(predictions / name)
+        figures |= {f"eval/{name}/ensemble_{key}": value for key, value in result.figures.items()}
+    return figures
+
+
+def _logits(teacher: Teacher, batch: Mapping[str, Any]) -> Tensor:
+    return teacher.logits(**inputs_of(batch))
 
 
 def _add_further_heads(model: MultitaskModel, directory: Path, tasks: Sequence[Task]) -> None:

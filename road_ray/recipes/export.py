@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.model_files.locate_model import MODEL_RECORD, locate_model, model_hashes
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import ConfigError
 from road_ray.inference.load_model import head_directory, load
 from road_ray.inference.onnx_export import export_onnx, require_exporter
 from road_ray.inference.onnx_model import ONNX
@@ -36,27 +36,20 @@ def export(
     require_exporter()
     source = head_directory(locate_model(model_directory(model, "model")), head)
     predictor = load(model, head=head, device="cpu")
-    try:
-        with atomic_directory(target) as staged:
-            facts = export_onnx(predictor, staged, quantize)
-            shutil.copyfile(source / "config.json", staged / "config.json")
-            predictor.tokenizer.save_pretrained(staged)
-            record = dict(predictor.record) | {
-                "max_length_tokens": predictor.max_length_tokens,
-                "no_answer_threshold": predictor.threshold,
-                ONNX: facts,
-                "files": model_hashes(staged),
-            }
-            write_json_atomic(staged / MODEL_RECORD, record)
-            card = source / "README.md"
-            text = card.read_text(encoding="utf-8") if card.is_file() else f"# {target.name}\n"
-            (staged / "README.md").write_text(_card(text, facts), encoding="utf-8")
-    except OSError as error:
-        raise ResourceError(
-            f"{target}: cannot be written: {error.strerror or error}\n"
-            "  fix: free space there, or name another --output; then repeat the command\n"
-            "  kept: nothing"
-        ) from error
+    with atomic_directory(target) as staged:
+        facts = export_onnx(predictor, staged, quantize)
+        shutil.copyfile(source / "config.json", staged / "config.json")
+        predictor.tokenizer.save_pretrained(staged)
+        record = dict(predictor.record) | {
+            "max_length_tokens": predictor.max_length_tokens,
+            "no_answer_threshold": predictor.threshold,
+            ONNX: facts,
+            "files": model_hashes(staged),
+        }
+        write_json_atomic(staged / MODEL_RECORD, record)
+        card = source / "README.md"
+        text = card.read_text(encoding="utf-8") if card.is_file() else f"# {target.name}\n"
+        (staged / "README.md").write_text(_card(text, facts), encoding="utf-8")
     return target, facts
 
 

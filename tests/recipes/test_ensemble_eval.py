@@ -11,7 +11,7 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError
 from road_ray.evaluation.evaluate_split import evaluate_logits, logits_of
 from road_ray.models.multitask import load_trained
-from road_ray.recipes.ensemble_eval import evaluate_ensemble
+from road_ray.recipes.evaluate import evaluate_ensemble
 from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.training.worker import Worker
 from tests.published import publish

@@ -14,9 +14,9 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # that of Python 3.11 is none to pydantic
 
 from road_ray.data.config import CorpusConfig, SourceConfig
 from road_ray.errors import CheckpointError, ResourceError
@@ -31,15 +31,15 @@ TEACHERS = "teachers"
 _MODEL_SUFFIXES = {".json", ".safetensors", ".txt", ".model"}
 
 
-class _Entry(BaseModel):
+class Entry(TypedDict):
+    """Size, time and sha256 of a file."""
+
     bytes: int
     modified_ns: int
     sha256: str
 
 
-_INPUTS = TypeAdapter(dict[str, dict[str, _Entry]])
-Entry = dict[str, Any]
-"""Size, time and sha256 of a file."""
+_INPUTS = TypeAdapter(dict[str, dict[str, Entry]])
 Inputs = Mapping[str, Iterable[Path]]
 """Files by kind: ``init``, ``data``, ``teachers``."""
 
@@ -113,7 +113,7 @@ def current_inputs(run_dir: Path, inputs: Inputs) -> dict[str, dict[str, Entry]]
     inputs_now: dict[str, dict[str, Entry]] = {}
     for kind, paths in inputs.items():
         then = known.get(kind, {})
-        unavailable = {n: e for n, e in then.items() if not _comparable(n)}
+        unavailable = {n: e for n, e in then.items() if not Path(n).parent.is_dir()}
         now = {str(path.resolve()): path for path in paths}
         try:
             inputs_now[kind] = unavailable | _entries(now, then)
@@ -146,21 +146,14 @@ def changed_inputs(run_dir: Path) -> list[str]:
 
 
 def _change(path: Path, then: Entry) -> str | None:
-    if not _comparable(str(path)):
+    if not path.parent.is_dir():
         return None
     if not path.is_file():
         return f"{path}: then {_short(then)}, now missing"
-    try:
-        now = _entry(path, then)
-    except OSError as error:
-        return f"{path}: then {_short(then)}, now unreadable ({error.strerror})"
+    now = _entry(path, then)
     if now["sha256"] == then["sha256"]:
         return None
     return f"{path}: then {_short(then)}, now {_short(now)}"
-
-
-def _comparable(name: str) -> bool:
-    return Path(name).parent.is_dir()
 
 
 def _short(entry: Entry) -> str:
@@ -180,16 +173,12 @@ def _recorded(run_dir: Path) -> dict[str, dict[str, Entry]]:
     if not path.is_file():
         return {}
     try:
-        recorded = _INPUTS.validate_json(path.read_bytes())
+        return _INPUTS.validate_json(path.read_bytes())
     except ValidationError as error:
         raise CheckpointError(
             f"{path}: not the inputs of a run: {error}\n"
             "  fix: delete it, and the files that the run read are not compared"
         ) from error
-    return {
-        kind: {name: entry.model_dump() for name, entry in entries.items()}
-        for kind, entries in recorded.items()
-    }
 
 
 def identity_of(**inputs: object) -> dict[str, str]:

@@ -13,10 +13,17 @@ import torch
 
 from road_ray.data.batching import BatchStream
 from road_ray.data.features.encode_examples import row_limit
+from road_ray.data.features.examples_and_features import (
+    ChoiceExample,
+    Example,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
 from road_ray.data.load_split import Split, training_tokenizer
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
-from road_ray.data.task_and_dataset import Regress, Task
+from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import longest_row
@@ -28,7 +35,6 @@ from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import head_for
 from road_ray.recipes.train.config import FinetuneConfig, TrainConfig
 from road_ray.recipes.train.mixture import Mixture
-from road_ray.recipes.train.overlap import count_overlap
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -86,8 +92,6 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
     if isinstance(config, FinetuneConfig):
         rows = {"rows": rows[config.data.dataset]}
-    # Checkpoints of older versions, whose regressions had other units, are refused.
-    units = {"regression": "range"} if any(isinstance(t.kind, Regress) for t in tasks) else {}
     return Prepared(
         mixture,
         tokenizer,
@@ -97,7 +101,7 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
         overlaps,
         streams,
         _total_steps(config, streams),
-        identity_of(batch=config.data.batch_size, **rows, **units),
+        identity_of(batch=config.data.batch_size, **rows),
         heads,
     )
 
@@ -142,3 +146,29 @@ def _total_steps(config: TrainConfig, streams: Mapping[str, BatchStream]) -> int
     stream = streams[config.data.dataset]
     updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
     return max(1, math.ceil(updates))
+
+
+def count_overlap(train: Split, dev: Split) -> int:
+    """Return the number of dev examples that have the texts of a training example; warn of them."""
+    seen = {_texts(example): example for example in train.examples}
+    shared = [example for example in dev.examples if _texts(example) in seen]
+    if shared:
+        _log.warning(
+            "%s: %d of %d dev examples are in the train split of %s too; their scores flatter\n"
+            "  the first: %s, which is %s",
+            dev.dataset.name, len(shared), len(dev.examples), train.dataset.name,
+            shared[0].where, seen[_texts(shared[0])].where,
+        )  # fmt: skip
+    return len(shared)
+
+
+def _texts(example: Example) -> tuple[str, ...]:
+    match example:
+        case TextExample():
+            return example.texts
+        case SpanExample():
+            return (example.question, example.context)
+        case TagExample():
+            return example.words
+        case ChoiceExample():
+            return (example.question, *example.choices)

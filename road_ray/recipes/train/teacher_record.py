@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from road_ray.config import to_dict
-from road_ray.data.features.examples_and_features import UNKNOWN
-from road_ray.data.load_split import Split
-from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
+from road_ray.distillation.teacher_directory import identity_only
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.config import MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teachers import Teachers, used_weighting
@@ -59,20 +55,3 @@ def _manifest(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str
         return {"datasets": manifests}
     (manifest,) = manifests.values()
     return manifest
-
-
-def summary(split: Split, teachers: Teachers) -> str:
-    """Return the rows of one data set and its teachers in one line."""
-    parts, features = [], split.features
-    unknown = next(iter(features.gold.values())) == UNKNOWN
-    if unknown.ndim == 1 and len(unknown) == len(features) and unknown.any():
-        unlabelled = len(np.unique(features.example[unknown]))
-        labelled = len(np.unique(features.example)) - unlabelled
-        parts.append(f"{labelled} labelled + {unlabelled} unlabelled rows")
-    rule = used_weighting(teachers.weighting, teachers.per_row).rule
-    each = f", {teachers.per_row} for each row" if teachers.folds > 1 else ""
-    parts.append(f"{len(teachers.directories)} teachers{each}, rule {rule}")
-    entries = teachers.manifest["teachers"]
-    if others := [str(n) for n, entry in enumerate(entries) if ANSWERS_FOR in entry]:
-        parts.append(f"with another tokenizer (they read texts): teacher {', '.join(others)}")
-    return f"{split.dataset.name}: " + "; ".join(parts)

@@ -34,8 +34,8 @@ from road_ray.recipes.train.evaluate_and_export import evaluate, export
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import Prepared, kept_layers, prepare, student_tokenizer
-from road_ray.recipes.train.teacher_record import lineage, record_teachers, summary
-from road_ray.recipes.train.teachers import TaughtStream, Teachers, weighting_rule
+from road_ray.recipes.train.teacher_record import lineage, record_teachers
+from road_ray.recipes.train.teachers import TaughtStream, Teachers, used_weighting, weighting_rule
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import RunContext, Training
@@ -193,7 +193,9 @@ def _taught_streams(
     for name, found in teachers.items():
         split = prepared.splits[name]
         if worker.leads:
-            _log.info("%s", summary(split, found))
+            rule_name = used_weighting(found.weighting, found.per_row).rule
+            counts = (len(split.examples), len(found.directories), rule_name)
+            _log.info("%s: %d rows; %d teachers, rule %s", name, *counts)
         ensemble = found.open(
             split,
             actors.get(name),

@@ -9,7 +9,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import SpanExample, TextExample
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.recipes.train.overlap import count_overlap
+from road_ray.recipes.train.prepare import count_overlap
 
 
 def row(*texts: str, label: str | None = "0") -> TextExample:

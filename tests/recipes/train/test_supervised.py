@@ -198,7 +198,7 @@ def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(
             assert sum(judged) < seen, "only rows with a label tell who was right"
             assert all(row["train/sst2_soft"] > 0 for row in rows)
             assert str(more) in (run.directory / "inputs.json").read_text()
-    assert "sst2: 4 labelled + 200 unlabelled rows; 3 teachers, rule correctness" in caplog.text
+    assert "sst2: 204 rows; 3 teachers, rule correctness" in caplog.text
 
 
 MISTAKES = [
