@@ -1,7 +1,7 @@
 """``road reproduce``: experiments of several arms and seeds.
 
 An experiment is a YAML file: ``catalogue/`` has the published ones, users write their own.
-``config.py`` has its keys, ``expand.py`` makes the jobs of all arms and seeds, ``data_files.py``
-writes the data files that they share, ``run.py`` runs them, ``table.py`` makes the table.
-``estimate.py`` is ``--dry-run``. To add a comparison, add a file to ``catalogue/``.
+``config.py`` has its keys, ``expand.py`` makes the jobs of all arms and seeds, ``run.py`` runs
+them, ``table.py`` makes the table, ``estimate.py`` is ``--dry-run``, ``demo.py`` ``road demo``. To
+add a comparison, add a file to ``catalogue/``.
 """

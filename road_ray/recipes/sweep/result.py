@@ -14,6 +14,8 @@ from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.reporting.records.sweep_record import pareto_front
 from road_ray.system.json_file import write_json_atomic
 
+_RETRY = "remove the cause, then run the same command with retry_failed=true"
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -49,26 +51,23 @@ class Sweep:
         ended = [trial for trial in self.trials if trial.state == "failed"]
         if self.best or not ended:
             return
-        first, kind = (self.failed or ended)[0], ResourceError if self.failed else DivergedError
-        fix = "remove the cause, then run the same command with retry_failed=true"
-        if not self.failed:
-            fix = "name=ANOTHER with a space of lower rates (optimizer.peak_lr), or other overrides"
-        raise kind(
-            f"no trial of {self.config.name} is complete; {len(ended)} failed, the first is "
-            f"{first.number}:\n  {first.reason}\n  fix: {fix}\n"
-            f"  kept: {self.directory}, with each failed trial's error.txt"
-        )
+        count = f"no trial of {self.config.name} is complete; {len(ended)} failed"
+        if self.failed:
+            raise ResourceError(self._told(count, self.failed[0], _RETRY))
+        lower = "name=ANOTHER with a space of lower rates (optimizer.peak_lr), or other overrides"
+        raise DivergedError(self._told(count, ended[0], lower))
 
     def check_complete(self) -> None:
         """Raise ``ResourceError`` if trials failed; all results are written."""
         if self.failed:
-            first = self.failed[0]
-            raise ResourceError(
-                f"{len(self.failed)} of {len(self.trials)} trials failed, the first is "
-                f"{first.number}:\n  {first.reason}\n"
-                "  fix: the same command with retry_failed=true\n"
-                f"  kept: all other trials in {self.directory}, and each failed trial's error.txt"
-            )
+            count = f"{len(self.failed)} of {len(self.trials)} trials failed"
+            raise ResourceError(self._told(count, self.failed[0], _RETRY))
+
+    def _told(self, count: str, first: Record, fix: str) -> str:
+        return (
+            f"{count}, the first is {first.number}:\n  {first.reason}\n  fix: {fix}\n"
+            f"  kept: all trials in {self.directory}, with each failed one's error.txt"
+        )
 
 
 def best_of(trials: Sequence[Record], modes: Sequence[str]) -> list[Record]:
