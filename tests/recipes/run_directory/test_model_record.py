@@ -30,14 +30,6 @@ def test_a_run_of_the_task_has_its_head_and_another_has_none(span_run, pretraine
     assert trained_head(pretrained.hf_dir, TASKS["mrc"]) is None
 
 
-def test_every_model_has_a_card_that_names_its_seed_and_data(span_run, pretrained):
-    card = (span_run.hf_dir / "README.md").read_text()
-    assert "a head for the task `mrc`, trained on squad_v2" in card
-    assert "- seed: `0`" in card
-    assert "eval/newsqa/f1" in card
-    assert "- objective: `electra`" in (pretrained.hf_dir / "README.md").read_text()
-
-
 @pytest.mark.parametrize("at", ["hf", "checkpoints/step-00000006/hf"])
 def test_runs_and_checkpoints_record_the_files_that_decide_what_a_model_computes(
     span_run, tmp_path, at

@@ -11,14 +11,11 @@ import pytest
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.run_directory.run import (
     Run,
-    checkpoints,
-    journal,
     load_finished_run,
     open_run_directory,
 )
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.training.config import TrainingConfig
-from road_ray.training.run_context import RunContext
 
 
 def config(directory: Path, **changes: object) -> FinetuneConfig:
@@ -68,12 +65,6 @@ def test_another_configuration_is_refused_by_its_keys(tmp_path):
         assert "data." not in text
 
 
-def test_where_and_how_a_run_goes_on_is_free(tmp_path):
-    finish(tmp_path)
-    training = TrainingConfig(log_every_steps=7, save_every_steps=9, keep_checkpoints=5)
-    assert load_finished_run(config(tmp_path, workers=2, training=training)) is not None
-
-
 def test_a_start_that_failed_may_be_corrected(tmp_path):
     with pytest.raises(RuntimeError), open_run_directory(config(tmp_path, seed=1)):
         raise RuntimeError
@@ -90,19 +81,6 @@ def test_a_committed_checkpoint_binds_to_its_configuration(tmp_path):
         open_run_directory(config(tmp_path, seed=2)),
     ):
         pass
-
-
-def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
-    run = config(tmp_path)
-    with journal(run, RunContext(), leads=True, total_steps=None) as log:
-        writer = checkpoints(run, log, keep=2)
-        writer.save(1, lambda place: (place / "a").write_text("x") and None)
-        writer.save(2, lambda place: (place / "a").write_text("y") and None)
-        (tmp_path / "checkpoints" / "step-00000002" / "a").write_text("yy")
-        assert writer.newest() == tmp_path / "checkpoints" / "step-00000001"
-    event = json.loads((tmp_path / "events.jsonl").read_text())
-    assert event["kind"] == "checkpoint_damaged"
-    assert event["path"].endswith("step-00000002")
 
 
 def test_finished_names_a_configuration_that_is_missing(tmp_path):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +19,6 @@ import torch
 import road_ray as rr
 from road_ray.data.catalog import dataset
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DivergedError
 from road_ray.evaluation import squad
 from road_ray.objectives.supervised import Supervised
@@ -244,16 +242,6 @@ def test_from_scratch_keeps_the_shape_and_the_tokenizer_and_no_weight(sentiment,
 
 class TestMistakes:
     """Every one is a message and an exit code."""
-
-    def test_in_a_vocabulary_that_does_not_fit(self, road, flags, sentiment, pretrained, tmp_path):
-        model = shutil.copytree(pretrained.hf_dir, tmp_path / "model")
-        words = " ".join(f"{a}{b}{c}" for a in "abcdefgh" for b in "abcdefgh" for c in "abcdefghi")
-        train_wordpiece([words] * 3, vocab_size=900).save_pretrained(model)
-        (model / "road_ray.json").unlink()  # it knows the tokenizer that was there
-        changed = sentiment | {"init": model}
-        result = road("finetune", *flags(changed), "--run-dir", tmp_path / "run")
-        assert result.code in (2, 4)
-        assert "400" in result.err
 
     @pytest.mark.parametrize("kibibytes", [4, 150, 400])
     def test_on_a_full_disk(self, road, flags, sentiment, small_disk, kibibytes):

@@ -39,11 +39,6 @@ def test_the_span_head_keeps_its_threshold(mixture, road, world, tmp_path):
         assert value == pytest.approx(mixture.metrics[name]), name
 
 
-def test_the_next_stage_starts_from_it(mixture, sentiment, tmp_path):
-    overrides = sentiment | {"init": str(mixture.directory), "training.steps": 1}
-    assert rr.finetune(overrides=overrides, run_dir=tmp_path).hf_dir.is_dir()
-
-
 def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_path):
     settings = {"data.datasets": ["squad_v2", "mnli", "rte"], "mixing.heads": "dataset"}
     settings |= {"mixing.weights": {"mnli": 0.0}, "mixing.sampler": "size_power"}

