@@ -136,12 +136,6 @@ def write_run_fixture():
     return write_run
 
 
-@pytest.fixture(scope="session", name="write_sweep")
-def write_sweep_fixture():
-    """``write_sweep(directory, trials)``."""
-    return write_sweep
-
-
 @pytest.fixture(scope="session")
 def thousand_trials():
     """A sweep of a thousand trials over six keys, each with a curve of 48 points."""

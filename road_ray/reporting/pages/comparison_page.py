@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from road_ray.errors import ConfigError, did_you_mean, shorten
@@ -137,40 +137,15 @@ def _results(table: ComparisonTable, name: str, limits: Sequence[str]) -> list[B
     """Return the verdict on a data set, its metrics as intervals and as a table, and what papers
     report; ``limits`` are the reasons why the two cannot be compared.
     """
-    metrics = table.data_sets[name]
-    keys = {metric: f"{name}/{metric}" for metric in metrics}
-    plots = []
-    for metric, key in keys.items():
-        known = [(arm.about, arm.figures[key]) for arm in table.arms if key in arm.figures]
-        rows = [(about, f.mean, f.interval, [*f.values.values()]) for about, f in known]
-        title, note = f"{name}: {metric_title(metric)}", "circles are single runs."
+    metrics, plots = table.data_sets[name], []
+    for metric in metrics:
+        known = [(arm.about, arm.figures.get(f"{name}/{metric}")) for arm in table.arms]
+        rows = [(about, f.mean, f.interval, [*f.values.values()]) for about, f in known if f]
         if len(rows) > 1:
-            note = f"Mean with its 95% interval; {note}"
+            title = f"{name}: {metric_title(metric)}"
+            note = "Mean with its 95% interval; circles are single runs."
             plots.append(intervals(title, rows[:_MOST_GROUPS], note))
-    arms = [
-        arm for arm in [*table.arms, *_teachers(table)] if arm.figures.keys() & {*keys.values()}
-    ]
-    printed = any(figure.published for arm in arms for figure in arm.figures.values())
-    sized = len({arm.parameters for arm in table.arms}) > 1
-    columns, rows_of_arms = ["", "seeds"], []
-    for title in map(metric_title, metrics):
-        columns += [title, "95% interval", *([f"published {title}"] if printed else [])]
-    for arm in arms:
-        row = [Cell(arm.about), _cell(len(arm.seeds), "d")]
-        for key in keys.values():
-            cells = [NOTHING, NOTHING, NOTHING]
-            if figure := arm.figures.get(key):
-                cells[0] = Cell(with_deviation(figure.mean, figure.deviation), figure.mean)
-                if figure.interval:
-                    cells[1] = Cell(f"{figure.low:.2f} to {figure.high:.2f}")
-                cells[2] = _cell(figure.published, ".2f")
-            row += cells if printed else cells[:2]
-        rows_of_arms.append([*row, _cell(arm.parameters, ",d")] if sized else row)
-    note = "Mean ± standard deviation over seeds."
-    note += " Published figures are of large models." if printed else ""
-    columns += ["parameters"] if sized else []
-    shown_arms = Table(columns, rows_of_arms, note=note)
-    blocks: list[Block] = [_verdict(table, name), Figures(plots), shown_arms]
+    blocks: list[Block] = [_verdict(table, name), Figures(plots), arms_table(table, name)]
     papers = _papers(name, metrics)
     if papers and limits:
         blocks.append(Prose([f"Not comparable with published results: {', '.join(limits)}."]))
@@ -178,6 +153,31 @@ def _results(table: ComparisonTable, name: str, limits: Sequence[str]) -> list[B
         columns = ["model", "source", *map(metric_title, metrics)]
         blocks.append(Table(columns, papers, folded=f"published results: {len(papers)} models"))
     return blocks
+
+
+def arms_table(table: ComparisonTable, name: str) -> Table:
+    """Return the metrics of each arm, of single teachers and of ensembles on a data set."""
+    metrics = {f"{name}/{metric}": metric_title(metric) for metric in table.data_sets[name]}
+    arms = [arm for arm in [*table.arms, *_teachers(table)] if arm.figures.keys() & metrics.keys()]
+    printed = any(figure.published for arm in arms for figure in arm.figures.values())
+    sized = len({arm.parameters for arm in table.arms}) > 1
+    columns, rows = ["arm", "seeds"], []
+    for title in metrics.values():
+        columns += [title, f"{title}, 95%", *([f"{title}, published"] if printed else [])]
+    for arm in arms:
+        row = [Cell(arm.about), _cell(len(arm.seeds), "d")]
+        for key in metrics:
+            cells = [NOTHING, NOTHING, NOTHING]
+            if figure := arm.figures.get(key):
+                cells[0] = Cell(with_deviation(figure.mean, figure.deviation), figure.mean)
+                if figure.interval:
+                    cells[1] = Cell(f"{figure.low:.2f} to {figure.high:.2f}")
+                cells[2] = _cell(figure.published, ".2f")
+            row += cells if printed else cells[:2]
+        rows.append([*row, _cell(arm.parameters, ",d")] if sized else row)
+    note = "Mean ± standard deviation over seeds, and its 95% interval."
+    note += " Published figures are of large models." if printed else ""
+    return Table([*columns, "parameters"] if sized else columns, rows, note=note)
 
 
 def _verdict(table: ComparisonTable, name: str) -> Verdict:
@@ -358,23 +358,12 @@ def _runs_table(runs: Sequence[RunRecord], place: Path | None) -> Table:
 
 
 def comparison_text(table: ComparisonTable) -> str:
-    """Return the tables of a comparison for the terminal: figures of each arm and of teachers as
-    ``58.31 ± 0.60 [57.9, 58.7] (91.38)`` (mean, deviation, 95% interval, published), and tests.
-    """
-    keys = [f"{name}/{m}" for name, metrics in table.data_sets.items() for m in metrics]
-    rows: list[Mapping[str, object]] = []
-    for arm in [*table.arms, *_teachers(table)]:
-        texts = {key: "-" for key in keys}
-        for key, figure in arm.figures.items():
-            texts[key] = with_deviation(figure.mean, figure.deviation)
-            texts[key] += f" [{figure.low:.1f}, {figure.high:.1f}]" if figure.interval else ""
-            texts[key] += f" ({figure.published:g})" if figure.published else ""
-        rows.append({"arm": arm.about, "seeds": len(arm.seeds), **texts})
-    tests = tests_table(table)
-    texts_of = [["-" if cell is NOTHING else cell.text for cell in row] for row in tests.cells]
-    tested = [dict(zip(tests.names, row, strict=True)) for row in texts_of]
-    failed = [
-        f"failed: {run.arm}, seed {run.seed}: {run.error.splitlines()[0]}" for run in table.failed
-    ]
-    parts = [aligned(rows), aligned(tested) if tested else "", "\n".join(failed)]
-    return "\n\n".join(filter(None, parts))
+    """Return the tables of a comparison for the terminal: the arms on each data set, and tests."""
+    parts = []
+    for shown in [*(arms_table(table, name) for name in table.data_sets), tests_table(table)]:
+        texts = [["-" if cell is NOTHING else cell.text for cell in row] for row in shown.cells]
+        if texts:
+            parts.append(aligned([dict(zip(shown.names, row, strict=True)) for row in texts]))
+    for run in table.failed:
+        parts.append(f"failed: {run.arm}, seed {run.seed}: {run.error.splitlines()[0]}")
+    return "\n\n".join(parts)

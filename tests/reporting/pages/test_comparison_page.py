@@ -279,7 +279,7 @@ def test_a_damaged_table_is_named(directory, text):
 
 def test_the_terminal_has_both_tables(directory):
     text = comparison_text(read_table(directory))
-    assert "72.00 ± 0.50 [71.0, 73.0] (91.38)" in text
+    assert "arm mean                        2      72.00 ± 0.50  71.00 to 73.00" in text
     assert "teachers-sst2: the ensemble" in text
     assert "+1.00 to +3.00" in text
     assert "failed: mean, seed 2" in text
