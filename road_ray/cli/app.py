@@ -16,16 +16,12 @@ from typing import Annotated, Any
 
 import typer
 
-from road_ray.cli.check import check
 from road_ray.cli.completion import complete_words
 from road_ray.cli.configuration import explain, presets, schema
-from road_ray.cli.data.commands import data_app
-from road_ray.cli.data.init import init
-from road_ray.cli.inference.export import export
-from road_ray.cli.inference.predict import predict
-from road_ray.cli.inference.push import push
-from road_ray.cli.inference.serve import serve
-from road_ray.cli.interrupt import run_interruptible
+from road_ray.cli.data import data_app
+from road_ray.cli.export import export, push
+from road_ray.cli.inference import predict, serve
+from road_ray.cli.init import init
 from road_ray.cli.options import (
     KEYS_AS_WORDS,
     AddressOption,
@@ -38,10 +34,10 @@ from road_ray.cli.options import (
     VerboseOption,
     WorkersOption,
     is_verbose,
+    run_interruptible,
 )
 from road_ray.cli.plan import plan, show_plan
-from road_ray.cli.report import report
-from road_ray.cli.runs import runs_app
+from road_ray.cli.runs import check, report, runs_app
 from road_ray.cli.submit import submit, submit_settings
 from road_ray.cli.sweep import sweep
 from road_ray.errors import InterruptedRunError, ResourceError, RoadError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from road_ray.cli.completion import complete_preset, complete_run
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, InterruptedRunError
 
 _logger = logging.getLogger("road_ray")
 
@@ -152,3 +153,23 @@ class CommandLine:
 
         refuse_options([str(self.path or ""), *self.overrides], verb)
         return configure(verb, preset=self.preset, path=self.path, overrides=self.overrides)
+
+
+def run_interruptible(function: Callable[..., object], config: object, directory: Path) -> Any:
+    """Return ``function(config)``. SIGTERM and Ctrl-C outside the training loop raise
+    ``InterruptedRunError``; the loop has its own handler.
+    """
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        return function(config)
+    except KeyboardInterrupt:
+        raise InterruptedRunError(
+            f"stopped between steps\n  kept: all that {directory} holds\n"
+            "  fix: to resume, run the same command"
+        ) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,10 +1,10 @@
-"""``road runs``: list of the runs in a folder, one run, or the differences between two."""
+"""``road runs``, ``road report`` and ``road check``: runs, their pages and the environment."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,6 +14,7 @@ from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
     from road_ray.reporting.records.run_record import RunRecord
+
 
 runs_app = typer.Typer(help="List, show or compare runs.", no_args_is_help=True)
 _Run = Annotated[
@@ -107,3 +108,46 @@ def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
         "faults": len(run.faults),
         "limits": "; ".join(run.limits),
     }
+
+
+def report(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN|SWEEP|FOLDER...",
+            help="run, sweep or folder; several are compared",
+            autocompletion=complete_run,
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="output file, or directory of figures")] = None,
+    kind: Annotated[
+        Literal["html", "svg", "png", "pdf"],
+        typer.Option("--format", help="html: a page; svg, png, pdf: figures for a paper"),
+    ] = "html",
+    baseline: Annotated[
+        str | None, typer.Option(help="group that the others are compared with, or a run of it")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write an HTML page for a run, a sweep or a folder of runs."""
+    from road_ray.reporting.report import report as write
+
+    written = write(paths, out, kind, baseline)
+    if as_json:
+        typer.echo(json.dumps([str(path) for path in written]))
+    else:
+        for path in written:
+            typer.echo(path)
+
+
+def check(
+    address: Annotated[str | None, typer.Option(help="address of a Ray cluster to check")] = None,
+    root: Annotated[str | None, typer.Option(help="data root to check")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the environment: versions, devices, disk, data, cluster."""
+    from road_ray.reporting.environment_check import findings
+
+    rows, good = findings(address, root)
+    show_list(rows, as_json)
+    raise typer.Exit(0 if good else 4)

@@ -67,7 +67,7 @@ def sweep(
     config = load_sweep(words[0], overrides)  # before torch and Ray are imported
     from dataclasses import asdict
 
-    from road_ray.cli.interrupt import run_interruptible
+    from road_ray.cli.options import run_interruptible
     from road_ray.recipes.sweep.sweep import run
 
     if dry_run:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.cli.interrupt import run_interruptible
+from road_ray.cli.options import run_interruptible
 from road_ray.errors import InterruptedRunError
 
 

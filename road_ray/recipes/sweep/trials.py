@@ -25,7 +25,6 @@ from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.train.config import DistillConfig
-from road_ray.training.run_context import RunContext
 from road_ray.verbs import VERBS, configure
 
 if TYPE_CHECKING:
@@ -134,6 +133,8 @@ class Trial:
         def report(step: int, total: int | None, row: Mapping[str, float]) -> None:
             if metric in row and total and step < total:
                 on_report(Report(step, 100.0 * step / total, float(row[metric])))
+
+        from road_ray.training.run_context import RunContext  # of torch, which a plan does not need
 
         began, teacher_seconds = time.monotonic(), 0.0
         for place, (verb, config) in enumerate(runs):

@@ -1,24 +1,26 @@
-"""``road data``: show data, train a tokenizer, build corpora."""
+"""``road data``: shows data, trains tokenizers, builds corpora, finds label errors."""
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from road_ray.cli.completion import complete_run
-from road_ray.cli.data.errors import errors
-from road_ray.cli.data.store import store_app
 from road_ray.cli.options import AddressOption, JsonOption, show_list
 
 if TYPE_CHECKING:
     from road_ray.data.config import CorpusConfig
 
+
 data_app = typer.Typer(help="Look at data, train a tokenizer, build corpora.", no_args_is_help=True)
+store_app = typer.Typer(help="List, verify and remove answers of teachers.", no_args_is_help=True)
 data_app.add_typer(store_app, name="store")
-data_app.command()(errors)
 
 
 @data_app.command("list")
@@ -175,3 +177,121 @@ def data_glue_zip(
 def _model_of(name: str) -> str:
     """Return ``hf/`` of a run directory, or any other name unchanged."""
     return str(Path(name) / "hf") if (Path(name) / "hf").is_dir() else name
+
+
+_SHOWN = 10
+
+
+@data_app.command()
+def errors(
+    teachers: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            help="run of `road teachers` with num_folds, or its teachers.json",
+            autocompletion=complete_run,
+        ),
+    ],
+    output: Annotated[Path, typer.Option(help="CSV file to write")] = Path("errors.csv"),
+    relabel: Annotated[
+        bool, typer.Option("--relabel", help="correct suspected labels instead of dropping rows")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Rank the training rows by how much teachers of other folds contradict their label.
+
+    The file is a value of data.corrections: its column `correction` drops the suspected rows. Look
+    through it first, and clear or change what you do not agree with.
+    """
+    from road_ray.data.training_rows import FIELDS
+    from road_ray.errors import ConfigError
+    from road_ray.recipes.label_errors import label_errors
+    from road_ray.reporting.text_tables import aligned
+
+    if output.exists():
+        raise ConfigError(f"{output}: exists\n  fix: name a new file: --output\n  kept: {output}")
+    rows = label_errors(
+        teachers / "teachers.json" if teachers.is_dir() else teachers, relabel=relabel
+    )
+    with output.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
+    suspected = sum(bool(row["correction"]) for row in rows)
+    if as_json:
+        summary = {"output": str(output), "rows": len(rows), "suspected": suspected}
+        typer.echo(json.dumps(summary))
+        return
+    columns = ("label", "suggested", "margin", "text")
+    typer.echo(aligned([{c: str(row[c])[:60] for c in columns} for row in rows[:_SHOWN]]))
+    typer.echo(f"{suspected:,} of {len(rows):,} labels are suspected: {output}")
+    typer.echo(f"next: look through it, then road finetune ... data.corrections={output}")
+
+
+_Store = Annotated[
+    Path, typer.Argument(help="directory of distillation.store, or answers/ of a run")
+]
+_Teachers = Annotated[
+    list[str] | None, typer.Argument(help="teachers, by the beginning of their names; default: all")
+]
+
+
+@store_app.command("ls")
+def store_ls(store: _Store, as_json: JsonOption = False) -> None:
+    """List the teachers with answers: rows, size, last use."""
+    from road_ray.distillation.answers.maintenance import list_teachers
+
+    show_list([_line(teacher) for teacher in list_teachers(store)], as_json)
+
+
+@store_app.command("verify")
+def store_verify(store: _Store, teachers: _Teachers = None) -> None:
+    """Check every table against its sha256; exit code 3 if one is damaged."""
+    from road_ray.distillation.answers.maintenance import find_damage, list_teachers
+
+    problems = 0
+    for teacher in list_teachers(store, teachers or ()):
+        damage = find_damage(teacher)
+        problems += len(damage)
+        typer.echo(f"{teacher.directory.name}: {len(teacher.tables)} tables, {len(damage)} damaged")
+        for problem in damage:
+            typer.echo(f"  {problem}", err=True)
+    raise typer.Exit(3 if problems else 0)
+
+
+@store_app.command("prune")
+def store_prune(
+    store: _Store,
+    teachers: _Teachers = None,
+    unused_days: Annotated[
+        float | None, typer.Option(min=0, help="only teachers unused for so many days")
+    ] = None,
+) -> None:
+    """Remove the answers of teachers by name or disuse."""
+    from road_ray.distillation.answers.maintenance import list_teachers
+    from road_ray.errors import ConfigError
+
+    if not teachers and unused_days is None:
+        raise ConfigError("name the teachers to remove, or --unused-days DAYS")
+    for teacher in list_teachers(store, teachers or ()):
+        if unused_days is None or teacher.unused_days >= unused_days:
+            shutil.rmtree(teacher.directory)
+            typer.echo(f"removed {teacher.directory.name}: {teacher.num_bytes / 2**20:.1f} MiB")
+
+
+def _line(teacher: Any) -> dict[str, Any]:
+    from road_ray.errors import DataError
+
+    try:
+        rows: int | str = teacher.num_rows
+    except DataError:
+        rows = "damaged: road data store verify"
+    return {
+        "name": teacher.directory.name,
+        "task": teacher.manifest.get("task", ""),
+        "rows": rows,
+        "tables": len(teacher.tables),
+        "mib": round(teacher.num_bytes / 2**20, 2),
+        "unused_days": round(teacher.unused_days, 1),
+        "teacher": teacher.manifest.get("directory", ""),
+    }
