@@ -228,7 +228,7 @@ def test_the_driver_leaves_the_gpu_to_the_actors(
     devices = []
 
     def recorded(place, **given):
-        devices.append(given["device"])
+        devices.append(given.get("device"))
         raise DataError("loaded")
 
     monkeypatch.setattr("road_ray.inference.load_model.load", recorded)
