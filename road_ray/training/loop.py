@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from sys import maxsize
 from typing import Any
 
-import torch
 from safetensors.torch import load_file
+from torch.profiler import record_function
 
 from road_ray.data.batching import Batch
 from road_ray.errors import CheckpointError, InterruptedRunError
@@ -24,15 +23,14 @@ from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.checkpoint.state import restore
 from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.fsdp import shard
-from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
+from road_ray.training.monitoring.collapse import gradient_norms
 from road_ray.training.monitoring.out_of_memory import shapes
 from road_ray.training.monitoring.step_metrics import StepMetrics
-from road_ray.training.optimization.gradient_accumulation import StepResult, backward
+from road_ray.training.optimization.gradient_accumulation import backward
 from road_ray.training.optimization.learning_rate import rate
 from road_ray.training.optimization.loss_guard import LossGuard, is_deferrable
 from road_ray.training.optimization.optimizer import ElectraAdamW, build_optimizer, clip
 from road_ray.training.performance.compile import configure_networks
-from road_ray.training.performance.mfu import ModelFlopsUtilization
 from road_ray.training.performance.prefetch import one_ahead
 from road_ray.training.performance.profile import measure
 from road_ray.training.run_context import Training
@@ -63,17 +61,19 @@ def train(
     trained = shard(objective, worker, autocast) if config.fsdp else objective.to(worker.device)
     configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
     warmup = training.optimizer.warmup(total)
-    _warn_of_warmup(warmup, total if worker.leads else 0)
+    if worker.leads and 1 < total <= warmup:
+        _log.warning(
+            "optimizer.warmup_steps = %d of %d steps: the learning rate never reaches "
+            "optimizer.peak_lr; a tenth of the steps is usual: optimizer.warmup_steps=%d",
+            *(warmup, total, max(total // 10, 1)),
+        )
     if context.plan_only:
         context.measured = measure(objective, steps, training, worker, autocast)
         return {}
     optimizer = build_optimizer(trained, training.optimizer)
     start, state = _resume(trained, optimizer, training, worker)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
-    accumulate = partial(
-        backward, seed=training.seed, autocast=autocast, one_batch=config.passes > 1
-    )
-    report = _Report(trained, training, worker, autocast, state.get("row", {}))
+    report = StepMetrics(trained, training, worker, autocast, state.get("row", {}))
     evaluation = PeriodicEvaluation(objective, trained, training, worker, state)
     batches = one_ahead(islice(steps(start), total - start), trained, worker.device)
     with (
@@ -84,101 +84,49 @@ def train(
         for step in takewhile(lambda _: not evaluation.over, range(start, total)):
             done = step + 1
             started = time.perf_counter()
-            passes, moved = next(batches)
+            with record_function("data"):  # waits where rows or teachers are slower than training
+                passes, moved = next(batches)
             data_seconds = time.perf_counter() - started
-            context.batch = shapes(passes)
+            context.batch = shapes(passes)  # named if memory runs out
             optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
-            result = accumulate(wrapped, trained, moved, worker, step=step)
-            norms = gradient_norms(trained) if report.due(done) else {}
-            norm = clip(trained, training.optimizer.max_grad_norm)
-            guard.update(step, result, norm, optimizer)
-            optimizer.zero_grad(set_to_none=True)
+            with record_function("forward_and_backward"):
+                result = backward(
+                    wrapped,
+                    trained,
+                    moved,
+                    worker,
+                    seed=training.seed,
+                    step=step,
+                    autocast=autocast,
+                    one_batch=config.passes > 1,
+                )
+            with record_function("update"):
+                # Norms of the networks are read here only, for reading waits for the device.
+                norms = gradient_norms(trained) if report.due(done) else {}
+                norm = clip(trained, training.optimizer.max_grad_norm)
+                guard.update(step, result, norm, optimizer)  # not of a loss that is not finite
+                optimizer.zero_grad(set_to_none=True)
             report.add(done, result, passes, data_seconds, started)
             if report.due(done):
-                guard.check()
+                guard.check()  # reads the losses that the updates did not wait for
                 norms |= {"train/grad_norm": float(norm), "train/lr": optimizer.learning_rate}
                 report.write(done, norms, passes)
-            last = evaluation.after_step(done, last=done == total)
+            with record_function("evaluation"):
+                last = evaluation.after_step(done, last=done == total)
             stopped, save_now = stop.after_step(done, worker)
-            if (wait := last or stopped or save_now) or _due(done, config.save_every_steps):
-                memory = guard.memory | evaluation.memory | {"row": report.row}
-                saver.save(done, memory, evaluation.best, wait=wait)
+            wait = last or stopped or save_now
+            if wait or done % config.save_every_steps == 0:
+                with record_function("checkpoint"):
+                    memory = guard.memory | evaluation.memory | {"row": report.row}
+                    saver.save(done, memory, evaluation.best, wait=wait)
             if stopped and not last:
-                raise _interrupted(done, training)
+                raise InterruptedRunError(
+                    f"stopped after step {done} of {total}\n"
+                    f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
+                    "  to resume, run the same command"
+                )
     evaluation.finish()
     return report.row
-
-
-class _Report:
-    """The rows of the journal: sums of the steps since the last row, throughput and health."""
-
-    def __init__(
-        self,
-        trained: Objective,
-        training: Training,
-        worker: Worker,
-        autocast: torch.dtype | None,
-        row: Mapping[str, float],
-    ) -> None:
-        self.row = dict(row)
-        self._training, self._worker = training, worker
-        # By default 50 steps between rows, fewer in a short run, for 20 points in a curve.
-        default = min(50, max(1, training.total_steps // 20))
-        self._every = training.config.log_every_steps or default
-        self._tally = StepMetrics()
-        self._utilization = ModelFlopsUtilization(trained, worker, autocast)
-        self._collapse = CollapseMonitor(training.journal, training.total_steps)
-
-    def due(self, done: int) -> bool:
-        """Return True when step ``done`` gets a row."""
-        last = done == self._training.total_steps
-        return last or _due(done, self._every)
-
-    def add(
-        self,
-        done: int,
-        result: StepResult,
-        passes: Sequence[Batch],
-        data_seconds: float,
-        started: float,
-    ) -> None:
-        """Add step ``done``, which began at ``started`` of ``time.perf_counter()``; before a row,
-        wait for the device, so that the seconds of all steps together are right.
-        """
-        if self.due(done):
-            self._worker.synchronize()
-        seconds = time.perf_counter() - started
-        self._tally.add(result, passes, data_seconds=data_seconds, step_seconds=seconds)
-
-    def write(self, done: int, norms: dict[str, float], passes: Sequence[Batch]) -> None:
-        """Write the row of step ``done``, counted over all workers; collective."""
-        self.row = self._utilization.of(self._tally.collect(self._worker) | norms, passes)
-        self._training.journal.write(done, self.row)
-        self._collapse.check(done, self.row)
-
-
-def _interrupted(done: int, training: Training) -> InterruptedRunError:
-    return InterruptedRunError(
-        f"stopped after step {done} of {training.total_steps}\n"
-        f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
-        "  to resume, run the same command"
-    )
-
-
-def _due(done: int, every_steps: int | None) -> bool:
-    return every_steps is not None and done % every_steps == 0
-
-
-def _warn_of_warmup(warmup: int, total: int) -> None:
-    """Warn where the training ends within its warm-up."""
-    if 1 < total <= warmup:
-        _log.warning(
-            "optimizer.warmup_steps = %d of %d steps: the learning rate never reaches "
-            "optimizer.peak_lr; a tenth of the steps is usual: optimizer.warmup_steps=%d",
-            warmup,
-            total,
-            max(total // 10, 1),
-        )
 
 
 def _resume(

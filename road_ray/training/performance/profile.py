@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from types import SimpleNamespace
@@ -23,7 +22,6 @@ from road_ray.training.performance.prefetch import placed
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
-_NOTHING = BatchTotals(0, 0, 0)
 _STEPS = 3  # measured, after one that warms up
 _FIRST_ROWS = 2
 _LONGEST_STEP_SECONDS = 1.0  # of a measured step, so that a plan comes in seconds everywhere
@@ -85,44 +83,36 @@ def measure(
     objective.to(worker.device).train()
     optimizer = build_optimizer(objective, training.optimizer)
     optimizer.set_rate(0.0)
-    total, starts = training.total_steps, training.phase_starts
-
-    def backwards(passes: list[Batch], step: int) -> None:
-        """Compute and clip the gradient of one step, and wait for the device."""
-        seed = training.seed
-        backward(objective, objective, passes, worker, seed=seed, step=step, autocast=autocast)
-        float(clip(objective, training.optimizer.max_grad_norm))
-
-    phases = [_timed(objective, optimizer, steps(start), backwards, worker) for start in starts]
+    starts, total = training.phase_starts, training.total_steps
     lengths = [end - start for start, end in pairwise((*starts, total))]
+    phases = [
+        _phase(objective, optimizer, steps(start), training, worker, autocast) for start in starts
+    ]
     if training.totals is not None:
         for phase, totals, length in zip(phases, training.totals(), lengths, strict=True):
-            phase.totals, phase.steps = totals, length
+            phase.totals, phase.num_steps = totals, length
 
-    def mean(of: Callable[[_Timed], float]) -> float:
-        pairs = zip(phases, lengths, strict=True)
-        return sum(of(phase) * length for phase, length in pairs) / total
+    def mean(of: Callable[[_Phase], float]) -> float:
+        return sum(of(p) * length for p, length in zip(phases, lengths, strict=True)) / total
 
-    seconds = mean(lambda phase: phase.seconds_per_step)
-    fastest = mean(lambda phase: phase.seconds_of(min))
-    slowest = mean(lambda phase: phase.seconds_of(max))
-    state = [value for moments in optimizer.state.values() for value in moments.values()]
-    optimizer_bytes = sum(value.nbytes for value in state if torch.is_tensor(value))
+    states = [value for state in optimizer.state.values() for value in state.values()]
+    optimizer_bytes = sum(value.nbytes for value in states if torch.is_tensor(value))
     parameters = list(objective.parameters())
     weights = sum(parameter.nbytes for parameter in parameters)
+    seconds = [phase.seconds() for phase in phases]
     return Measured(
         total_steps=total,
-        rows_per_step=mean(lambda phase: phase.totals.rows / phase.steps),
-        tokens_per_step=mean(lambda phase: phase.totals.tokens / phase.steps),
+        rows_per_step=mean(lambda phase: phase.totals.rows / phase.num_steps),
+        tokens_per_step=mean(lambda phase: phase.totals.tokens / phase.num_steps),
         parameters=sum(p.numel() for p in parameters if p.requires_grad),
         parameter_bytes=weights,
         gradient_bytes=max(phase.gradient_bytes for phase in phases),
         optimizer_bytes=optimizer_bytes,
         activation_bytes=max(phase.saved_bytes for phase in phases),
-        seconds_per_step=seconds,
-        seconds_range=(min(seconds, fastest), max(seconds, slowest)),
-        data_seconds_per_step=mean(lambda phase: median(phase.waits[1:])),
-        seconds_by_phase=tuple(phase.seconds_per_step for phase in phases),
+        seconds_per_step=mean(lambda phase: median(phase.seconds())),
+        seconds_range=(mean(lambda phase: min(phase.seconds())), mean(lambda p: max(p.seconds()))),
+        data_seconds_per_step=mean(lambda phase: median(phase.waits)),
+        seconds_by_phase=tuple(map(median, seconds)),
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + optimizer_bytes,
         keep_checkpoints=training.config.keep_checkpoints,
@@ -131,80 +121,75 @@ def measure(
 
 
 @dataclass
-class _Timed:
-    """Seconds and sizes of the steps of one phase, of which the first warms up."""
+class _Phase:
+    """Cost of the timed steps of one phase; the lists have a number for each of them."""
 
-    waits: list[float] = field(default_factory=list)
-    backwards: list[float] = field(default_factory=list)  # of the rows that were timed
-    positions: list[int] = field(default_factory=list)  # of these rows
-    updates: list[float] = field(default_factory=list)
-    totals: BatchTotals = _NOTHING  # of `steps` steps
-    steps: int = 1 + _STEPS
-    saved_bytes: int = 0
-    gradient_bytes: int = 0
+    waits: list[float]  # seconds until the rows came
+    per_position: list[float]  # seconds of forward and backward
+    updates: list[float]  # seconds
+    totals: BatchTotals  # of ``num_steps`` steps
+    num_steps: int
+    saved_bytes: int
+    gradient_bytes: int
 
-    @property
-    def seconds_per_step(self) -> float:
-        """Seconds of a step of the mean number of positions."""
-        rate = sum(self.backwards[1:]) / sum(self.positions[1:])
-        computing = rate * self.totals.positions / self.steps
-        return median(self.waits[1:]) + computing + median(self.updates[1:])
-
-    def seconds_of(self, choose: Callable[[Iterable[float]], float]) -> float:
-        """Seconds of such a step if all were like the fastest (``min``) or the slowest (``max``)
-        that was measured; they differ on a busy machine.
-        """
-        mean_positions = self.totals.positions / self.steps
-        parts = zip(self.waits, self.backwards, self.positions, self.updates, strict=True)
-        steps = [wait + back / n * mean_positions + update for wait, back, n, update in parts]
-        return choose(steps[1:])
+    def seconds(self) -> list[float]:
+        """Return what a step of the mean number of positions takes by each of the timed steps."""
+        positions = self.totals.positions / self.num_steps
+        steps = zip(self.waits, self.per_position, self.updates, strict=True)
+        return [wait + positions * per_position + update for wait, per_position, update in steps]
 
 
-def _timed(
+def _phase(
     objective: Objective,
     optimizer: ElectraAdamW,
     source: Iterator[list[Batch]],
-    backwards: Callable[[list[Batch], int], None],
+    training: Training,
     worker: Worker,
-) -> _Timed:
+    autocast: torch.dtype | None,
+) -> _Phase:
     # A GPU takes about as long for two rows as for a whole batch, so it gets whole batches.
-    on_cpu = worker.device.type == "cpu"
-    timed, num_rows = _Timed(), _FIRST_ROWS if on_cpu else sys.maxsize
+    num_rows = _FIRST_ROWS if worker.device.type == "cpu" else None
+    phase = _Phase([], [], [], BatchTotals(0, 0, 0), 1 + _STEPS, 0, 0)
     for step in range(1 + _STEPS):
         started = time.perf_counter()
         passes = next(source)
-        timed.waits.append(time.perf_counter() - started)
+        waited = time.perf_counter() - started
         num_all_rows = sum(len(batch["input_ids"]) for batch in passes)
         parts = [placed(_part(batch, num_rows), objective, worker.device) for batch in passes]
         scale = num_all_rows / sum(len(batch["input_ids"]) for batch in parts)
+        positions = sum(batch["attention_mask"].numel() for batch in parts)
         started = time.perf_counter()
         with _saved_tensors() as saved:
-            backwards(parts, step)
-        backward_seconds = time.perf_counter() - started
+            seed = training.seed
+            backward(objective, objective, parts, worker, seed=seed, step=step, autocast=autocast)
+            float(clip(objective, training.optimizer.max_grad_norm))  # waits for the device
+        computed = time.perf_counter() - started
         optimizer.step()
         worker.synchronize()
-        timed.backwards.append(backward_seconds)
-        timed.updates.append(time.perf_counter() - started - backward_seconds)
-        timed.positions.append(sum(batch["attention_mask"].numel() for batch in parts))
-        timed.saved_bytes = max(timed.saved_bytes, round(scale * saved.largest))
-        for mask in (batch["attention_mask"] for batch in passes):
-            rows, tokens, positions = timed.totals
-            timed.totals = BatchTotals(
-                rows + len(mask), tokens + int(mask.sum()), positions + mask.numel()
-            )
+        updated = time.perf_counter() - started - computed
+        phase.saved_bytes = max(phase.saved_bytes, round(scale * saved.largest))
         gradients = (p.grad for p in objective.parameters() if p.grad is not None)
-        timed.gradient_bytes = sum(gradient.nbytes for gradient in gradients)
+        phase.gradient_bytes = sum(gradient.nbytes for gradient in gradients)
         optimizer.zero_grad(set_to_none=True)
+        for mask in (batch["attention_mask"] for batch in passes):
+            rows, tokens, all_positions = phase.totals
+            phase.totals = BatchTotals(
+                rows + len(mask), tokens + int(mask.sum()), all_positions + mask.numel()
+            )
         # The first step warms up and is the slowest: as many rows as fit into the limit.
-        if on_cpu:
-            num_rows = max(_FIRST_ROWS, int(num_rows * _LONGEST_STEP_SECONDS / backward_seconds))
-    return timed
+        if num_rows is not None:
+            num_rows = max(_FIRST_ROWS, int(num_rows * _LONGEST_STEP_SECONDS / computed))
+        if step:
+            phase.waits.append(waited)
+            phase.per_position.append(computed / positions)
+            phase.updates.append(updated)
+    return phase
 
 
-def _part(batch: Batch, rows: int) -> Batch:
+def _part(batch: Batch, rows: int | None) -> Batch:
     """Return the first rows of a batch; its noise ``[K, B, L]`` is cut in the second dimension."""
     num_all_rows = len(batch["input_ids"])
-    if rows >= num_all_rows:
+    if rows is None or rows >= num_all_rows:
         return batch
 
     def cut(value: object) -> Any:
