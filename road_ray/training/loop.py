@@ -6,10 +6,12 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice, takewhile
 from sys import maxsize
 from typing import Any
 
+import torch
 from safetensors.torch import load_file
 from torch.profiler import record_function
 
@@ -56,23 +58,15 @@ def train(
     ``InterruptedRunError`` after SIGTERM or Ctrl-C, when a checkpoint has been saved.
     """
     config, total, context = training.config, min(training.total_steps, maxsize), training.context
-    keep_freed_memory()
     autocast = autocast_dtype(config.precision, worker.device, objective.encoder.config.hidden_size)
-    trained = shard(objective, worker, autocast) if config.fsdp else objective.to(worker.device)
-    configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
-    warmup = training.optimizer.warmup(total)
-    if worker.leads and 1 < total <= warmup:
-        _log.warning(
-            "optimizer.warmup_steps = %d of %d steps: the learning rate never reaches "
-            "optimizer.peak_lr; a tenth of the steps is usual: optimizer.warmup_steps=%d",
-            *(warmup, total, max(total // 10, 1)),
-        )
+    trained, warmup = _set_up(objective, training, worker, autocast)
     if context.plan_only:
         context.measured = measure(objective, steps, training, worker, autocast)
         return {}
     optimizer = build_optimizer(trained, training.optimizer)
     start, state = _resume(trained, optimizer, training, worker)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
+    compute = partial(backward, seed=training.seed, autocast=autocast, one_batch=config.passes > 1)
     report = StepMetrics(trained, training, worker, autocast, state.get("row", {}))
     evaluation = PeriodicEvaluation(objective, trained, training, worker, state)
     batches = one_ahead(islice(steps(start), total - start), trained, worker.device)
@@ -90,19 +84,9 @@ def train(
             context.batch = shapes(passes)  # named if memory runs out
             optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
             with record_function("forward_and_backward"):
-                result = backward(
-                    wrapped,
-                    trained,
-                    moved,
-                    worker,
-                    seed=training.seed,
-                    step=step,
-                    autocast=autocast,
-                    one_batch=config.passes > 1,
-                )
+                result = compute(wrapped, trained, moved, worker, step=step)
             with record_function("update"):
-                # Norms of the networks are read here only, for reading waits for the device.
-                norms = gradient_norms(trained) if report.due(done) else {}
+                norms = gradient_norms(trained) if report.due(done) else {}  # reading them waits
                 norm = clip(trained, training.optimizer.max_grad_norm)
                 guard.update(step, result, norm, optimizer)  # not of a loss that is not finite
                 optimizer.zero_grad(set_to_none=True)
@@ -120,13 +104,37 @@ def train(
                     memory = guard.memory | evaluation.memory | {"row": report.row}
                     saver.save(done, memory, evaluation.best, wait=wait)
             if stopped and not last:
-                raise InterruptedRunError(
-                    f"stopped after step {done} of {total}\n"
-                    f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
-                    "  to resume, run the same command"
-                )
+                raise _interrupted(done, training)
     evaluation.finish()
     return report.row
+
+
+def _set_up(
+    objective: Objective, training: Training, worker: Worker, autocast: torch.dtype | None
+) -> tuple[Objective, int]:
+    """Place the objective on the worker's device, sharded or whole, with the options of its
+    networks. Return it and the number of warm-up steps, and warn of those that leave no others.
+    """
+    config, total = training.config, training.total_steps
+    keep_freed_memory()
+    trained = shard(objective, worker, autocast) if config.fsdp else objective.to(worker.device)
+    configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
+    warmup = training.optimizer.warmup(total)
+    if worker.leads and 1 < total <= warmup:
+        _log.warning(
+            "optimizer.warmup_steps = %d of %d steps: the learning rate never reaches "
+            "optimizer.peak_lr; a tenth of the steps is usual: optimizer.warmup_steps=%d",
+            *(warmup, total, max(total // 10, 1)),
+        )
+    return trained, warmup
+
+
+def _interrupted(done: int, training: Training) -> InterruptedRunError:
+    return InterruptedRunError(
+        f"stopped after step {done} of {training.total_steps}\n"
+        f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
+        "  to resume, run the same command"
+    )
 
 
 def _resume(
