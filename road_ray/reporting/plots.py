@@ -140,7 +140,8 @@ def intervals(
             axes.scatter(singles, [place] * len(singles), 20, "none", edgecolors=second, zorder=4)
         axes.scatter(value, place, 50, first, zorder=3)
         beside = axes.get_yaxis_transform()
-        axes.text(1.01, place, f"{value:.3g}", transform=beside, va="center")
+        text = f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+        axes.text(1.01, place, text, transform=beside, va="center")
     if zero:
         axes.axvline(0.0, color=second)
     axes.set_yticks(range(len(rows)), [short_label(name, 90 if wide else 27) for name, *_ in rows])

@@ -93,6 +93,11 @@ def test_intervals_are_at_their_values():
     assert axes.get_xlim()[0] < 0.0 < axes.get_xlim()[1]
 
 
+def test_thousands_are_written_out():
+    drawn = inline_svg(intervals("Step (ms)", [("model", 1031.4, None, ())]))
+    assert "1,031" in drawn
+
+
 def test_the_page_and_the_plots_have_the_same_colours():
     assert shade_colors([None]) == [palette()["s0"]]
     assert shade_colors([0.0, 0.55, 1.0]) == [palette()[name] for name in ("c0", "c5", "c9")]
