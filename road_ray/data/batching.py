@@ -252,19 +252,30 @@ class BatchStream:
         return self._order(epoch)[position]
 
     def totals(self, batches: int) -> BatchTotals:
-        """Return an estimate of the sizes of the first global batches, from the row lengths of one
-        epoch; of shuffled windows, whose lengths are not all available, from those of a batch.
+        """Return the sizes of the first global batches, computed from row lengths. Over several
+        epochs, whose padding differs a little, positions are those of the first epoch. Of shuffled
+        windows, whose lengths are not all available, sizes are estimated from the first batch.
         """
-        batches, choices = max(batches, 0), self.rows.choices
-        known = 1 if self._windowed is not None else self.batches_per_epoch
-        lengths = [self._lengths[self.row_numbers(number)] for number in range(known)]
-        rows = sum(map(len, lengths))
-        tokens = choices * sum(int(of.sum()) for of in lengths)
+        epochs, rest = divmod(max(batches, 0), self.batches_per_epoch)
+        if self._windowed is not None:
+            rows, tokens, positions = self._sizes(range(1)).tolist()
+            share = max(batches, 0) / self.batches_per_epoch * len(self.rows) / rows
+            return BatchTotals(*(round(share * size) for size in (rows, tokens, positions)))
+        total = self._sizes(range(batches - rest, batches))
+        if epochs:
+            total += epochs * self._sizes(range(self.batches_per_epoch))
+        return BatchTotals(*total.tolist())
+
+    def _sizes(self, numbers: range) -> NDArray[np.int64]:
+        """Return rows, tokens and positions of these batches together."""
+        choices, tokens = self.rows.choices, self._lengths
         if isinstance(self.rows, Features):
-            tokens = len(self.rows.tokens)
-        positions = choices * sum(len(of) * self._width(of) for of in lengths)
-        share = batches / self.batches_per_epoch * len(self.rows) / rows
-        return BatchTotals(*(round(share * size) for size in (rows, tokens, positions)))
+            tokens = np.diff(self.rows.bounds).reshape(-1, choices).sum(1)
+        total = np.zeros(3, np.int64)
+        for rows in map(self.row_numbers, numbers):
+            positions = len(rows) * self._width(self._lengths[rows]) * choices
+            total += (len(rows), int(tokens[rows].sum()), positions)
+        return total
 
     def __getitem__(self, number: int) -> Batch:
         numbers = self.row_numbers(number)

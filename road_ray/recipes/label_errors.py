@@ -4,6 +4,7 @@ it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded
 from road_ray.recipes.train.config import TeachersConfig
 from road_ray.recipes.train.teacher_list import read_teacher_list
 from road_ray.training.worker import Worker
+
+_log = logging.getLogger(__name__)
 
 
 def label_errors(teachers: Path, *, relabel: bool = False) -> list[dict[str, Any]]:
@@ -66,6 +69,11 @@ def label_errors(teachers: Path, *, relabel: bool = False) -> list[dict[str, Any
     labels = np.concatenate(gold)
     known = np.flatnonzero(labels != UNKNOWN)
     errors = find_label_errors(np.concatenate(answers)[known], labels[known])
+    if len(set(errors.suggested.tolist())) < 2:
+        _log.warning(
+            "%s: the teachers predict %s for every row, so they cannot judge labels: train longer",
+            *(teachers, kind.labels[errors.suggested[0]]),
+        )
     order, told = np.lexsort((errors.margin, ~errors.suspected)), set[tuple[str, str]]()
     for number in order.tolist():
         example = examples[known[number]]

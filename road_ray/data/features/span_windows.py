@@ -162,7 +162,8 @@ def _check_limits(max_length: int, stride: int, max_question: int, num_special: 
         raise ConfigError(
             f"max_length_tokens = {max_length} leaves no room for the context beside a question of "
             f"max_question_tokens = {max_question} and {num_special} special tokens\n"
-            f"  fix: max_length_tokens >= {max_question + num_special + 1}"
+            f"  fix: data.max_length_tokens={max_question + num_special + 1} or more, or fewer "
+            "data.max_question_tokens"
         )
 
 

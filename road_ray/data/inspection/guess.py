@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -162,7 +163,15 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
             f"{label.missing[0]}; training leaves them out, and a distillation takes their texts "
             "from a file in data.unlabelled"
         )
-    if left_out := [name for name in columns if name not in (*texts, label.name, id_name)]:
+    left_out = [name for name in columns if name not in (*texts, label.name, id_name)]
+    if (lists := [name for name in left_out if columns[name].lists]) and not wishes.text:
+        raise ConfigError(
+            f"{place}: column {lists[0]!r} has lists, such as the choices of a question, which a "
+            "task of one label for a text would not read\n"
+            "  fix: for choices, a column for each and `kind: choose` (docs/guides/data.md); to "
+            f"leave it out: --text {shlex.quote(texts[0])}"
+        )
+    if left_out:
         reasons.append(f"not read: {', '.join(left_out)}")
     unit = "a pair of texts" if len(texts) == 2 else "a text"
     many_numbers = len(label.numbers or ()) > _MOST_NUMBERED_CLASSES

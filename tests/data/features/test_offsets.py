@@ -47,6 +47,6 @@ def test_a_window_has_room_for_four_special_tokens(tokenizers):
     limits = {"stride_tokens": 2, "max_question_tokens": 8}
     rows = whole([example], tokenizers["roberta"], max_length_tokens=24, **limits)
     assert rows.lengths.max() == 24
-    message = "4 special tokens\n  fix: max_length_tokens >= 13"
+    message = "4 special tokens\n  fix: data.max_length_tokens=13 or more, or fewer data.max_q"
     with pytest.raises(ConfigError, match=message):
         whole([example], tokenizers["roberta"], max_length_tokens=12, **limits)

@@ -118,6 +118,16 @@ def test_a_table_is_guessed_by_its_columns(tmp_path, columns, wishes, entry):
     assert {key: made.entry.get(key) for key in entry} == entry
 
 
+def test_choices_in_a_list_are_not_left_out_silently(tmp_path):
+    row = {"question": "Where do fish live?", "choices": ["water", "sky"], "answer": 0}
+    rows = [row | {"question": f"{n} {row['question']}", "answer": n % 2} for n in range(40)]
+    place = tmp_path / "t.jsonl"
+    place.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    with pytest.raises(ConfigError, match=r"column 'choices' has lists(.|\n)*--text question"):
+        guess(str(place))
+    assert guess(str(place), Wishes(text=["question"])).kind == "classify"
+
+
 @pytest.mark.parametrize(
     ("columns", "wishes", "message"),
     [
