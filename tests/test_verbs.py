@@ -43,11 +43,6 @@ def test_a_file_goes_over_a_preset_and_overrides_over_both(tmp_path):
     assert configure("finetune", preset="sst2_small", path=file).data.dataset == "sst2"
 
 
-def test_a_preset_of_another_verb_is_refused_with_the_right_command():
-    with pytest.raises(ConfigError, match="road pretrain --preset electra_small"):
-        configure("finetune", preset="electra_small")
-
-
 def test_a_configuration_a_file_or_names_may_be_given(performed, tmp_path):
     (tmp_path / "a.yaml").write_text("seed: 1\n")
     perform("finetune", FinetuneConfig(seed=1), overrides={"data.epochs": 2})

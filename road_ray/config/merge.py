@@ -176,7 +176,7 @@ class _Merged:
         reported: set[Key] = set()
         for entry in error.errors(include_url=False):
             key = self._key(entry["loc"])
-            if key in reported or any(_overlap(key, other) for other in told):
+            if key in reported or any(key[: len(other)] == other[: len(key)] for other in told):
                 continue
             reported.add(key)
             where = self._where(key or self._named_in(message_of(entry)))
@@ -301,8 +301,3 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item") and hasattr(value, "dtype"):
         return value.item()  # a NumPy scalar, as samplers draw them
     return str(value) if isinstance(value, Path) else value
-
-
-def _overlap(key: Key, other: Key) -> bool:
-    shared = min(len(key), len(other))
-    return key[:shared] == other[:shared]

@@ -168,7 +168,9 @@ def load_split(
     if keep is not None:
         examples = [example for example in examples if keep(example)]
     if is_training and name in _UNORDERED:
-        examples = [*examples, *map(_turned, examples)]
+        turned = (e for e in examples if isinstance(e, TextExample))
+        turned = (replace(e, id=f"{e.id} turned", texts=e.texts[::-1]) for e in turned)
+        examples = [*examples, *turned]
     examples = [*examples, *_unlabelled(unlabelled, entry, task, source)]
     if any(isinstance(example, SpanExample) and example.history for example in examples):
         turns = source.history_turns or 0
@@ -304,9 +306,3 @@ def _rest(entry: Dataset, task: Task, source: SourceConfig) -> list[Example]:
             "  fix: lower data.max_rows, or name other rows by data.unlabelled"
         )
     return [examples[index] for index in np.sort(chosen)]
-
-
-def _turned(example: Example) -> TextExample:
-    """Return the pair with its second text first."""
-    assert isinstance(example, TextExample)
-    return replace(example, id=f"{example.id} turned", texts=example.texts[::-1])

@@ -18,12 +18,15 @@ def check_room(
     """Raise ``ClusterError`` with the requested and the available resources if workers and teachers
     do not fit, on the connected cluster or on this machine.
     """
+    import ray
+
     available = available_resources()
     cpus, gpus = available.get("CPU", 0.0), available.get("GPU", 0.0)
     need_gpus = max(workers, 1) * gpus_per_worker + teachers * gpus_per_teacher
     students = f"{workers} workers" if workers else "this process"
     beside = f" beside {teachers} teachers" if teachers else ""
-    no_gpu = "this machine has no GPU: " if need_gpus and not gpus and _is_alone() else ""
+    alone = not ray.is_initialized()
+    no_gpu = "this machine has no GPU: " if need_gpus and not gpus and alone else ""
     if workers > cpus or need_gpus > gpus + 1e-9:
         raise ClusterError(
             f"no room for {students}{beside}\n"
@@ -33,12 +36,6 @@ def check_room(
             f"  fix: {no_gpu}fewer --workers, less for each, or another cluster (--address)\n"
             "  kept: nothing was started"
         )
-
-
-def _is_alone() -> bool:
-    import ray
-
-    return not ray.is_initialized()
 
 
 def available_resources() -> Mapping[str, float]:

@@ -45,7 +45,8 @@ def check_stopping_metric(config: Any) -> None:
         return
     names, source = _evaluated(config)
     allowed = _of(names, source)
-    further = [f"eval/{name}/" for name in names if _has_further_metrics(name, source)]
+    kinds = {name: find_dataset(name, source)[1].kind for name in names}
+    further = [f"eval/{name}/" for name, kind in kinds.items() if isinstance(kind, Span | Tag)]
     if metric not in allowed and not metric.startswith(tuple(further)):
         fix = "name one of these, or leave it out for their mean"
         raise ConfigError(
@@ -62,10 +63,6 @@ def _evaluated(config: Any) -> tuple[Sequence[str], SourceConfig]:
     if isinstance(config, PretrainConfig):
         return config.probe.datasets, SourceConfig()
     return config.data.trained_on, config.data
-
-
-def _has_further_metrics(name: str, source: SourceConfig) -> bool:
-    return isinstance(find_dataset(name, source)[1].kind, Span | Tag)
 
 
 def _trained(config: Any) -> list[str]:

@@ -70,7 +70,10 @@ def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]
     room = f"free space, or work where {_LEAST_FREE_GIB:g} GiB are free: checkpoints need it"
     checks = [
         ("python", platform.python_version(), *python),
-        *(_package(name) for name in _CHECKED),
+        *(
+            (name, found, name in _OPTIONAL or found != "not installed", f"pip install {name}")
+            for name, found in zip(_CHECKED, map(version_of, _CHECKED), strict=True)
+        ),
         ("devices", ", ".join(devices()) or _processor(), True, ""),
         ("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, room),
         _shared_memory(),
@@ -88,11 +91,6 @@ def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]
         for name, found, ok, fix in checks
     ]
     return rows, all(row["state"] == "ok" for row in rows)
-
-
-def _package(name: str) -> tuple[str, str, bool, str]:
-    found = version_of(name)
-    return name, found, name in _OPTIONAL or found != "not installed", f"pip install {name}"
 
 
 def _processor() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 
 import pytest
@@ -92,13 +91,6 @@ def test_a_peer_that_is_not_installed_is_left_out_with_a_word(monkeypatch):
     rows = suite.pretrain(Plan(say=output.append))
     assert rows == [{"peers": {"plain", "plain, samples at chosen"}}]
     assert "electra-pytorch" in output[0]
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("electra_pytorch") is None, reason="electra-pytorch is not installed"
-)
-def test_electra_pytorch_is_among_the_peers():
-    assert "electra-pytorch (fp32)" in {row["peer"] for row in SUITE["pretrain"](PLAN)}
 
 
 def test_operations_are_counted_as_by_hand():

@@ -52,12 +52,6 @@ def test_a_schema_names_the_presets_of_its_verb(road):
     assert "tiny_mlm" not in properties["preset"]["enum"]
 
 
-def test_the_schema_of_an_unknown_verb_is_a_mistake_with_the_nearest_name(road):
-    result = road("schema", "finetun")
-    assert result.code == 2
-    assert "did you mean 'finetune'?" in result.err
-
-
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
 def test_the_schema_of_a_verb_accepts_its_presets(preset):
     schema = json_schema(preset_config(preset.name).__class__)

@@ -8,13 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import ElectraConfig, ElectraModel
 
-from road_ray.data.catalog import TASKS, task
+from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import Split, load_split
 from road_ray.data.task_and_dataset import JointSpan
-from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DivergedError
 from road_ray.evaluation import evaluate_split as predict
 from road_ray.evaluation import squad
@@ -24,30 +22,19 @@ from road_ray.evaluation.evaluate_split import (
     evaluate_split,
     logits_of,
 )
-from road_ray.models.multitask import MultitaskModel
+from tests.tiny_encoder import model_of_all_tasks, tokenizer_of_world
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
 def tokenizer(world):
-    words = (world / "squad" / "train-v2.0.json").read_text()
-    return train_wordpiece([words], vocab_size=600)
+    return tokenizer_of_world(world)
 
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    torch.manual_seed(0)
-    config = ElectraConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=256,
-    )
-    return MultitaskModel(ElectraModel(config), list(TASKS.values()))
+    return model_of_all_tasks(tokenizer)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,6 @@ import torch
 from transformers import (
     AutoModelForMultipleChoice,
     AutoTokenizer,
-    ElectraConfig,
-    ElectraModel,
 )
 
 import road_ray
@@ -21,32 +19,25 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import Choose
-from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.inference.entities import Sentence, grouped
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor
-from road_ray.models.multitask import MultitaskModel
 from tests.published import TEXTS, publish
+from tests.tiny_encoder import model_of_all_tasks, tokenizer_of_world
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
 def tokenizer(world):
-    words = (world / "squad" / "train-v2.0.json").read_text()
-    return train_wordpiece([words], vocab_size=600)
+    return tokenizer_of_world(world)
 
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    torch.manual_seed(0)
-    size = dict(embedding_size=16, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
-    config = ElectraConfig(
-        vocab_size=len(tokenizer), intermediate_size=32, max_position_embeddings=512, **size
-    )
-    return MultitaskModel(ElectraModel(config), list(TASKS.values()))
+    return model_of_all_tasks(tokenizer)
 
 
 @pytest.fixture(scope="module")

@@ -22,15 +22,7 @@ from road_ray.models.encoder import (
     new_language_model,
     scale_encoder,
 )
-
-TINY = EncoderConfig(
-    layers=2,
-    hidden_size=32,
-    heads=2,
-    intermediate_size=64,
-    embedding_size=16,
-    max_length_tokens=16,
-)
+from tests.tiny_encoder import TINY
 
 
 @pytest.fixture(scope="module")

@@ -6,18 +6,10 @@ import pytest
 import torch
 
 from road_ray.errors import ConfigError
-from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import new_detector, new_language_model
 from road_ray.models.weight_tying import share, share_layers
+from tests.tiny_encoder import TINY as ELECTRA
 
-ELECTRA = EncoderConfig(
-    layers=2,
-    hidden_size=32,
-    heads=2,
-    intermediate_size=64,
-    embedding_size=16,
-    max_length_tokens=16,
-)
 ALBERT = ELECTRA.model_copy(update={"family": "albert"})
 BERT = ELECTRA.model_copy(update={"family": "bert", "embedding_size": 32})
 

@@ -45,7 +45,10 @@ def start_teachers(
     _check(directories, replicas, timeout_seconds, start_timeout_seconds)
     count = len(directories) * replicas
     if num_cpus is None:
-        num_cpus = _share(count + other_teachers, beside)
+        cores = ray.cluster_resources().get("CPU", 0.0)
+        # A cluster that adds machines may be empty still: what is up says nothing.
+        several = count + other_teachers
+        num_cpus = 1.0 if scale_up_seconds() else core_share(cores, several, beside)
     needed = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
     room(
         "teachers",
@@ -97,14 +100,6 @@ def _check(
     ):
         if not 0 < seconds < math.inf:
             raise ConfigError(f"distillation.{name} is {seconds}\n  allowed: more than 0 seconds")
-
-
-def _share(teachers: int, beside: int) -> float:
-    """Return the cores of each of these actors."""
-    # A cluster that adds machines may be empty still: what is up says nothing.
-    if scale_up_seconds():
-        return 1.0
-    return core_share(ray.cluster_resources().get("CPU", 0.0), teachers, beside)
 
 
 def _absolute_labels(teacher: TeacherOptions) -> TeacherOptions:

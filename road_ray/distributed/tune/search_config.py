@@ -247,13 +247,13 @@ def decode_params(space: Mapping[str, Range], params: Mapping[str, object]) -> d
     changes = {}
     for key, value in params.items():
         choices = space[key].choice or ()
-        original = [choice for choice in choices if _same(encode_choice(choice), value)]
+        original = [
+            choice
+            for choice, encoded in zip(choices, map(encode_choice, choices), strict=True)
+            if encoded == value and isinstance(encoded, bool) == isinstance(value, bool)
+        ]
         changes[key] = original[0] if original else value
     return changes
-
-
-def _same(value: object, other: object) -> bool:
-    return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
 def grid_of(scope: Range) -> list[Any]:

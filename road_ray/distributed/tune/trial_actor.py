@@ -85,7 +85,9 @@ def _run_trial(record: Record, work: Work) -> Record:
         with with_time_limit(work.timeout_seconds, place / HUNG):
             outcome = work.run(place, record.params, on_report)
     except Exception as error:
-        _write_traceback(error, place / "error.txt")
+        place.mkdir(parents=True, exist_ok=True)
+        lines = traceback.format_exception(error)
+        (place / "error.txt").write_text("".join(lines), encoding="utf-8")
         spent = record.seconds + time.monotonic() - began
         return replace(record, state="failed", reason=reason_of(error), seconds=spent)
     bad = [value for value in outcome.values if not math.isfinite(value)]
@@ -116,11 +118,6 @@ def with_time_limit(seconds: float | None, path: Path) -> Iterator[None]:
         finally:
             faulthandler.cancel_dump_traceback_later()
     path.unlink(missing_ok=True)
-
-
-def _write_traceback(error: Exception, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
 
 
 def reason_of(error: BaseException) -> str:

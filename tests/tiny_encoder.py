@@ -1,0 +1,37 @@
+"""A tiny ELECTRA with a head for every task of the catalogue, and a tokenizer of its world."""
+
+from __future__ import annotations
+
+import torch
+
+from road_ray.models.config import EncoderConfig
+
+TINY = EncoderConfig(
+    layers=2,
+    hidden_size=32,
+    heads=2,
+    intermediate_size=64,
+    embedding_size=16,
+    max_length_tokens=16,
+)
+
+
+def tokenizer_of_world(world):
+    from road_ray.data.tokenizer import train_wordpiece
+
+    words = (world / "squad" / "train-v2.0.json").read_text()
+    return train_wordpiece([words], vocab_size=600)
+
+
+def model_of_all_tasks(tokenizer):
+    from transformers import ElectraConfig, ElectraModel
+
+    from road_ray.data.catalog import TASKS
+    from road_ray.models.multitask import MultitaskModel
+
+    torch.manual_seed(0)
+    size = dict(embedding_size=16, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    size |= dict(intermediate_size=32, max_position_embeddings=512)
+    return MultitaskModel(
+        ElectraModel(ElectraConfig(vocab_size=len(tokenizer), **size)), list(TASKS.values())
+    )
