@@ -168,9 +168,8 @@ def load_split(
     if keep is not None:
         examples = [example for example in examples if keep(example)]
     if is_training and name in _UNORDERED:
-        turned = (e for e in examples if isinstance(e, TextExample))
-        turned = (replace(e, id=f"{e.id} turned", texts=e.texts[::-1]) for e in turned)
-        examples = [*examples, *turned]
+        pairs = [e for e in examples if isinstance(e, TextExample)]
+        examples = [*pairs, *(replace(e, id=f"{e.id} turned", texts=e.texts[::-1]) for e in pairs)]
     examples = [*examples, *_unlabelled(unlabelled, entry, task, source)]
     if any(isinstance(example, SpanExample) and example.history for example in examples):
         turns = source.history_turns or 0

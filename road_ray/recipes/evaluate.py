@@ -52,10 +52,7 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     """Return figures ``eval/<data set>/<metric>``; write predictions in the official layouts below
     ``predictions/``. The evaluation is repeated if the model or a data set has changed.
     """
-    require_init(config.init)
-    model = _listed(config)[0] if config.init.endswith(".json") else config.init
-    data = with_trained_data(config.data, model)  # that of the training where none is given
-    config = _placed(config.model_copy(update={"data": data}))
+    config = _placed(_with_data(config))
     data, tune_on = config.data, config.tune_threshold_on
     if tune_on not in (None, *data.datasets):
         raise ConfigError(
@@ -92,6 +89,13 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
             metrics = _model_metrics(config, task, place, console)
         write_json_atomic(run_dir / "metrics.json", metrics)
     return Run(run_dir, metrics)
+
+
+def _with_data(config: EvaluateConfig) -> EvaluateConfig:
+    """Return the configuration with the data of the training where none are given."""
+    require_init(config.init)
+    model = _listed(config)[0] if config.init.endswith(".json") else config.init
+    return config.model_copy(update={"data": with_trained_data(config.data, model)})
 
 
 def _placed(config: EvaluateConfig) -> EvaluateConfig:

@@ -100,17 +100,14 @@ class StudySearch(Searcher):  # type: ignore[misc]
         again = retried(every)
         trials = [t for t in every if not t.user_attrs.get("origin") and t.number not in again]
         started = [trial for trial in trials if trial.state != TrialState.WAITING]
+        own = set(self._numbers.values())  # of this start, which count by its wall time
+        earlier = _sum([trial for trial in started if trial.number not in own], "seconds")
+        spent = (time.monotonic() - self._start + earlier) / 3600
         return (
             len(started) >= self._config.trials
-            or (hours is not None and self._hours(started) >= hours)
+            or (hours is not None and spent >= hours)
             or (teachers is not None and _sum(started, "teacher_seconds") >= teachers)
         )
-
-    def _hours(self, started: list[optuna.trial.FrozenTrial]) -> float:
-        """Return the wall time of this start plus the duration of trials of earlier starts."""
-        own = set(self._numbers.values())
-        ended = [t for t in started if t.number not in own]
-        return (time.monotonic() - self._start + _sum(ended, "seconds")) / 3600
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Record an intermediate result."""
