@@ -46,16 +46,11 @@ def start_teachers(
     count = len(directories) * replicas
     if num_cpus is None:
         cores = ray.cluster_resources().get("CPU", 0.0)
-        # A cluster that adds machines may be empty still: what is up says nothing.
-        several = count + other_teachers
-        num_cpus = 1.0 if scale_up_seconds() else core_share(cores, several, beside)
+        num_cpus = core_share(cores, count + other_teachers, beside)
+        num_cpus = 1.0 if scale_up_seconds() else num_cpus  # a growing cluster may be empty still
     needed = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
-    room(
-        "teachers",
-        count + other_teachers,
-        needed,
-        remedy=", or keep them in this process (distillation.host: process)",
-    )
+    remedy = ", or keep them in this process (distillation.host: process)"
+    room("teachers", count + other_teachers, needed, remedy=remedy)
     if scale_up_seconds():  # new machines may come later than teachers have to load
         room("teachers", count, needed, free=True)
     actor = ray.remote(
