@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from road_ray.config import Config, flatten, load, override, preset_named_in, to_dict
-from road_ray.config.read import read_yaml
 from road_ray.config.schema import at, known_keys, schema_of
+from road_ray.config.yaml_files import read_yaml
 from road_ray.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:

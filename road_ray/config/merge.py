@@ -4,6 +4,7 @@ each value.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -19,8 +20,6 @@ from road_ray.config.messages import (
     missing_key,
     unknown_key,
 )
-from road_ray.config.paths import locate_beside
-from road_ray.config.read import parse_value, read_yaml
 from road_ray.config.schema import (
     Key,
     Node,
@@ -35,6 +34,7 @@ from road_ray.config.schema import (
     step,
     types,
 )
+from road_ray.config.yaml_files import parse_value, read_yaml
 from road_ray.errors import Problem
 
 T = TypeVar("T", bound=Config)
@@ -242,6 +242,30 @@ class _Merged:
         """Remove the origins of the values below a key."""
         for below in [k for k in self.origins if len(k) > len(key) and k[: len(key)] == key]:
             del self.origins[below]
+
+
+def locate_beside(
+    kind: type[BaseModel], path: Path, section: dict[str, Any], above: Key = ()
+) -> None:
+    """Replace paths of files beside a YAML file by absolute ones; keys may be dotted."""
+    for name, value in section.items():
+        key = (*above, *str(name).split("."))
+        node = at(kind, key) or {}
+        marks = [m["x-beside"] for m in (node, *members(node)) if "x-beside" in m]
+        if isinstance(value, dict):
+            locate_beside(kind, path, value, key)
+        elif marks and isinstance(value, str) and value and section.get(marks[0]) is None:
+            section[name] = _located(value, path)
+
+
+def _located(value: str, file: Path) -> str:
+    """Return the absolute path beside ``file``, or the unchanged value."""
+    place = Path(os.path.abspath(file)).parent / value
+    try:
+        exists = place.exists() or place.with_name(f"{place.name}.gz").exists()
+    except (OSError, ValueError):  # not a file name
+        return value
+    return str(place) if exists and not Path(value).is_absolute() else value
 
 
 def parse_override(text: str, kind: type[Config], key: str) -> Any:

@@ -23,7 +23,7 @@ from road_ray.config.schema import (
     schema_of,
     types,
 )
-from road_ray.config.url_secrets import masked
+from road_ray.config.secrets import masked
 from road_ray.errors import ConfigError, Problem, nearest
 
 _MOST_SHOWN = 20  # mistakes; a file with more is probably not a configuration

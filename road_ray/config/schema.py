@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from road_ray.config.url_secrets import masked
+from road_ray.config.secrets import masked
 
 Key = tuple[str | int, ...]  # ("optimizer", "peak_lr"); a number is an index of a list
 Node = Mapping[str, Any]

@@ -13,8 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from road_ray.config import Config
-from road_ray.config.identity import ByContent, Free
-from road_ray.config.paths import BesideFile
+from road_ray.config.base import BesideFile, ByContent, Free
 from road_ray.data.readers.custom_dataset import CustomDataset, SetName
 
 MINIATURE = "miniature"

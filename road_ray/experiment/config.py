@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from road_ray.config import Config, InvalidConfig, load, to_dict
-from road_ray.config.identity import Extends, Free
-from road_ray.config.read import read_yaml
+from road_ray.config.base import Extends, Free
+from road_ray.config.yaml_files import read_yaml
 from road_ray.errors import did_you_mean
 from road_ray.recipes.config import RunConfig, of_parallel_runs
 from road_ray.recipes.pretraining.config import PretrainConfig, laptop_scale

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from road_ray.config import Config
-from road_ray.config.identity import Extends, Free
+from road_ray.config.base import Extends, Free
 from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
 from road_ray.recipes.train.teacher_list import teacher_files

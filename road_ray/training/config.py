@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt
 
 from road_ray.config import Config
-from road_ray.config.identity import Free, FreeOnResume
+from road_ray.config.base import Free, FreeOnResume
 from road_ray.models.config import Precision
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from road_ray.config import load, preset_named_in
-from road_ray.config import read as yaml_lines
+from road_ray.config import yaml_files as yaml_lines
 from road_ray.data.corpus.documents import read_corpus
 from road_ray.data.features.encode_examples import encode
 from road_ray.data.readers.layouts import read_split

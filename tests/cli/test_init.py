@@ -7,7 +7,7 @@ import json
 import pytest
 
 from road_ray.config import json_schema
-from road_ray.config.read import read_yaml
+from road_ray.config.yaml_files import read_yaml
 from road_ray.data.load_split import find_dataset, read_examples
 from road_ray.verbs import VERBS, configure, verb_of_file
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.engine import make_url
 
-from road_ray.config.database_url import PASSWORD, check_database, with_password
+from road_ray.config.secrets import PASSWORD, check_database, with_password
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.config.identity import ByContent, Free, FreeOnResume, marked, resume_identity
+from road_ray.config.base import ByContent, Free, FreeOnResume, marked, resume_identity
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.train.config import DistillConfig
 

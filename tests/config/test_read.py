@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.config.messages import InvalidConfig
-from road_ray.config.read import parse_value, read_yaml
+from road_ray.config.yaml_files import parse_value, read_yaml
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import InvalidConfig, load, override
-from road_ray.config.url_secrets import MASK, masked, refuse_secret, secret_in
+from road_ray.config.secrets import MASK, masked, refuse_secret, secret_in
 from road_ray.recipes.config import EvaluateConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.sweep.config import SweepConfig

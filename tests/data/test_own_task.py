@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from road_ray.config import load
-from road_ray.config.identity import resume_identity
+from road_ray.config.base import resume_identity
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.encode_examples import check_labels
 from road_ray.data.load_split import find_dataset, load_split, read_examples, root_of

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from road_ray.config import read as yaml_lines
+from road_ray.config import yaml_files as yaml_lines
 from road_ray.reporting.model_card import _without_places, write_card
 from road_ray.reporting.text_tables import printable
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from road_ray.config.write import comment, plain_yaml
+from road_ray.config.yaml_files import comment, plain_yaml
 from road_ray.data.inspection.guess import DEFAULT_LIMIT, MOST_CHARACTERS, Guess
 from road_ray.system.json_file import read_json
 

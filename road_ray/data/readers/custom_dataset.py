@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config
-from road_ray.config.identity import ByContent
-from road_ray.config.paths import BesideFile
+from road_ray.config.base import BesideFile, ByContent
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,

@@ -99,7 +99,7 @@ def shipped_clusters() -> list[str]:
 
 def _within(path: Path) -> Profile:
     """Return the profile in a profile file, or in the ``x-road`` section of a cluster file."""
-    from road_ray.config import read as yaml_lines
+    from road_ray.config import yaml_files as yaml_lines
 
     if path.name.endswith(_ENDING):
         return load(Profile, path=path)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from road_ray.config.url_secrets import masked
+from road_ray.config.secrets import masked
 from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
 from road_ray.distributed.jobs.working_dir import (

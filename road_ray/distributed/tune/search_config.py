@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config, flatten
-from road_ray.config.database_url import check_database
-from road_ray.config.identity import Free
+from road_ray.config.base import Free
+from road_ray.config.secrets import check_database
 from road_ray.errors import nearest
 
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]

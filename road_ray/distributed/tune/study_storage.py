@@ -13,7 +13,7 @@ import optuna
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from road_ray.config.database_url import PASSWORD, foreign_tables, with_password
+from road_ray.config.secrets import PASSWORD, foreign_tables, with_password
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ConfigError, ResourceError, first_line
 from road_ray.training.monitoring.metrics_journal import cut_torn_line

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from road_ray.config.identity import resume_identity
+from road_ray.config.base import resume_identity
 from road_ray.data.batching import Batch, BatchStream, WorkerShare
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
-from road_ray.config.identity import Extends, FreeOnResume, marked
+from road_ray.config.base import Extends, FreeOnResume, marked
 from road_ray.errors import ConfigError
 from road_ray.system.remote_files import address_below
 from road_ray.training.config import TrainingConfig

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from road_ray.config import Config, flatten
-from road_ray.config.identity import Free
-from road_ray.config.paths import locate_beside
+from road_ray.config.base import Free
+from road_ray.config.merge import locate_beside
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ConfigError, nearest
 from road_ray.recipes.config import TrackingConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, InvalidConfig, load, override
-from road_ray.config import read as yaml_lines
+from road_ray.config import yaml_files as yaml_lines
 from road_ray.config.merge import parse_override
 from road_ray.config.messages import unknown_key
 from road_ray.config.schema import Key, at

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from road_ray.config import Config
-from road_ray.config.identity import Free
+from road_ray.config.base import Free
 from road_ray.data.config import Sampler, SourceConfig
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import RunConfig, of_parallel_runs

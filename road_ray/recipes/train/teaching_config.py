@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from road_ray.config import Config
-from road_ray.config.identity import ByContent, Free
+from road_ray.config.base import ByContent, Free
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.config import TeacherPrecision

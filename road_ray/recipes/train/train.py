@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.identity import resume_identity
+from road_ray.config.base import resume_identity
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split
 from road_ray.data.mixing import Stream, with_fraction_done

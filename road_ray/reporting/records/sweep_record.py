@@ -9,13 +9,13 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.database_url import (
+from road_ray.config.secrets import (
     check_database,
     foreign_tables,
     sqlite_file,
     with_password,
 )
-from road_ray.config.read import read_yaml
+from road_ray.config.yaml_files import read_yaml
 from road_ray.errors import DataError, RoadError
 from road_ray.training.monitoring.redaction import redact
 

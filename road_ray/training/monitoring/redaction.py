@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from road_ray.config.url_secrets import MASK, masked
+from road_ray.config.secrets import MASK, masked
 
 # Shorter values, such as "1", are not masked inside other text, where they occur by chance.
 _SHORTEST_CHARACTERS = 6

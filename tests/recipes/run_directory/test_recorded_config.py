@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.config import to_yaml
-from road_ray.config.identity import resume_identity
+from road_ray.config.base import resume_identity
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.run_directory.recorded_config import (

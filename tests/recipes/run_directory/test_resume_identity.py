@@ -8,7 +8,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import override
-from road_ray.config.identity import resume_identity
+from road_ray.config.base import resume_identity
 from road_ray.errors import CheckpointError
 from road_ray.experiment.expand import Experiment
 from road_ray.recipes.run_directory.recorded_config import mirrored_below

@@ -1,4 +1,6 @@
-"""URLs of databases: their validation, and the password that configurations leave out."""
+"""Secrets in addresses (URLs) and in URLs of databases: configurations, which are recorded, refuse
+them; output masks them.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,70 @@ import os
 import re
 import sqlite3
 from pathlib import Path
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
-from road_ray.config.url_secrets import secret_in
+MASK = "***"
+# `hdfs://host:8020/a@b` has a port, `[::1]:8265` is an IPv6 host; a password may hold slashes. A
+# `Path` of an address has one slash left.
+_START = r"(?:(?<=:/)|(?<=://))"
+_USER = re.compile(_START + r"[^/?#@:\[\s]*:(?!\d*(?:[/?#\s]|$))[^@\s]+(?=@)")
+_WEB_USER = re.compile(r"(?i:(?<=http://)|(?<=https://))(?!\*\*\*@)[^/?#@\s]+(?=@)")
+_PARAMETER = re.compile(
+    r"(?P<start>[?&;#](?P<name>[^=?&;#\s/]{1,80})=)(?!\*\*\*)(?P<value>[^&;#\s\"']+)"
+)
+_ADDRESS = re.compile(r"[\w+:]+:/[^\s\"']+")
+_WORDS = re.compile(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+|\d+")
+_SECRET_WORDS = {
+    *("key", "apikey", "accesskey", "accountkey", "secretkey", "token", "sig", "signature", "sas"),
+    *("pwd", "pass", "auth", "authorization", "bearer", "credential", "credentials", "jwt"),
+}
+_SECRET_PARTS = re.compile(r"secret|passw|passphrase|token(?!i)|api_?key", re.IGNORECASE)
+
+
+def secret_in(address: str) -> str | None:
+    """Return a description of the secret in an address: `the user and password before "@"`, or a
+    parameter such as ``token``, ``X-Amz-Signature`` or ``AccountKey``; None if there is none.
+    """
+    if ":/" not in address:
+        return None
+    for text in (address, unquote(address)):  # an escape may be intended to hide a secret
+        if _USER.search(text) or _WEB_USER.search(text):
+            return 'the user and password before "@"'
+        for match in _PARAMETER.finditer(text):
+            if _is_secret(match["name"]):
+                return f"the parameter {unquote(match['name'])!r}"
+    return None
+
+
+def masked(text: str) -> str:
+    """Return a text with the secrets of every address in it replaced by ``***``."""
+
+    def mask(match: re.Match[str]) -> str:
+        hidden = _is_secret(match["name"]) or secret_in(f"x://x?{unquote(match['value'])}")
+        return match["start"] + (MASK if hidden else match["value"])
+
+    text = _PARAMETER.sub(mask, _WEB_USER.sub(MASK, _USER.sub(MASK, text)))
+    return _ADDRESS.sub(lambda match: MASK if secret_in(match[0]) else match[0], text)
+
+
+def refuse_secret(address: str) -> None:
+    """Raise ``ValueError`` if an address holds a secret."""
+    if secret := secret_in(address):
+        raise ValueError(
+            f"the address holds a key ({secret}), and configurations are recorded\n"
+            "    allowed: an address without user, password, token, key or signature; credentials "
+            "come from the environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS, "
+            "MLFLOW_TRACKING_TOKEN, ROAD_SWEEP_PASSWORD) or the storage's credentials file"
+        )
+
+
+def _is_secret(name: str) -> bool:
+    name = unquote(name)
+    words = {word.lower() for word in _WORDS.findall(name)}
+    if words & {"ssl", "tls"} and "key" in words:
+        return False  # the path of a key file
+    return bool(words & _SECRET_WORDS or _SECRET_PARTS.search(name))
+
 
 PASSWORD = "ROAD_SWEEP_PASSWORD"
 # As SQLAlchemy parses it: a password may contain slashes.
@@ -38,7 +101,9 @@ def check_database(url: str) -> str:
             "as in sqlite:///study.db or mysql+pymysql://me@host/db"
         )
     place, _, query = rest.partition("?")
-    unknown = [name for name, _ in parse_qsl(query, keep_blank_values=True) if not _known(name)]
+    unknown = [
+        name for name, _ in parse_qsl(query, keep_blank_values=True) if not _OPTION.fullmatch(name)
+    ]
     if unknown:
         raise ValueError(
             f"has options that are not accepted: {', '.join(unknown)}\n"
@@ -88,7 +153,3 @@ def foreign_tables(url: str) -> list[str]:
     finally:
         opened.close()
     return [] if "studies" in names and "trials" in names else names
-
-
-def _known(name: str) -> bool:
-    return _OPTION.fullmatch(name) is not None
