@@ -16,12 +16,9 @@ from typing import Annotated, Any
 
 import typer
 
-from road_ray.cli.completion import complete_words
-from road_ray.cli.configuration import explain, presets, schema
+from road_ray.cli.configuration import explain, init, presets, schema
 from road_ray.cli.data import data_app
-from road_ray.cli.export import export, push
-from road_ray.cli.inference import predict, serve
-from road_ray.cli.init import init
+from road_ray.cli.inference import export, predict, push, serve
 from road_ray.cli.options import (
     KEYS_AS_WORDS,
     AddressOption,
@@ -33,6 +30,7 @@ from road_ray.cli.options import (
     SeedOption,
     VerboseOption,
     WorkersOption,
+    complete_words,
     is_verbose,
     run_interruptible,
 )

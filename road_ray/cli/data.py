@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from road_ray.cli.completion import complete_run
-from road_ray.cli.options import AddressOption, JsonOption, show_list
+from road_ray.cli.options import AddressOption, JsonOption, complete_run, show_list
 
 if TYPE_CHECKING:
     from road_ray.data.config import CorpusConfig
@@ -64,7 +63,7 @@ def data_peek(
     place, *overrides = arguments
     record = Path(place) / RECORD
     if record.is_file() and verb_of_file(record) == "pretrain":
-        from road_ray.recipes.pretraining.masking_preview import peek
+        from road_ray.recipes.pretraining.preview import peek
 
         typer.echo(peek(place, rows))
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from road_ray.cli.completion import complete_words
+from road_ray.cli.options import complete_words
 from road_ray.errors import ConfigError, nearest
 from road_ray.reporting.text_tables import aligned
 

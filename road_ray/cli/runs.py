@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from road_ray.cli.completion import complete_run
-from road_ray.cli.options import JsonOption, show_list
+from road_ray.cli.options import JsonOption, complete_run, show_list
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:

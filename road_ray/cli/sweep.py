@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from road_ray.cli.completion import complete_words
 from road_ray.cli.options import (
     JsonOption,
     QuietOption,
     VerboseOption,
+    complete_words,
     is_override,
     refuse_options,
 )

@@ -22,7 +22,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.models.encoder_layers import num_layers
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_init, require_splits
-from road_ray.recipes.pretraining.pretraining_flops import flops_per_step
+from road_ray.recipes.pretraining.preview import flops_per_step
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.several_runs import single_teachers
 from road_ray.recipes.train.config import (

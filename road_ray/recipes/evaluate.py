@@ -37,10 +37,10 @@ from road_ray.recipes.run_directory.model_record import (
     stored_threshold,
     trained_head,
     trained_limits,
+    with_trained_data,
 )
 from road_ray.recipes.run_directory.recorded_config import deciding_digest
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
-from road_ray.recipes.run_directory.trained_rows import with_trained_data
 from road_ray.recipes.train.teacher_list import read_teacher_list
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.monitoring.console_progress import Console

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from road_ray.cli.completion import complete_run
+from road_ray.cli.options import complete_run
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from road_ray.experiment.estimate import estimate
 from road_ray.experiment.expand import Experiment
 from road_ray.experiment.run import reproduce
 from road_ray.experiment.table import Outcome, experiment_table
-from road_ray.recipes.pretraining.pretraining_flops import flops_per_step
+from road_ray.recipes.pretraining.preview import flops_per_step
 from road_ray.verbs import configure
 
 

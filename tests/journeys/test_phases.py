@@ -11,7 +11,7 @@ from torch.testing import assert_close
 import road_ray as rr
 from road_ray.data.corpus.length_schedule import ScheduledSteps
 from road_ray.recipes.pretraining import pretrain as recipe
-from road_ray.recipes.pretraining.masking_preview import peek
+from road_ray.recipes.pretraining.preview import peek
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure

@@ -2,8 +2,7 @@
 
 ``PretrainConfig`` holds the generator, the objective and the probe beside corpus, encoder,
 optimizer and loop; ``recipes/pretraining/build_objective.py`` makes the objective of it,
-``pretrain.py`` trains it, ``early_probe.py`` evaluates it. ``experiment/config.py`` has a
-comparison of several.
+``pretrain.py`` trains and evaluates it. ``experiment/config.py`` has a comparison of several.
 """
 
 from __future__ import annotations

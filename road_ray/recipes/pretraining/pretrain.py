@@ -1,11 +1,16 @@
-"""Pre-training of an encoder: prepare the corpus, build the objective, train, export."""
+"""Pre-training of an encoder: prepare the corpus, build the objective, train, export.
+
+The probe evaluates the encoder meanwhile: a copy is fine-tuned on small tasks.
+"""
 
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,15 +24,14 @@ from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import gives_segments, limit_length, pad_id_of
 from road_ray.distributed.corpus_encoding import encoding_at
 from road_ray.distributed.train.launch import launch_run
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.models.architectures import longest_row, longest_row_of
 from road_ray.models.encoder import model_directory
 from road_ray.objectives.base import Objective
 from road_ray.recipes.metric_names import check_stopping_metric
-from road_ray.recipes.preflight_checks import require_init
+from road_ray.recipes.preflight_checks import require_init, require_splits
 from road_ray.recipes.pretraining.build_objective import build_objective, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.early_probe import early_probe, require_probe
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
 from road_ray.recipes.run_directory.run import (
@@ -38,6 +42,9 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
+from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
+from road_ray.recipes.train.train import finetune
+from road_ray.training.config import TrainingConfig
 from road_ray.training.loop import train
 from road_ray.training.run_context import RunContext, Training
 from road_ray.training.worker import Worker
@@ -202,3 +209,64 @@ def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -
         made.objective.export(directory)
         made.tokenizer.save_pretrained(directory)
         write_model_record(directory, **record, init=config.init, seed=config.seed, metrics=figures)
+
+
+_STEPS = 300  # of each fine-tuning, as the sizes of its data: our choice, they bound its cost
+
+
+def early_probe(
+    config: PretrainConfig, objective: Objective, tokenizer: Any, context: RunContext
+) -> dict[str, float]:
+    """Return ``eval/<data set>/<metric>`` of a fine-tuned copy of the current encoder. The
+    pre-training is not affected, and only the metrics are kept. ``context`` is the pre-training's.
+
+    Raises ``InterruptedRunError`` for a stop request meanwhile.
+    """
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix=".probe-", dir=config.run_dir) as place:
+        encoder = Path(place) / "encoder"
+        objective.export(encoder)
+        tokenizer.save_pretrained(encoder)
+        for name in config.probe.datasets:
+            tuning = FinetuneConfig(
+                run_dir=Path(place) / name,
+                init=str(encoder),
+                seed=config.seed,
+                console="quiet",
+                data=_data(config, name),
+                optimizer=FinetuneConfig().optimizer.model_copy(update={"peak_lr": 3e-4}),
+                training=TrainingConfig(
+                    steps=_STEPS, save_every_steps=_STEPS, log_every_steps=_STEPS
+                ),
+            )
+            try:
+                metrics = finetune(tuning, context.nested()).metrics
+            except InterruptedRunError:
+                raise InterruptedRunError(
+                    f"stopped while a copy of the encoder was fine-tuned on {name}\n"
+                    f"  kept: what {config.run_dir} holds of the pre-training\n"
+                    "  to resume, run the same command"
+                ) from None
+            figures |= {key: value for key, value in metrics.items() if key.startswith("eval/")}
+    return figures
+
+
+def require_probe(config: PretrainConfig) -> None:
+    """Raise ``DataError`` if a data set of the probe has no files: else the first error would come
+    at the first probe.
+    """
+    require_splits(
+        (split for name in config.probe.datasets for split in _data(config, name).splits()),
+        "name data sets that are there (probe.datasets=[...]) or their directory (data.root=...)",
+    )
+
+
+def _data(config: PretrainConfig, dataset: str) -> FinetuneDataConfig:
+    return FinetuneDataConfig(
+        dataset=dataset,
+        root=config.data.root,
+        batch_size=32,
+        max_length_tokens=64,
+        max_rows=20_000,
+        max_judged_rows=2000,
+    )

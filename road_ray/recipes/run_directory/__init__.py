@@ -1,6 +1,6 @@
 """The directory of a run: opened by one process, recorded, resumed by the same command, finished.
 
-Read ``run.py`` first. ``recorded_config.py`` and ``input_files.py`` compare a directory with the
-configuration and the files that it is opened with, ``manifest.py`` records the files of a finished
-run, ``model_record.py`` writes the record of a model, ``trained_rows.py`` finds its data again.
+Read ``run.py`` first. ``recorded_config.py`` compares a directory with the configuration that it is
+opened with, and verifies the files of a finished run; ``input_files.py`` compares the files that it
+reads; ``model_record.py`` writes the record of a model, and finds its data again.
 """

@@ -1,20 +1,32 @@
-"""Record of a model directory: ``road_ray.json``, and a card for people."""
+"""Record of a model directory: ``road_ray.json`` with the rows that it was trained on, so that no
+later command asks for them, and a card for people.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from road_ray.config import read_yaml
+from road_ray.data import catalog
+from road_ray.data.config import SourceConfig
+from road_ray.data.features.examples_and_features import ChoiceExample, SpanExample, TagExample
+from road_ray.data.load_split import Split
 from road_ray.data.model_files.locate_model import MODEL_RECORD, model_hashes
+from road_ray.data.readers.conll import word_and_tag
+from road_ray.data.readers.tables import TABLES
 from road_ray.data.row_limits import LIMITS
-from road_ray.data.task_and_dataset import Task
-from road_ray.errors import CheckpointError
+from road_ray.data.task_and_dataset import Choose, Dataset, Regress, Span, Tag, Task
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.recipes.config import EvaluateDataConfig
+from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.model_card import write_card
 from road_ray.system.json_file import read_json, write_json_atomic
+from road_ray.system.paths import check_input
 
 _REMEDY = "restore it, or repeat the command that trained the model, which writes it again"
 
@@ -83,3 +95,133 @@ def _number(directory: Path, name: str) -> float | None:
             f"{directory / MODEL_RECORD}: {name} = {value!r} is not a number\n  fix: {_REMEDY}"
         )
     return None if value is None else float(value)
+
+
+_OF_FILES = {"train", "dev", "test", "dev_fraction", "hub", "configuration", "revision"}
+_OF_FILES |= {"first_rows"}
+_OF_ONE_RUN = {"cache", "max_rows", "max_judged_rows"}
+_HEADS = ("span_head", "pair_head")
+
+
+def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:
+    """Return the entries of ``road_ray.json`` on the rows of a training: the columns of each field
+    of ``road predict``, the column of ids, the layout, and the entry of an own data set without its
+    files, which are those of this machine.
+    """
+    dataset = split.dataset
+    keys = data.model_dump(mode="json", include=set(_HEADS), exclude_defaults=True)
+    entry = data.sets.get(dataset.name)
+    if entry is not None:
+        written = entry.model_dump(mode="json", exclude=_OF_FILES, exclude_defaults=True)
+        keys["sets"] = {dataset.name: written}
+    return {
+        "columns": _columns(split),
+        "id_column": dataset.columns.id if isinstance(dataset.columns.id, str) else None,
+        "layout": dataset.layout,
+        "data": keys,
+    }
+
+
+def _columns(split: Split) -> dict[str, Any]:
+    """Return the columns of a row by the fields of `road predict`; the fields themselves where the
+    layout has no names of columns.
+    """
+    example, columns = split.examples[0], split.dataset.columns.text
+    match example:
+        case SpanExample():
+            return {"question": "question", "context": "context"}
+        case TagExample():
+            in_table = split.dataset.hub is not None or _is_table(split.dataset)
+            return {"words": word_and_tag(split.dataset.columns)[0] if in_table else columns[0]}
+        case ChoiceExample():
+            named = split.dataset.layout == "choices" and all(isinstance(c, str) for c in columns)
+            choices = list(columns[1:]) if named else "choices"
+            return {"question": columns[0] if named else "question", "choices": choices}
+    fields = ("text", "text_pair")[: len(example.texts)]
+    if len(columns) != len(fields):
+        return dict(zip(fields, fields, strict=True))
+    pairs = zip(fields, columns, strict=True)
+    return {f: c if isinstance(c, str) and "|" not in c else f for f, c in pairs}
+
+
+def _is_table(dataset: Dataset) -> bool:
+    """Return True if the training rows are in a table rather than in a file of columns."""
+    name = str(dataset.splits.train).removesuffix(".gz")
+    return name.endswith(tuple(suffix for suffix in TABLES if suffix != ".tsv"))
+
+
+def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfig:
+    """Return the data of an evaluation: what is not given comes from the training of ``model``, a
+    run or model directory; ``data.file`` takes the place of the split of its data set.
+
+    Raises ``ConfigError`` if neither names a data set.
+    """
+    recorded, trained_on = _recorded(model)
+    given = data.model_dump(mode="json", exclude_defaults=True)
+    known = set(SourceConfig.model_fields) - _OF_ONE_RUN - given.keys()
+    values = {name: value for name, value in recorded.items() if name in known} | given
+    sets = {**(recorded.get("sets") or {}), **(given.get("sets") or {})}
+    names = list(data.datasets) or trained_on
+    if not names:
+        raise ConfigError(
+            f"data.datasets is not given, and {model} does not say what it was trained on\n"
+            "  fix: data.datasets=[NAME], a data set of `road data list` or of data.sets"
+        )
+    if data.file is not None:
+        names = [_put_file(sets, names, data.file, data.split)]
+    for name in names:
+        if name in sets and not _OF_FILES & sets[name].keys():
+            raise ConfigError(
+                f"data.sets.{name}: {model} records its columns and labels, but no files\n"
+                f"  fix: road evaluate {model} FILE, or name the run, or data.sets.{name}.dev=FILE"
+            )
+    values |= {"sets": {n: s for n, s in sets.items() if _OF_FILES & s.keys()}}
+    values |= {"datasets": names, "file": None}
+    return EvaluateDataConfig.model_validate(values)
+
+
+def _recorded(model: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the data section of a training, or what its model records of it, and its data sets."""
+    place = Path(model).expanduser()
+    for directory in (place, place.parent):
+        if directory != place and place.name != "hf":
+            continue
+        if (directory / RECORD).is_file() and (directory / "hf").is_dir():
+            data: dict[str, Any] = read_yaml(directory / RECORD).values.get("data") or {}
+            name = data.get("dataset")
+            return data, [name] if name else list(data.get("datasets") or ())
+    for directory in (place / "hf", place):
+        if (directory / MODEL_RECORD).is_file():
+            record = read_json(directory / MODEL_RECORD)
+            return record.get("data") or {}, list(record.get("datasets") or ())
+    return {}, []
+
+
+def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> str:
+    """Put an entry for ``file`` into ``sets``, like that of the data set; return its name."""
+    check_input(file)
+    if len(names) > 1:
+        raise ConfigError(
+            f"data.file = {file}: the data sets are several: {', '.join(names)}\n"
+            "  fix: name the one whose columns the file has: data.datasets=[NAME]"
+        )
+    (name,) = names
+    entry: Mapping[str, Any] = sets.get(name) or _entry_like(catalog.dataset(name))
+    kept = {key: value for key, value in entry.items() if key not in _OF_FILES}
+    if name not in sets:
+        name = f"my_{name}"  # that of the catalogue stays as it is
+    sets[name] = kept | {split: str(Path(file).expanduser().resolve())}
+    return name
+
+
+def _entry_like(dataset: Dataset) -> dict[str, Any]:
+    """Return the entry of an own data set in tables with the columns of one of the catalogue."""
+    kinds = {Regress: "regress", Span: "span", Tag: "tag", Choose: "choose"}
+    task = catalog.TASKS[dataset.task]
+    kind = next((name for cls, name in kinds.items() if isinstance(task.kind, cls)), "classify")
+    columns = dataset.columns
+    entry: dict[str, Any] = {"kind": kind, "task": task.name, "metrics": list(dataset.metrics)}
+    if kind in ("classify", "regress"):
+        entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
+        entry["label_map"] = dict(dataset.label_map)
+    return entry

@@ -23,10 +23,11 @@ from road_ray.recipes.run_directory.input_files import (
     changed_inputs,
     current_inputs,
 )
-from road_ray.recipes.run_directory.manifest import damage, seal
 from road_ray.recipes.run_directory.recorded_config import (
     RECORD,
+    damage,
     require_same,
+    seal,
 )
 from road_ray.reporting.environment_check import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report

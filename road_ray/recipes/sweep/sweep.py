@@ -19,7 +19,7 @@ from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.distributed.tune.trial_resources import StageDemand
 from road_ray.recipes.preflight_checks import require_init, require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.early_probe import require_probe
+from road_ray.recipes.pretraining.pretrain import require_probe
 from road_ray.recipes.run_directory.recorded_config import require_same
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result

@@ -9,8 +9,11 @@ from typing import Any
 from road_ray.data.row_limits import row_limits
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.evaluation.evaluate_split import evaluate_split
-from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
-from road_ray.recipes.run_directory.trained_rows import trained_rows
+from road_ray.recipes.run_directory.model_record import (
+    atomic_directory,
+    trained_rows,
+    write_model_record,
+)
 from road_ray.recipes.train.config import FinetuneConfig, TrainConfig
 from road_ray.recipes.train.prepare import Prepared, kept_layers
 from road_ray.training.monitoring.metrics_journal import Journal

@@ -25,7 +25,7 @@ from road_ray.distillation.teacher_directory import (
 from road_ray.errors import CheckpointError, ConfigError, nearest
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
-from road_ray.recipes.run_directory.manifest import require_whole_weights
+from road_ray.recipes.run_directory.recorded_config import require_whole_weights
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.recipes.train.teacher_list import resolve_teachers

@@ -22,7 +22,7 @@ ACCURACY = "eval/sst2/accuracy"
 @pytest.fixture(scope="module", autouse=True)
 def short():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("road_ray.recipes.pretraining.early_probe._STEPS", 3)
+        patch.setattr("road_ray.recipes.pretraining.pretrain._STEPS", 3)
         yield
 
 

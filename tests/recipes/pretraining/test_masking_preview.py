@@ -7,8 +7,8 @@ import re
 import torch
 
 import road_ray as rr
-from road_ray.recipes.pretraining.masking_preview import peek
 from road_ray.recipes.pretraining.pretrain import prepare
+from road_ray.recipes.pretraining.preview import peek
 from road_ray.training.checkpoint.state import load_weights
 from road_ray.training.worker import Worker
 from road_ray.verbs import configure

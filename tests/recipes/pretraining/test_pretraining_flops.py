@@ -6,7 +6,7 @@ import pytest
 
 from road_ray.config import override
 from road_ray.objectives.pretraining.registry import OBJECTIVES
-from road_ray.recipes.pretraining.pretraining_flops import flops_per_step
+from road_ray.recipes.pretraining.preview import flops_per_step
 from road_ray.verbs import preset_config
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.recipes.pretraining.masking_preview import peek
+from road_ray.recipes.pretraining.preview import peek
 from road_ray.reporting.records.run_record import read_run
 from road_ray.training.monitoring.metrics_journal import read_rows
 

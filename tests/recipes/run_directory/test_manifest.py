@@ -8,7 +8,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError
-from road_ray.recipes.run_directory.manifest import damage, seal
+from road_ray.recipes.run_directory.recorded_config import damage, seal
 
 
 @pytest.fixture(scope="module")

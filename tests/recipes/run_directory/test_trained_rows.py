@@ -10,7 +10,7 @@ from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
-from road_ray.recipes.run_directory.trained_rows import with_trained_data
+from road_ray.recipes.run_directory.model_record import with_trained_data
 
 OWN = {"text": ["review"], "labels": ["bad", "good"], "label_map": {"0": "bad", "1": "good"}}
 OWN_FILES = {"films": OWN | {"train": "a.csv"}}
