@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.study import distributions, open_study
+from road_ray.distributed.tune.study import distributions, open_study, record_of, tell_outcome
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.recipes.sweep.config import SweepConfig
 
 
 def leave_trials(config: SweepConfig, *records: Record) -> None:
-    """Start a trial with the values of each record, and end it as its process would."""
+    """Start a trial with the values of each record, and end it."""
     study = open_study(config, config.name, config.directory)
     for record in records:
         study.enqueue_trial(dict(record.params))
         number = study.ask(fixed_distributions=distributions(config.space)).number
-        trial_record.write(config.directory, replace(record, number=number))
+        if record.ended:
+            tell_outcome(study, replace(record, number=number))
+        trial_record.write(config.directory, record_of(study, study.trials[number]))

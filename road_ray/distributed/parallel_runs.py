@@ -58,9 +58,14 @@ def run_all(
     if not settings.max_concurrent:
         results: dict[int, Any] = {}
         for number in _in_order(after or [()] * len(configs)):
-            results[number] = _not_run(number, results, configs, after) or _attempt(
-                function, configs[number], context
-            )
+            results[number] = _not_run(number, results, configs, after)
+            try:
+                results[number] = results[number] or function(configs[number], context=context)
+            except InterruptedRunError:
+                raise
+            except Exception as error:
+                results[number] = failed_run(error)
+                _tell(results[number], number, configs[number])
         return [results[number] for number in range(len(configs))]
     cpus = settings.max_concurrent if settings.address is None else None
     with connected(settings.address, num_cpus=cpus):
@@ -113,15 +118,6 @@ class NotRunError(RoadError):
         return NotRunError, (str(self), self.cause)
 
 
-def _attempt(function: Callable[..., object], config: object, context: RunContext | None) -> Any:
-    try:
-        return function(config, context=context)
-    except InterruptedRunError:
-        raise
-    except Exception as error:
-        return _told(failed_run(error), config)
-
-
 def failed_run(error: Exception) -> RoadError:
     """Return the error of a run as one of ours; the traceback of any other is logged."""
     if isinstance(error, RoadError):
@@ -130,9 +126,8 @@ def failed_run(error: Exception) -> RoadError:
     return RoadError(f"{type(error).__name__}: {error}")
 
 
-def _told(error: RoadError, config: object, number: int = 0) -> RoadError:
+def _tell(error: RoadError, number: int, config: object) -> None:
     _log.error("%s failed; the others go on: %s", task_name(number, config), error)
-    return error
 
 
 def run_parallel(
@@ -182,12 +177,9 @@ def run_parallel(
             return result.result()
 
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(in_thread)
-    tasks = _Tasks(task, configs, after or [()] * len(configs))
-    try:
-        results = tasks.results(timeout_seconds, context or RunContext())
-    finally:
-        for ref in tasks.refs:  # never one that has answered: Ray 2.60 aborts this process
-            ray.cancel(ref)
+    results = _results(
+        task, configs, after or [()] * len(configs), timeout_seconds, context or RunContext()
+    )
     raised = InterruptedRunError if return_errors else RoadError
     for result in results:
         if isinstance(result, raised):
@@ -201,67 +193,56 @@ def task_name(number: int, config: object) -> str:
     return "/".join(Path(directory).parts[-2:]) if directory else f"run {number}"
 
 
-class _Tasks:
-    """Tasks that begin when those that they need have ended."""
+def _results(
+    task: Any,
+    configs: Sequence[object],
+    after: Sequence[Sequence[int]],
+    timeout_seconds: float,
+    context: RunContext,
+) -> list[Any]:
+    """Return the results of ``task`` for every config, and the error of those that fail, need a
+    failed one, or do not end within ``timeout_seconds``. Each error is logged when it is there.
+    SIGTERM, Ctrl-C and ``context.stop`` stop all tasks.
+    """
+    import ray
 
-    def __init__(
-        self, task: Any, configs: Sequence[object], after: Sequence[Sequence[int]]
-    ) -> None:
-        self._task, self._configs, self._after = task, configs, after
-        self.refs: dict[object, int] = {}  # of the tasks without a result
-
-    def results(self, timeout_seconds: float, context: RunContext) -> list[Any]:
-        """Return the results of the tasks, and the error of those that fail, need a failed one, or
-        do not end within ``timeout_seconds``. Each error is logged when it is there. SIGTERM,
-        Ctrl-C and ``context.stop`` stop all tasks.
-        """
-        results: dict[int, Any] = {}
-        waiting, count, stopping = [*_in_order(self._after)], len(self._configs), False
-        end = time.monotonic() + timeout_seconds
+    results: dict[int, Any] = {}
+    running: dict[object, int] = {}  # tasks without a result
+    waiting, count, stopping = [*_in_order(after)], len(configs), False
+    end = time.monotonic() + timeout_seconds
+    try:
         with StopRequest() as request:
             while len(results) < count and time.monotonic() < end:
-                self._begin(waiting, results)
-                self._collect(results)
+                for number in [n for n in waiting if results.keys() >= {*after[n]}]:
+                    waiting.remove(number)
+                    if error := _not_run(number, results, configs, after):
+                        results[number] = error
+                    else:
+                        named = task.options(name=task_name(number, configs[number]))
+                        running[named.remote(configs[number])] = number
+                for ref in ray.wait([*running], timeout=_POLL_SECONDS)[0] if running else ():
+                    number = running.pop(ref)
+                    results[number] = result = _result_of(ref)
+                    if isinstance(result, RoadError) and not isinstance(
+                        result, InterruptedRunError
+                    ):
+                        _tell(result, number, configs[number])
+                    elif count > 1:
+                        name = task_name(number, configs[number])
+                        _log.info("%s has ended, %d of %d", name, len(results), count)
                 if not stopping and (request.requested or context.stop.is_set()):
                     stopping = True
                     _log.warning("stopping after the step in progress; repeat to stop at once")
-                    self._stop(waiting, results)
-        late = f"{count - len(results)} of {count} runs did not end within {timeout_seconds:g} s"
-        return [results.get(number, ClusterError(late)) for number in range(count)]
-
-    def _begin(self, waiting: list[int], results: dict[int, Any]) -> None:
-        """Start the tasks that need no other one any more."""
-        for number in [n for n in waiting if results.keys() >= {*self._after[n]}]:
-            waiting.remove(number)
-            if error := _not_run(number, results, self._configs, self._after):
-                results[number] = error
-            else:
-                config = self._configs[number]
-                named = self._task.options(name=task_name(number, config))
-                self.refs[named.remote(config)] = number
-
-    def _collect(self, results: dict[int, Any]) -> None:
-        """Store the result of a task that has ended, if there is one."""
-        import ray
-
-        for ref in ray.wait([*self.refs], timeout=_POLL_SECONDS)[0] if self.refs else ():
-            number = self.refs.pop(ref)
-            results[number] = result = _result_of(ref)
-            name = task_name(number, self._configs[number])
-            if isinstance(result, RoadError) and not isinstance(result, InterruptedRunError):
-                _told(result, self._configs[number], number)
-            elif len(self._configs) > 1:
-                _log.info("%s has ended, %d of %d", name, len(results), len(self._configs))
-
-    def _stop(self, waiting: list[int], results: dict[int, Any]) -> None:
-        """Stop the tasks that run, and start no other one."""
-        import ray
-
-        for ref in self.refs:
+                    for ref in running:
+                        ray.cancel(ref)
+                    for number in waiting:
+                        results[number] = InterruptedRunError(f"run {number} was not started")
+                    waiting.clear()
+    finally:
+        for ref in running:  # never one that has answered: Ray 2.60 aborts this process
             ray.cancel(ref)
-        for number in waiting:
-            results[number] = InterruptedRunError(f"run {number} was not started")
-        waiting.clear()
+    late = f"{count - len(results)} of {count} runs did not end within {timeout_seconds:g} s"
+    return [results.get(number, ClusterError(late)) for number in range(count)]
 
 
 def _result_of(ref: object) -> Any:

@@ -45,7 +45,6 @@ FREE = {
     "checkpoints/*": "the state to resume from; verified by its own manifest when it is loaded",
     "*README.md": "the model card, for people",
     "trials/*/seed-*": "the runs of a trial; their figures are in trial.json",
-    "trials/*/reports.jsonl": "intermediate figures for the scheduler",
     "study.journal*": "the study, with random identity and times of day; each line has a digest",
 }
 
@@ -103,9 +102,7 @@ def _timeless(value: object) -> object:
         return {
             name: _timeless(item)
             for name, item in value.items()
-            if not name.startswith(("time/", "memory/"))
-            and not name.endswith("seconds")
-            and name != "sha256"  # of a record with its seconds
+            if not name.startswith(("time/", "memory/")) and not name.endswith("seconds")
         }
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 

@@ -6,16 +6,15 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import road_ray as rr
-from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.study import open_study
-from road_ray.distributed.tune.trial_record import Record, Report
+from road_ray.distributed.tune.trial_actor import RECORD
+from road_ray.distributed.tune.trial_record import Record, to_text, trial_directory
 from road_ray.errors import InterruptedRunError
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
@@ -277,11 +276,13 @@ class Workshop:
         searcher = StudySearch(study, config, at)
         while isinstance(suggestion := searcher.suggest(str(len(study.trials))), dict):
             number, params = suggestion["number"], suggestion["params"]
-            self._trial(config, at, number, params, stop=number == stop_in)
             if number == stop_in:
                 write_result(Sweep(at, config, []))
                 return {}
-            searcher.on_trial_complete(list(searcher._numbers)[-1])
+            outcome = Trial(config)(trial_directory(at, number), params, lambda report: None)
+            values, told = tuple(outcome.values), {"deviation": (None,), "figures": outcome.figures}
+            record = Record(number, params, "complete", values, **told)
+            searcher.on_trial_complete(list(searcher._numbers)[-1], {RECORD: to_text(record)})
         done = run_sweep(config)
         return result_of(at) | {f"trial {t.number}": str(_plain(t)) for t in done.trials}
 
@@ -302,26 +303,6 @@ class Workshop:
             "space:\n  optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}\n"
         )
         return path
-
-    def _trial(
-        self, config: SweepConfig, at: Path, number: int, params: dict[str, Any], *, stop: bool
-    ) -> None:
-        place = trial_record.trial_directory(at, number)
-        reported: list[int] = [report.step for report in trial_record.read_reports(place)]
-
-        def on_report(report: Report) -> None:
-            if report.step not in reported:
-                reported.append(report.step)
-                trial_record.add_report(place, report)
-
-        if stop:
-            on_report(Report(1, 50.0, 0.5))
-            return
-        outcome = Trial(config)(place, params, on_report)
-        record = trial_record.read(at, number)
-        assert record is not None
-        told = {"deviation": (None,), "figures": outcome.figures}
-        trial_record.write(at, replace(record, state="complete", values=(*outcome.values,), **told))
 
 
 SUBJECTS = {

@@ -41,7 +41,7 @@ def run(directory, params, on_report):
             time.sleep(3600)
         if number == RAISES and step == 5:
             raise ValueError("trial 3 always fails")
-        on_report(Report(step, 100.0 * step / (STEPS + 1), params["x"]))
+        on_report(Report(step, STEPS + 1, params["x"]))
     value = float("nan") if number == NAN else params["x"]
     return Outcome([value], [None], {"m": value})
 
@@ -83,7 +83,7 @@ def run_in_sight(directory, params, on_report):
 
     def see(step, total, row):
         if step < total:
-            on_report(Report(step, 100.0 * step / total, row["m"]))
+            on_report(Report(step, total, row["m"]))
 
     task = directory, 1.0 - int(directory.name)  # each trial is worse than those before
     context = RunContext(on_row=see)

@@ -77,20 +77,6 @@ def test_results_keep_their_order_though_an_actor_is_killed(cluster):
     assert not actor_processes()  # the pool ends with its body
 
 
-def seconds_of_item(seconds):
-    time.sleep(seconds)
-    return seconds
-
-
-def test_the_actor_with_the_fewest_open_items_gets_the_next(cluster):
-    with batch_inference(lambda: seconds_of_item, workers=2) as answer:
-        list(answer([0.0, 0.0]))  # both have started
-        began = time.monotonic()
-        # One actor takes the long one, the other all others; taking turns would need 2.4 s.
-        list(answer([1.2, 0.3, 0.3, 0.3]))
-        assert time.monotonic() - began < 2.0
-
-
 def refuses_three():
     def compute(number):
         if number == 3:
@@ -207,18 +193,6 @@ def test_road_predict_runs_on_the_cluster_and_needs_a_file(cluster, road, model,
     assert pooled.read_bytes() == alone.read_bytes()
     assert road(*words, "--output", pooled, "--workers", 2).code == 2
     assert "add --output FILE" in road(*words, "--workers", 2).err
-
-
-def test_a_file_without_rows_is_refused_before_a_cluster_starts(
-    cluster, road, model, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("road_ray.distributed.batch_inference.batch_inference", None)
-    empty = tmp_path / "empty.csv"
-    empty.write_text("text\n")
-    result = road("predict", model, empty, "--output", tmp_path / "o.csv", "--workers", 2)
-    assert result.code == 3
-    assert "empty.csv" in result.err
-    assert not (tmp_path / "o.csv").exists()
 
 
 @pytest.mark.parametrize(("options", "device"), [(("--workers", 2), "cpu"), ((), None)])

@@ -54,16 +54,6 @@ def test_a_cluster_that_adds_nothing_is_waited_for_in_vain(cluster, monkeypatch,
     assert "waiting up to 1 s for room, or machines that come" in caplog.text
 
 
-@pytest.mark.ray
-def test_machines_that_are_up_are_left_free(cluster, monkeypatch):
-    monkeypatch.setenv(SCALE_UP_VARIABLE, "30")
-    room("workers", 2, {"CPU": 1.0}, free=True)
-    deadline = time.monotonic() + 10
-    while cluster.available_resources()["CPU"] < cluster.cluster_resources()["CPU"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def autoscaler_config():
     """Of Ray's own autoscaler, whose provider starts machines as processes of this one and expects
     the head at port 6379.
@@ -162,22 +152,14 @@ NODE = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
         ({"CPU": 5.0}, 0),
         ({"CPU": 1.0, "GPU": 0.5}, 2),
         ({"CPU": 1.0, "moon": 1.0}, 0),
-        ({}, 7),
+        ({"CPU": 0.1}, 40),  # ten tenths fit into one
+        ({"GPU": 0.4}, 2),  # a fraction is of one GPU
+        ({"GPU": 2.0}, 0),
+        ({}, 99),
     ],
 )
 def test_the_scarcest_resource_decides(requested, places):
-    assert fitting(NODE, requested, most=7) == places
-
-
-@pytest.mark.parametrize(
-    ("amount", "places"), [(0.4, 4), (0.1, 20), (0.75, 2), (1.0, 2), (2.0, 1), (3.0, 0)]
-)
-def test_fitting_counts_fractions_per_gpu(amount, places):
-    assert fitting({"CPU": 8.0, "GPU": 2.0}, {"GPU": amount}, most=99) == places
-
-
-def test_ten_tenths_fit_into_one():
-    assert fitting({"CPU": 1.0}, {"CPU": 0.1}, most=99) == 10
+    assert fitting(NODE, requested, most=99) == places
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """The core without what only Linux has and without Ray: a process in which it is missing trains,
-predicts and asks teachers. Freed memory is used again.
+predicts and asks teachers.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 
 from road_ray.errors import ConfigError
 from road_ray.models.performance.device_and_precision import default_device
-from road_ray.system.operating_system import process_exists, sync, usable_cores
+from road_ray.system.operating_system import process_exists, sync
 
 ROOT = Path(__file__).parents[2]
 # Only the package itself is denied the modules: libraries choose theirs by the name of the system.
@@ -67,12 +65,6 @@ def test_core_trains_and_predicts_without_modules_of_linux_and_without_ray(senti
     assert (size, imports_ray) == (1, False)
 
 
-def test_cores_without_affinity_are_all_cores(monkeypatch):
-    assert usable_cores() == len(os.sched_getaffinity(0))
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert usable_cores() == os.cpu_count()
-
-
 def test_a_process_exists_until_it_is_reaped(tmp_path):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as first:
         assert process_exists(first.pid)
@@ -93,37 +85,3 @@ def test_a_device_that_is_not_here_is_refused(monkeypatch):
     monkeypatch.setenv("ROAD_DEVICE", "tpu")
     with pytest.raises(ConfigError, match="allowed: cpu"):
         default_device()
-
-
-# In processes of their own: what malloc is told holds for all that comes after.
-FAULTS = """
-import os, resource
-import torch
-from road_ray.system.operating_system import keep_freed_memory
-child = os.fork()
-if child == 0:
-    keep_freed_memory()
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-def step():
-    hidden = torch.ones(16 * 2**20)
-    return float((hidden + 1).sum())
-for _ in range(8):
-    step()
-before = faults()
-for _ in range(8):
-    step()
-print("kept" if child == 0 else "stock", faults() - before, flush=True)
-if child:
-    os.waitpid(child, 0)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
-def test_the_next_tensor_takes_the_pages_of_the_last():
-    command = [sys.executable, "-c", FAULTS]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
-    faults = dict(line.split() for line in done.stdout.splitlines())
-    # 64 MiB twice in each of eight steps: 262,144 pages of 4 KiB.
-    assert int(faults["kept"]) < int(faults["stock"]) / 4

@@ -108,18 +108,13 @@ def _serve_on_ray(
         connected(listening.address, num_cpus=None if listening.address else cpus),
         _interruptible(),  # within, because Ray has a handler of its own
     ):
-        require_room(config)
+        from road_ray.distributed.room import room
+
+        resources = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
+        room("replicas", config.replicas, resources, free=True)
         with running_application(config, listening, digest):
             ready(task)
             threading.Event().wait()
-
-
-def require_room(config: ServingConfig) -> None:
-    """Wait until the cluster has room for the replicas. Raises ``ClusterError`` if it has none."""
-    from road_ray.distributed.room import room
-
-    resources = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
-    room("replicas", config.replicas, resources, free=True)
 
 
 @contextmanager

@@ -16,17 +16,14 @@ from typing import TYPE_CHECKING
 from optuna.trial import TrialState
 
 from road_ray.distributed.room import room, scale_up_seconds
-from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.one_driver_at_a_time import wait_for_trials
 from road_ray.distributed.tune.search_config import SearchConfig
-from road_ray.distributed.tune.study import open_study, record_of
-from road_ray.distributed.tune.trial_record import Record, Report, Run
+from road_ray.distributed.tune.study import open_study, records_of, reports_of_ended
+from road_ray.distributed.tune.trial_record import Record, Run
 from road_ray.distributed.tune.trial_resources import OWN_CPUS, StageDemand, max_concurrent
 
 if TYPE_CHECKING:
     import optuna
-    from ray.tune import Callback
-    from ray.tune.experiment import Trial
 
     from road_ray.distributed.tune.searcher import StudySearch
 
@@ -62,7 +59,7 @@ def search(
     stopping a trial ends its process. The caller holds the sweep lock.
     """
     study = open_study(config, name, directory)
-    for record in _records(study, directory):
+    for record in records_of(study):
         changed(record)
     from road_ray.distributed.tune.searcher import StudySearch
 
@@ -71,23 +68,12 @@ def search(
     if running or not searcher.spent():
         wait_for_trials(directory)
         with connected():
-            _tune(config, directory, run, searcher, demand)
-    return _records(study, directory)
-
-
-def _records(study: optuna.Study, directory: Path) -> list[Record]:
-    """Return the record of every started trial: from the study, or of one that runs from its
-    directory, which knows how long it has run.
-    """
-    return [
-        (None if trial.state.is_finished() else trial_record.read(directory, trial.number))
-        or record_of(study, trial)
-        for trial in study.get_trials(deepcopy=False)
-        if trial.state != TrialState.WAITING
-    ]
+            _tune(study, config, directory, run, searcher, demand)
+    return records_of(study)
 
 
 def _tune(
+    study: optuna.Study,
     config: SearchConfig,
     directory: Path,
     run: Run,
@@ -120,7 +106,7 @@ def _tune(
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(_max_pending(config))
     judge = scheduler(config)
     if config.scheduler != "none":
-        replay_reports(judge, _reports_of_ended(directory), config.metric[0])
+        replay_reports(judge, reports_of_ended(study), config.metric[0])
     scratch = directory.resolve() / ".tune"
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
@@ -137,7 +123,6 @@ def _tune(
             name=f"tune-{uuid.uuid4().hex[:8]}",
             storage_path=str(scratch),
             failure_config=tune.FailureConfig(max_failures=_MAX_DEATHS),
-            callbacks=[_forwarding_callback(searcher)],
             verbose=0,
         ),
     )
@@ -174,28 +159,3 @@ def _max_pending(config: SearchConfig) -> int:
     that few are drawn early, or all of ``max_concurrent``.
     """
     return (config.max_concurrent or 1) if scale_up_seconds() else 1
-
-
-def _reports_of_ended(directory: Path) -> dict[int, list[Report]]:
-    reports = {}
-    for number in trial_record.trial_numbers(directory):
-        record = trial_record.read(directory, number)
-        if record is not None and record.ended:
-            reports[number] = trial_record.read_reports(
-                trial_record.trial_directory(directory, number)
-            )
-    return reports
-
-
-def _forwarding_callback(searcher: StudySearch) -> Callback:
-    from ray.tune import Callback
-
-    class ForwardStarts(Callback):  # type: ignore[misc]
-        """Callback of Tune that tells the searcher of starts, of which Tune does not."""
-
-        def on_trial_start(
-            self, iteration: int, trials: list[Trial], trial: Trial, **info: object
-        ) -> None:
-            searcher.on_trial_start(trial.trial_id)
-
-    return ForwardStarts()

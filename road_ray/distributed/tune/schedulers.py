@@ -80,4 +80,5 @@ def replay_reports(
 
 def to_tune_result(report: Report, metric: str) -> dict[str, Any]:
     """Return a report as a result of Tune."""
-    return {PERCENT: report.percent, "step": report.step, metric: report.value}
+    percent = 100.0 * report.step / report.total
+    return {PERCENT: percent, "step": report.step, "total": report.total, metric: report.value}

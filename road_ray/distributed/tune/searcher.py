@@ -1,7 +1,7 @@
 """Searcher of Ray Tune over an Optuna study.
 
 ``OptunaSearch`` fails on a study that is ahead of its pickled state, marks stopped trials as
-complete, and resamples running trials. Here all state is in the study and the trials' directories.
+complete, and resamples running trials. Here all state is in the study.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from road_ray.distributed.tune.study import (
     tell_outcome,
     tell_report,
 )
-from road_ray.distributed.tune.trial_actor import ENDED
-from road_ray.distributed.tune.trial_record import Record
+from road_ray.distributed.tune.trial_actor import RECORD
+from road_ray.distributed.tune.trial_record import Record, Report
 
 _DIED = "its process died repeatedly (out of memory?)"
 
@@ -50,9 +50,8 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._changed = changed
         self.max_concurrent = math.inf  # until the cluster is known
         self._numbers: dict[str, int] = {}  # by Tune's trial id
-        self._started_at: dict[int, float] = {}
+        self._seconds: dict[int, float] = {}  # of trials, until their last report
         self._running: set[str] = set()  # Tune's trial ids
-        self._waiting: set[str] = set()  # those that no process has taken up yet
         self._spent = False
         self._space = distributions(config.space)
         self._start = time.monotonic()
@@ -71,20 +70,17 @@ class StudySearch(Searcher):  # type: ignore[misc]
             number = self._study.ask(fixed_distributions=self._space).number
         else:
             return Searcher.FINISHED
-        record = trial_record.read(self._directory, number)
-        record = record or record_of(self._study, self._trial(number))
-        trial_record.write(self._directory, record)
+        record = self._write(number)
         self._numbers[trial_id] = number
         self._running.add(trial_id)
-        self._waiting.add(trial_id)
-        self._started_at[number] = time.monotonic()
-        self._changed(record)
         return {"number": number, "params": dict(record.params)}
 
-    def _trial(self, number: int) -> optuna.trial.FrozenTrial:
-        trial = find_trial(self._study, number)
-        assert trial is not None
-        return trial
+    def _write(self, number: int) -> Record:
+        """Write the record of a trial as the study has it, tell that it changed, and return it."""
+        record = record_of(self._study, find_trial(self._study, number))
+        trial_record.write(self._directory, record)
+        self._changed(record)
+        return record
 
     def spent(self) -> bool:
         """Return True if no new trial may start."""
@@ -111,53 +107,39 @@ class StudySearch(Searcher):  # type: ignore[misc]
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Record an intermediate result."""
-        number = self._numbers.get(trial_id)
-        if number is None or "step" not in result or len(self._config.metric) > 1:
-            return
-        tell_report(self._study, number, int(result["step"]), float(result[self._config.metric[0]]))
+        if "step" in result and len(self._config.metric) == 1:
+            value = float(result[self._config.metric[0]])
+            report = Report(int(result["step"]), int(result["total"]), value)
+            number = self._numbers[trial_id]
+            tell_report(self._study, number, report)
+            self._seconds[number] = float(result["time_total_s"])
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Record the end of a trial: complete, stopped by the scheduler, or its process died for
-        good.
+        """Record the end of a trial: complete or failed as its process tells, else stopped by the
+        scheduler, or its process died for good.
         """
-        number = self._numbers.get(trial_id)
-        if number is None:
-            return
-        self._end(trial_id, failure=_DIED if error or ENDED in (result or {}) else "")
-
-    def on_trial_start(self, trial_id: str) -> None:
-        """Record that a process has taken up a trial, which may have waited for it; the first time,
-        not after its death.
-        """
-        if trial_id in self._waiting:
-            self._waiting.remove(trial_id)
-            self._started_at[self._numbers[trial_id]] = time.monotonic()
-
-    def _end(self, trial_id: str, failure: str) -> None:
-        """Record the end of a trial; ``failure`` is the reason if it failed, else empty."""
         number = self._numbers[trial_id]
         self._running.discard(trial_id)
-        record = trial_record.read(self._directory, number)
-        record = record or record_of(self._study, self._trial(number))
-        if not record.ended:
-            record = self._unfinished_end(record, failure)
-            trial_record.write(self._directory, record)
+        if result and RECORD in result and not error:
+            record = trial_record.from_text(result[RECORD])
+        else:
+            # Tune tells the report at which the scheduler stops a trial here alone.
+            self.on_trial_result(trial_id, result or {})
+            record = record_of(self._study, find_trial(self._study, number))
+            record = self._unfinished_end(record, error)
         tell_outcome(self._study, record)
-        self._changed(record)
+        self._write(number)
 
-    def _unfinished_end(self, record: Record, failure: str) -> Record:
-        """Return the record of a trial that wrote none: stopped by the scheduler, or failed."""
-        place = trial_record.trial_directory(self._directory, record.number)
-        reports = trial_record.read_reports(place)
-        seconds = record.seconds + time.monotonic() - self._started_at[record.number]
-        if failure or not reports:
-            return replace(record, state="failed", reason=failure or _DIED, seconds=seconds)
-        last = reports[-1]
-        reason = f"stopped by {self._config.scheduler} at step {last.step}"
-        values = (last.value,)
-        return replace(record, state="pruned", values=values, reason=reason, seconds=seconds)
+    def _unfinished_end(self, record: Record, died: bool) -> Record:
+        """Return the record of a trial that told none: stopped by the scheduler, or failed."""
+        reports = find_trial(self._study, record.number).intermediate_values
+        seconds = self._seconds.get(record.number, 0.0)
+        if died or not reports:
+            return replace(record, state="failed", reason=_DIED, seconds=seconds)
+        reason = f"stopped by {self._config.scheduler} at step {max(reports)}"
+        return replace(record, state="pruned", reason=reason, seconds=seconds)
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: all state is in the study and the directories."""

@@ -1,12 +1,9 @@
-"""Optuna study of a sweep: the truth about its trials. Their records are output, and the message of
-a trial's process that it has ended.
-"""
+"""Optuna study of a sweep: the truth about its trials. Their records are output."""
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -32,7 +29,7 @@ from road_ray.distributed.tune.study_storage import (
     open_storage,
     sampler,
 )
-from road_ray.distributed.tune.trial_record import Record
+from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.errors import ResourceError
 
 _log = logging.getLogger(__name__)
@@ -42,6 +39,7 @@ STATES = {
     "pruned": TrialState.PRUNED,
     "failed": TrialState.FAIL,
 }
+_TOTAL = "total_steps"  # attribute of a trial
 _ATTRIBUTES = (  # fields of a record for which Optuna has no field
     *("deviation", "figures", "reason", "seconds", "teacher_seconds"),
     *("origin", "retry_of"),
@@ -49,7 +47,7 @@ _ATTRIBUTES = (  # fields of a record for which Optuna has no field
 
 
 def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
-    """Return the study, told of the trials that ended since. The caller holds the sweep lock.
+    """Return the study. The caller holds the sweep lock.
 
     Raises ``ConfigError`` for a study of another space or sweep under this name, ``ResourceError``
     for a storage that is damaged, of another sweep or cannot be opened.
@@ -129,32 +127,27 @@ def retried(trials: Sequence[FrozenTrial]) -> set[int]:
 
 
 def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
-    """Tell the study which trials ended while their driver was dead, draw the values that were not
-    drawn yet, and write records that are lost.
+    """Draw the values of trials that were killed before all were drawn, and write the records of
+    those that ended, as the study has them.
 
-    Raises ``ResourceError`` for a study that does not belong to the trials.
+    Raises ``ResourceError`` for a study that does not belong to the records.
     """
     trials = study.get_trials(deepcopy=False)
-    own = study.user_attrs[IDENTITY]
     for number in trial_record.trial_numbers(directory):
         record = trial_record.read(directory, number)
-        if number >= len(trials) or (
-            record
-            and (record.study not in ("", own) or dict(record.params) != trials[number].params)
-        ):
+        foreign = record is not None and record.study != study.user_attrs[IDENTITY]
+        if foreign or number >= len(trials):
             raise ResourceError(
                 f"{trial_record.path_of(directory, number)}: is of another sweep than "
                 f"{directory / JOURNAL} (or the sweep's storage), or that is not whole\n"
                 f"{DAMAGED_REMEDY}"
             )
     for trial in trials:
-        record = trial_record.read(directory, trial.number)
         if trial.state.is_finished():
-            if record is None or not record.ended:
-                trial_record.write(directory, record_of(study, trial))
-        elif record is not None and record.ended:
-            tell_outcome(study, record)
-        elif trial.state == TrialState.RUNNING:  # killed while its values were drawn
+            record = record_of(study, trial)
+            if record != trial_record.read(directory, trial.number):
+                trial_record.write(directory, record)
+        elif trial.state == TrialState.RUNNING:
             live_trial = optuna.Trial(study, trial._trial_id)
             for key, distribution in distributions(config.space).items():
                 if key not in trial.params:
@@ -163,35 +156,25 @@ def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig
 
 def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
     """Add the finished trials of earlier sweeps to the study, each once."""
-    trials = study.get_trials(deepcopy=False)
-    known = {trial.user_attrs.get("origin") for trial in trials}
-    space = distributions(config.space)
+    known = {trial.user_attrs.get("origin") for trial in study.get_trials(deepcopy=False)}
     for earlier in config.warm_from:
         for number in trial_record.trial_numbers(earlier):
             origin = f"{earlier}#{number}"
             record = trial_record.read(earlier, number)
             if record is None or record.state != "complete" or record.origin or origin in known:
                 continue
-            if set(record.params) != set(space) or not all(
-                _contains(space[key], value) for key, value in record.params.items()
-            ):
+            try:
+                copied = optuna.trial.create_trial(
+                    params=dict(record.params),
+                    distributions=distributions(config.space),
+                    values=list(record.values),
+                    user_attrs=_attributes(replace(record, origin=origin)),
+                )
+            except (ValueError, TypeError):
                 _log.warning("%s: its values are outside this space; left out", origin)
                 continue
-            copied = optuna.trial.create_trial(
-                params=dict(record.params),
-                distributions=space,
-                values=list(record.values),
-                user_attrs=_attributes(replace(record, origin=origin)),
-            )
             study.add_trial(copied)
             trial_record.write(directory, record_of(study, study.get_trials(deepcopy=False)[-1]))
-
-
-def _contains(distribution: BaseDistribution, value: object) -> bool:
-    try:
-        return bool(distribution._contains(distribution.to_internal_repr(value)))
-    except (ValueError, TypeError):
-        return False
 
 
 def _attributes(record: Record) -> dict[str, Any]:
@@ -200,37 +183,52 @@ def _attributes(record: Record) -> dict[str, Any]:
 
 
 def tell_outcome(study: optuna.Study, record: Record) -> None:
-    """Record the end of a trial in the study, unless the study has it already."""
-    frozen = find_trial(study, record.number)
-    if frozen is None or frozen.state.is_finished():
-        return
-    trial = optuna.Trial(study, frozen._trial_id)
-    known = _attributes(Record(record.number, {})) | frozen.user_attrs
+    """Record the end of a trial in the study."""
+    trial = optuna.Trial(study, find_trial(study, record.number)._trial_id)
+    empty = _attributes(Record(record.number, {}))
     for name, value in _attributes(record).items():
-        if value != known[name]:  # each is a write that waits for the disk
+        if value != empty[name]:  # each is a write to the disk
             trial.set_user_attr(name, value)
     state = STATES[record.state]
     values = list(record.values) if state == TrialState.COMPLETE else None
-    study.tell(record.number, values, state=state, skip_if_finished=True)
+    study.tell(record.number, values, state=state)
 
 
-def tell_report(study: optuna.Study, number: int, step: int, value: float) -> None:
+def tell_report(study: optuna.Study, number: int, report: Report) -> None:
     """Record an intermediate figure in the study, once per step."""
     frozen = find_trial(study, number)
-    if frozen is None or frozen.state.is_finished() or step in frozen.intermediate_values:
+    if report.step in frozen.intermediate_values:  # a trial that went back to its checkpoint
         return
-    if math.isfinite(value):
-        optuna.Trial(study, frozen._trial_id).report(value, step)
+    trial = optuna.Trial(study, frozen._trial_id)
+    if _TOTAL not in frozen.user_attrs:
+        trial.set_user_attr(_TOTAL, report.total)
+    trial.report(report.value, report.step)
 
 
-def find_trial(study: optuna.Study, number: int) -> FrozenTrial | None:
+def reports_of_ended(study: optuna.Study) -> dict[int, list[Report]]:
+    """Return the intermediate figures of the trials that have ended, by their number."""
+    return {
+        trial.number: [
+            Report(step, trial.user_attrs[_TOTAL], value)
+            for step, value in sorted(trial.intermediate_values.items())
+        ]
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state.is_finished()
+    }
+
+
+def find_trial(study: optuna.Study, number: int) -> FrozenTrial:
     """Return one trial. ``study.get_trials`` lists them all, 3 ms for 5,000."""
     storage = study._storage
-    try:
-        trial_id = storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
-    except KeyError:
-        return None
-    return storage.get_trial(trial_id)
+    return storage.get_trial(
+        storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
+    )
+
+
+def records_of(study: optuna.Study) -> list[Record]:
+    """Return the record of every trial that was started."""
+    trials = study.get_trials(deepcopy=False)
+    return [record_of(study, trial) for trial in trials if trial.state != TrialState.WAITING]
 
 
 def record_of(study: optuna.Study, trial: FrozenTrial) -> Record:

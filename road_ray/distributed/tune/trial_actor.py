@@ -1,4 +1,4 @@
-"""One trial in an actor of Ray Tune: it runs, reports, and always ends with a record.
+"""One trial in an actor of Ray Tune: it runs, reports, and its last report is its record.
 
 Every error becomes a failed trial. Only the death of the process is left to Tune, which restarts
 the trial from its own checkpoints.
@@ -27,7 +27,7 @@ from road_ray.distributed.tune.schedulers import to_tune_result
 from road_ray.distributed.tune.trial_record import Record, Report, Run
 from road_ray.errors import DivergedError, RoadError
 
-ENDED = "ended"  # key of a trial's final state in its last result
+RECORD = "record"  # key of a trial's record in its last result
 HUNG = "hung.txt"  # the stack of a trial at its time limit
 _LONGEST_REASON = 600
 _CLEANUP_SECONDS = "60"  # of a stopped trial, before its actor is given up
@@ -57,38 +57,32 @@ def _perform(config: Mapping[str, Any], work: Work) -> None:
     # Tune reads it in this process, and does not pass on the driver's.
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
     torch.set_num_threads(work.threads)
-    number = int(config["number"])
-    record = trial_record.read(work.directory, number) or Record(number, config["params"])
-    if not record.ended:
-        record = _run_trial(record, work)
-        trial_record.write(work.directory, record)
-    tune.report({ENDED: record.state, **dict(zip((work.metric,), record.values, strict=False))})
+    record = _run_trial(Record(int(config["number"]), config["params"]), work)
+    value = {work.metric: record.values[0]} if record.values else {}
+    tune.report({RECORD: trial_record.to_text(record), **value})
 
 
 def _run_trial(record: Record, work: Work) -> Record:
     """Return the record after the run. Raises nothing but the ``SystemExit`` of a stopped trial."""
-    place = trial_record.trial_directory(work.directory, record.number)
-    if (place / HUNG).is_file() and (place / HUNG).stat().st_size:
-        reason = f"did not end within {work.timeout_seconds:g} s; its stack: {place / HUNG}"
+    directory = trial_record.trial_directory(work.directory, record.number)
+    hung = directory / HUNG
+    if hung.is_file() and hung.stat().st_size:
+        reason = f"did not end within {work.timeout_seconds:g} s; its stack: {hung}"
         return replace(record, state="failed", reason=reason)
-    reported = {report.step for report in trial_record.read_reports(place)}
     began = time.monotonic()
 
     def on_report(report: Report) -> None:
-        if report.step in reported or not math.isfinite(report.value):
-            return
-        reported.add(report.step)
-        trial_record.add_report(place, report)
-        tune.report(to_tune_result(report, work.metric))
+        if math.isfinite(report.value):
+            tune.report(to_tune_result(report, work.metric))
 
     try:
-        with with_time_limit(work.timeout_seconds, place / HUNG):
-            outcome = work.run(place, record.params, on_report)
+        with with_time_limit(work.timeout_seconds, hung):
+            outcome = work.run(directory, record.params, on_report)
     except Exception as error:
-        place.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         lines = traceback.format_exception(error)
-        (place / "error.txt").write_text("".join(lines), encoding="utf-8")
-        spent = record.seconds + time.monotonic() - began
+        (directory / "error.txt").write_text("".join(lines), encoding="utf-8")
+        spent = time.monotonic() - began
         return replace(record, state="failed", reason=reason_of(error), seconds=spent)
     bad = [value for value in outcome.values if not math.isfinite(value)]
     return replace(
@@ -98,7 +92,7 @@ def _run_trial(record: Record, work: Work) -> Record:
         values=() if bad else tuple(outcome.values),
         deviation=tuple(outcome.deviation),
         figures=dict(outcome.figures),
-        seconds=record.seconds + time.monotonic() - began,
+        seconds=time.monotonic() - began,
         teacher_seconds=outcome.teacher_seconds,
     )
 

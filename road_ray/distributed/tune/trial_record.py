@@ -1,23 +1,17 @@
-"""Record of a trial in its directory: ``trial.json``, and ``reports.jsonl`` while it runs.
-
-The study is the truth; the process of a trial tells its end to the driver by the record.
+"""Record of a trial: what its process tells the driver at its end, and what the driver writes to
+``trial.json`` as output. The study is the truth.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from road_ray.errors import ResourceError
 from road_ray.system.json_file import write_json_atomic
-from road_ray.training.monitoring.metrics_journal import read_rows
 
-_DIGEST = "sha256"  # over all other fields
 DIVERGED = "diverged"  # how the reason of a trial begins whose loss was not finite
 ENDED = ("complete", "pruned", "failed")
 
@@ -49,7 +43,7 @@ class Report:
     """An intermediate figure of the first metric and the first seed."""
 
     step: int
-    percent: float  # progress of the run
+    total: int  # steps of the run
     value: float
 
 
@@ -80,58 +74,30 @@ def path_of(directory: Path, number: int) -> Path:
 
 def write(directory: Path, record: Record) -> None:
     """Write the record atomically."""
-    body = asdict(record)
-    write_json_atomic(path_of(directory, record.number), body | {_DIGEST: _digest(body)})
+    write_json_atomic(path_of(directory, record.number), asdict(record))
 
 
 def read(directory: Path, number: int) -> Record | None:
-    """Return the record of a trial, or None if there is none or its digest does not match."""
+    """Return the record of a trial, or None if there is none that can be read."""
     try:
-        body = json.loads(path_of(directory, number).read_text(encoding="utf-8"))
-        if body.pop(_DIGEST) != _digest(body) or body["number"] != number:
-            return None
-        known = {field.name for field in fields(Record)}
-        record = Record(**{name: value for name, value in body.items() if name in known})
-        return replace(record, values=tuple(record.values), deviation=tuple(record.deviation))
-    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return from_text(path_of(directory, number).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def _digest(body: Mapping[str, object]) -> str:
-    """Return the sha256 of a record's fields, equal before and after a round trip through JSON."""
-    text = json.dumps(body, sort_keys=True, default=str)
-    finite = re.sub(r"-?\b(NaN|Infinity)\b", "null", text)  # as in JSON files
-    return hashlib.sha256(finite.encode()).hexdigest()
+def to_text(record: Record) -> str:
+    """Return a record as JSON."""
+    return json.dumps(asdict(record))
+
+
+def from_text(text: str) -> Record:
+    """Return the record of ``to_text``."""
+    known = {field.name for field in fields(Record)}
+    record = Record(**{name: value for name, value in json.loads(text).items() if name in known})
+    return replace(record, values=tuple(record.values), deviation=tuple(record.deviation))
 
 
 def trial_numbers(directory: Path) -> list[int]:
     """Return the numbers of the trials that have a directory."""
-    places = (directory / "trials").glob("[0-9]*")
-    return sorted(int(place.name) for place in places if place.name.isdecimal())
-
-
-def read_reports(place: Path) -> list[Report]:
-    """Return the intermediate figures of a trial, one per step.
-
-    Raises ``ResourceError`` for a malformed row.
-    """
-    path = place / "reports.jsonl"
-    if not path.is_file():
-        return []
-    reports: dict[int, Report] = {}
-    for number, row in enumerate(read_rows(path), start=1):
-        try:
-            report = Report(int(row["step"]), float(row["percent"]), float(row["value"]))
-        except (KeyError, ValueError, TypeError) as error:
-            raise ResourceError(
-                f"{path}:{number}: not a report of a trial ({error!r})\n  fix: delete that line"
-            ) from error
-        reports[report.step] = report
-    return [reports[step] for step in sorted(reports)]
-
-
-def add_report(place: Path, report: Report) -> None:
-    """Append an intermediate figure."""
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / "reports.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(report)) + "\n")
+    paths = (directory / "trials").glob("[0-9]*")
+    return sorted(int(path.name) for path in paths if path.name.isdecimal())

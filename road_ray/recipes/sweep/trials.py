@@ -132,7 +132,7 @@ class Trial:
 
         def report(step: int, total: int | None, row: Mapping[str, float]) -> None:
             if metric in row and total and step < total:
-                on_report(Report(step, 100.0 * step / total, float(row[metric])))
+                on_report(Report(step, total, float(row[metric])))
 
         from road_ray.training.run_context import RunContext  # of torch, which a plan does not need
 

@@ -203,12 +203,6 @@ def test_follow_returns_the_exit_code_without_the_rest_of_the_log(jobs, tmp_path
     assert jobs.follow(job.name, lambda chunk: None) == 5
 
 
-def test_a_job_that_nobody_knows_is_told_with_those_that_are_known(jobs, tmp_path):
-    jobs.send(LINE, tmp_path)
-    with pytest.raises(ClusterError, match="road-runs-student-511d87-1"):
-        jobs.get("teacher")
-
-
 def test_a_run_is_found_by_the_path_that_was_submitted_and_by_no_part_of_it(jobs, tmp_path):
     job, _ = jobs.send(["distill", "seed=1", "--run-dir", "exp/student"], tmp_path)
     other, _ = jobs.send(["distill", "--run-dir", "/home/bob/student"], tmp_path)
@@ -245,11 +239,6 @@ def test_a_name_of_several_runs_is_refused_with_all_of_them(jobs, tmp_path):
         assert f"{job.name}: {job.run}" in str(caught.value)
         assert jobs.get(job.run).name == job.name
         assert job.status == "RUNNING"
-
-
-def test_only_the_run_directory_is_placed_below_the_root(jobs, tmp_path):
-    words = ["distill", "student", "--run-dir", "student"]
-    assert "distill student --run-dir /runs/student" in jobs.send(words, tmp_path)[0].line
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,6 @@ def test_requests_that_arrive_during_a_pass_share_the_next_one(model):
     assert [len(batch) for batch in model.batches] == [1, 4]
 
 
-def test_a_lone_request_does_not_wait(model):
-    queue = RowQueue(model, max_rows=8)
-    assert asyncio.run(queue.predict(request(3))) == [{"length": 3}]
-    assert model.batches == [[3]]
-
-
 def test_a_batch_is_bounded_but_one_request_is_never_split(model):
     queue = RowQueue(model, max_rows=3)
     requests = [request(1), request(1, 1), request(1), request(*[1] * 5), request(1)]

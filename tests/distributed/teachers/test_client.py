@@ -103,13 +103,6 @@ def test_another_process_asks_the_same_teachers(cluster, three):
     assert torch.equal(torch.tensor(answer), expected)
 
 
-def test_a_part_of_the_teachers_answers_as_they_do(three):
-    (single,) = batches(1)
-    with three.part([2, 0]) as some:
-        answer = some.gather(some.submit(single))
-    assert torch.equal(answer, three.gather(three.submit(single))[[2, 0]])
-
-
 def test_a_teacher_killed_in_mid_stream_changes_nothing(three):
     stream = batches(8)
     weigh = weighting.resolve("correctness")
@@ -199,13 +192,3 @@ def test_teachers_of_other_shapes_are_never_broadcast(cluster, three):
     request.refs[0] = cluster.put((narrow, 0.0, {}))
     with pytest.raises(DataError, match=r"teacher 1 answers in shape \[4, 3\].*\[4, 1\]"):
         three.gather(request)
-
-
-def test_the_reason_is_found_in_rays_report():
-    from ray.exceptions import RayActorError
-
-    from road_ray.distributed.teachers.client import cause_of
-
-    report = "The actor died\nTraceback ...\nroad_ray.errors.CheckpointError: x: broken\n  fix: y"
-    assert cause_of(RayActorError(error_msg=report)) == "x: broken\n  fix: y"
-    assert "unknown" in cause_of(RayActorError(error_msg="unknown"))

@@ -74,19 +74,6 @@ def test_teachers_without_a_place_fail_at_once(cluster, directories, requested, 
 
 
 @pytest.mark.ray
-def test_teachers_that_would_wait_for_others_give_up_in_time(cluster, directories):
-    from road_ray.distributed.teachers import pool
-
-    with pool.start_teachers(directories[:1], NLI, num_cpus=3):
-        message = (
-            r"has not started after 1 s; "
-            r"free in the cluster: CPU \d"
-        )
-        with pytest.raises(ClusterError, match=message):
-            pool.start_teachers(directories[1:2], NLI, num_cpus=2, start_timeout_seconds=1)
-
-
-@pytest.mark.ray
 def test_a_teacher_that_does_not_load_is_named_at_the_start(cluster, directories, tmp_path):
     from road_ray.distributed.teachers import pool
 

@@ -286,18 +286,6 @@ class TestCluster:
             run_parallel(wait_for_a_stop, [str(ready)] * 5, timeout_seconds=120)
         thread.join()
 
-    def test_a_stop_set_in_the_context_of_the_driver_reaches_the_workers(self, tmp_path):
-        context = RunContext()
-        context.stop.set()
-        with pytest.raises(InterruptedRunError, match="stopped after step"):
-            launch(
-                wait_for_a_stop,
-                str(tmp_path / "ready"),
-                context=context,
-                workers=1,
-                scratch=tmp_path / "run",
-            )
-
     @pytest.mark.chaos
     def test_a_worker_that_hangs_is_named_and_ended(
         self, tmp_path, caplog, monkeypatch, record_property

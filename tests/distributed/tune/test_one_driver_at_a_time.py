@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from road_ray.distributed.tune.one_driver_at_a_time import (
-    hold_trial_lock,
     sweep_lock,
     wait_for_trials,
 )
@@ -45,15 +43,6 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path):
         sweep_lock(tmp_path / "file" / "x"),
     ):
         pass
-
-
-def test_a_process_holds_the_lock_once_for_all_its_trials(tmp_path):
-    """Else the actors of a sweep with thousands of trials run out of descriptors."""
-    wait_for_trials(tmp_path)  # makes the lock
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
-        hold_trial_lock(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before + 1
 
 
 def test_trials_that_outlive_their_driver_are_waited_for(tmp_path):

@@ -22,17 +22,16 @@ def judged(judge, name, *reports):
 @pytest.mark.parametrize(("mode", "better", "worse"), [("max", 0.9, 0.1), ("min", 0.1, 0.9)])
 def test_asha_stops_the_worse_at_a_rung_and_nobody_between(mode, better, worse):
     judge = scheduler(load(SearchConfig, base=BASE, overrides={"mode": mode}))
-    assert judged(judge, "a", Report(10, 12.0, better)) == ["CONTINUE"]
-    assert judged(judge, "b", Report(3, 5.0, worse), Report(9, 12.0, worse)) == ["CONTINUE", "STOP"]
-    assert judged(judge, "c", Report(999, 99.0, better)) == ["CONTINUE"]
+    assert judged(judge, "a", Report(12, 100, better)) == ["CONTINUE"]
+    assert judged(judge, "b", Report(5, 100, worse), Report(12, 100, worse)) == ["CONTINUE", "STOP"]
+    assert judged(judge, "c", Report(99, 100, better)) == ["CONTINUE"]
 
 
 def test_hyperband_has_a_bracket_for_every_rung_to_begin_at_and_one_without_any():
     judge = scheduler(load(SearchConfig, base=BASE, overrides={"scheduler": "hyperband"}))
     np.random.seed(0)  # Tune draws the bracket of a trial from there
     ends = [
-        judged(judge, f"t{n}", *(Report(k, at, -float(n)) for k, at in enumerate((12.0, 34.0))))
-        for n in range(40)
+        judged(judge, f"t{n}", *(Report(at, 100, -float(n)) for at in (12, 34))) for n in range(40)
     ]
     at_first = sum(end[0] == "STOP" for end in ends)
     at_second = sum(end == ["CONTINUE", "STOP"] for end in ends)
@@ -44,14 +43,14 @@ def test_hyperband_has_a_bracket_for_every_rung_to_begin_at_and_one_without_any(
 @pytest.mark.parametrize("name", ["asha", "median"])
 def test_after_a_restart_earlier_trials_are_the_measure(name):
     config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
-    reports = {number: [Report(1, 12.0, 0.8), Report(2, 40.0, 0.9)] for number in range(4)}
+    reports = {number: [Report(12, 100, 0.8), Report(40, 100, 0.9)] for number in range(4)}
     fresh, restarted = scheduler(config), scheduler(config)
     replay_reports(restarted, reports | {7: []}, "m")
-    assert judged(fresh, "x", Report(1, 12.0, 0.2)) == ["CONTINUE"]
-    assert judged(restarted, "x", Report(1, 12.0, 0.2)) == ["STOP"]
+    assert judged(fresh, "x", Report(12, 100, 0.2)) == ["CONTINUE"]
+    assert judged(restarted, "x", Report(12, 100, 0.2)) == ["STOP"]
 
 
 def test_none_stops_nobody():
     judge = scheduler(load(SearchConfig, base=BASE, overrides={"scheduler": "none"}))
-    assert judged(judge, "a", Report(1, 50.0, 0.9)) == ["CONTINUE"]
-    assert judged(judge, "b", Report(1, 50.0, 0.1)) == ["CONTINUE"]
+    assert judged(judge, "a", Report(50, 100, 0.9)) == ["CONTINUE"]
+    assert judged(judge, "b", Report(50, 100, 0.1)) == ["CONTINUE"]

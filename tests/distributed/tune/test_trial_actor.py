@@ -1,4 +1,4 @@
-"""A trial always ends with a record."""
+"""A trial always ends with its record as the last report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from road_ray.data.load_split import resolve_root
 from road_ray.distributed.tune import trial_actor, trial_record
 from road_ray.distributed.tune.trial_actor import HUNG, Work, perform, with_time_limit
-from road_ray.distributed.tune.trial_record import Outcome, Record, Report
+from road_ray.distributed.tune.trial_record import Outcome, Report, from_text
 from road_ray.errors import DivergedError
 
 CONFIG = {"number": 2, "params": {"x": 1}}
@@ -40,32 +40,22 @@ def test_a_trial_has_the_variables_of_the_command(tmp_path, monkeypatch, reports
     assert "ROAD_DATA" not in os.environ
 
 
-def test_reports_go_to_tune_and_to_the_trials_directory(tmp_path, reports):
+def record_in(reports):
+    return from_text(reports[-1]["record"])
+
+
+def test_reports_and_the_record_go_to_tune(tmp_path, reports):
     def run(place, params, on_report):
-        on_report(Report(1, 50.0, 0.5))
-        on_report(Report(1, 50.0, 0.6))
-        on_report(Report(2, 75.0, float("nan")))
+        on_report(Report(1, 2, 0.5))
+        on_report(Report(2, 2, float("nan")))
         return Outcome([0.75], [None], {"m": 0.75}, teacher_seconds=3.0)
 
     perform(CONFIG, work(tmp_path, run))
-    assert reports == [{"percent": 50.0, "step": 1, "m": 0.5}, {"ended": "complete", "m": 0.75}]
-    record = trial_record.read(tmp_path, 2)
+    assert reports[:-1] == [{"percent": 50.0, "step": 1, "total": 2, "m": 0.5}]
+    assert reports[-1]["m"] == 0.75
+    record = record_in(reports)
     assert (record.state, record.values, record.teacher_seconds) == ("complete", (0.75,), 3.0)
-    assert trial_record.read_reports(trial_record.trial_directory(tmp_path, 2)) == [
-        Report(1, 50.0, 0.5)
-    ]
-
-
-def test_a_step_that_was_told_before_a_restart_is_not_told_again(tmp_path, reports):
-    trial_record.write(tmp_path, Record(2, {"x": 1}))
-    trial_record.add_report(trial_record.trial_directory(tmp_path, 2), Report(1, 50.0, 0.5))
-
-    def run(place, params, on_report):
-        on_report(Report(1, 50.0, 0.5))
-        return Outcome([1.0])
-
-    perform(CONFIG, work(tmp_path, run))
-    assert reports == [{"ended": "complete", "m": 1.0}]
+    assert (record.params, record.deviation, record.figures) == ({"x": 1}, (None,), {"m": 0.75})
 
 
 @pytest.mark.parametrize(
@@ -80,8 +70,8 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
         raise error
 
     perform(CONFIG, work(tmp_path, run))
-    assert reports == [{"ended": "failed"}]
-    record = trial_record.read(tmp_path, 2)
+    record = record_in(reports)
+    assert reports[-1].keys() == {"record"}
     assert (record.state, record.reason, record.values) == ("failed", reason, ())
     assert "Traceback" in (trial_record.trial_directory(tmp_path, 2) / "error.txt").read_text()
 
@@ -89,15 +79,9 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_figure_that_is_no_number_never_wins(tmp_path, reports, value):
     perform(CONFIG, work(tmp_path, lambda *_: Outcome([value])))
-    record = trial_record.read(tmp_path, 2)
+    record = record_in(reports)
     assert (record.state, record.values) == ("failed", ())
     assert str(value) in record.reason
-
-
-def test_a_trial_that_has_ended_is_not_run_again(tmp_path, reports):
-    trial_record.write(tmp_path, Record(2, {"x": 1}, "complete", values=(0.5,)))
-    perform(CONFIG, work(tmp_path, None))
-    assert reports == [{"ended": "complete", "m": 0.5}]
 
 
 def test_a_stopped_trial_leaves_its_end_to_the_searcher(tmp_path, monkeypatch):
@@ -107,9 +91,8 @@ def test_a_stopped_trial_leaves_its_end_to_the_searcher(tmp_path, monkeypatch):
     monkeypatch.setattr(trial_actor.tune, "report", stop)
     with pytest.raises(SystemExit):
         perform(
-            CONFIG, work(tmp_path, lambda place, params, on_report: on_report(Report(1, 1.0, 1.0)))
+            CONFIG, work(tmp_path, lambda place, params, on_report: on_report(Report(1, 2, 1.0)))
         )
-    assert trial_record.read(tmp_path, 2) is None
 
 
 def test_a_trial_that_hung_is_not_tried_again(tmp_path, reports):
@@ -117,14 +100,9 @@ def test_a_trial_that_hung_is_not_tried_again(tmp_path, reports):
     place.mkdir(parents=True)
     (place / HUNG).write_text("line 4")
     perform(CONFIG, work(tmp_path, None, timeout_seconds=0.2))
-    record = trial_record.read(tmp_path, 2)
+    record = record_in(reports)
     assert record.state == "failed"
     assert "did not end within 0.2 s" in record.reason
-
-
-def test_a_trial_within_its_time_leaves_no_trace_of_the_limit(tmp_path, reports):
-    perform(CONFIG, work(tmp_path, lambda *_: Outcome([1.0]), timeout_seconds=60.0))
-    assert not (trial_record.trial_directory(tmp_path, 2) / HUNG).exists()
 
 
 CODE = """
