@@ -132,11 +132,13 @@ def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig
 
     Raises ``ResourceError`` for a study that does not belong to the records.
     """
-    trials = study.get_trials(deepcopy=False)
+    trials, own = study.get_trials(deepcopy=False), study.user_attrs[IDENTITY]
     for number in trial_record.trial_numbers(directory):
         record = trial_record.read(directory, number)
-        foreign = record is not None and record.study != study.user_attrs[IDENTITY]
-        if foreign or number >= len(trials):
+        # A study that lost its last line would draw the values of a running trial anew.
+        if number >= len(trials) or (
+            record is not None and (record.study, record.params) != (own, trials[number].params)
+        ):
             raise ResourceError(
                 f"{trial_record.path_of(directory, number)}: is of another sweep than "
                 f"{directory / JOURNAL} (or the sweep's storage), or that is not whole\n"

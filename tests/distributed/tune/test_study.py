@@ -115,6 +115,15 @@ def test_a_torn_last_line_and_a_lock_of_a_killed_process_do_no_harm(half):
     assert [dict(trial.params) for trial in study.trials] == params
 
 
+def test_a_study_that_lost_values_of_a_running_trial_is_named(tmp_path):
+    config = search(sampler="random")
+    trial_record.write(tmp_path, ask(open_study(config, "s", tmp_path), config))
+    path = tmp_path / JOURNAL
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ResourceError, match=r"study\.journal"):
+        open_study(config, "s", tmp_path)
+
+
 @pytest.mark.parametrize("of", ["journal", "record"])
 def test_files_of_another_sweep_over_the_same_space_are_named(half, tmp_path, of):
     config, directory, _ = half
@@ -149,7 +158,8 @@ def test_a_damaged_record_is_made_again_from_the_study(half, text):
     config, directory, _ = half
     path, record = path_of(directory, 0), trial_record.read(directory, 0)
     assert record.values == (0.5,)
-    path.write_text(path.read_text().replace("0.5", "0.7") if text == "another value" else text)
+    other = json.dumps(json.loads(path.read_text()) | {"values": [0.7]})
+    path.write_text(other if text == "another value" else text)
     assert trial_record.read(directory, 0) != record
     open_study(config, "s", directory)
     assert trial_record.read(directory, 0) == record
