@@ -91,6 +91,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near!r}?" if near else ""
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 row``, ``1,200 rows``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, or the name of its type if it has no text."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -39,11 +39,15 @@ class Verb:
         """The configuration class."""
         return cast("type[Config]", _imported(self.config_at))
 
-    def following(self, directory: Path, *, has_model: bool) -> str:
-        """Return the command that usually follows a run; several runs of one have no model."""
+    def following(self, directory: Path, given: Sequence[str] = (), *, has_model: bool) -> str:
+        """Return the command that usually follows a run; several runs of one have no model.
+        ``given`` is the YAML file and the overrides of the run.
+        """
         needs_model = "init={run}" in self.next or "predict {run}" in self.next
         command = "road report {run}" if needs_model and not has_model else self.next
-        return command.format(run=shlex.quote(str(directory)))
+        kept = [word for word in given if "=" not in word or word.startswith("data.")]
+        same = " ".join(map(shlex.quote, kept or ["init=MODEL"]))
+        return command.format(run=shlex.quote(str(directory)), same=same)
 
     @property
     def run(self) -> Callable[..., Run]:
@@ -88,7 +92,8 @@ VERBS: dict[str, Verb] = {
             "`teachers.json` lists them",
             "recipes.train.config:TeachersConfig",
             "recipes.several_runs:teachers",
-            next="road distill init=MODEL distillation.teachers={run}/teachers.json",
+            next="road distill {same} distillation.teachers={run}/teachers.json "
+            "run_dir=runs/distill",
         ),
         Verb(
             "distill",

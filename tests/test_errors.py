@@ -30,3 +30,8 @@ def test_every_error_has_its_exit_code_and_kind(name, code):
 def test_a_problem_says_where_what_and_how_to_mend_it():
     assert str(Problem("a.yaml:3", "x = 1")) == "a.yaml:3  x = 1"
     assert str(Problem("a.yaml:3", "x = 1", "say y")) == "a.yaml:3  x = 1\n    fix: say y"
+
+
+def test_one_of_a_thing_is_singular():
+    counts = [errors.counted(number, "row") for number in (0, 1, 1200)]
+    assert counts == ["0 rows", "1 row", "1,200 rows"]

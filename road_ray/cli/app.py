@@ -110,8 +110,10 @@ def _register(verb: Verb) -> None:
             word=verb.word,
             file=verb.file,
         )
-        act = show_plan if dry_run else _run
-        act(name, line.config(name), as_json)
+        if dry_run:
+            show_plan(name, line.config(name), as_json)
+        else:
+            _run(name, line, as_json)
 
     help_of_run_dir = f"directory of the run; default {verb.run_dir or f'runs/{name}'}"
     command.__annotations__ |= {
@@ -155,7 +157,8 @@ for _command in _COMMANDS:
 app.command(context_settings=submit_settings)(submit)
 
 
-def _run(verb: str, config: Any, as_json: bool) -> None:
+def _run(verb: str, line: CommandLine, as_json: bool) -> None:
+    config = line.config(verb)
     if getattr(config, "console", None) == "quiet":
         logging.getLogger("road_ray").setLevel(logging.WARNING)
     run = run_interruptible(VERBS[verb].run, config, config.run_dir)
@@ -176,8 +179,9 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     places["report"] = run.directory / "report.html"
     parts = [f"{name}: {place}" for name, place in places.items() if place.exists()]
     typer.echo("   ".join([f"run: {run.directory}", *parts]))
-    following = VERBS[verb].following(run.directory, has_model=run.hf_dir.exists())
-    typer.echo(f"next: {following}")
+    given = [*([str(line.path)] if line.path else []), *line.overrides]
+    next_command = VERBS[verb].following(run.directory, given, has_model=run.hf_dir.exists())
+    typer.echo(f"next: {next_command}")
 
 
 class _Once(logging.Filter):

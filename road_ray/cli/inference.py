@@ -20,7 +20,7 @@ from road_ray.cli.options import (
     complete_run,
     run_interruptible,
 )
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, counted
 from road_ray.system.paths import STDIN, check_input, check_new
 
 if TYPE_CHECKING:
@@ -120,9 +120,9 @@ def predict(
     if as_json:
         typer.echo(json.dumps({"output": str(output), "rows": rows}))
         return
-    typer.echo(f"{rows} predictions: {output}")
+    typer.echo(f"{counted(rows, 'prediction')}: {output}")
     if source != STDIN:
-        command = shlex.join(["road", "evaluate", f"init={model}", source])
+        command = shlex.join(["road", "evaluate", model, source])
         typer.echo(f"next, if the rows have labels: {command}")
 
 

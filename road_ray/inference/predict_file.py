@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from road_ray.data.model_files.locate_model import locate_model, model_hashes
-from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError
+from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError, counted
 from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
@@ -64,7 +64,7 @@ def predict_file(
     file = PredictionFile(output, identity, escape_formulas=escape_formulas)
     done = file.rows
     if done:
-        _log.info("%s: resuming after %d rows", output, done)
+        _log.info("%s: resuming after %s", output, counted(done, "row"))
     console = Console(None if _log.isEnabledFor(logging.INFO) else "quiet")
     try:
         rows = input_rows(source, columns, predictor.fields, predictor.trained)
@@ -204,7 +204,7 @@ class PredictionFile:
     @property
     def resumable_rows(self) -> str:
         """Return a text for messages: how many rows are kept for the next writer, and where."""
-        return f"{self.rows} rows in {self._partial}" if self.rows else "nothing"
+        return f"{counted(self.rows, 'row')} in {self._partial}" if self.rows else "nothing"
 
     def append(self, predictions: Sequence[Prediction]) -> None:
         """Write a chunk so that it survives a kill or a power cut."""

@@ -155,6 +155,18 @@ def test_every_verb_ends_with_the_next_command(road, recipe, tmp_path, verb):
         assert any(str(place) in word for word in words)  # in quotes, as it has a space
 
 
+def test_the_command_after_teachers_has_the_data_that_they_were_trained_on(road, recipe, tmp_path):
+    recipe(lambda config: Run(tmp_path, {}))
+    (tmp_path / "films.yaml").write_text("init: x\ndata: {dataset: sst2}\n")
+    for words, expected in (
+        ((tmp_path / "films.yaml", "num_teachers=2"), f"road distill {tmp_path / 'films.yaml'} "),
+        (("data.dataset=sst2", "init=x"), "road distill data.dataset=sst2 "),
+        ((), "road distill init=MODEL "),
+    ):
+        *_, last = road("teachers", *words).out.splitlines()
+        assert last.startswith(f"next: {expected}distillation.teachers={tmp_path}/teachers.json")
+
+
 def test_a_warning_is_shown_once():
     code = (
         "import logging\nfrom road_ray.cli.app import _configure_logging\n_configure_logging()\n"

@@ -14,7 +14,7 @@ from road_ray.data.load_split import (
     training_tokenizer,
 )
 from road_ray.data.task_and_dataset import Choose, Classify, Span, Tag
-from road_ray.errors import shorten
+from road_ray.errors import counted, shorten
 
 _SHOWN = 300  # characters of a text
 
@@ -45,7 +45,8 @@ def format_rows(dataset: str, split: str, source: SourceConfig, tokenizer: str, 
     encoded = load_split(dataset, split, source, loaded)
     lengths = encoded.features.lengths
     head = (
-        f"{dataset} {split}: {len(encoded.examples)} examples, {len(encoded.features)} rows, "
+        f"{dataset} {split}: {counted(len(encoded.examples), 'example')}, "
+        f"{counted(len(encoded.features), 'row')}, "
         f"tokens a row: mean {lengths.mean():.0f}, longest {lengths.max()}"
     )
     lines = [head]

@@ -17,7 +17,7 @@ from road_ray.data.load_split import Split
 from road_ray.data.mixing import Stream, with_fraction_done
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch_run
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, counted
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.run_directory.run import (
     Run,
@@ -194,8 +194,11 @@ def _taught_streams(
         split = prepared.splits[name]
         if worker.leads:
             rule_name = used_weighting(found.weighting, found.per_row).rule
-            counts = (len(split.examples), len(found.directories), rule_name)
-            _log.info("%s: %d rows; %d teachers, rule %s", name, *counts)
+            teachers_of_row = counted(found.per_row, "teacher")
+            if found.folds > 1:
+                teachers_of_row += f" a row, of {found.folds} folds"
+            rows = counted(len(split.examples), "row")
+            _log.info("%s: %s; %s, rule %s", name, rows, teachers_of_row, rule_name)
         ensemble = found.open(
             split,
             actors.get(name),

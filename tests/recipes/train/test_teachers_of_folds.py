@@ -19,7 +19,8 @@ from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 
 
-def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path):
+def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, caplog):
+    caplog.set_level("INFO", "road_ray")
     run = rr.distill(
         overrides=sentiment,
         teachers=folded.directory / "teachers.json",
@@ -32,6 +33,7 @@ def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path):
         assert sum(row[f"teachers/right_{n}"] for n in range(3)) in (15, 16)
         assert "teachers/right_3" not in row
     assert "eval/sst2/accuracy" in run.metrics
+    assert "; 2 teachers a row, of 2 folds, rule correctness" in caplog.text
 
 
 @pytest.fixture
