@@ -238,7 +238,7 @@ _Teachers = Annotated[
 @store_app.command("ls")
 def store_ls(store: _Store, as_json: JsonOption = False) -> None:
     """List the teachers with answers: rows, size, last use."""
-    from road_ray.distillation.answers.maintenance import list_teachers
+    from road_ray.distillation.answer_table import list_teachers
 
     show_list([_line(teacher) for teacher in list_teachers(store)], as_json)
 
@@ -246,7 +246,7 @@ def store_ls(store: _Store, as_json: JsonOption = False) -> None:
 @store_app.command("verify")
 def store_verify(store: _Store, teachers: _Teachers = None) -> None:
     """Check every table against its sha256; exit code 3 if one is damaged."""
-    from road_ray.distillation.answers.maintenance import find_damage, list_teachers
+    from road_ray.distillation.answer_table import find_damage, list_teachers
 
     problems = 0
     for teacher in list_teachers(store, teachers or ()):
@@ -267,7 +267,7 @@ def store_prune(
     ] = None,
 ) -> None:
     """Remove the answers of teachers by name or disuse."""
-    from road_ray.distillation.answers.maintenance import list_teachers
+    from road_ray.distillation.answer_table import list_teachers
     from road_ray.errors import ConfigError
 
     if not teachers and unused_days is None:

@@ -16,7 +16,7 @@ from road_ray.config import Config
 from road_ray.config.base import Extends, Free
 from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
-from road_ray.recipes.train.teacher_list import teacher_files
+from road_ray.recipes.train.teaching_config import teacher_files
 
 IN_THIS_PROCESS = {"workers": 0, "min_workers": None, "gpus_per_worker": 0.0}
 """Keys of a run in one process."""

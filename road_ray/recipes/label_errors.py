@@ -27,7 +27,7 @@ from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.label_errors import find_label_errors
 from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded
 from road_ray.recipes.train.config import TeachersConfig
-from road_ray.recipes.train.teacher_list import read_teacher_list
+from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.distillation.answers.test_teacher_tables import filled
+from tests.distillation.test_stored_ensemble import filled
 
 
 @pytest.fixture

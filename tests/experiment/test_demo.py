@@ -14,7 +14,7 @@ from road_ray.experiment.expand import Experiment
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.train.config import MultitaskConfig
-from road_ray.recipes.train.teacher_list import read_teacher_list
+from road_ray.recipes.train.teaching_config import read_teacher_list
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ from road_ray.evaluation.glue import average
 from road_ray.recipes.several_runs import finetunings, summarise_seeds
 from road_ray.recipes.train.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.train.prepare import prepare
-from road_ray.recipes.train.teacher_list import read_teacher_list
+from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.reporting import text_tables
 from road_ray.training.worker import Worker
 from road_ray.verbs import preset_config

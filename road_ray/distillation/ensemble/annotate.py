@@ -14,8 +14,7 @@ from torch import Tensor
 from road_ray.data.batching import allowed_positions
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.distillation.ensemble.protocol import Ensemble
-from road_ray.distillation.weighting import Merge, Rule, num_right, soften
-from road_ray.distillation.weighting.combine import mask_disallowed
+from road_ray.distillation.weighting import Merge, Rule, mask_disallowed, num_right, soften
 from road_ray.errors import ConfigError, DataError
 
 BatchT = TypeVar("BatchT", bound=Mapping[str, Any])

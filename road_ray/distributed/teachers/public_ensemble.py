@@ -20,8 +20,8 @@ from road_ray.distillation import weighting as rules
 from road_ray.distillation.ensemble import protocol
 from road_ray.distillation.ensemble.annotate import allowed_of, annotate, targets_of
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
-from road_ray.distillation.ensemble.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.ensemble.teacher import inputs_of
+from road_ray.distillation.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.teacher_directory import (
     check_teachers,
     fingerprint_tokenizer,

@@ -24,11 +24,11 @@ from road_ray.recipes.run_directory.input_files import (
     split_files,
     unlabelled_files,
 )
-from road_ray.recipes.train.teacher_list import teacher_files
 from road_ray.recipes.train.teaching_config import (
     DistillationConfig,
     MixTeachingConfig,
     WeightingConfig,
+    teacher_files,
 )
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 

@@ -28,8 +28,8 @@ from road_ray.recipes.preflight_checks import require_plain_head
 from road_ray.recipes.run_directory.recorded_config import require_whole_weights
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.prepare import student_tokenizer
-from road_ray.recipes.train.teacher_list import resolve_teachers
 from road_ray.recipes.train.teachers import Teachers, weighting_rule
+from road_ray.recipes.train.teaching_config import resolve_teachers
 
 _KEY = "distillation.teachers"
 _LONGEST_ROWS = 256  # a second of tokenization for each teacher

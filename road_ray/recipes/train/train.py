@@ -34,8 +34,14 @@ from road_ray.recipes.train.evaluate_and_export import evaluate, export
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import Prepared, kept_layers, prepare, student_tokenizer
-from road_ray.recipes.train.teacher_record import lineage, record_teachers
-from road_ray.recipes.train.teachers import TaughtStream, Teachers, used_weighting, weighting_rule
+from road_ray.recipes.train.teachers import (
+    TaughtStream,
+    Teachers,
+    lineage,
+    record_teachers,
+    used_weighting,
+    weighting_rule,
+)
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import RunContext, Training

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from road_ray.errors import ConfigError
-from road_ray.recipes.train.teacher_list import (
+from road_ray.recipes.train.teaching_config import (
     num_folds,
     read_teacher_list,
     resolve_teachers,

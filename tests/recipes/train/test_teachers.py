@@ -17,7 +17,7 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.distillation.answers.answer_table import open_table, write_table
+from road_ray.distillation.answer_table import open_table, write_table
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.performance import int8_linear
 from road_ray.models.performance.compilation import compile_for_all_shapes
@@ -144,10 +144,10 @@ def test_compiled_teachers_teach_the_same(student, monkeypatch):
 
 
 def distil_until_killed(given):
-    from road_ray.distillation.answers import teacher_tables
+    from road_ray.distillation import stored_ensemble
 
-    teacher_tables._TABLE_BYTES = 1
-    write_table, written = teacher_tables.write_table, []
+    stored_ensemble._TABLE_BYTES = 1
+    write_table, written = stored_ensemble.write_table, []
 
     def write_or_die(*table):
         if len(written) == 2:
@@ -155,7 +155,7 @@ def distil_until_killed(given):
         written.append(table)
         return write_table(*table)
 
-    teacher_tables.write_table = write_or_die
+    stored_ensemble.write_table = write_or_die
     rr.distill(**given)
 
 

@@ -7,14 +7,14 @@ import pytest
 import road_ray as rr
 from road_ray.config import override
 from road_ray.data.folds import fold_of
-from road_ray.distillation.answers.teacher_tables import TeacherTables
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.stored_ensemble import TeacherTables
 from road_ray.errors import ConfigError
 from road_ray.recipes.several_runs import _with_teachers
 from road_ray.recipes.train.config import DistillConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.prepare import prepare
-from road_ray.recipes.train.teacher_list import read_teacher_list
+from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 

@@ -25,8 +25,8 @@ from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, _
 from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
 from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
 from road_ray.distillation.ensemble.protocol import PAD_LOGIT
-from road_ray.distillation.ensemble.stored_ensemble import StoredEnsemble
 from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
+from road_ray.distillation.stored_ensemble import StoredEnsemble
 from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, teacher_manifest
 from road_ray.errors import DataError
 from tests.published import TEXTS, publish, tokenizer_of

@@ -8,7 +8,7 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.data.task_and_dataset import Choose, Tag
-from road_ray.distillation.answers.row_keys import (
+from road_ray.distillation.answer_table import (
     counts_of,
     padded,
     rows_of,

@@ -1,0 +1,313 @@
+"""Answers of teachers on disk: tables of raw logits, keyed by the content of a row.
+
+The key of a row is a hash of its real token ids and segments, so it does not depend on the order
+and padding of the batch. For a teacher with another tokenizer it is a hash of its texts, so that
+students of any tokenizer share the row.
+
+A table is a directory, written once, then immutable and memory-mapped. ``keys.npy`` ``[2, N]`` has
+the halves of the sorted 128-bit keys, ``values.npy`` the numbers of all rows one after the other,
+``bounds.npy`` ``[N + 1]`` where those of each row begin (absent where all rows have equally many),
+and ``table.json`` the number of rows, and size and sha256 of each file. It is named after a hash of
+its keys. What is read of a table is what the kernel maps: opening one does not depend on its size.
+
+Tables do not change, so listing, verifying and pruning them needs no lock: a run that has a removed
+table open keeps it until it ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data.features.examples_and_features import Longs
+from road_ray.data.features.text_rows import bounds_of
+from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag
+from road_ray.distillation.ensemble.protocol import PAD_LOGIT
+from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
+from road_ray.system.file_hashes import hashes_of, problems_of
+from road_ray.system.json_file import read_json, write_json_atomic
+from road_ray.system.staging import staged_directory
+
+KEY_BYTES = 16  # of blake2b: 10^9 rows collide with a probability of about 10^-21
+_SEGMENT_SHIFT = 24  # of a segment above its token id, in 32 bits
+
+Keys = NDArray[np.uint64]
+"""``[N, 2]``: the two halves of each key."""
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a batch: their keys ``[B, 2]``, and a mask of the real positions ``[B, L]``."""
+
+    keys: Keys
+    real: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def lengths(self) -> Longs:
+        """Number of real tokens of each row."""
+        lengths: Longs = self.real.sum(-1, dtype=np.int64)
+        return lengths
+
+
+def rows_of(inputs: Mapping[str, Any]) -> Rows:
+    """Return the rows of ``input_ids`` ``[B, L]`` (or ``[B, N, L]``: N choices per row), with mask
+    and segments if given.
+    """
+    ids = _array(inputs["input_ids"]).astype(np.int32)
+    mask, segments = inputs.get("attention_mask"), inputs.get("token_type_ids")
+    real = np.ones(ids.shape, np.bool_) if mask is None else _array(mask) != 0
+    if segments is not None:
+        ids |= _array(segments).astype(np.int32) << _SEGMENT_SHIFT
+    lengths = real.sum(-1, dtype=np.int64)  # of choices several a row
+    tokens = ids[real].tobytes()
+    ends = ids.itemsize * lengths.reshape(len(ids), -1).sum(1).cumsum()
+    bounds = itertools.pairwise([0, *ends.tolist()])
+    content = (n.tobytes() + tokens[i:j] for n, (i, j) in zip(lengths, bounds, strict=True))
+    return Rows(_hashed(content), real.reshape(len(ids), -1))
+
+
+def keys_of_texts(texts: Iterable[Sequence[str]]) -> Keys:
+    """Return the keys of rows by their texts, ``[N, 2]``."""
+    encoded = ([text.encode("utf-8", "surrogatepass") for text in row] for row in texts)
+    return _hashed([b"".join(len(t).to_bytes(8, "little") + t for t in row) for row in encoded])
+
+
+def value_type(kind: Kind) -> type[np.floating[Any]]:
+    """Return the dtype of stored logits: float16 (rounding 2^-11), float32 in regression."""
+    return np.float32 if isinstance(kind, Regress) else np.float16
+
+
+def counts_of(kind: Kind, lengths: Longs) -> Longs:
+    """Return the size of a teacher's unpadded answer to rows of these lengths."""
+    return kind.width * (lengths if isinstance(kind, Span | Tag) else np.ones_like(lengths))
+
+
+def unpadded(answers: Tensor, rows: Rows, kind: Kind) -> Values:
+    """Flatten one teacher's answers into one array, row after row, in the stored dtype.
+
+    ``[B, C]``, ``[B, 2, L]`` or ``[B, L, C] -> [numbers]``. Raises ``CheckpointError`` for values
+    beyond the range of float16.
+    """
+    values = _array(answers.float())
+    limit = float(np.finfo(value_type(kind)).max)
+    ragged = isinstance(kind, Span | Tag)
+    flat: Values = values[_spread(rows.real, kind)] if ragged else values.ravel()
+    if not (np.abs(flat).max(initial=0.0) <= limit):  # false for NaN too
+        raise CheckpointError(
+            f"a teacher's logits beyond {limit:g}, or not a number, cannot be kept\n"
+            "  fix: distillation.answers=live, or fine-tune that teacher again"
+        )
+    return flat.astype(value_type(kind))
+
+
+def padded(answers: list[Values], rows: Rows, kind: Kind) -> Tensor:
+    """Restore one teacher's answers from an array per row; padding is ``PAD_LOGIT``.
+    ``-> [B, C]``, ``[B, 2, L]`` or ``[B, L, C]``, fp32.
+    """
+    dtype = value_type(kind)
+    flat = np.concatenate([np.zeros(0, dtype), *answers])
+    if not isinstance(kind, Span | Tag):
+        return torch.from_numpy(flat.reshape(len(rows), kind.width)).float()
+    spread = _spread(rows.real, kind)
+    full = np.full(spread.shape, PAD_LOGIT, dtype)
+    full[spread] = flat
+    return torch.from_numpy(full).float()  # ten times as fast as NumPy's conversion
+
+
+def _spread(real: NDArray[np.bool_], kind: Kind) -> NDArray[np.bool_]:
+    """Return the mask of an answer's real numbers: ``[B, L] -> [B, 2, L]`` or ``[B, L, C]``."""
+    size, length = real.shape
+    if isinstance(kind, Span):
+        return np.broadcast_to(real[:, None, :], (size, kind.width, length))
+    return np.broadcast_to(real[:, :, None], (size, length, kind.width))
+
+
+def _hashed(rows: Iterable[bytes]) -> Keys:
+    digests = [hashlib.blake2b(row, digest_size=KEY_BYTES).digest() for row in rows]
+    return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = tensor.detach().cpu().numpy()
+    return array
+
+
+TABLES = "table-*"  # pattern of their names
+MANIFEST = "manifest.json"  # of the teacher whose tables a directory has
+_RECORD, _FORMAT = "table.json", 3
+_HASHED_BYTES = 2**28  # of a table that is checked whenever it is opened, in a quarter of a second
+_FIX = "delete it: the next run asks the teachers for its rows again"
+
+
+@dataclass(frozen=True)
+class AnswerTable:
+    """Answers to N rows, memory-mapped."""
+
+    directory: Path
+    keys: NDArray[np.uint64]  # [2, N]
+    values: Values  # [numbers]
+    bounds: Longs | None  # [N + 1]; None: all rows have equally many numbers
+
+    def __len__(self) -> int:
+        return int(self.keys.shape[1])
+
+    def find(self, keys: Keys) -> Longs:
+        """Return the number of each row in this table, -1 if it is not there. ``[B, 2] -> [B]``."""
+        first, second = self.keys
+        last = len(self) - 1
+        at = np.searchsorted(first, keys[:, 0]).clip(max=last)
+        while True:  # rows that share the first half of their key follow each other
+            behind = (first[at] == keys[:, 0]) & (second[at] < keys[:, 1]) & (at < last)
+            if not behind.any():
+                break
+            at[behind] += 1
+        return np.where((first[at] == keys[:, 0]) & (second[at] == keys[:, 1]), at, -1)
+
+    def read(self, row: int) -> Values:
+        """Return the numbers of a row."""
+        if self.bounds is not None:
+            return self.values[self.bounds[row] : self.bounds[row + 1]]
+        width = len(self.values) // len(self)
+        return self.values[row * width : (row + 1) * width]
+
+
+def open_table(directory: Path, *, check: bool | None = None) -> AnswerTable:
+    """Open a table. Raises ``DataError`` if it is incomplete or, with ``check``, does not have its
+    sha256; None checks tables of up to 256 MiB.
+    """
+    record = read_json(directory / _RECORD, error=DataError, fix=_FIX)
+    if record.get("format") != _FORMAT:
+        raise DataError(
+            f"{directory / _RECORD}: no record of a table, or of format {record.get('format')}\n"
+            f"  allowed: format {_FORMAT}, that of this version\n  fix: {_FIX}"
+        )
+    files = record["files"]
+    if check is None:
+        check = sum(file["bytes"] for file in files.values()) <= _HASHED_BYTES
+    problems = problems_of(directory, files) if check else []
+    try:
+        arrays = {} if problems else {n: np.load(directory / n, mmap_mode="r") for n in files}
+    except (OSError, ValueError, EOFError) as error:  # a file is gone, or shorter than it says
+        problems = [str(error)]
+    if problems:
+        raise DataError(f"{directory}: damaged: {problems[0]}\n  fix: {_FIX}")
+    return AnswerTable(
+        directory, arrays["keys.npy"], arrays["values.npy"], arrays.get("bounds.npy")
+    )
+
+
+def write_table(parent: Path, keys: Keys, counts: Longs, values: Values) -> Path:
+    """Write rows with these distinct ``keys`` ``[N, 2]`` to a new table below ``parent`` and return
+    its directory. Row r has the next ``counts[r]`` of ``values``.
+
+    A failure leaves no table. Raises ``ResourceError`` where it cannot be written.
+    """
+    order = np.lexsort((keys[:, 1], keys[:, 0]))
+    sizes, begins = counts[order], bounds_of(counts)[:-1][order]
+    bounds = bounds_of(sizes)
+    positions = np.arange(len(values)) + np.repeat(begins - bounds[:-1], sizes)
+    arrays = {"keys.npy": keys[order].T, "values.npy": values[positions]}
+    if sizes.min() != sizes.max():
+        arrays["bounds.npy"] = bounds
+    final = parent / f"table-{hashlib.sha256(keys[order].tobytes()).hexdigest()[:32]}"
+    try:
+        with staged_directory(final) as staged:
+            for name, array in arrays.items():
+                content = io.BytesIO()  # np.save to a file does not say that the disk is full
+                np.save(content, array)
+                (staged / name).write_bytes(content.getbuffer())
+            files = hashes_of(staged, [staged / name for name in arrays])
+            record = {"format": _FORMAT, "rows": len(keys), "files": files}
+            write_json_atomic(staged / _RECORD, record)
+    except OSError as error:
+        raise unwritable(parent, error) from error
+    return final
+
+
+def unwritable(directory: Path, error: OSError) -> ResourceError:
+    """Return the error for answers that cannot be written to ``directory``."""
+    return ResourceError(
+        f"{directory}: answers of a teacher cannot be written: {error.strerror or error}\n"
+        "  fix: free space there or make it writable, or choose another directory: "
+        "distillation.store=DIRECTORY\n"
+        "  kept: the answers so far; the same command continues with them"
+    )
+
+
+_SECONDS_A_DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class StoredTeacher:
+    """One teacher's directory of tables."""
+
+    directory: Path
+    manifest: dict[str, Any]
+    tables: list[Path]
+    num_bytes: int
+    unused_days: float
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in all tables. Raises ``DataError`` for a damaged one."""
+        return sum(len(open_table(path, check=False)) for path in self.tables)
+
+
+def list_teachers(root: str | Path, names: Sequence[str] = ()) -> list[StoredTeacher]:
+    """Return the teachers with tables below ``root``, by name; those whose names start with one of
+    ``names``, if there are any. Raises ``ConfigError`` if there are none.
+    """
+    root = Path(root).expanduser()
+    found = {path.parent.name: path for path in sorted(root.glob(f"[!.]*/{MANIFEST}"))}
+    if not found:
+        raise ConfigError(
+            f"{root}: no answers of teachers here\n"
+            "  allowed: the value of distillation.store of a run, or answers/ in its directory"
+        )
+    for name in names:
+        if not any(known.startswith(name) for known in found):
+            raise ConfigError(
+                f"{name}: no teacher of this directory\n  allowed: {', '.join(found)}"
+            )
+    chosen = tuple(names) or ("",)
+    return [_stored(path) for name, path in found.items() if name.startswith(chosen)]
+
+
+def find_damage(teacher: StoredTeacher) -> list[str]:
+    """Return the problem of each damaged table."""
+    problems = []
+    for path in teacher.tables:
+        try:
+            open_table(path, check=True)
+        except (DataError, OSError, ValueError) as error:
+            problems.append(f"{path.name}: {error}")
+    return problems
+
+
+def _stored(manifest: Path) -> StoredTeacher:
+    directory = manifest.parent
+    return StoredTeacher(
+        directory=directory,
+        manifest=read_json(
+            manifest, error=DataError, fix="delete its directory; the next run makes it again"
+        ),
+        tables=sorted(directory.glob(TABLES)),
+        num_bytes=sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()),
+        unused_days=(time.time() - manifest.stat().st_mtime) / _SECONDS_A_DAY,
+    )

@@ -1,0 +1,448 @@
+"""Answers that are given once: tables of a teacher, their upkeep, and the ensemble over them."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from road_ray.data.catalog import task
+from road_ray.distillation import stored_ensemble
+from road_ray.distillation.answer_table import (
+    AnswerTable,
+    counts_of,
+    find_damage,
+    list_teachers,
+    open_table,
+    rows_of,
+    unpadded,
+    write_table,
+)
+from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble.protocol import WrappedEnsemble
+from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
+from road_ray.distillation.stored_ensemble import StoredEnsemble, TeacherTables, directory_name
+from road_ray.distillation.teacher_directory import teacher_manifest
+from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
+
+NLI, MRC = task("nli"), task("mrc")
+WHO = {
+    "directory": "t0",
+    "weights_sha256": "a" * 64,
+    "config_sha256": "b",
+    "tokenizer_sha256": "c",
+    "labels": ["x"],
+    "order": None,
+    "precision": "fp32",
+}
+
+
+def rows(*numbers: int):
+    ids = torch.tensor([[5, number, number + 1] for number in numbers])
+    return rows_of({"input_ids": ids})
+
+
+def answers(*numbers: int):
+    return np.array([[n, n + 0.5, -n] for n in numbers], np.float16).ravel()
+
+
+def add(tables, *numbers: int):
+    tables.add(rows(*numbers).keys, np.full(len(numbers), 3), answers(*numbers))
+
+
+def filled(root: Path, *numbers: int, who=WHO) -> TeacherTables:
+    tables = TeacherTables(root, who, NLI)
+    with tables.labelling():
+        add(tables, *numbers)
+    return tables
+
+
+def read(tables: TeacherTables, *numbers: int) -> bool:
+    return (np.concatenate(tables.read(rows(*numbers).keys)) == answers(*numbers)).all()
+
+
+def test_answers_are_read_back_in_any_order_and_from_several_tables(tmp_path):
+    tables = filled(tmp_path, *range(1, 50))
+    assert read(tables, 3, 1, 49)
+    assert tables.holds(rows(99, 4, 2).keys).tolist() == [False, True, True]
+    filled(tmp_path, 99, 100)
+    assert not tables.holds(rows(99).keys).any()
+    tables.refresh()
+    assert read(tables, 99, 4, 100)
+    assert len(tables) == len(TeacherTables(tmp_path, WHO, NLI)) == 51
+
+
+def test_keys_that_share_their_first_half_are_different_rows(tmp_path):
+    """Of 10^9 rows some do; the whole key decides."""
+    keys = np.array([[7, 3], [7, 1], [2, 9], [7, 2], [9, 0]], np.uint64)
+    values = np.arange(5, dtype=np.float16)
+    table = open_table(write_table(tmp_path, keys, np.ones(5, int), values))
+    found = table.find(
+        np.array([[7, 2], [7, 4], [7, 1], [7, 3], [9, 0], [0, 0], [9, 1]], np.uint64)
+    )
+    assert [float(table.read(row)[0]) if row >= 0 else None for row in found] == [
+        *(3.0, None, 1.0, 0.0, 4.0, None, None)
+    ]
+
+
+def test_spans_take_only_their_real_length(tmp_path):
+    ids = torch.ones(50, 384, dtype=torch.long)
+    ids[:, 0] = torch.arange(50)
+    mask = torch.arange(384) < torch.arange(10, 60)[:, None]
+    batch = rows_of({"input_ids": ids, "attention_mask": mask})
+    given = torch.randn(50, 2, 384)
+    values, counts = unpadded(given, batch, MRC.kind), counts_of(MRC.kind, batch.lengths)
+    table = open_table(write_table(tmp_path, batch.keys, counts, values))
+    size = sum(path.stat().st_size for path in table.directory.glob("*.npy"))
+    assert 0 <= size - (2 * 2 * sum(range(10, 60)) + 24 * 50) < 500
+    for number, row in enumerate(table.find(batch.keys)):
+        expected = given[number, :, : 10 + number].half().numpy().ravel()
+        assert (table.read(row) == expected).all()
+
+
+@pytest.mark.parametrize("part", list(WHO)[1:])
+def test_whatever_decides_the_answers_decides_the_directory(part):
+    other = WHO | {part: "other" * 20}
+    assert directory_name(other, NLI) != directory_name(WHO, NLI)
+    assert directory_name(WHO | {"directory": "moved", "metrics": {}}, NLI) == directory_name(
+        WHO, NLI
+    )
+    assert directory_name(WHO, MRC) != directory_name(WHO, NLI)
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbled", "gone", "record", "version"])
+def test_a_damaged_table_is_named_with_what_to_do(tmp_path, damage):
+    (table,) = filled(tmp_path, 1, 2).tables
+    values, record = table.directory / "values.npy", table.directory / "table.json"
+    content = values.read_bytes()
+    match damage:
+        case "cut":
+            values.write_bytes(content[:-2])
+        case "garbled":
+            values.write_bytes(content[:-9] + b"garbled!!")
+        case "gone":
+            values.unlink()
+        case "record":
+            record.write_text("{")
+        case "version":
+            record.write_text(json.dumps({"format": 1}))
+    with pytest.raises(DataError, match=rf"(?s){table.directory}.*fix: delete it"):
+        TeacherTables(tmp_path, WHO, NLI)
+
+
+def forked(root: Path, numbers: range, killed_after: int | None = None):
+    """A process that labels rows one table at a time; forked, for imports take seconds."""
+
+    def write() -> None:
+        tables = TeacherTables(root, WHO, NLI)
+        with tables.labelling():
+            for number in numbers:
+                if number == killed_after:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if not tables.holds(rows(number).keys)[0]:
+                    add(tables, number)
+                    tables.flush()
+                    time.sleep(0.01)
+
+    process = multiprocessing.get_context("fork").Process(target=write)
+    process.start()
+    return process
+
+
+def test_what_a_killed_labelling_has_asked_is_not_asked_again(tmp_path):
+    killed = forked(tmp_path, range(10), killed_after=6)
+    killed.join(60)
+    assert killed.exitcode == -signal.SIGKILL
+    tables = TeacherTables(tmp_path, WHO, NLI)
+    assert read(tables, *range(6))
+    assert not tables.holds(rows(*range(6, 10)).keys).any()
+
+
+def test_two_processes_that_label_the_same_rows_wait_for_each_other(tmp_path):
+    processes = [forked(tmp_path, range(20)), forked(tmp_path, range(10, 30))]
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    tables = TeacherTables(tmp_path, WHO, NLI)
+    assert read(tables, *range(30))
+    assert len(tables) == 30
+
+
+def test_a_full_disk_is_named_and_keeps_what_was_answered(small_disk):
+    disk = small_disk(64)
+    tables = TeacherTables(disk, WHO, NLI)
+    with tables.labelling():
+        add(tables, 1, 2)
+        tables.flush()
+        add(tables, *range(3, 4000))
+        with pytest.raises(ResourceError, match="No space left"):
+            tables.flush()
+    again = TeacherTables(disk, WHO, NLI)
+    assert again.holds(rows(1, 2, 3).keys).tolist() == [True, True, False]
+
+
+def test_tables_of_another_user_are_read(tmp_path, monkeypatch):
+    filled(tmp_path, 1)
+
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(stored_ensemble.os, "utime", refused)
+    assert read(TeacherTables(tmp_path, WHO, NLI), 1)
+
+
+def test_opening_and_reading_do_not_depend_on_the_number_of_rows(tmp_path):
+    """3 million rows of two classes: of 60 MB the search maps a few pages."""
+    count = 3_000_000
+    keys = np.random.default_rng(0).integers(0, 2**63, (count, 2)).astype(np.uint64)
+    counts = np.full(count, 2, np.int64)
+    directory = write_table(tmp_path, keys, counts, np.zeros(2 * count, np.float16))
+    began = time.perf_counter()
+    table: AnswerTable = open_table(directory, check=False)
+    rows_found = table.find(keys[::300_000])
+    assert [len(table.read(int(row))) for row in rows_found] == [2] * 10
+    assert time.perf_counter() - began < 0.5
+
+
+PRUNE = ("data", "store", "prune")
+OTHER = WHO | {"weights_sha256": "f" * 64, "directory": "t1"}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two teachers, one of them with two tables."""
+    filled(tmp_path, 1, 2, 9)
+    filled(tmp_path, 3, 4)
+    filled(tmp_path, 1, 9, who=OTHER)
+    return tmp_path
+
+
+def test_what_is_kept_is_listed(root):
+    first, second = list_teachers(root)
+    assert (first.num_rows, second.num_rows) == (5, 2)
+    assert (len(first.tables), len(second.tables)) == (2, 1)
+    assert second.manifest["directory"] == "t1"
+    assert first.unused_days < 1
+    assert [t.directory for t in list_teachers(root, ["nli-fff"])] == [second.directory]
+
+
+def test_a_run_that_has_a_table_open_keeps_it(root):
+    tables = TeacherTables(root, WHO, NLI)
+    shutil.rmtree(list_teachers(root)[0].directory)
+    assert read(tables, 1, 4)
+
+
+def test_damage_is_found(root):
+    first, _ = list_teachers(root)
+    assert find_damage(first) == []
+    values = first.tables[0] / "values.npy"
+    values.write_bytes(values.read_bytes()[:-1] + b"x")
+    (problem,) = find_damage(first)
+    assert first.tables[0].name in problem
+
+
+def test_only_what_is_long_unused_goes(root, road):
+    first, _ = list_teachers(root)
+    ago = time.time() - 10 * 86400
+    os.utime(first.directory / "manifest.json", (ago, ago))
+    assert f"removed {first.directory.name}" in road(*PRUNE, root, "--unused-days", "5").out
+    assert len(list_teachers(root)) == 1
+
+
+def test_no_answers_and_no_such_teacher(root, tmp_path_factory):
+    with pytest.raises(ConfigError, match="no answers of teachers"):
+        list_teachers(tmp_path_factory.mktemp("empty"))
+    with pytest.raises(ConfigError, match="no teacher of this directory"):
+        list_teachers(root, ["sst2-"])
+
+
+@pytest.mark.parametrize("content", ["", "null", "[]", "{"])
+def test_a_manifest_that_is_none_is_named(content, root):
+    manifest = list_teachers(root)[0].directory / "manifest.json"
+    manifest.write_text(content)
+    with pytest.raises(DataError, match=r"manifest\.json"):
+        list_teachers(root)
+
+
+def batch(*numbers: int, spans: bool = False, length: int = 10) -> dict:
+    """Rows that are known by their number; the second half of each fifth row is padding."""
+    rows = []
+    for number in numbers:
+        generator = torch.Generator().manual_seed(number)
+        rows.append(torch.randint(5, 24, (length,), generator=generator))
+    ids = torch.stack(rows)
+    mask = torch.ones_like(ids)
+    for index, number in enumerate(numbers):
+        if number % 5 == 0:
+            mask[index, length // 2 :] = 0
+    given = {"input_ids": ids * mask, "attention_mask": mask}
+    gold = torch.tensor([number % 3 for number in numbers])
+    return given | ({"start_positions": gold, "end_positions": gold} if spans else {"labels": gold})
+
+
+class Counted:
+    """Live teachers in this process that note which of them were asked how many rows."""
+
+    def __init__(self, directories, subject):
+        self.directories, self.subject = directories, subject
+        self.started, self.batch_sizes = [], []
+
+    @contextmanager
+    def __call__(self, members):
+        self.started.append(members)
+        chosen = [self.directories[member] for member in members]
+        outer = self
+
+        class Live(WrappedEnsemble):
+            def submit(self, given):
+                outer.batch_sizes.append(len(given["input_ids"]))
+                return super().submit(given)
+
+        yield Live(LocalEnsemble.load(chosen, self.subject))
+
+
+@pytest.fixture
+def school(tmp_path, teacher):
+    """``school(subject, count)``: opens the tables of some teachers and counts what they do."""
+    made = {}
+
+    def start(subject=NLI, chosen=(0, 1, 2)):
+        kind = "mrc" if subject is MRC else "nli"
+        for seed in chosen:
+            if (seed, kind) not in made:
+                made[seed, kind] = teacher(tmp_path / f"{kind}-{seed}", seed, kind=kind)
+        directories = [made[seed, kind] for seed in chosen]
+        manifest = teacher_manifest(directories, subject)
+        stored = StoredEnsemble.open(tmp_path / "store", manifest, subject)
+        return stored, Counted(directories, subject)
+
+    return start
+
+
+def label(stored, live, given, size=2):
+    """Label a batch, ``size`` rows at a time; return the number of rows that were asked."""
+    inputs = inputs_of(given)
+    numbers = np.arange(len(inputs["input_ids"]))
+    groups = np.array_split(numbers, -(-len(numbers) // size))
+    return stored.label(lambda: [some_rows(inputs, group) for group in groups], live)
+
+
+def ask(ensemble, given):
+    return ensemble.gather(ensemble.submit(given))
+
+
+def test_every_reader_has_the_answers_of_the_teachers_rounded_once(school):
+    cold, live = school()
+    assert label(cold, live, batch(1, 2, 3, 5)) == 4
+    first = ask(cold, batch(1, 2, 3, 5))
+    assert first.shape == (3, 4, 3)
+    assert torch.equal(first, first.half().float())
+    exact = ask(LocalEnsemble.load(live.directories, NLI), batch(1, 2, 3, 5))
+    torch.testing.assert_close(first, exact, rtol=2**-10, atol=1e-4)
+    assert torch.equal(ask(cold, batch(5, 3, 2, 1)), first[:, [3, 2, 1, 0]])
+    warm, idle = school()
+    assert label(warm, idle, batch(3, 1)) == 0
+    assert torch.equal(ask(warm, batch(3, 1)), first[:, [2, 0]])
+    assert idle.started == []
+
+
+def test_only_the_rows_that_are_missing_are_asked(school):
+    stored, live = school()
+    label(stored, live, batch(1, 2))
+    before = ask(stored, batch(1, 2))
+    assert label(stored, live, batch(4, 2, 6, 4, 1)) == 2  # one of them twice
+    assert live.batch_sizes == [2, 1, 1]
+    assert live.started == [(0, 1, 2)] * 2
+    assert torch.equal(ask(stored, batch(4, 2, 1))[:, 1:], before[:, [1, 0]])
+
+
+def test_a_row_that_was_not_asked_is_an_error(school):
+    stored, live = school()
+    label(stored, live, batch(1, 2))
+    with pytest.raises(DataError, match=r"no answers to 1 of 2 rows(.|\n)*label"):
+        ask(stored, batch(1, 7))
+
+
+def test_only_the_teacher_that_is_new_is_started(school):
+    pair, first = school(chosen=(0, 1))
+    label(pair, first, batch(1, 2))
+    known = ask(pair, batch(1, 2))
+    trio, live = school(chosen=(2, 1, 0))  # another order, one more
+    label(trio, live, batch(1, 2))
+    assert live.started == [(0,)]
+    assert torch.equal(ask(trio, batch(1, 2))[[2, 1]], known)
+
+
+def test_spans_are_kept_without_padding_and_served_at_any_width(school):
+    stored, live = school(MRC)
+    given = batch(1, 5, spans=True)
+    label(stored, live, given)
+    narrow = ask(stored, given)
+    exact = ask(LocalEnsemble.load(live.directories, MRC), given)
+    torch.testing.assert_close(narrow, exact, rtol=2**-10, atol=1e-4)
+    wider = {name: torch.nn.functional.pad(x, (0, 6)) for name, x in inputs_of(given).items()}
+    wide = ask(stored, wider)
+    assert torch.equal(wide[..., :10], narrow)
+    assert (wide[..., 10:] == -10000).all()
+
+
+def test_an_interrupted_labelling_goes_on_where_it_was(school, monkeypatch):
+
+    monkeypatch.setattr(stored_ensemble, "_TABLE_BYTES", 1)
+    whole, live = school(chosen=(0,))
+    given = batch(*range(1, 21))
+
+    class Stopped(Exception):
+        pass
+
+    @contextmanager
+    def stopping(members):
+        with live(members) as ensemble:
+            gather, left = ensemble.gather, [4]
+
+            def gather_some(handle):
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Stopped
+                return gather(handle)
+
+            ensemble.gather = gather_some
+            yield ensemble
+
+    with pytest.raises(Stopped):
+        label(whole, stopping, given)
+    again, rest = school(chosen=(0,))
+    assert label(again, rest, given) == 20 - 4 * 2
+    exact = ask(LocalEnsemble.load(live.directories, NLI), given)
+    torch.testing.assert_close(ask(again, given), exact, rtol=2**-10, atol=1e-4)
+
+
+def test_an_answer_that_is_no_number_is_named_and_not_kept(school):
+    stored, live = school()
+
+    @contextmanager
+    def broken(members):
+        with live(members) as ensemble:
+            gather = ensemble.gather
+
+            def with_nan(handle):
+                answers = gather(handle)
+                answers[1, -1, 0] = torch.nan
+                return answers
+
+            ensemble.gather = with_nan
+            yield ensemble
+
+    with pytest.raises(CheckpointError, match=r"teacher 1: .*not a number"):
+        label(stored, broken, batch(1, 2))
+    again, _ = school()
+    assert [len(tables) for tables in again.tables] == [2, 0, 0]
