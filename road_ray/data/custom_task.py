@@ -17,10 +17,12 @@ from road_ray.data.readers.custom_dataset import TOO_FEW_LABELS, CustomDataset
 from road_ray.data.task_and_dataset import (
     Classify,
     Dataset,
+    MultiLabel,
     Regress,
     Tag,
     Task,
     below_zero,
+    listed_labels,
     plain_label,
 )
 from road_ray.errors import ConfigError, DataError, nearest, shorten
@@ -52,7 +54,7 @@ def custom_entry(name: str, sets: Mapping[str, CustomDataset]) -> tuple[Dataset,
     kind, dataset = task.kind, custom.dataset(name)
     if isinstance(kind, Regress):
         return replace(dataset, negative_labels=kind.low < 0), task
-    if not isinstance(kind, Classify):
+    if not isinstance(kind, Classify | MultiLabel):
         return dataset, task
     known = (*kind.labels, *custom.labels, *custom.label_map)
     names = {plain_label(label): label for label in kind.labels}
@@ -69,8 +71,8 @@ def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None
     if not isinstance(kind, type(custom_kind)):
         problem = f"kind is {custom.kind}, {other} is of kind {type(kind).__name__}"
         remedy = "fix: set kind, or name another task"
-    elif isinstance(kind, Classify | Tag):
-        plain = plain_label if isinstance(kind, Classify) else str  # tags are read as they are
+    elif isinstance(kind, Classify | MultiLabel | Tag):
+        plain = str if isinstance(kind, Tag) else plain_label  # tags are read as they are
         named = set(map(plain, custom.labels)) or set(map(plain, custom.label_map.values()))
         known = set(map(plain, kind.labels))
         if named == known or (not custom.labels and named <= known):
@@ -92,7 +94,7 @@ def labels_missing(
     split = next(s for s in ("train", "dev", "test") if getattr(dataset.splits, s))
     problem = f"data.sets.{dataset.name}: labels are not given"
     try:
-        counts = label_counts(read(replace(dataset, dev_fraction=None), split))
+        counts = label_counts(read(replace(dataset, dev_fraction=None), split), kind)
     except DataError as error:
         reason = str(error).splitlines()[0]
         return ConfigError(f"{problem}: {TOO_FEW_LABELS}\n  they cannot be listed: {reason}")
@@ -104,19 +106,20 @@ def labels_missing(
             f"{dataset.columns.label!r}: {few}\n  fix: name the column of the label"
         )
     listed = ", ".join(f"{label} ({count:,})" for label, count in counts.most_common())
-    labels = list(counts) if kind == "classify" else tag_labels(counts)
+    labels = tag_labels(counts) if kind == "tag" else list(counts)
     return ConfigError(
         f"{problem}\n  {where}: {shorten(listed, 300)}\n  fix: below data.sets.{dataset.name} write"
         f"\n    labels: {json.dumps(labels, ensure_ascii=False)}"
     )
 
 
-def label_counts(examples: Sequence[Example]) -> Counter[str]:
+def label_counts(examples: Sequence[Example], kind: str = "classify") -> Counter[str]:
     """Return how often each label occurs, sorted by label; numbers by value."""
     counts: Counter[str] = Counter()
     for example in examples:
         if isinstance(example, TextExample) and example.label is not None:
-            counts[example.label] += 1
+            label, several = example.label, kind == "multi"
+            counts.update(listed_labels(label, example.where) if several else [label])
         elif isinstance(example, TagExample):
             counts.update(example.tags or ())
     return Counter({label: counts[label] for label in sorted_labels(counts)})

@@ -24,7 +24,7 @@ from road_ray.data.readers.layouts import found_paths, read_split
 from road_ray.data.readers.quac import with_history
 from road_ray.data.row_limits import row_limits, window_limits
 from road_ray.data.special_heads import SPECIAL_HEADS
-from road_ray.data.task_and_dataset import Classify, Dataset, Span, Tag, Task
+from road_ray.data.task_and_dataset import Classify, Dataset, MultiLabel, Span, Tag, Task
 from road_ray.data.tokenizer import load_tokenizer, put_space_before_words
 from road_ray.data.training_rows import REST, corrected, read_unlabelled, unlabelled_file
 from road_ray.errors import ConfigError, nearest
@@ -76,7 +76,7 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
         )
     if custom is not None:
         dataset, task = custom_entry(name, source.sets)
-        if isinstance(task.kind, Classify | Tag) and not task.kind.labels:
+        if isinstance(task.kind, Classify | MultiLabel | Tag) and not task.kind.labels:
             read = partial(read_examples, root=root_of(name, source))
             raise labels_missing(dataset, custom.kind, read)
     else:

@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from road_ray.errors import DataError
+
 
 def plain_label(label: str) -> str:
     """Return the label in lower case and Unicode NFC, with spaces and hyphens as ``_``; equal
@@ -26,6 +28,28 @@ def label_text(value: object) -> str:
     if isinstance(value, bool | int | float | list | dict):
         return json.dumps(value, default=str)
     return str(value)
+
+
+def listed_labels(text: str, where: str) -> list[str]:
+    """Return the labels of a row of several, which is JSON of a list. Raises ``DataError`` for
+    another text, a label that is no text or number, and a repeated one.
+    """
+    try:
+        labels = json.loads(text)
+    except ValueError:
+        labels = text
+    if not isinstance(labels, list) or not all(isinstance(x, str | int) for x in labels):
+        raise DataError(
+            f"{where} labels={text!r}: no list of labels\n"
+            '  allowed: a list such as ["a", "b"], also an empty one\n'
+            "  fix: name the `separator` of labels in one text, or columns of 0 and 1 as `label`"
+        )
+    names = list(map(label_text, labels))
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DataError(
+            f"{where} labels={text!r}: {twice[0]!r} occurs twice\n  fix: name every label once"
+        )
+    return names
 
 
 def below_zero(label: str) -> bool:
@@ -50,6 +74,19 @@ class Classify:
 @dataclass(frozen=True)
 class Reason(Classify):
     """One label for a pair, after several readings of it (MT-DNN's stochastic answer network)."""
+
+
+@dataclass(frozen=True)
+class MultiLabel:
+    """Any number of labels, none too, for a sentence or a pair: one logit a label, whose sigmoid is
+    the label's probability. A label is a choice between two classes of logits 0 and ``z``.
+    """
+
+    labels: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.labels)
 
 
 @dataclass(frozen=True)
@@ -114,7 +151,7 @@ class Choose:
         return self.choices
 
 
-Kind = Classify | Regress | Span | Tag | Choose
+Kind = Classify | MultiLabel | Regress | Span | Tag | Choose
 
 
 @dataclass(frozen=True)
@@ -142,13 +179,15 @@ class Columns:
     """Columns of text, label and id: names, or numbers for files without a header.
 
     ``a|b`` is the first of the two names that the row has. ``tag_names`` maps tags of the file to
-    those of the task.
+    those of the task. A tuple of labels are columns of 0 and 1; ``separator`` is that of several
+    labels in one cell.
     """
 
     text: tuple[str | int, ...]
-    label: str | int | None = None
+    label: str | int | tuple[str, ...] | None = None
     id: str | int | None = None
     tag_names: Mapping[str, str] = field(default_factory=dict, hash=False)
+    separator: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,19 @@ from road_ray.data.features.examples_and_features import (
     TagExample,
 )
 from road_ray.data.load_split import Split
-from road_ray.data.task_and_dataset import Classify, JointSpan, Kind, Regress, Span, Tag
+from road_ray.data.task_and_dataset import Classify, JointSpan, Kind, MultiLabel, Regress, Span, Tag
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
 from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
+from road_ray.evaluation.label_sets import (
+    Thresholds,
+    best_thresholds,
+    label_set_balance,
+    label_set_scores,
+    predicted_sets,
+    probabilities_of,
+    table_of_labels,
+)
 from road_ray.evaluation.no_answer_threshold import (
     answerability,
     choose_threshold,
@@ -49,22 +58,22 @@ OnRows = Callable[[int, int], None]
 class Evaluation:
     """Metrics of one split (percentages) and predictions.
 
-    ``threshold`` is the no-answer threshold of span predictions. If it is None, there are no
-    ``at_threshold_*`` metrics, and predictions follow the untuned rule of ``exact`` and ``f1``.
+    ``threshold`` is the no-answer threshold of span predictions, or those of several labels. If it
+    is None, there are no ``at_threshold_*`` metrics, and predictions follow the untuned rule.
     ``limit`` is the threshold that predictions follow.
     """
 
     figures: dict[str, float]
-    threshold: float | None = None
+    threshold: float | Thresholds | None = None
     spans: Sequence[SpanPrediction] = ()
     limit: float = 0.0
-    labels: Sequence[str] = ()
+    labels: Sequence[str | Sequence[str]] = ()
     ids: Sequence[str] = ()
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
     def write(self, directory: Path) -> None:
-        """Write predictions in the official JSON layout of SQuAD, or one label per example;
-        ``diagnostics.json`` beside them has what the pages of reports draw.
+        """Write predictions in the official JSON layout of SQuAD, or the label or labels of each
+        example; ``diagnostics.json`` beside them has what the pages of reports draw.
         """
         if self.diagnostics:
             write_json(directory / DIAGNOSTICS, self.diagnostics)
@@ -138,14 +147,15 @@ def evaluate_split(
     *,
     pad_id: int,
     device: torch.device,
-    threshold: float | None = None,
+    threshold: float | Thresholds | None = None,
     tune: bool = False,
     precision: Precision = "auto",
     on_rows: OnRows | None = None,
 ) -> Evaluation:
     """Return the figures of a model on a split, of products in the ``precision`` in which it was
-    trained; the default is that of predictions. ``threshold`` is the no-answer threshold; ``tune``
-    chooses it on this split if there is none, unless all questions have answers.
+    trained; the default is that of predictions. ``threshold`` is the no-answer threshold, or
+    those of several labels; ``tune`` chooses it on this split if there is none, unless all
+    questions have answers.
     """
     dtype = autocast_dtype(precision, device, int(model.encoder.config.hidden_size))
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
@@ -161,7 +171,7 @@ def evaluate_split(
 def evaluate_logits(
     split: Split,
     logits: Sequence[NDArray[np.float32]],
-    threshold: float | None = None,
+    threshold: float | Thresholds | None = None,
     *,
     tune: bool = False,
 ) -> Evaluation:
@@ -169,8 +179,12 @@ def evaluate_logits(
     only.
     """
     kind = split.task.kind
+    if isinstance(kind, MultiLabel):
+        given = threshold if isinstance(threshold, Mapping) else None
+        return _evaluate_label_sets(split, kind.labels, np.stack(logits), given, tune=tune)
     if isinstance(kind, Span):
-        return evaluate_spans(split, logits, threshold, tune=tune)
+        given_odds = None if isinstance(threshold, Mapping) else threshold
+        return evaluate_spans(split, logits, given_odds, tune=tune)
     ids = [example.id for example in split.examples]
     figures: dict[str, float] = {}
     if isinstance(kind, Tag):
@@ -191,6 +205,38 @@ def evaluate_logits(
         diagnostics = class_diagnostics(values[known], gold[known], classes)
     labels = [classes[int(p)] if classes else str(p) for p in predicted]
     return Evaluation(figures, labels=labels, ids=ids, diagnostics=diagnostics)
+
+
+def _evaluate_label_sets(
+    split: Split,
+    labels: Sequence[str],
+    logits: NDArray[np.float32],
+    thresholds: Thresholds | None,
+    *,
+    tune: bool,
+) -> Evaluation:
+    """Return the metrics of logits ``[N, C]`` of several labels at 0.5, and as ``at_threshold_*``
+    at the thresholds, if there are any.
+    """
+    gold, metrics = split.features.gold["labels"], split.dataset.metrics
+    known, probabilities = (gold != UNKNOWN).all(-1), probabilities_of(logits)
+    truth, figures, diagnostics = gold[known], dict[str, float](), dict[str, Any]()
+    if len(truth) and thresholds is None and tune:
+        thresholds = best_thresholds(probabilities[known], truth, labels)
+    predicted = predicted_sets(probabilities, labels, thresholds)
+    if len(truth):
+        untuned = predicted_sets(probabilities[known], labels, None)
+        figures = label_set_scores(metrics, probabilities[known], untuned, truth, labels)
+        figures |= label_set_balance(untuned, truth)
+        diagnostics = {"rows": len(truth)}
+        diagnostics["per_label"] = table_of_labels(predicted[known], truth, labels, thresholds)
+    if len(truth) and thresholds is not None:
+        ranked = [name for name in metrics if name != "lrap"]  # no threshold changes it
+        tuned = label_set_scores(ranked, probabilities[known], predicted[known], truth, labels)
+        figures |= {f"at_threshold_{name}": value for name, value in tuned.items()}
+    names = [[name for name, has in zip(labels, row, strict=True) if has] for row in predicted]
+    ids = [example.id for example in split.examples]
+    return Evaluation(figures, thresholds, labels=names, ids=ids, diagnostics=diagnostics)
 
 
 def _further(

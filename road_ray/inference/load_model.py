@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from road_ray.data.task_and_dataset import (
     Classify,
     JointSpan,
     Kind,
+    MultiLabel,
     Reason,
     Regress,
     Span,
@@ -29,6 +30,7 @@ from road_ray.data.task_and_dataset import (
 )
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
+from road_ray.evaluation.label_sets import LABEL_THRESHOLDS, Thresholds
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.inference.predictor import ChooseAny, Predictor
 from road_ray.models.architectures import longest_row
@@ -101,7 +103,7 @@ def load(
         dtype=dtype,
         max_length_tokens=min(max_length_tokens or length, longest),
         longest_row_tokens=longest,
-        threshold=record.get("no_answer_threshold") if threshold is None else threshold,
+        threshold=_stored_threshold(record) if threshold is None else threshold,
         n_best=n_best,
         record=record,
     )
@@ -141,6 +143,11 @@ def _check_options(
             "threshold = nan\n  allowed: a number, inf (always answer) or -inf (never)\n"
             "  fix: correct it, or leave it out for the stored one"
         )
+
+
+def _stored_threshold(record: Mapping[str, Any]) -> float | Thresholds | None:
+    stored: float | Thresholds | None = record.get(LABEL_THRESHOLDS)
+    return stored or record.get("no_answer_threshold")
 
 
 def head_directory(place: Path, head: str | None) -> Path:
@@ -183,6 +190,8 @@ def _kind_of(place: Path) -> Kind:
     for suffix, kind in _HEADS.items():
         if names[0].endswith(suffix):
             if suffix == "ForSequenceClassification":
+                if config.problem_type == "multi_label_classification":
+                    return MultiLabel(labels)
                 _check_problem_type(place, config.problem_type, labels)
                 if len(labels) == 1:
                     return Regress(0.0, 1.0)  # unscaled: the model gives the task's numbers

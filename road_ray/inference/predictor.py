@@ -33,6 +33,7 @@ from road_ray.data.task_and_dataset import (
     Dataset,
     JointSpan,
     Kind,
+    MultiLabel,
     Regress,
     Span,
     Tag,
@@ -41,6 +42,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.errors import DataError
 from road_ray.evaluation.evaluate_split import batched_logits
+from road_ray.evaluation.label_sets import Thresholds, predicted_sets, probabilities_of
 from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
 from road_ray.inference.entities import Sentence, entities
 from road_ray.inference.input_rows import Row, TrainedInput
@@ -52,6 +54,7 @@ Floats: TypeAlias = NDArray[np.float32]
 CHUNK_ROWS = 4096  # rows that are sorted by length and predicted together; bounds the memory
 _FIELDS: dict[type[Kind], tuple[str, ...]] = {
     Classify: ("text", "text_pair"),
+    MultiLabel: ("text", "text_pair"),
     Regress: ("text", "text_pair"),
     Span: ("question", "context"),
     Tag: ("text", "words"),
@@ -88,7 +91,7 @@ class Predictor:
     dtype: torch.dtype | None
     max_length_tokens: int
     longest_row_tokens: int  # positions of the model, the upper limit of max_length_tokens
-    threshold: float | None
+    threshold: float | Thresholds | None
     n_best: int
     record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
 
@@ -163,6 +166,9 @@ class Predictor:
                 return [_choice(row) for row in logits]
             case Classify():
                 return [_class(kind.labels, row) for row in logits]
+            case MultiLabel():
+                limits = self.threshold if isinstance(self.threshold, Mapping) else None
+                return [_label_set(kind.labels, row, limits) for row in logits]
 
     def _logits(self, examples: Sequence[Example], width: int) -> tuple[Features, list[Floats]]:
         """Return the features of rows with the same number of texts, and their logits."""
@@ -206,9 +212,9 @@ class Predictor:
             starts, ends = [row[0] for row in logits], [row[1] for row in logits]
             spans = best_spans(features, examples, starts, ends)
             absent = [_null_share(span) for span in spans]
+        odds = None if isinstance(self.threshold, Mapping) else self.threshold
         return [
-            _answer(span, null, self.threshold, self.n_best)
-            for span, null in zip(spans, absent, strict=True)
+            _answer(span, null, odds, self.n_best) for span, null in zip(spans, absent, strict=True)
         ]
 
     def _example(self, row: Row, where: str) -> Example:
@@ -268,6 +274,13 @@ def _class(labels: Sequence[str], logits: Floats) -> Prediction:
     best = int(logits.argmax())
     scores = dict(zip(labels, shares.tolist(), strict=True))
     return {"label": labels[best], "score": float(shares[best]), "scores": scores}
+
+
+def _label_set(labels: Sequence[str], logits: Floats, thresholds: Thresholds | None) -> Prediction:
+    shares = probabilities_of(logits)
+    chosen = predicted_sets(shares, labels, thresholds)
+    names = [label for label, has in zip(labels, chosen, strict=True) if has]
+    return {"labels": names, "scores": dict(zip(labels, shares.tolist(), strict=True))}
 
 
 def _choice(logits: Floats) -> Prediction:

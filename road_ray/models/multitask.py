@@ -17,7 +17,17 @@ from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.special_heads import SpecialHead, special_head
-from road_ray.data.task_and_dataset import Choose, Classify, Kind, Reason, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import (
+    Choose,
+    Classify,
+    Kind,
+    MultiLabel,
+    Reason,
+    Regress,
+    Span,
+    Tag,
+    Task,
+)
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import family_of, input_names
 from road_ray.models.encoder import load_encoder
@@ -34,8 +44,9 @@ class MultitaskModel(nn.Module):
     """Encoder with task heads; ``forward(batch)`` returns the logits of the head of
     ``batch["task"]``.
 
-    ``[B, C]`` for classes, ``[B, 1]`` for a regression, ``[B, 2, L]`` for spans (joint ones: see
-    their head), ``[B, L, C]`` for tags, ``[B, N]`` for choices (whose inputs are ``[B, N, L]``).
+    ``[B, C]`` for classes and several labels, ``[B, 1]`` for a regression, ``[B, 2, L]``
+    for spans (joint ones: see their head), ``[B, L, C]`` for tags, ``[B, N]`` for choices (whose
+    inputs are ``[B, N, L]``).
     """
 
     def __init__(self, encoder: PreTrainedModel, tasks: Sequence[Task]) -> None:
@@ -81,7 +92,11 @@ class MultitaskModel(nn.Module):
             self._export_special(directory, head, special, labels)
             return
         # An encoder fine-tuned on another task has the labels of that task in its configuration.
-        problems = {Classify: "single_label_classification", Regress: "regression"}
+        problems = {
+            Classify: "single_label_classification",
+            MultiLabel: "multi_label_classification",
+            Regress: "regression",
+        }
         changes = labels | {"problem_type": problems.get(type(kind))}
         config = AutoConfig.for_model(**(self.encoder.config.to_dict() | changes))
         # Random weights would draw from the global generator, while the training goes on.
@@ -137,7 +152,7 @@ def _put_in_order(head: nn.Module, order: Sequence[int] | None, kind: Kind) -> N
 def _labels(kind: Kind) -> tuple[str, ...]:
     """Return the names of a head's outputs in an exported configuration."""
     match kind:
-        case Classify(labels) | Tag(labels):
+        case Classify(labels) | MultiLabel(labels) | Tag(labels):
             return labels
         case Span():
             return ("start", "end")

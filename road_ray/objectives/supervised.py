@@ -1,5 +1,5 @@
-"""Supervised training: cross-entropy of classes, tags and choices, squared error, or cross-entropy
-of the start and end of a span.
+"""Supervised training: cross-entropy of classes, tags, choices, each of several labels, and the
+start and end of a span; squared error of numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from road_ray.data.batching import Batch, allowed_positions, further_labels
 from road_ray.data.features.examples_and_features import UNKNOWN
-from road_ray.data.task_and_dataset import JointSpan, Regress, Span, Task
+from road_ray.data.task_and_dataset import JointSpan, MultiLabel, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Losses, Objective, Term
 
@@ -23,7 +23,9 @@ _ANSWERABILITY_WEIGHT = 0.5
 
 
 def label_count(batch: Mapping[str, Any]) -> Tensor:
-    """Return the number of labelled examples (words of a tagging) of a batch: ``[]``."""
+    """Return the number of known labels of a batch: one an example, tagged word, or label of
+    several: ``[]``.
+    """
     labels: Tensor = batch["start_positions"] if "start_positions" in batch else batch["labels"]
     return (labels != UNKNOWN).sum()
 
@@ -36,9 +38,14 @@ def label_loss(
     class_weights: Tensor | None = None,
     smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the summed loss and the number of labelled examples (words of a tagging): both ``[]``.
+    """Return the summed loss and the number of known labels, as ``label_count``: both ``[]``.
     ``class_weights`` ``[C]`` and ``smoothing`` are those of PyTorch's cross-entropy, for classes,
     tags and choices; the sum is divided by the number of examples, not by the sum of their weights.
+
+    Of several labels it is the binary cross-entropy of each, so that the mean is what transformers
+    computes for ``multi_label_classification``; ``class_weights`` weight the rows that have the
+    label (PyTorch's ``pos_weight``), and smoothing ``s`` makes the targets ``s / 2`` and
+    ``1 - s / 2``.
 
     For spans it is the mean of the start's and the end's cross-entropy over allowed positions
     (science: section 1.2); joint ones add half the cross-entropy of "no answer"
@@ -64,6 +71,15 @@ def label_loss(
         known = batch["labels"] != UNKNOWN
         error = ((logits.squeeze(-1) - batch["labels"]) / task.kind.range) ** 2
         return (error * known).sum(), count
+    if isinstance(task.kind, MultiLabel):
+        known, targets = batch["labels"] != UNKNOWN, batch["labels"].float()
+        losses = functional.binary_cross_entropy_with_logits(
+            logits,
+            targets * (1 - smoothing) + smoothing / 2,
+            pos_weight=None if class_weights is None else class_weights.to(logits),
+            reduction="none",
+        )
+        return torch.where(known, losses, 0.0).sum(), count
     total = functional.cross_entropy(
         logits.flatten(0, -2),
         batch["labels"].flatten(),

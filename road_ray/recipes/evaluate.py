@@ -25,6 +25,7 @@ from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_directory import check_equal_tokenizers
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits, evaluate_split
+from road_ray.evaluation.label_sets import Thresholds
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.heads.label_order import LabelMap
@@ -132,7 +133,7 @@ def _model_metrics(
     for model in models.values():
         check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), str(directory))
     source = with_trained_limits(config.data, trained_limits(directory))
-    threshold: float | None = None
+    threshold: float | Thresholds | None = None
     metrics: dict[str, float] = {}
     for name in sorted(heads, key=lambda name: name != tune_on):
         model = models[heads[name]]
@@ -190,7 +191,7 @@ def evaluate_ensemble(
             )
             sums[name] = list(map(np.add, sums[name], logits)) if name in sums else logits
     figures: dict[str, float] = {}
-    threshold: float | None = None
+    threshold: float | Thresholds | None = None
     for name in sorted(splits, key=lambda name: name != tune_on):
         mean = [row / np.float32(len(places)) for row in sums[name]]
         result = evaluate_logits(splits[name], mean, threshold, tune=name == tune_on)

@@ -7,7 +7,7 @@ from typing import Any
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset
-from road_ray.data.task_and_dataset import Span, Tag
+from road_ray.data.task_and_dataset import MultiLabel, Span, Tag
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.recipes.pretraining.config import PretrainConfig
@@ -76,4 +76,7 @@ def _of(names: Iterable[str], source: SourceConfig) -> list[str]:
 
 def _metrics(name: str, source: SourceConfig) -> tuple[str, ...]:
     dataset, task = find_dataset(name, source)
+    if isinstance(task.kind, MultiLabel):
+        tuned = [f"at_threshold_{name}" for name in dataset.metrics if name != "lrap"]
+        return (*dataset.metrics, *tuned)
     return _SPAN if isinstance(task.kind, Span) else dataset.metrics

@@ -14,7 +14,14 @@ from road_ray.data.features.examples_and_features import (
 )
 from road_ray.data.features.examples_and_features import Example as Row
 from road_ray.data.load_split import find_dataset, read_examples, root_of
-from road_ray.data.task_and_dataset import Dataset, Kind, Regress
+from road_ray.data.task_and_dataset import (
+    Dataset,
+    Kind,
+    MultiLabel,
+    Regress,
+    label_text,
+    listed_labels,
+)
 from road_ray.errors import RoadError
 from road_ray.evaluation.squad import token_f1
 from road_ray.reporting.pages.page import Block, Example, Examples, Prose
@@ -51,7 +58,7 @@ def _of_dataset(run: RunRecord, name: str, predicted: Mapping[str, object]) -> B
         return Prose([f"{name}: no examples, because its data is on the Hub"])
     split = str(run.settings.get("data.split") or "dev")
     rows = [row for row in read_examples(entry, split, root) if row.id in predicted]
-    cases = [_scored_error(row, str(predicted[row.id]), entry, task.kind) for row in rows]
+    cases = [_scored_error(row, label_text(predicted[row.id]), entry, task.kind) for row in rows]
     wrong = sorted((case for case in cases if case is not None), key=lambda case: case[0])
     every = max(len(wrong) / _SHOWN, 1.0)
     chosen = [wrong[int(n * every)][1] for n in range(min(_SHOWN, len(wrong)))]
@@ -111,6 +118,11 @@ def _label(
         if gap < 0.1:
             return None
         return -gap, Example(texts, (), row.label, f"{float(predicted):.2f}", row.where)
+    if isinstance(kind, MultiLabel):
+        own = {entry.label_map.get(x, x) for x in listed_labels(row.label, row.where)}
+        wrong = own ^ {*listed_labels(predicted, row.where)}
+        sets = ", ".join(sorted(own)), ", ".join(sorted(own ^ wrong))
+        return (-len(wrong), Example(texts, (), *sets, f"row {row.id}")) if wrong else None
     gold = entry.label_map.get(row.label, row.label)
     return (
         None if gold == predicted else (0.0, Example(texts, (), gold, predicted, f"row {row.id}"))

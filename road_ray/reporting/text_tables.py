@@ -10,6 +10,8 @@ _PRINCIPAL = {
     "exact",
     "accuracy",
     "macro_f1",
+    "micro_f1",
+    "samples_f1",
     "entity_f1",
     "matthews",
     "pearson",
@@ -89,6 +91,8 @@ def notes(metrics: Mapping[str, object]) -> list[str]:
         dataset, _, last = name.removeprefix("eval/").rpartition("/")
         if last == "predicted_labels" and value == 1:
             found.append(f"{dataset}: the model predicts one label for every row")
+        if last == "predicted_labels" and value == 0:
+            found.append(f"{dataset}: the model predicts no label for any row")
         if last == "truncated_rows" and isinstance(value, int | float) and value:
             found.append(f"{dataset}: {value:,.0f} rows are truncated (data.max_length_tokens)")
     return found

@@ -6,13 +6,16 @@ import math
 
 import pytest
 import torch
+from torch.nn import BCEWithLogitsLoss
 from torch.testing import assert_close
-from transformers import ElectraModel
+from transformers import ElectraConfig, ElectraModel
+from transformers.loss.loss_utils import ForSequenceClassificationLoss
 
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
     JointSpan,
+    MultiLabel,
     Regress,
     Span,
     Tag,
@@ -149,3 +152,28 @@ def test_joint_spans_add_half_the_cross_entropy_of_no_answer():
     total, count = label_loss(Task("mrc_joint", JointSpan()), logits, span_batch(**gold))
     assert_close(total, torch.tensor(math.log(3) + 0.5 * math.log(4)))
     assert count == 1
+
+
+def test_several_labels_have_the_loss_that_transformers_computes():
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(5, 3)
+    labels = torch.tensor([[1, 0, 1], [0, 0, 0], [-100] * 3, [1, 1, 1], [0, 1, 0]])
+    known = labels[:, 0] >= 0
+    task = Task("mood", MultiLabel(("joy", "anger", "fear")))
+    total, count = label_loss(task, logits, {"labels": labels})
+    config = ElectraConfig(num_labels=3, problem_type="multi_label_classification")
+    expected = ForSequenceClassificationLoss(labels[known].float(), logits[known], config)
+    assert_close(total / count, expected, rtol=0, atol=1e-6)
+    weights = torch.tensor([2.0, 1.0, 0.5])
+    weighted, _ = label_loss(task, logits, {"labels": labels}, class_weights=weights)
+    by_hand = BCEWithLogitsLoss(pos_weight=weights)(logits[known], labels[known].float())
+    assert_close(weighted / count, by_hand, rtol=0, atol=1e-6)
+
+
+def test_a_label_of_several_is_one_of_two_classes():
+    torch.manual_seed(0)
+    logits, labels = torch.randn(6, 1), torch.tensor([1, 0, 1, -100, 0, 1])
+    pairs = torch.cat([torch.zeros(6, 1), logits], 1)
+    one, two = Task("one", MultiLabel(("joy",))), Task("two", Classify(("other", "joy")))
+    own = label_loss(one, logits, {"labels": labels[:, None]}, smoothing=0.2)
+    assert_close(own, label_loss(two, pairs, {"labels": labels}, smoothing=0.2))

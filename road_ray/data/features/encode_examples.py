@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,10 +30,12 @@ from road_ray.data.task_and_dataset import (
     Dataset,
     JointSpan,
     Kind,
+    MultiLabel,
     Regress,
     Span,
     Tag,
     Task,
+    listed_labels,
 )
 from road_ray.errors import ConfigError, DataError
 
@@ -95,7 +97,7 @@ def check_labels(examples: Sequence[Example], dataset: Dataset, task: Task) -> N
     of_kind = _checked(examples, dataset, task)
     if isinstance(task.kind, Tag):
         tag_numbers(of_kind, task)
-    elif isinstance(task.kind, Classify | Regress):
+    elif isinstance(task.kind, Classify | MultiLabel | Regress):
         _labels(of_kind, dataset, task)
 
 
@@ -162,17 +164,43 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
         _check_labels(examples, numbers, allowed, "correct the rows, or set `low` and `high`")
         values = [UNKNOWN if e.label is None else numbers[e.label] for e in examples]
         return np.array(values, np.float32)
-    assert isinstance(task.kind, Classify)
+    assert isinstance(task.kind, Classify | MultiLabel)
     names = task.kind.labels
     # Labels in the file: the names of the task, and the keys of the label map.
     known = {name: index for index, name in enumerate(names)}
     known |= {value: known[name] for value, name in dataset.label_map.items()}
+    if isinstance(task.kind, MultiLabel):
+        return _label_sets(examples, known, names)
     classes = {e.label: known.get(e.label) for e in examples if e.label is not None}
     written = [f"{value!r} = {name}" for value, name in dataset.label_map.items()]
     remedy = "correct `labels`, or the rows, or map the values of the file by `label_map`"
     _check_labels(examples, classes, ", ".join(written or names), remedy)
     numbered = [UNKNOWN if e.label is None else classes[e.label] for e in examples]
     return np.array(numbered, np.int64)
+
+
+def _label_sets(
+    examples: Sequence[TextExample], known: Mapping[str, int], names: Sequence[str]
+) -> NDArray[np.int64]:
+    """Return 1 for the labels of each row and 0 for others, ``[N, C]``; -100 for unknown ones.
+
+    Raises ``DataError`` for a row with an unknown or a repeated label.
+    """
+    sets = np.full((len(examples), len(names)), UNKNOWN, np.int64)
+    for row, example in zip(sets, examples, strict=True):
+        if example.label is None:
+            continue
+        own = listed_labels(example.label, example.where)
+        unknown, places = set(own) - known.keys(), [known[label] for label in own if label in known]
+        if unknown or len({*places}) < len(places):
+            problem = f"label={min(unknown)!r}" if unknown else f"labels={own}: one label twice"
+            raise DataError(
+                f"{example.where} {problem}, allowed: {', '.join(names)}\n  fix: correct `labels`, "
+                "or the rows, or map the values of the file by `label_map` in the data set's entry"
+            )
+        row[:] = 0
+        row[places] = 1
+    return sets
 
 
 def _check_labels(

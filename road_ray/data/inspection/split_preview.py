@@ -13,7 +13,7 @@ from road_ray.data.load_split import (
     root_of,
     training_tokenizer,
 )
-from road_ray.data.task_and_dataset import Choose, Classify, Span, Tag
+from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Span, Tag
 from road_ray.errors import counted, shorten
 
 _SHOWN = 300  # characters of a text
@@ -21,11 +21,12 @@ _SHOWN = 300  # characters of a text
 
 def format_examples(dataset: str, split: str, source: SourceConfig, rows: int) -> str:
     """Return the first examples of a split as in the file, and the number of each label."""
-    entry, _ = find_dataset(dataset, source)
+    entry, task = find_dataset(dataset, source)
     examples = read_examples(entry, split, root_of(dataset, source))
     spans = [example for example in examples if isinstance(example, SpanExample)]
     bare = sum(not span.answers for span in spans)
-    counts = label_counts(examples)
+    kind = "multi" if isinstance(task.kind, MultiLabel) else "classify"
+    counts = label_counts(examples, kind)
     labels = [f"{entry.label_map.get(value, value)} ({n:,})" for value, n in counts.most_common(12)]
     about = f"{bare:,} without answer" if spans else ", ".join(labels)
     lines = [f"{dataset} {split}: {len(examples):,} examples" + (f"; {about}" if about else "")]
@@ -72,6 +73,9 @@ def _gold(split: Split, index: int, tokens: list[str]) -> str:
         pairs = zip(tokens, gold["labels"][row], strict=True)
         return " ".join(f"{token}/{kind.labels[tag]}" for token, tag in pairs if tag != UNKNOWN)
     label = gold["labels"][index]
+    if isinstance(kind, MultiLabel):
+        names = [name for name, has in zip(kind.labels, label, strict=True) if has == 1]
+        return "unknown" if UNKNOWN in label else ", ".join(names) or "no label"
     if label == UNKNOWN:
         return "unknown"
     if isinstance(kind, Choose):

@@ -138,10 +138,10 @@ def conll_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[s
             words, tags = [], []
 
 
-def _cell(cells: Sequence[str], column: str | int | None) -> str | None:
+def _cell(cells: Sequence[str], column: object) -> str | None:
     """Return the cell of a column by number, -1 for the last; None if there is none."""
     there = isinstance(column, int) and -len(cells) <= column < len(cells)
-    return cells[int(column or 0)] if there else None
+    return cells[column] if isinstance(column, int) and there else None
 
 
 def cells_of(line: str) -> list[str]:

@@ -21,6 +21,7 @@ from road_ray.data.task_and_dataset import (
     Columns,
     Dataset,
     Hub,
+    MultiLabel,
     Regress,
     Span,
     Splits,
@@ -34,8 +35,15 @@ _LAYOUTS = {"span": "squad_json", "tag": "conll", "choose": "choices"}
 _NAME = re.compile(r"[^\W_][\w.-]{0,79}")
 SPANS = "mrc"  # task of the catalogue's spans; all heads of spans have one shape
 TOO_FEW_LABELS = "at least two, or a task; for numbers: kind: regress"
-_METRICS = {"span": ("exact", "f1"), "tag": ("entity_f1",), "regress": ("pearson", "spearman")}
+_OF_LABEL_SETS = ("micro_f1", "macro_f1", "samples_f1", "subset_accuracy", "lrap")
+_METRICS = {
+    "span": ("exact", "f1"),
+    "tag": ("entity_f1",),
+    "regress": ("pearson", "spearman"),
+    "multi": _OF_LABEL_SETS,
+}
 _KNOWN_METRICS = {
+    "multi": _OF_LABEL_SETS,
     "span": ("exact", "f1"),
     "tag": ("entity_f1", "entity_precision", "entity_recall"),
 }
@@ -76,10 +84,11 @@ class CustomDataset(Config):
     ``data/load_split.py`` turns it into an entry like those of the catalogue.
     """
 
-    kind: Literal["classify", "regress", "span", "tag", "choose"] = "classify"
-    """Kind of the task. ``classify``: one label for a text or a pair. ``regress``: one number for a
-    text or a pair. ``span``: an answer span in a context, or none. ``tag``: one label for each
-    word. ``choose``: the best of several answers."""
+    kind: Literal["classify", "multi", "regress", "span", "tag", "choose"] = "classify"
+    """Kind of the task. ``classify``: one label for a text or a pair. ``multi``: any number of
+    labels for a text or a pair, none too. ``regress``: one number for a text or a pair. ``span``:
+    an answer span in a context, or none. ``tag``: one label for each word. ``choose``: the best of
+    several answers."""
     task: str | None = None
     """Task whose head the data set shares: one of the catalogue, such as ``sentiment``, or any name
     that several sets of ``data.sets`` have in common. None: ``mrc``, the task of SQuAD, for spans;
@@ -123,21 +132,25 @@ class CustomDataset(Config):
     sorted by label needs more of them. None: the whole split."""
     text: _Columns = ()
     """Columns of the text, by name, or by number from 0 in a file without a header; one column
-    needs no list. ``classify``
-    and ``regress``: one or two. ``choose``: the question, then one column for each choice. ``tag``:
-    the column of the words, the first by default."""
-    label: str | int | None = "label"
+    needs no list. ``classify``, ``multi`` and ``regress``: one or two. ``choose``: the question,
+    then one column for each choice. ``tag``: the column of the words, the first by default."""
+    label: str | int | tuple[str, ...] | None = "label"
     """Column of the label, by name or number. ``tag``: the last column by default. ``choose``: the
-    number of the right choice from 0, or its letter. None: the files have no labels."""
+    number of the right choice from 0, or its letter. ``multi``: a column of lists, or of texts with
+    a ``separator``; or several columns, one a label, of 0 and 1. None: the files have no labels."""
+    separator: str | None = Field(None, min_length=1)
+    """Text between the labels of a cell of ``multi``, such as ``;``; spaces around a label are no
+    part of it. None: the cells are lists, or JSON of lists."""
     id: str | int | None = None
     """Column of a unique identifier, which predictions repeat. None: rows are numbered from 0."""
     labels: tuple[str, ...] = ()
-    """All labels of ``classify`` and ``tag``, in the order of the logits; ``tag`` uses the IOB2
-    scheme. Empty: those of ``task``, or none where the kind has no labels. Where they are missing,
+    """All labels of ``classify``, ``multi`` and ``tag``, in the order of the logits; ``tag`` uses
+    the IOB2 scheme. Empty: those of ``task``, the columns of 0 and 1, or none where the kind has no
+    labels. Where they are missing,
     the error lists those of the file."""
     label_map: dict[str, str] = Field({})
-    """Map from a value of the label column to one of ``labels``, of ``classify`` and ``tag``.
-    Empty: the file holds the labels themselves."""
+    """Map from a value of the label column to one of ``labels``, of ``classify``, ``multi`` and
+    ``tag``. Empty: the file holds the labels themselves."""
     low: float = 0.0
     """Smallest number of ``regress``; a label below it is an error. Training computes in units of
     the range from ``low`` to ``high``; predictions are in the labels' own numbers, not clipped."""
@@ -147,7 +160,9 @@ class CustomDataset(Config):
     """Metrics to compute, the principal one first: ``accuracy``, ``f1`` (of the second of two
     labels, as in GLUE), ``f1_of_LABEL``, ``macro_f1`` (mean over labels), ``matthews``, ``pearson``
     or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of spans, ``entity_f1``,
-    ``entity_precision`` and ``entity_recall`` of tags. None: the usual ones of the kind."""
+    ``entity_precision`` and ``entity_recall`` of tags; ``micro_f1``, ``macro_f1``, ``samples_f1``
+    (mean over rows), ``subset_accuracy`` (all labels of a row), ``lrap`` (label ranking average
+    precision) and ``f1_of_LABEL`` of ``multi``. None: the usual ones of the kind."""
 
     @field_validator("labels")
     @classmethod
@@ -163,7 +178,8 @@ class CustomDataset(Config):
     @model_validator(mode="after")
     def _consistent(self) -> CustomDataset:
         unknown = set(self.label_map.values()) - {*self.labels}
-        has_labels = self.kind in ("classify", "tag")
+        has_labels = self.kind in ("classify", "multi", "tag")
+        columns = self.label if isinstance(self.label, tuple) else ()
         mistakes = {
             "a data set without files\n    fix: give train, dev or test, or hub": not (
                 self.train or self.dev or self.test or self.hub
@@ -181,7 +197,14 @@ class CustomDataset(Config):
                 self.kind == "choose" and len(self.text) < 3
             ),
             f"text = {list(self.text)}: one or two columns": (
-                self.kind in ("classify", "regress") and len(self.text) not in (1, 2)
+                self.kind in ("classify", "multi", "regress") and len(self.text) not in (1, 2)
+            ),
+            "several label columns, or a separator, are of kind multi": (
+                self.kind != "multi" and (columns or self.separator is not None)
+            ),
+            f"label = {list(columns)}: at least two columns, each once, without a separator": (
+                isinstance(self.label, tuple)
+                and (len({*columns}) < max(2, len(columns)) or self.separator is not None)
             ),
             f"low = {self.low}, high = {self.high}: {_UNKNOWN} stands for a missing label\n"
             "    fix: add one number, such as 1000, to all labels, to low and to high": (
@@ -201,8 +224,8 @@ class CustomDataset(Config):
 
     def _check_metrics(self) -> None:
         known = _KNOWN_METRICS.get(self.kind, _OF_LABELS)
-        if self.kind == "classify":
-            known = (*known, *(f"{_F1_OF}{label}" for label in self.labels))
+        if self.kind in ("classify", "multi"):
+            known = (*known, *(f"{_F1_OF}{label}" for label in self._named_labels))
         if self.kind == "classify" and len(self.labels) > 2:
             known = tuple(metric for metric in known if metric != "f1")  # of which label?
         for metric in self.metrics or ():
@@ -240,13 +263,21 @@ class CustomDataset(Config):
             task=self.task_name(name),
             layout=self.layout or _LAYOUTS.get(self.kind, "table"),
             folder="",
-            columns=Columns(text, label, self.id, self.label_map if self.kind == "tag" else {}),
+            columns=Columns(
+                text, label, self.id, self.label_map if self.kind == "tag" else {}, self.separator
+            ),
             splits=splits,
             metrics=self.metrics or _METRICS.get(self.kind, ("accuracy",)),
             hub=hub,
             label_map=self.label_map,
             dev_fraction=dev_fraction,
         )
+
+    @property
+    def _named_labels(self) -> tuple[str, ...]:
+        """The labels; of columns of 0 and 1, those that the columns stand for, unless given."""
+        columns = self.label if isinstance(self.label, tuple) else ()
+        return self.labels or tuple(self.label_map.get(column, column) for column in columns)
 
     def task_name(self, name: str) -> str:
         """Return the name of the task, whose head the data set trains."""
@@ -257,6 +288,8 @@ class CustomDataset(Config):
         match self.kind:
             case "classify":
                 return Task(name, Classify(self.labels))
+            case "multi":
+                return Task(name, MultiLabel(self._named_labels))
             case "regress":
                 return Task(name, Regress(self.low, self.high))
             case "span":

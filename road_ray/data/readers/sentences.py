@@ -36,11 +36,17 @@ def sentences(table: Table, labelled: bool) -> Iterator[TextExample]:
     be missing unless ``labelled``.
     """
     names, found = None, table.columns
+    label: object
     for number, (where, row) in enumerate(table.rows):
         if row.keys() != names:  # in a table: the first row
             names = row.keys()
             found = _columns_in(row, table.columns, where, labelled)
-        label = None if found.label is None else row.get(found.label)
+        if isinstance(found.label, tuple):
+            label = _marked(found.label, row, where)
+        else:
+            label = None if found.label is None else row.get(found.label)
+        if found.separator is not None and isinstance(label, str):
+            label = [part for cell in label.split(found.separator) if (part := cell.strip())]
         id = str(number) if found.id is None else str(row[found.id])
         texts = tuple(check_text(row[name], where, name) for name in found.text)
         yield TextExample(id, texts, None if label is None else label_text(label), where)
@@ -49,15 +55,37 @@ def sentences(table: Table, labelled: bool) -> Iterator[TextExample]:
 def _columns_in(row: Row, columns: Columns, where: str, labelled: bool) -> Columns:
     """Return ``columns`` with every ``a|b`` replaced by the first of the two in the row."""
 
-    def first(name: str | int | None) -> Any:
+    def first(name: str | int | tuple[str, ...] | None) -> Any:
         options = name.split("|") if isinstance(name, str) else [name]
         return next((option for option in options if option in row), options[0])
 
-    found = Columns(tuple(map(first, columns.text)), first(columns.label), first(columns.id))
-    required = [*found.text, found.id, found.label if labelled else None]
+    text, label, id = tuple(map(first, columns.text)), first(columns.label), first(columns.id)
+    found = Columns(text, label, id, separator=columns.separator)
+    labels = found.label if isinstance(found.label, tuple) else [found.label]
+    required = [*found.text, found.id, *(labels if labelled else [])]
     if missing := [name for name in required if name is not None and name not in row]:
         raise DataError(missing_columns(where, missing, list(row)))
     return found
+
+
+_MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+_HIDDEN = ("", "none", "-1")
+
+
+def _marked(columns: Sequence[str], row: Row, where: str) -> list[str] | None:
+    """Return the columns of a row that have a 1 where others have a 0; None if all are empty or -1,
+    which hides labels.
+    """
+    cells = [str(row.get(column, "")).strip().lower() for column in columns]
+    if {*cells} <= {*_HIDDEN}:
+        return None
+    for column, cell in zip(columns, cells, strict=True):
+        if cell not in _MARKS:
+            raise DataError(
+                f"{where}: column {column!r} = {shorten(repr(row.get(column)))}; allowed: 0 or 1\n"
+                "  fix: correct the row, or the columns in `label` of the data set's entry"
+            )
+    return [column for column, cell in zip(columns, cells, strict=True) if _MARKS[cell]]
 
 
 def glue_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[str, Row]]:

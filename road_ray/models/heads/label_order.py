@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from road_ray.data.task_and_dataset import Classify, Tag, Task, plain_label
+from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag, Task, plain_label
 from road_ray.errors import CheckpointError
 
 LabelMap: TypeAlias = Mapping[str, str | Mapping[str, str]]
@@ -49,7 +49,7 @@ def label_order(
     ``LABEL_0``, because a guess could cost accuracy silently. ``key`` is the
     configuration key of the map.
     """
-    if not isinstance(task.kind, Classify | Tag):
+    if not isinstance(task.kind, Classify | MultiLabel | Tag):
         return None
     label_names = names_for(label_map, directory)
     renamed = {head_label.strip(): label for head_label, label in label_names.items()}

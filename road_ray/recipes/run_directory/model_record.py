@@ -22,6 +22,7 @@ from road_ray.data.readers.tables import TABLES
 from road_ray.data.row_limits import LIMITS
 from road_ray.data.task_and_dataset import Choose, Dataset, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError, ConfigError
+from road_ray.evaluation.label_sets import LABEL_THRESHOLDS, Thresholds
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.model_card import write_card
@@ -72,9 +73,16 @@ def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
     return trained_head(directory, task) or trained_head(directory, dataset_task)
 
 
-def stored_threshold(directory: Path) -> float | None:
-    """Return the stored no-answer threshold of a model, or None."""
-    return _number(directory, "no_answer_threshold")
+def threshold_entry(threshold: float | Thresholds | None) -> dict[str, object]:
+    """Return the entry of a record with a no-answer threshold, or those of several labels."""
+    name = LABEL_THRESHOLDS if isinstance(threshold, Mapping) else "no_answer_threshold"
+    return {name: threshold}
+
+
+def stored_threshold(directory: Path) -> float | Thresholds | None:
+    """Return the stored no-answer threshold of a model, or those of several labels, or None."""
+    thresholds: Thresholds | None = _record(directory).get(LABEL_THRESHOLDS)
+    return thresholds or _number(directory, "no_answer_threshold")
 
 
 def trained_limits(directory: Path) -> dict[str, int]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.data.load_split import Split
-from road_ray.data.task_and_dataset import Classify, Tag
+from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distillation.schedule import schedule
 from road_ray.objectives.distilled import Distilled
@@ -60,13 +60,19 @@ def build_objective(
 def _class_weights(
     choice: Literal["balanced"] | Mapping[str, float] | None, split: Split
 ) -> Tensor | None:
-    """Return the weight of each label in the loss ``[C]``; 1 is that of an average example."""
+    """Return the weight of each label in the loss ``[C]``; 1 is that of an average example. Of
+    several labels, balanced weights are the rows without the label by those with it.
+    """
     kind = split.task.kind
-    if not choice or not isinstance(kind, Classify | Tag):
+    if not choice or not isinstance(kind, Classify | MultiLabel | Tag):
         return None
     if isinstance(choice, Mapping):
         return torch.tensor([choice.get(label, 1.0) for label in kind.labels])
     labels = split.features.gold["labels"]
+    if isinstance(kind, MultiLabel):
+        have, lack = (labels == 1).sum(0), (labels == 0).sum(0)
+        balanced = np.where((have > 0) & (lack > 0), lack / np.maximum(have, 1), 1.0)
+        return torch.tensor(balanced, dtype=torch.float32)
     counts = np.bincount(labels[labels != UNKNOWN], minlength=kind.width)
     present = counts > 0
     balanced = counts.sum() / (present.sum() * np.maximum(counts, 1))

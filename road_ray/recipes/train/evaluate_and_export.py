@@ -9,8 +9,10 @@ from typing import Any
 from road_ray.data.row_limits import row_limits
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.evaluation.evaluate_split import evaluate_split
+from road_ray.evaluation.label_sets import Thresholds
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
+    threshold_entry,
     trained_rows,
     write_model_record,
 )
@@ -28,15 +30,16 @@ def evaluate(
     names: Sequence[str],
     *,
     last: bool = False,
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the metrics on data sets, and the no-answer threshold of each span task. With ``last``
+) -> tuple[dict[str, float], dict[str, float | Thresholds]]:
+    """Return the metrics on data sets, and the no-answer threshold of each span task, or those of
+    several labels. With ``last``
     write predictions, and add ``data/<data set>/overlap_with_train``.
 
     The threshold is tuned on the task's first data set that is trained on and has questions without
     answer, and used on its other data sets.
     """
     figures: dict[str, float] = {}
-    thresholds: dict[str, float] = {}
+    thresholds: dict[str, float | Thresholds] = {}
     for name in names:
         split = prepared.judged[name]
         task = split.features.task
@@ -64,7 +67,7 @@ def export(
     config: TrainConfig,
     prepared: Prepared,
     figures: dict[str, float],
-    thresholds: Mapping[str, float],
+    thresholds: Mapping[str, float | Thresholds],
     record: Mapping[str, Any],
 ) -> None:
     """Write the model in Hugging Face layout with the head of the first task, with tokenizer,
@@ -86,7 +89,7 @@ def export(
                 init=config.init,
                 seed=config.seed,
                 **row_limits(config.data),
-                no_answer_threshold=thresholds.get(task),
+                **threshold_entry(thresholds.get(task)),
                 layers_of_init=kept_layers(config),
                 **(trained_rows(config.data, of_task[0]) if of_task else {}),
                 parameters=sum(x.numel() for x in model.parameters()),

@@ -18,7 +18,7 @@ from road_ray.data.mixing import (
     probabilities,
     with_example_counts,
 )
-from road_ray.data.task_and_dataset import Choose, Classify, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Tag, Task
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.recipes.train.config import (
     FinetuneDataConfig,
@@ -175,7 +175,7 @@ class Mixture:
 def _check_label_loss(data: FinetuneDataConfig, task: Task) -> None:
     """Raise ``ConfigError`` for class weights and smoothing that the task's loss does not have."""
     kind, weights = task.kind, data.class_weights
-    labels = kind.labels if isinstance(kind, Classify | Tag) else ()
+    labels = kind.labels if isinstance(kind, Classify | MultiLabel | Tag) else ()
     for key, value, fits, needs in (
         ("class_weights", weights, bool(labels), "classes or tags"),
         ("label_smoothing", data.label_smoothing, labels or isinstance(kind, Choose), "labels"),

@@ -108,6 +108,9 @@ def prediction_figures(run: RunRecord) -> list[Block]:
             if "confusion" in known:
                 labels = [str(label) for label in known["labels"]]
                 blocks.append(label_table(path.parent.name, labels, known["confusion"]))
+            if of_labels := known.get("per_label"):
+                head = [path.parent.name, *next(iter(of_labels.values()))]
+                blocks.append(Table(head, [[n, *row.values()] for n, row in of_labels.items()]))
         except (OSError, ValueError, KeyError, TypeError, IndexError, RoadError) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             blocks.append(Prose([f"{path.parent.name}: no figures: {why}"]))

@@ -16,6 +16,7 @@ ID = Columns(("a",), id="id")
 CHOICES = Columns(("q", "a", "b"), label="gold")
 CONLL = Columns((0,), label=-1)
 NONE = Columns(())
+MARKS = Columns(("a",), label=("x", "y"))
 ROW = {"a": "x", "b": "y", "gold": 1}
 
 
@@ -62,6 +63,9 @@ BAD = [
     ("table", PAIR, "x.jsonl", lines(ROW, {"a": "x"}), "x.jsonl:2: no column 'b', 'gold'; found"),
     ("table", PAIR, "x.jsonl", lines(ROW, ROW | {"b": 4}), ":2: .*'b' must be text, seen 4"),
     ("table", PAIR, "x.jsonl", lines(ROW | {"b": "\ud800"}), r":1: .*lone surrogate U\+D800"),
+    ("table", MARKS, "x.csv", "a,x,y\nt,0,1\nt,1,2\n", "x.csv:3: column 'y' = '2'; allowed: 0 or"),
+    ("table", MARKS, "x.csv", "a,x,y\nt,0,1\nt,1,\n", "x.csv:3: column 'y' = ''; allowed: 0 or 1"),
+    ("table", MARKS, "x.csv", "a,x\nt,0\n", "x.csv:2: no column 'y'; found: a, x"),
     ("adv_glue", ID, "x.json", '{"rte": []}', "no list of rows 'id'; found: rte"),
     ("adv_glue", ID, "x.json", '{"id": [1]}', r"x.json: id\[0\]: not in the layout"),
     ("adv_glue", ID, "x.json", '{"id": [{"b": "x"}]}', r"x.json: id\[0\]: no column 'a'"),

@@ -1,0 +1,110 @@
+"""Rows with any number of labels: lists, separated texts, columns of 0 and 1, and bad rows."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from road_ray.data.config import SourceConfig
+from road_ray.data.features.encode_examples import check_labels
+from road_ray.data.load_split import find_dataset, load_split, read_examples
+from road_ray.data.readers.custom_dataset import CustomDataset
+from road_ray.data.task_and_dataset import MultiLabel
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import ConfigError, DataError
+
+LABELS = ["joy", "anger", "fear"]
+ENTRY = {"kind": "multi", "text": "text", "labels": LABELS}
+
+
+def source_of(tmp_path, file, **entry):
+    own = CustomDataset(**ENTRY | {"train": file} | entry)
+    return SourceConfig(root=str(tmp_path), sets={"own": own}, cache="off")
+
+
+def sets_of(source, split="train"):
+    tokenizer = train_wordpiece(["the red and the green apple fell far " * 9], vocab_size=60)
+    return load_split("own", split, source, tokenizer).features.gold["labels"].tolist()
+
+
+def jsonl(*labels):
+    return "".join(json.dumps({"text": "red", "labels": own}) + "\n" for own in labels)
+
+
+def test_every_form_of_file_gives_the_same_labels(tmp_path):
+    expected = [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    names = [["joy", "fear"], [], ["anger"]]
+    (tmp_path / "a.jsonl").write_text(jsonl(*names))
+    pq.write_table(pa.table({"text": ["red"] * 3, "labels": names}), tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text("text,labels\nred,joy; fear\nred,\nred,anger\n")
+    marks = "text,joy,anger,fear\nred,1,0,1\nred,0,0,0\nred,0,1,0\n"
+    (tmp_path / "b.csv").write_text(marks)
+    for file, keys in {
+        "a.jsonl": {"label": "labels"},
+        "a.parquet": {"label": "labels"},
+        "a.csv": {"label": "labels", "separator": ";"},
+        "b.csv": {"label": LABELS},
+    }.items():
+        assert sets_of(source_of(tmp_path, file, **keys)) == expected, file
+    bare = source_of(tmp_path, "b.csv", label=LABELS, labels=[])
+    assert find_dataset("own", bare)[1].kind == MultiLabel(tuple(LABELS))
+
+
+def test_hidden_labels_of_a_test_split_and_other_spellings(tmp_path):
+    (tmp_path / "t.csv").write_text("text,joy,anger,fear\nred,-1,-1,-1\nred,0,1,0\n")
+    source = source_of(tmp_path, None, test="t.csv", label=LABELS)
+    assert sets_of(source, "test") == [[-100] * 3, [0, 1, 0]]
+    (tmp_path / "m.jsonl").write_text(jsonl([0, "Wut"]))
+    source = source_of(tmp_path, "m.jsonl", label="labels", label_map={"0": "joy", "Wut": "anger"})
+    assert sets_of(source) == [[1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["joy", "mirth"], r":1 label='mirth', allowed: joy, anger, fear"),
+        (["joy", "joy"], r":1 .*'joy' occurs twice"),
+        ("joy", r":1 labels='joy': no list of labels"),
+        (3, r":1 labels='3': no list of labels"),
+        ([["joy"]], r":1 .*no list of labels"),
+        ({"joy": 1}, r":1 .*no list of labels"),
+        ([None], r":1 .*no list of labels"),
+        ([0.5], r":1 .*no list of labels"),
+        (None, "0 usable rows"),
+    ],
+)
+def test_bad_rows_are_refused_with_their_place(tmp_path, labels, message):
+    (tmp_path / "a.jsonl").write_text(jsonl(labels))
+    source = source_of(tmp_path, "a.jsonl", label="labels")
+    entry, task = find_dataset("own", source)
+    with pytest.raises(DataError, match=f"a.jsonl{message}|{message}"):
+        check_labels(read_examples(entry, "train", tmp_path), entry, task)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"kind": "classify", "label": ["a", "b"]}, "several label columns.*are of kind multi"),
+        ({"kind": "classify", "separator": ";"}, "a separator.*are of kind multi"),
+        ({"label": ["a"]}, "at least two columns"),
+        ({"label": ["a", "a"]}, "at least two columns, each once"),
+        ({"label": ["a", "b"], "separator": ";"}, "without a separator"),
+        ({"labels": ["joy"]}, "at least two"),
+        ({"metrics": ["accuracy"]}, "kind multi has no metric accuracy"),
+    ],
+)
+def test_an_entry_that_cannot_be_is_refused(keys, message):
+    with pytest.raises(ValidationError, match=re.compile(message, re.S)):
+        CustomDataset(**ENTRY | {"train": "a.csv"} | keys)
+
+
+def test_labels_that_are_not_named_are_listed_from_the_file(tmp_path):
+    (tmp_path / "a.csv").write_text("text,l\nx,b|a\nx,\nx,b\n")
+    source = source_of(tmp_path, "a.csv", label="l", separator="|", labels=[])
+    with pytest.raises(ConfigError, match=r'b \(2\), a \(1\)\n.*\n    labels: \["a", "b"\]'):
+        find_dataset("own", source)

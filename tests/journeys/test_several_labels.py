@@ -1,0 +1,82 @@
+"""Texts with any number of labels go the whole way: files, training, figures, predictions."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score
+
+import road_ray as rr
+from road_ray.recipes.run_directory.model_record import stored_threshold
+
+WORDS = {"joy": ("fine", "bright"), "anger": ("dull", "poor"), "fear": ("slow", "dark")}
+
+
+def rows(number, seed):
+    drawn = random.Random(seed)
+    made = []
+    for index in range(number):
+        labels = [label for label in WORDS if drawn.random() < 0.4]
+        words = [drawn.choice(WORDS[label]) for label in labels] or ["plain"]
+        made.append({"text": f"The {' and '.join(words)} film {index}.", "labels": labels})
+    return made
+
+
+def write(path, made):
+    path.write_text("".join(json.dumps(row) + "\n" for row in made))
+    return path
+
+
+@pytest.fixture(scope="module")
+def overrides(sentiment, tmp_path_factory):
+    place = tmp_path_factory.mktemp("moods")
+    write(place / "train.jsonl", rows(64, 1))
+    write(place / "dev.jsonl", rows(32, 2))
+    own = {"kind": "multi", "text": "text", "label": "labels", "labels": list(WORDS)}
+    own |= {"train": "train.jsonl", "dev": "dev.jsonl"}
+    chosen = {"data.root": str(place), "data.sets": {"moods": own}, "data.dataset": "moods"}
+    return sentiment | chosen | {"training.steps": 30, "run_dir": str(place / "run")}
+
+
+@pytest.fixture(scope="module")
+def trained(overrides):
+    return rr.finetune(overrides=overrides)
+
+
+def shares_of_transformers(directory, texts):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
+    assert model.config.problem_type == "multi_label_classification"
+    assert list(model.config.id2label.values()) == list(WORDS)
+    encoded = AutoTokenizer.from_pretrained(directory)(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        return model(**encoded).logits.sigmoid().numpy()
+
+
+def test_figures_thresholds_and_predictions(trained):
+    dev = rows(32, 2)
+    model = rr.load(str(trained.directory))
+    predicted = model([row["text"] for row in dev])
+    shares = np.array([list(row["scores"].values()) for row in predicted])
+    plain = shares_of_transformers(trained.hf_dir, [row["text"] for row in dev])
+    np.testing.assert_allclose(shares, plain, rtol=0, atol=1e-5)
+    gold = np.array([[label in row["labels"] for label in WORDS] for row in dev])
+    figures = {name.removeprefix("eval/moods/"): x for name, x in trained.metrics.items()}
+    expected = 100 * f1_score(gold, plain > 0.5, average="micro", zero_division=0)
+    assert figures["micro_f1"] == pytest.approx(expected)
+    thresholds = stored_threshold(trained.hf_dir)
+    assert thresholds == model.threshold
+    assert set(thresholds) == set(WORDS)
+    above = plain > np.array([thresholds[label] for label in WORDS])
+    assert [row["labels"] for row in predicted] == [
+        [label for label, has in zip(WORDS, row, strict=True) if has] for row in above
+    ]
+    tuned = 100 * f1_score(gold, above, average="macro", zero_division=0)
+    assert figures["at_threshold_macro_f1"] == pytest.approx(tuned)
+    written = json.loads((trained.directory / "predictions/moods/predictions.json").read_text())
+    assert list(written.values()) == [row["labels"] for row in predicted]
