@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from road_ray.data.task_and_dataset import Span as Span
     from road_ray.data.task_and_dataset import Tag as Tag
     from road_ray.data.task_and_dataset import Task as Task
-    from road_ray.distillation.custom_loop import model_inputs as model_inputs
-    from road_ray.distillation.custom_loop import student_loss as student_loss
+    from road_ray.distillation.annotate import model_inputs as model_inputs
+    from road_ray.distillation.annotate import student_loss as student_loss
     from road_ray.distillation.hf_trainer import DistillationTrainer as DistillationTrainer
     from road_ray.distributed.teachers.public_ensemble import Ensemble as Ensemble
     from road_ray.inference.load_model import load as load
@@ -44,8 +44,8 @@ _ELSEWHERE = {
     "Ensemble": "road_ray.distributed.teachers.public_ensemble",
     "Run": "road_ray.recipes.run_directory.run",
     "load": "road_ray.inference.load_model",
-    "model_inputs": "road_ray.distillation.custom_loop",
-    "student_loss": "road_ray.distillation.custom_loop",
+    "model_inputs": "road_ray.distillation.annotate",
+    "student_loss": "road_ray.distillation.annotate",
     "sweep": "road_ray.recipes.sweep.sweep",
     **dict.fromkeys(
         ("Classify", "Regress", "Span", "Tag", "Task"), "road_ray.data.task_and_dataset"

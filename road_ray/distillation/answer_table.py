@@ -34,7 +34,7 @@ from torch import Tensor
 from road_ray.data.features.examples_and_features import Longs
 from road_ray.data.features.text_rows import bounds_of
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag
-from road_ray.distillation.ensemble.protocol import PAD_LOGIT
+from road_ray.distillation.cross_tokenizer import PAD_LOGIT
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
 from road_ray.system.file_hashes import hashes_of, problems_of
 from road_ray.system.json_file import read_json, write_json_atomic

@@ -10,9 +10,8 @@ from typing import Any
 
 from transformers import Trainer
 
-from road_ray.distillation.custom_loop import model_inputs, student_loss
-from road_ray.distillation.ensemble.annotate import annotate
-from road_ray.distillation.ensemble.protocol import Ensemble
+from road_ray.distillation.annotate import annotate, model_inputs, student_loss
+from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.schedule import Shape
 from road_ray.distillation.schedule import schedule as schedule_of
 from road_ray.distillation.weighting import default_rule, options_of, resolve

@@ -46,9 +46,9 @@ from road_ray.distillation.answer_table import (
     unwritable,
     write_table,
 )
-from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader, TokenRow
-from road_ray.distillation.ensemble.protocol import OWN_TOKENS, PAD_LOGIT, Ensemble, numbered
-from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
+from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader, TokenRow
+from road_ray.distillation.ensemble import Ensemble, numbered
+from road_ray.distillation.teacher import OWN_TOKENS, inputs_of, some_rows
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
 from road_ray.errors import CheckpointError, DataError
 from road_ray.system.file_lock import lock_exclusively

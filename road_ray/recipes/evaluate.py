@@ -21,7 +21,7 @@ from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.row_limits import with_trained_limits
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
-from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_directory import check_equal_tokenizers
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits, evaluate_split

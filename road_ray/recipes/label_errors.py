@@ -21,7 +21,7 @@ from road_ray.data.load_split import Split, load_split
 from road_ray.data.task_and_dataset import Classify
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.data.training_rows import DROP, FIELDS
-from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.label_errors import find_label_errors

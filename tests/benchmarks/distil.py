@@ -25,9 +25,9 @@ import torch
 
 from road_ray.data import catalog
 from road_ray.data.task_and_dataset import Span, Task
-from road_ray.distillation.ensemble.annotate import annotate
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
-from road_ray.distillation.ensemble.protocol import Ensemble
+from road_ray.distillation.annotate import annotate
+from road_ray.distillation.ensemble import Ensemble, LocalEnsemble
+from road_ray.distillation.teacher import TeacherOptions
 from road_ray.distillation.weighting import resolve
 from road_ray.distributed.teachers.public_ensemble import Ensemble as PublicEnsemble
 from road_ray.models.config import Precision

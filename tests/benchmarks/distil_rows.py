@@ -20,9 +20,8 @@ import torch
 from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.load_split import Split
 from road_ray.data.task_and_dataset import Span
-from road_ray.distillation.ensemble.annotate import annotate
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
-from road_ray.distillation.ensemble.protocol import Ensemble
+from road_ray.distillation.annotate import annotate
+from road_ray.distillation.ensemble import Ensemble, LocalEnsemble
 from road_ray.distillation.weighting import resolve
 from road_ray.distributed.teachers.public_ensemble import Ensemble as PublicEnsemble
 from road_ray.objectives.distilled import Distilled

@@ -15,7 +15,7 @@ from road_ray.distillation.answer_table import (
     unpadded,
     value_type,
 )
-from road_ray.distillation.ensemble.protocol import PAD_LOGIT
+from road_ray.distillation.cross_tokenizer import PAD_LOGIT
 from road_ray.errors import CheckpointError
 
 NLI, MRC, SIMILARITY = (task(name).kind for name in ("nli", "mrc", "similarity"))

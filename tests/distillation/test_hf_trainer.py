@@ -7,7 +7,7 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.data.task_and_dataset import Classify, Task
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distributed.teachers.public_ensemble import Ensemble
 
 pytest.importorskip("accelerate")

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
-from road_ray.distillation.ensemble.teacher import inputs_of
-from road_ray.distillation.parity import check_parity
+from road_ray.distillation.ensemble import LocalEnsemble
+from road_ray.distillation.teacher import TeacherOptions, check_parity, inputs_of
 from road_ray.errors import CheckpointError
 
 NLI = task("nli")

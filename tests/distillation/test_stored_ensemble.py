@@ -27,10 +27,9 @@ from road_ray.distillation.answer_table import (
     unpadded,
     write_table,
 )
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
-from road_ray.distillation.ensemble.protocol import WrappedEnsemble
-from road_ray.distillation.ensemble.teacher import inputs_of, some_rows
+from road_ray.distillation.ensemble import LocalEnsemble, WrappedEnsemble
 from road_ray.distillation.stored_ensemble import StoredEnsemble, TeacherTables, directory_name
+from road_ray.distillation.teacher import inputs_of, some_rows
 from road_ray.distillation.teacher_directory import teacher_manifest
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
 

@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows

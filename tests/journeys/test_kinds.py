@@ -13,8 +13,8 @@ from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.ensemble.annotate import annotate
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.annotate import annotate
+from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError
 from road_ray.models.multitask import load_trained

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 import road_ray as rr
-from road_ray.distillation.ensemble.teacher import Teacher
+from road_ray.distillation.teacher import Teacher
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import load
 from tests.data.features.test_equals_transformers import KINDS, MAKERS, bert_with

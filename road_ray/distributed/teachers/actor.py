@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from road_ray.data.batching import INPUTS
 from road_ray.data.task_and_dataset import Regress, Task
-from road_ray.distillation.ensemble.local_ensemble import PLAIN, TeacherOptions
-from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher import PLAIN, Teacher, TeacherOptions, inputs_of
 from road_ray.errors import CheckpointError
 
 Inputs = Mapping[str, NDArray[np.generic]]

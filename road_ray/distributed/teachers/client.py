@@ -20,7 +20,8 @@ import torch
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from torch import Tensor
 
-from road_ray.distillation.ensemble.protocol import OWN_TOKENS, Ensemble, numbered, stacked
+from road_ray.distillation.ensemble import Ensemble, numbered, stacked
+from road_ray.distillation.teacher import OWN_TOKENS
 from road_ray.distributed.room import free_resources
 from road_ray.distributed.teachers.actor import Answer, packed_inputs
 from road_ray.errors import ClusterError, RoadError

@@ -10,7 +10,7 @@ from pathlib import Path
 import ray
 
 from road_ray.data.task_and_dataset import Task
-from road_ray.distillation.ensemble.local_ensemble import PLAIN, TeacherOptions
+from road_ray.distillation.teacher import PLAIN, TeacherOptions
 from road_ray.distributed.room import core_share, room, scale_up_seconds
 from road_ray.distributed.teachers.actor import TeacherActor
 from road_ray.distributed.teachers.client import ActorEnsemble

@@ -16,12 +16,12 @@ from torch import Tensor
 from road_ray.data import catalog
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Task
+from road_ray.distillation import ensemble as protocol
 from road_ray.distillation import weighting as rules
-from road_ray.distillation.ensemble import protocol
-from road_ray.distillation.ensemble.annotate import allowed_of, annotate, targets_of
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
-from road_ray.distillation.ensemble.teacher import inputs_of
+from road_ray.distillation.annotate import allowed_of, annotate, targets_of
+from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import Members, StoredEnsemble
+from road_ray.distillation.teacher import TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import (
     check_teachers,
     fingerprint_tokenizer,
@@ -126,7 +126,7 @@ class Ensemble(protocol.WrappedEnsemble):
         **rule: object,
     ) -> Iterator[Mapping[str, Any]]:
         """Yield each batch with ``soft_logits``, ``kd_keep`` and ``stats``, for ``average_loss``
-        also each teacher's logits and weights; see ``distillation.ensemble.annotate``.
+        also each teacher's logits and weights; see ``distillation.annotate``.
         """
         weigh = rules.resolve(weighting or rules.default_rule(self.size), **rule)
         return annotate(batches, self, weigh, lookahead, each=average_loss)

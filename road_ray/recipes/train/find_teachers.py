@@ -12,8 +12,7 @@ from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, row_features
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Span
-from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts
-from road_ray.distillation.ensemble.cross_tokenizer.text_reader import TextReader
+from road_ray.distillation.cross_tokenizer import RowTexts, TextReader
 from road_ray.distillation.teacher_directory import (
     ANSWERS_FOR,
     LABEL_MAP,

@@ -21,13 +21,11 @@ from road_ray.data.folds import row_folds
 from road_ray.data.load_split import Split, row_features
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import pad_id_of
-from road_ray.distillation.ensemble.annotate import annotate
-from road_ray.distillation.ensemble.cross_tokenizer.row_texts import RowTexts, WithTexts
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble, TeacherOptions
-from road_ray.distillation.ensemble.out_of_fold_ensemble import OutOfFoldEnsemble
-from road_ray.distillation.ensemble.protocol import Ensemble
-from road_ray.distillation.parity import check_parity
+from road_ray.distillation.annotate import annotate
+from road_ray.distillation.cross_tokenizer import RowTexts
+from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, OutOfFoldEnsemble, WithTexts
 from road_ray.distillation.stored_ensemble import Members, StoredEnsemble
+from road_ray.distillation.teacher import TeacherOptions, check_parity
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.distributed.connection import connected

@@ -26,9 +26,8 @@ from road_ray.data.features.examples_and_features import (
 from road_ray.data.load_split import training_tokenizer
 from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, Span, Tag, Task
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
-from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
-from road_ray.distillation.ensemble.teacher import Teacher, inputs_of
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher
+from road_ray.distillation.teacher import Teacher, TextTeacher, inputs_of
 from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, reads_other_tokens
 from road_ray.inference.load_model import load
 from road_ray.models.architectures import input_names

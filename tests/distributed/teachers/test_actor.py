@@ -10,8 +10,8 @@ import torch
 from torch.testing import assert_close
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
-from road_ray.distillation.ensemble.teacher import Teacher
+from road_ray.distillation.ensemble import LocalEnsemble
+from road_ray.distillation.teacher import Teacher
 from road_ray.distributed.teachers.actor import TeacherActor, packed_inputs, packed_logits
 from road_ray.errors import CheckpointError
 from tests.distributed.small import FLOAT16, MRC, NLI, batches

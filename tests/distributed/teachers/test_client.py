@@ -13,8 +13,8 @@ import torch
 from torch.testing import assert_close
 
 from road_ray.distillation import weighting
-from road_ray.distillation.ensemble.annotate import annotate
-from road_ray.distillation.ensemble.local_ensemble import LocalEnsemble
+from road_ray.distillation.annotate import annotate
+from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.errors import ClusterError, DataError
 from tests.distributed.small import FLOAT16, NLI, batches, gone, within
 from tests.tiny_teacher import make_teacher

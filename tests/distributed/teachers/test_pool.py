@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from road_ray.distillation.ensemble.local_ensemble import TeacherOptions
+from road_ray.distillation.teacher import TeacherOptions
 from road_ray.distributed.teachers.pool import _absolute, _absolute_labels, start_teachers
 from road_ray.errors import ClusterError, ConfigError
 from tests.distributed.small import NLI

@@ -129,7 +129,7 @@ def test_teachers_in_int8_tell_their_drift_and_have_tables_of_their_own(
 def test_compiled_teachers_teach_the_same(student, monkeypatch):
     counter = CompileCounter()
     monkeypatch.setattr(
-        "road_ray.distillation.ensemble.teacher.compile_for_all_shapes",
+        "road_ray.distillation.teacher.compile_for_all_shapes",
         partial(compile_for_all_shapes, backend=counter),
     )
     without = {"distillation.store": None}

@@ -1,29 +1,137 @@
-"""Texts of rows in a teacher's own tokens, and its answers transferred to the student's tokens."""
+"""Texts for teachers with another tokenizer than the student's, and their answers carried over.
+
+Both tokenizers read the same text, so a boundary of an answer is a character for both. The formulas
+for spans are ours; ``docs/guides/models.md`` has them.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.features.examples_and_features import Bytes, Ints, Longs, TagExample
+from road_ray.data.features.examples_and_features import (
+    Bytes,
+    ChoiceExample,
+    Example,
+    Features,
+    Ints,
+    Longs,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
 from road_ray.data.features.span_windows import without_spaces
 from road_ray.data.features.text_rows import packed, tokenized
 from road_ray.data.features.word_tags import encode_tags
+from road_ray.data.load_split import Split
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
-from road_ray.distillation.ensemble.cross_tokenizer.span_transfer import can_express, transfer_spans
-from road_ray.distillation.ensemble.protocol import PAD_LOGIT
 from road_ray.distillation.teacher_directory import teacher_tokenizer
 from road_ray.errors import DataError
 from road_ray.models.architectures import longest_row_of
+
+PAD_LOGIT = -10000.0  # of padding positions: finite, exact in fp16, 0 after a softmax
+_WIDEST = 32  # characters that complete a word at an end of a window
+
+
+@dataclass(frozen=True)
+class RowTexts:
+    """Texts of rows, with the positions of the student's tokens in them.
+
+    ``features`` are those of the split; of spans they have ``offsets``.
+    """
+
+    split: Split
+    features: Features
+
+    def of(self, numbers: NDArray[np.int64], width: int) -> dict[str, Any]:
+        """Return ``texts`` ``[B]``, for spans ``offsets`` ``[B, 2, width]`` and for tags ``words``
+        ``[B, width]``, of the rows of these numbers.
+        """
+        rows = self.features
+        texts = np.empty(len(numbers), object)
+        offsets = np.full((len(numbers), 2, width), -1, np.int32)
+        words = np.full((len(numbers), width), -1, np.int32)
+        for index, number in enumerate(numbers.tolist()):
+            texts[index], shown = self._row(number)
+            if shown is None:
+                continue
+            if rows.offsets is not None:
+                offsets[index, :, : len(shown)] = shown.T
+            else:
+                words[index, : len(shown)] = shown
+        inputs: dict[str, Any] = {"texts": texts}
+        if rows.offsets is not None:
+            inputs["offsets"] = torch.from_numpy(offsets)
+        if rows.words is not None:
+            inputs["words"] = torch.from_numpy(words)
+        return inputs
+
+    def _row(self, number: int) -> tuple[tuple[str, ...], NDArray[np.int32] | None]:
+        """Return the texts of a row, and of its tokens the characters ``[L, 2]`` or words ``[L]``
+        in them.
+        """
+        rows = self.features
+        example = self.split.examples[int(rows.example[number])]
+        part = slice(int(rows.bounds[number]), int(rows.bounds[number + 1]))
+        if isinstance(example, SpanExample):
+            assert rows.offsets is not None
+            return _question_and_slice(example, rows.offsets[part])
+        if isinstance(example, TagExample):
+            assert rows.words is not None
+            return _words(example, rows.words[part])
+        return _plain(example), None
+
+
+def _question_and_slice(
+    example: SpanExample, offsets: NDArray[np.int32]
+) -> tuple[tuple[str, str], NDArray[np.int32]]:
+    """Return the question, the part of the context that a window shows, and the offsets in it.
+
+    The part is widened to whole words, by at most 32 characters on either side: text without spaces
+    has no words.
+    """
+    inside = offsets[:, 0] >= 0
+    if not inside.any():
+        return (example.question, ""), offsets
+    first, last = int(offsets[inside, 0].min()), int(offsets[inside, 1].max())
+    context = example.context
+    least, most = max(first - _WIDEST, 0), min(last + _WIDEST, len(context))
+    while first > least and not context[first - 1].isspace():
+        first -= 1
+    while last < most and not context[last].isspace():
+        last += 1
+    shown = np.where(inside[:, None], offsets - first, -1)
+    return (example.question, context[first:last]), shown
+
+
+def _words(
+    example: TagExample, words: NDArray[np.int32]
+) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Return the words that a row has, and the number of each token's word among them."""
+    here = words[words >= 0]
+    if not len(here):
+        return (), words
+    first, last = int(here[0]), int(here[-1])  # words without tokens may be between them
+    return example.words[first : last + 1], np.where(words >= 0, words - first, -1)
+
+
+def _plain(example: Example) -> tuple[str, ...]:
+    if isinstance(example, ChoiceExample):
+        return (example.question, *example.choices)
+    assert isinstance(example, TextExample)
+    return example.texts
+
 
 Texts = tuple[str, ...]
 """Texts of a row: one or two; question and context; words; a question with its choices."""
@@ -197,3 +305,86 @@ def _tags(rows: Sequence[Sequence[TokenRow]], answers: Tensor, words: Tensor) ->
             if token is not None:
                 carried[number, place] = answers[number, token]
     return carried
+
+
+Floats = NDArray[np.float32]
+
+
+def transfer_spans(
+    logits: Floats, teacher_offsets: Ints, student_offsets: Ints, length: int
+) -> tuple[Floats, float]:
+    """Return start and end log-probabilities over the student's tokens, and the part of the
+    teacher's mass that no token of the student took, 0 to 1: ``[2, T] -> [2, L]``.
+
+    ``logits`` are those of the teacher's row without padding. ``teacher_offsets`` ``[T, 2]`` and
+    ``student_offsets`` ``[2, L]`` are first and last character (exclusive) of each token in the
+    shared text, -1 for other tokens; the student's row has ``length`` tokens. Position 0 is "no
+    answer" for both, and the special tokens behind the text correspond to each other.
+
+    The start of a teacher's token counts for the student's token that has its first character, its
+    end for the one that has its last. A character in front of the student's window or behind it is
+    not in its row, which is "no answer". A position without mass gets the smallest log-probability
+    of the teacher's row, so that weighted sums of logits stay finite. Positions that cannot be an
+    answer have ``PAD_LOGIT``.
+    """
+    context = np.flatnonzero(teacher_offsets[:, 0] >= 0)
+    chosen = logits[:, [0, *context, len(teacher_offsets) - 1]].astype(np.float64)
+    logs = chosen - np.logaddexp.reduce(chosen, 1, keepdims=True)
+    masses = np.exp(logs)
+    positions = np.flatnonzero(student_offsets[0, :length] >= 0)
+    first, last = student_offsets[0, positions], student_offsets[1, positions]
+    begins, ends = teacher_offsets[context, 0], teacher_offsets[context, 1]
+    window = (first.min(), last.max()) if len(positions) else (0, 0)
+    beyond = (
+        (begins < window[0]) | (begins >= window[1]),
+        (ends <= window[0]) | (ends > window[1]),
+    )
+    taken = np.zeros((2, student_offsets.shape[1]))
+    taken[:, 0] += masses[:, 0]
+    taken[:, length - 1] += masses[:, -1]
+    if len(positions):
+        for head, (at, inside) in enumerate(_matches(teacher_offsets[context], first, last)):
+            np.add.at(taken[head], positions[at[inside]], masses[head, 1:-1][inside])
+    outside = 1 - taken.sum(1)
+    taken[:, 0] += [masses[head, 1:-1][behind].sum() for head, behind in enumerate(beyond)]
+    carried = np.full(taken.shape, PAD_LOGIT)
+    answers = np.unique([0, *positions, length - 1])
+    floor = np.broadcast_to(logs.min(1, keepdims=True), (2, len(answers)))
+    known = taken[:, answers] > 0
+    carried[:, answers] = np.log(taken[:, answers], where=known, out=floor.copy())
+    return carried.astype(np.float32), float(outside.mean())
+
+
+def can_express(
+    gold: tuple[int, int], teacher_offsets: Ints, student_offsets: Ints, length: int
+) -> bool:
+    """Return True if a teacher that is sure of the student's ``gold`` tokens (start, end) is
+    carried to them. It is not where one token of the teacher covers more than the answer: the
+    student's best answer is then another one, and the teacher seems to err.
+    """
+    context = teacher_offsets[teacher_offsets[:, 0] >= 0]
+    positions = np.flatnonzero(student_offsets[0, :length] >= 0)
+    matches = _matches(context, student_offsets[0, positions], student_offsets[1, positions])
+    characters = (student_offsets[0, gold[0]], student_offsets[1, gold[1]] - 1)
+    for (at, inside), position, character in zip(matches, gold, characters, strict=True):
+        sure = (context[:, 0] <= character) & (character < context[:, 1])
+        if not (positions[at] == position)[sure & inside].any():
+            return False
+    return True
+
+
+def _matches(
+    context: Ints, first: Ints, last: Ints
+) -> tuple[tuple[Longs, NDArray[np.bool_]], tuple[Longs, NDArray[np.bool_]]]:
+    """Return, for starts and for ends, the number of the student's token that each teacher's token
+    ``[T, 2]`` counts for, and whether there is one. The student's tokens have characters ``first``
+    to ``last`` ``[S]``, of which there is at least one.
+    """
+    begins, ends = context[:, 0], context[:, 1]
+    # Several tokens of the student may stand for one character: the first of them begins it.
+    start = np.minimum(np.searchsorted(last, begins, "right"), len(last) - 1)
+    end = np.maximum(np.searchsorted(first, ends, "left") - 1, 0)
+    return (
+        (start, (first[start] <= begins) & (begins < last[start])),
+        (end, (first[end] < ends) & (ends <= last[end])),
+    )

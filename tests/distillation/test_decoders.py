@@ -13,7 +13,7 @@ from transformers import (
 
 import road_ray as rr
 from road_ray.data import catalog
-from road_ray.distillation.ensemble.cross_tokenizer.text_teacher import TextTeacher
+from road_ray.distillation.teacher import TextTeacher
 from road_ray.distillation.teacher_directory import check_teacher
 from tests.published import TEXTS, tokenizer_of
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from road_ray.distillation.ensemble.out_of_fold_ensemble import OutOfFoldEnsemble
-from road_ray.distillation.ensemble.protocol import Ensemble
+from road_ray.distillation.ensemble import Ensemble, OutOfFoldEnsemble
 from road_ray.errors import ConfigError, DataError
 
 FOLDS = np.array([0, 1, 0, 2, 1, 1], dtype=np.int32)

@@ -1,0 +1,253 @@
+"""Ensembles of teachers, which answer a batch with logits ``[M, B, ..., C]``: the base class,
+teachers in this process, and out-of-fold teachers.
+
+``distributed/teachers/client.py`` has the ensemble in Ray actors, ``stored_ensemble.py`` the one
+that reads answers that were given once. The student's loop, loss and head are the same for all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from road_ray.data.features.examples_and_features import Ints
+from road_ray.data.task_and_dataset import Task
+from road_ray.distillation.cross_tokenizer import PAD_LOGIT, RowTexts
+from road_ray.distillation.teacher import (
+    OWN_TOKENS,
+    PLAIN,
+    Teacher,
+    TeacherOptions,
+    inputs_of,
+    some_rows,
+)
+from road_ray.errors import ConfigError, DataError
+
+
+class Ensemble(ABC):
+    """Base class of ensembles: M teachers that answer batches with logits, in a fixed order. Either
+    all of them answer, or none.
+
+    The default methods suit an ensemble without resources. As a context manager it closes itself.
+    """
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of teachers, M."""
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """Figures of the last answer, for the journal."""
+        return {}
+
+    @abstractmethod
+    def submit(self, batch: Mapping[str, object]) -> Any:
+        """Send a batch to all teachers and return a handle at once."""
+
+    @abstractmethod
+    def gather(self, handle: Any) -> Tensor:
+        """Return the logits of a submitted batch. ``-> [M, B, ..., C]``, fp32."""
+
+    def close(self) -> None:  # noqa: B027  # only an ensemble with resources does
+        """Release what the ensemble owns: actors, files."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class WrappedEnsemble(Ensemble):
+    """Ensemble that passes every call on to another one; subclasses override what differs."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.inner = ensemble
+
+    @property
+    def size(self) -> int:
+        return self.inner.size
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        return self.inner.stats
+
+    def submit(self, batch: Mapping[str, object]) -> Any:
+        return self.inner.submit(batch)
+
+    def gather(self, handle: Any) -> Tensor:
+        return self.inner.gather(handle)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class WithTexts(WrappedEnsemble):
+    """Ensemble whose batches get the texts of their ``rows``."""
+
+    def __init__(self, ensemble: Ensemble, texts: RowTexts) -> None:
+        super().__init__(ensemble)
+        self._texts = texts
+
+    def submit(self, batch: Mapping[str, Any]) -> Any:
+        numbers = torch.as_tensor(batch["rows"]).cpu().numpy()
+        texts = self._texts.of(numbers, batch["input_ids"].shape[-1])
+        return super().submit({**batch, **texts})
+
+
+def numbered(figures: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+    """Return figures by teacher as one mapping with names such as ``teachers/outside_0``."""
+    return {
+        f"teachers/{name}_{number}": value
+        for number, teacher_figures in figures.items()
+        for name, value in teacher_figures.items()
+    }
+
+
+def stacked(answers: Sequence[Tensor], *, own_tokens: bool = False) -> Tensor:
+    """Stack ``M x [B, ..., C] -> [M, B, ..., C]``. Raises ``DataError`` if shapes differ.
+
+    Answers in the teachers' own tokens differ in length; they are padded to the longest.
+    """
+    if own_tokens:
+        shape = [max(sizes) for sizes in zip(*(answer.shape for answer in answers), strict=True)]
+        padded = [answer.new_full(shape, PAD_LOGIT) for answer in answers]
+        for target, answer in zip(padded, answers, strict=True):
+            target[tuple(map(slice, answer.shape))] = answer
+        answers = padded
+    for index, answer in enumerate(answers):
+        if answer.shape != answers[0].shape:
+            raise DataError(
+                f"teacher {index} answers in shape {list(answer.shape)}, "
+                f"teacher 0 in {list(answers[0].shape)}"
+            )
+    return torch.stack(list(answers))
+
+
+class LocalEnsemble(Ensemble):
+    """Ensemble of teachers in this process, which run one after the other on ``gather``.
+
+    On a GPU they have a stream of their own and answer to the host, which thus waits for them and
+    not for the student's step in progress.
+    """
+
+    def __init__(self, teachers: Sequence[Teacher]) -> None:
+        if not teachers:
+            raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
+        self.teachers = tuple(teachers)
+
+    @classmethod
+    def load(
+        cls,
+        directories: Sequence[str | Path],
+        task: Task,
+        options: TeacherOptions = PLAIN,
+        device: str | torch.device = "cpu",
+    ) -> LocalEnsemble:
+        """Load one teacher per directory."""
+        return cls([options.load(directory, task, device) for directory in directories])
+
+    @property
+    def size(self) -> int:
+        return len(self.teachers)
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        return numbered({n: teacher.stats for n, teacher in enumerate(self.teachers)})
+
+    def submit(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs of the batch; ``gather`` does the work."""
+        return inputs_of(batch)
+
+    def gather(self, handle: dict[str, Any]) -> Tensor:
+        with self._beside_the_student(handle):
+            answers = [teacher.logits(**handle).cpu() for teacher in self.teachers]
+        return stacked(answers, own_tokens=OWN_TOKENS in handle)
+
+    @contextmanager
+    def _beside_the_student(self, inputs: Mapping[str, Any]) -> Iterator[None]:
+        """Launch kernels on the teachers' stream; without a GPU, do nothing."""
+        if self._stream is None:
+            yield
+            return
+        if any(isinstance(value, Tensor) and value.is_cuda for value in inputs.values()):
+            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):
+            yield
+
+    @cached_property
+    def _stream(self) -> torch.cuda.Stream | None:
+        device = self.teachers[0].device
+        if device.type != "cuda":
+            return None
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))  # which loaded the weights
+        return stream
+
+
+class FoldMember(NamedTuple):
+    """Rows of a batch that one fold's teachers answer."""
+
+    fold: int
+    rows: Tensor  # their positions in the batch
+    handle: Any
+
+
+class OutOfFoldEnsemble(Ensemble):
+    """Ensemble of cross-validation teachers: ``members[k]`` are those trained without fold ``k``,
+    ``folds`` ``[rows]`` is the fold of each training row. M teachers answer each row.
+
+    On their own training rows teachers are nearly always right, so correctness carries no
+    information there; out of fold their accuracy is that on new data.
+    """
+
+    def __init__(self, members: Sequence[Ensemble], folds: Ints) -> None:
+        sizes = sorted({member.size for member in members})
+        if len(sizes) != 1:
+            raise ConfigError(
+                f"distillation.teachers: {sizes} teachers in a fold\n"
+                "  allowed: equally many in each, at least one"
+            )
+        if int(folds.max(initial=0)) >= len(members):
+            raise ConfigError(
+                f"distillation.teachers: teachers of {len(members)} folds, but a row is in fold "
+                f"{int(folds.max())}\n  fix: name the teachers.json that `road teachers` wrote"
+            )
+        self.members, self.folds = tuple(members), torch.from_numpy(folds).long()
+
+    @property
+    def size(self) -> int:
+        return self.members[0].size
+
+    def submit(self, batch: Mapping[str, Any]) -> list[FoldMember]:
+        """Send the rows of each fold to its teachers."""
+        if "rows" not in batch:
+            raise DataError(
+                "the batch has no rows, so the teachers that were trained on them are unknown\n"
+                "  fix: teachers of folds only work with batches of road_ray"
+            )
+        numbers = torch.as_tensor(batch["rows"]).cpu()
+        folds, inputs, parts = self.folds[numbers], inputs_of(batch), []
+        for fold in sorted(set(folds.tolist())):
+            rows = (folds == fold).nonzero().squeeze(1)
+            part = some_rows(inputs, rows.numpy())
+            parts.append(FoldMember(fold, rows, self.members[fold].submit(part)))
+        return parts
+
+    def gather(self, handle: list[FoldMember]) -> Tensor:
+        """Return the logits in the order of the batch. ``-> [M, B, ..., C]``, fp32."""
+        answers = [self.members[part.fold].gather(part.handle) for part in handle]
+        rows = torch.cat([part.rows for part in handle]).to(answers[0].device)
+        return torch.cat(answers, 1)[:, rows.argsort()]
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()

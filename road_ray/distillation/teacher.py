@@ -1,0 +1,349 @@
+"""A teacher: a frozen model that answers a batch with logits, and its inputs.
+
+One with another tokenizer than the student reads the texts of the rows. ``check_parity`` compares
+answers that came through an actor or a table with those of the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from road_ray.data.batching import INPUTS
+from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.shuffle_into_batches import padded_width
+from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
+from road_ray.data.tokenizer import pad_id_of
+from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader, TokenRow
+from road_ray.distillation.teacher_directory import (
+    HEADS,
+    check_teacher,
+    reads_other_tokens,
+    refuse_random,
+    teacher_input_names,
+)
+from road_ray.errors import CheckpointError, ConfigError, DataError
+from road_ray.models.architectures import is_decoder, longest_row
+from road_ray.models.config import TeacherPrecision
+from road_ray.models.heads.label_order import LabelMap
+from road_ray.models.load_weights import load_stored
+from road_ray.models.performance.compilation import compile_for_all_shapes
+from road_ray.models.performance.device_and_precision import autocast_dtype
+from road_ray.models.performance.int8_linear import round_to_int8
+
+# In a batch ``[B]``: teachers that read texts answer for their own tokens, not for the student's.
+OWN_TOKENS = "own_tokens"
+
+
+class Teacher:
+    """A frozen ``transformers`` model, its classes in the order of the task's labels.
+
+    ``compiled``: ``torch.compile`` makes its kernels at the first answer, for batches of any shape.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        task: Task,
+        *,
+        label_map: LabelMap | None = None,
+        device: str | torch.device = "cpu",
+        precision: TeacherPrecision = "auto",
+        compiled: bool = False,
+    ) -> None:
+        import transformers
+
+        self.directory = locate_model(directory)
+        self.task = task
+        order = check_teacher(self.directory, task, label_map=label_map)
+        auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")
+        model, missing = load_stored(auto, self.directory)
+        refuse_random(self.directory, missing)
+        self._model: Any = model.to(device).eval().requires_grad_(False)
+        self._order = None if order is None else torch.tensor(order, device=device)
+        self._autocast = self._reduce_precision(precision)
+        names = teacher_input_names(self.directory, self._model)
+        self._segments = "token_type_ids" in names
+        self._positions = longest_row(self._model.base_model)
+        if compiled:
+            compile_for_all_shapes(self._model)
+
+    @property
+    def device(self) -> torch.device:
+        """Device that computes the logits."""
+        device: torch.device = self._model.device
+        return device
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """Sums over the rows of the last answer; with the student's tokenizer there are none."""
+        return {}
+
+    def _reduce_precision(self, precision: TeacherPrecision) -> torch.dtype | None:
+        """Round the weights as ``precision`` says; return the dtype of autocast, if any."""
+        if precision == "int8":
+            if self.device.type != "cpu":
+                raise ConfigError(
+                    f"distillation.precision = int8: the teachers are on {self.device.type}\n"
+                    "  allowed: int8 on a CPU\n  fix: distillation.precision=bf16"
+                )
+            round_to_int8(self._model)
+            return None
+        dtype = autocast_dtype(precision, self.device, int(self._model.config.hidden_size))
+        if dtype is not None:  # once, as autocast would for every batch; the logits are the same
+            for part in self._model.modules():
+                if isinstance(part, torch.nn.Linear):
+                    part.to(dtype)
+        return dtype
+
+    def logits(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **texts: Any,
+    ) -> Tensor:
+        """Return raw logits in fp32. ``[B, L] -> [B, C]``, or ``[B, 2, L]`` (start, end) for spans
+        and ``[B, L, C]`` for tags, with ``PAD_LOGIT`` at padding, which no rule and no loss reads.
+        ``texts`` are inputs of teachers with another tokenizer and are not read.
+        """
+        device, width = self.device, input_ids.shape[-1]
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if self._segments:
+            inputs["token_type_ids"] = token_type_ids
+        autocast = torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
+        with torch.inference_mode(), autocast:
+            most = width
+            if attention_mask is not None and not attention_mask[..., self._positions :].any():
+                most = min(width, self._positions)  # padding may be beyond the position table
+            present = {
+                name: x[..., :most].to(device).long() for name, x in inputs.items() if x is not None
+            }
+            output = self._model(**present)
+        # Cloned outside: a tensor of inference mode cannot be saved for a backward pass.
+        if isinstance(self.task.kind, Span):
+            logits = torch.stack([output.start_logits, output.end_logits], 1).float()
+        else:
+            logits = output.logits.float().clone()
+        if self._order is not None:
+            logits = logits[..., self._order]
+        if isinstance(self.task.kind, Span | Tag) and attention_mask is not None:
+            axis = 1 if isinstance(self.task.kind, Span) else 2
+            beyond = (0, width - most) if axis == 1 else (0, 0, 0, width - most)
+            logits = pad(logits, beyond)
+            padding = attention_mask.to(logits.device) == 0
+            logits = logits.masked_fill(padding.unsqueeze(axis), PAD_LOGIT)
+        if not bool(logits.isfinite().all()):
+            raise CheckpointError(
+                f"{self.directory}: the teacher's logits are not finite\n  fix: fine-tune it again"
+            )
+        return logits
+
+
+def inputs_of(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a teacher: tensors ``[B, L]`` each, and for teachers with another
+    tokenizer the ``texts``, ``[B]`` tuples of strings, with ``offsets`` and the labels of spans,
+    or ``words``.
+    """
+    if "input_ids" not in batch:
+        raise DataError(f"the batch has no input_ids; it has {sorted(batch)}")
+    names = [*INPUTS, "offsets", "words", OWN_TOKENS]
+    if batch.get("offsets") is not None:  # to count answers that a teacher cannot express
+        names += ["start_positions", "end_positions"]
+    inputs: dict[str, Any] = {
+        name: torch.as_tensor(batch[name]) for name in names if batch.get(name) is not None
+    }
+    if batch.get("texts") is not None:
+        texts = np.empty(len(batch["texts"]), object)
+        texts[:] = [(row,) if isinstance(row, str) else tuple(row) for row in batch["texts"]]
+        inputs["texts"] = texts
+    return inputs
+
+
+def some_rows(inputs: Mapping[str, Any], numbers: NDArray[np.integer[Any]]) -> dict[str, Any]:
+    """Return the inputs of these rows, in this order."""
+    chosen = np.asarray(numbers, np.int64)
+    index = torch.from_numpy(chosen)
+    return {
+        name: value[index.to(value.device)] if isinstance(value, Tensor) else value[chosen]
+        for name, value in inputs.items()
+    }
+
+
+class TextTeacher(Teacher):
+    """Teacher with another tokenizer than the student's.
+
+    ``logits`` needs the ``texts`` of the rows, ``[B]`` tuples; for spans ``offsets`` ``[B, 2, L]``
+    and for tags ``words`` ``[B, L]`` of the student's tokens, as ``RowTexts`` makes them.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.reader = TextReader(self.directory, self.task, longest_row(self._model.base_model))
+        config = self._model.config
+        self._is_decoder = is_decoder(config)
+        self._pad_id: int | None = (
+            config.pad_token_id if self._is_decoder else pad_id_of(self.reader.tokenizer)
+        )
+        self._stats: Mapping[str, float] = {}
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """Figures of the last transferred answer, as ``TextReader.carried`` returns them."""
+        return self._stats
+
+    def logits(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **texts: Any,
+    ) -> Tensor:
+        """Return logits in the shapes of ``Teacher.logits``, for the student's tokens: those of
+        classes as they are; of spans log-probabilities; of tags at the first token of each word.
+        With ``own_tokens`` in the batch, return them for the teacher's own tokens.
+        """
+        rows = self.reader.rows(self.reader.needed(texts, "texts"))
+        answers = self._answers(rows)
+        if OWN_TOKENS in texts:
+            return answers
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask, **texts}
+        carried, self._stats = self.reader.carried(rows, answers, batch)
+        return carried
+
+    def _answers(self, examples: Sequence[Sequence[TokenRow]]) -> Tensor:
+        """Return the model's logits in own tokens. ``-> [B, C]``, ``[B, 2, T]``, ``[B, T, C]``."""
+        rows = [row for example in examples for row in example]
+        longest = max(len(row.tokens) for row in rows)
+        width = padded_width(longest, max(self.reader.longest, longest))
+        ids = np.full((len(rows), width), self._padding(rows), np.int64)
+        mask, segments = np.zeros_like(ids), np.zeros_like(ids)
+        for number, row in enumerate(rows):
+            length = len(row.tokens)
+            ids[number, :length] = row.tokens
+            mask[number, :length] = 1
+            if row.segments is not None:
+                segments[number, :length] = row.segments
+        inputs = [torch.from_numpy(array) for array in (ids, mask, segments)]
+        if isinstance(self.task.kind, Choose):
+            inputs = [array.view(-1, self.task.kind.choices, width) for array in inputs]
+        answers = super().logits(*inputs)
+        return _sentences(examples, answers) if isinstance(self.task.kind, Tag) else answers
+
+    def _padding(self, rows: Sequence[TokenRow]) -> int:
+        """Return the id that fills these rows. A decoder finds the last token of a row by the id of
+        padding alone; one without padding gets an id that no row has, which gives the last token.
+        """
+        if self._pad_id is not None:
+            return self._pad_id
+        used = {int(token) for row in rows for token in row.tokens}
+        unused = next(number for number in range(len(used) + 1) if number not in used)
+        self._model.config.pad_token_id = unused
+        return unused
+
+
+def _sentences(examples: Sequence[Sequence[TokenRow]], answers: Tensor) -> Tensor:
+    """Join the rows of each sentence. ``[rows, T, C] -> [B, T of the longest sentence, C]``."""
+    parts = iter(answers)
+    sentences = [torch.cat([next(parts)[: len(row.tokens)] for row in rows]) for rows in examples]
+    padded: Tensor = torch.nn.utils.rnn.pad_sequence(
+        sentences, batch_first=True, padding_value=PAD_LOGIT
+    )
+    return padded
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherOptions:
+    """Options with which teachers are loaded, the same in actors, in this process and for the check
+    of their parity.
+
+    ``student`` is the fingerprint of the student's tokenizer: teachers with another one read texts.
+    None: all have the student's.
+    """
+
+    student: str | None = None
+    label_map: LabelMap | None = None
+    precision: TeacherPrecision = "auto"
+    compiled: bool = False
+
+    def load(
+        self, directory: str | Path, task: Task, device: str | torch.device = "cpu"
+    ) -> Teacher:
+        """Load a teacher, or one that reads texts."""
+        student = self.student
+        other = student is not None and reads_other_tokens(locate_model(directory), student)
+        return (TextTeacher if other else Teacher)(
+            directory,
+            task,
+            label_map=self.label_map,
+            device=device,
+            precision=self.precision,
+            compiled=self.compiled,
+        )
+
+
+PLAIN = TeacherOptions()  # of teachers with the student's tokenizer and the task's labels
+
+# Fraction of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for
+# another device's order of summation; in bf16 that order changes the rounding of every layer, and
+# auto may be bf16 on one machine and fp32 on the next. int8 is compared with fp32: where it differs
+# by more, the teacher does not suit it (our choice; ELECTRA and MiniLM differ by less).
+_ALLOWED_FRACTION: Mapping[TeacherPrecision, float] = {
+    "fp32": 2.0**-9,
+    "bf16": 2.0**-5,
+    "auto": 2.0**-5,
+    "int8": 2.0**-3,
+}
+
+
+def check_parity(
+    batch: Mapping[str, object],
+    directories: Sequence[str | Path],
+    task: Task,
+    path: str,
+    answers: Tensor,
+    options: TeacherOptions = PLAIN,
+    device: str | torch.device = "cpu",
+) -> list[float]:
+    """Return, for each teacher, the largest difference between the logits of its weights and its
+    ``answers`` ``[M, B, ..., C]``, which came through ``path``. Teachers in int8 are compared with
+    fp32.
+
+    Raises ``CheckpointError`` with the first teacher that differs by more than rounding.
+    """
+    precision = options.precision
+    plain = replace(options, compiled=False, precision="fp32" if precision == "int8" else precision)
+    differences = []
+    for index, directory in enumerate(directories):
+        reference = plain.load(directory, task, device)
+        expected, actual = reference.logits(**inputs_of(batch)).cpu(), answers[index].cpu()
+        del reference  # one teacher at a time: the next may need its memory
+        real = expected > -1000.0  # without the padding of spans, which is always equal
+        scale = expected[real].abs().amax().item() if real.any() else 0.0
+        allowed = _ALLOWED_FRACTION[precision] * max(1.0, scale)
+        difference = math.inf
+        if expected.shape == actual.shape:
+            difference = (expected - actual).abs().amax().item() if actual.numel() else 0.0
+        if not difference <= allowed:  # true for NaN as well
+            coarse = "distillation.precision=fp32 if int8 is too coarse for it; or "
+            compiled = "distillation.torch_compile=false; or "
+            raise CheckpointError(
+                f"teacher {index} ({directory}): through {path} its logits differ "
+                f"from those of its weights by up to {difference:.3g}\n"
+                f"  allowed: {allowed:.3g}, the largest difference by rounding\n"
+                f"  fix: {coarse * (precision == 'int8')}{compiled * options.compiled}"
+                "give all machines the same weights and versions; if it is its table, "
+                "remove this teacher's directory (road data store ls)\n"
+                "  kept: everything; no step was made"
+            )
+        differences.append(difference)
+    return differences

@@ -1,0 +1,359 @@
+"""Teachers of other tokenizers: texts of rows, and answers carried over."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from torch.testing import assert_close
+
+from road_ray.data import catalog
+from road_ray.data.batching import pad
+from road_ray.data.features.encode_examples import encode
+from road_ray.data.features.examples_and_features import (
+    Answer,
+    ChoiceExample,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from road_ray.data.load_split import Split
+from road_ray.data.readers.layouts import read_split
+from road_ray.distillation.annotate import allowed_of
+from road_ray.distillation.cross_tokenizer import (
+    PAD_LOGIT,
+    RowTexts,
+    _question_and_slice,
+    can_express,
+    transfer_spans,
+)
+from road_ray.distillation.ensemble import LocalEnsemble
+from road_ray.distillation.stored_ensemble import StoredEnsemble
+from road_ray.distillation.teacher import Teacher, TeacherOptions, TextTeacher, inputs_of
+from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, teacher_manifest
+from road_ray.errors import DataError
+from road_ray.evaluation.squad import normalize
+from tests.published import TEXTS, publish, tokenizer_of
+
+WORDS = tuple(
+    [
+        "Nobody",
+        "in",
+        "New",
+        "Zealand",
+        "knew",
+        "who",
+        "had",
+        "painted",
+        "the",
+        "café",
+        "in",
+        "1995",
+        "!",
+    ]
+)
+EXAMPLES = {
+    "mnli": [TextExample(str(n), (TEXTS[n], TEXTS[n - 1]), "neutral", "f:1") for n in range(3)],
+    "stsb": [TextExample(str(n), (TEXTS[n], TEXTS[n - 1]), "2.5", "f:1") for n in range(3)],
+    "commonsenseqa": [ChoiceExample("1", TEXTS[0], (*TEXTS, "no", "1995"), 1, "f:1")] * 2,
+    "conll2003": [TagExample(str(n), WORDS[n:], ("O",) * (len(WORDS) - n), "f:1") for n in (0, 3)],
+    "squad_v2": [
+        SpanExample("1", "who painted it?", " ".join(TEXTS), (Answer("Nobody", 57),), "f:1"),
+        SpanExample("2", "when?", TEXTS[1], (), "f:1"),
+    ],
+}
+
+
+def task_of(name):
+    return catalog.task(catalog.dataset(name).task)
+
+
+def labels_of(task):
+    return getattr(task.kind, "labels", ("score",) if task.kind.width == 1 else ())
+
+
+@pytest.fixture
+def teacher(tmp_path):
+    """``teacher(family, name)``: the directory of a published model for a data set's task."""
+
+    def make(family, name, **options):
+        task = task_of(name)
+        head = HEADS[type(task.kind)]
+        labels = () if head in ("ForQuestionAnswering", "ForMultipleChoice") else labels_of(task)
+        return publish(tmp_path / f"{family}-{name}", family, head, labels=labels, **options)
+
+    return make
+
+
+def batch_of(name, tokenizer, **limits):
+    """Return the batch of all rows of the examples as the student with that tokenizer has it."""
+    entry, task = catalog.dataset(name), task_of(name)
+    spans = {"stride_tokens": 16, "max_question_tokens": 16} if name == "squad_v2" else {}
+    rows = encode(EXAMPLES[name], entry, task, tokenizer, **spans, **limits)
+    numbers = np.arange(len(rows))
+    batch = pad(rows, numbers, pad_id=tokenizer.pad_token_id)
+    texts = RowTexts(Split(entry, task, EXAMPLES[name], rows), rows)
+    return dict(batch) | texts.of(numbers, batch["input_ids"].shape[-1])
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("family", ["bert", "roberta", "deberta-v2"])
+def test_with_the_students_tokenizer_it_answers_as_a_plain_teacher_does(family, name, teacher):
+    directory, task = teacher(family, name), task_of(name)
+    batch = batch_of(name, tokenizer_of(family), max_length_tokens=159)
+    plain = Teacher(directory, task).logits(**inputs_of(batch))
+    carried = TextTeacher(directory, task).logits(**inputs_of(batch))
+    assert carried.shape == plain.shape
+    if name == "squad_v2":
+        allowed = allowed_of(batch | {"start_positions": None}).expand_as(plain)
+        expected = plain.masked_fill(~allowed, -torch.inf).log_softmax(-1)
+        # Tokens of one character, as the bytes of a letter, share its mass.
+        shared = torch.zeros_like(allowed)
+        for row, (first, last) in enumerate(batch["offsets"]):
+            same = (first[:, None] == first) | (last[:, None] == last)
+            shared[row] = ((same.sum(1) > 1) & (first >= 0)) | (first == last) & (first >= 0)
+        known = allowed & ~shared
+        assert known.sum() > 0.5 * allowed.sum()
+        assert_close(carried[known], expected[known], rtol=0, atol=1e-5)
+    elif name == "conll2003":
+        known = batch["words"] >= 0
+        assert_close(carried[known], plain[known], rtol=1e-4, atol=1e-5)
+        assert (carried[~known] == PAD_LOGIT).all()
+    else:
+        assert_close(carried, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sentence_longer_than_the_teacher_reads_has_all_its_words_answered(teacher):
+    directory = teacher("roberta", "conll2003", max_position_embeddings=18)
+    student = tokenizer_of("electra")
+    batch = batch_of("conll2003", student)
+    carried = TextTeacher(directory, task_of("conll2003")).logits(**inputs_of(batch))
+    known = batch["words"] >= 0
+    assert (carried[known] != PAD_LOGIT).all()
+
+
+def test_a_text_longer_than_the_teacher_reads_is_cut_and_counted(teacher):
+    directory = teacher("roberta", "squad_v2", max_position_embeddings=42)
+    student = tokenizer_of("electra")
+    batch = batch_of("squad_v2", student, max_length_tokens=128)
+    first = TextTeacher(directory, task_of("squad_v2"))
+    assert first.logits(**inputs_of(batch)).isfinite().all()
+    assert first.stats["cut"] >= 1
+
+
+def test_ids_alone_never_reach_a_teacher_with_another_tokenizer(teacher):
+    first = TextTeacher(teacher("roberta", "mnli"), task_of("mnli"))
+    with pytest.raises(DataError, match="the batch has no texts"):
+        first.logits(torch.tensor([[1, 2, 3]]))
+    spans = TextTeacher(teacher("roberta", "squad_v2"), task_of("squad_v2"))
+    with pytest.raises(DataError, match="the batch has no offsets"):
+        spans.logits(torch.tensor([[1, 2, 3]]), texts=[("who?", "he")])
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
+    """The second student reads what the first one's teachers said, carried to its own tokens."""
+    task = task_of(name)
+    places = [teacher("bert", name), teacher("roberta", name, max_position_embeddings=40)]
+    answered = []
+    for student in (tokenizer_of("electra", TEXTS[:2], 150), tokenizer_of("mpnet", TEXTS[:1], 120)):
+        fingerprint = fingerprint_tokenizer(student)
+        options = TeacherOptions(student=fingerprint, precision="fp32")
+        plain = LocalEnsemble.load(places, task, options)
+        manifest = teacher_manifest(places, task, student=fingerprint)
+        batch = batch_of(name, student, max_length_tokens=320)
+
+        @contextmanager
+        def live(members, plain=plain):
+            answered.append(members)
+            yield LocalEnsemble([plain.teachers[member] for member in members])
+
+        with StoredEnsemble.open(tmp_path / "store", manifest, task) as stored:
+            stored.label(lambda batch=batch: [batch], live)
+            result = stored.gather(stored.submit(batch))
+            figures = stored.stats
+        expected = plain.gather(plain.submit(batch))
+        assert_close(result, expected, rtol=2**-9, atol=2e-3)
+        if name in ("conll2003", "squad_v2"):
+            assert figures == pytest.approx(plain.stats, abs=1e-2)
+    assert answered == [(0, 1)]
+    assert len(list((tmp_path / "store").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("context", "seen"),
+    [
+        ("a first sentence, the second one, and a third", "the second"),
+        ("語" * 200, "語" * 70),  # no words to complete
+    ],
+)
+def test_a_window_is_widened_to_words_and_not_to_the_whole_context(context, seen):
+    middle = [(19, 20), (23, 27)] if " " in context else [(100, 101), (105, 106)]
+    offsets = np.array([(-1, -1), *middle], np.int32)
+    example = SpanExample("1", "who?", context, (), "f:1")
+    (question, part), shown = _question_and_slice(example, offsets)
+    assert (question, part) == ("who?", seen)
+    assert shown[0].tolist() == [-1, -1]
+    first, last = middle[0]
+    assert part[shown[1][0] : shown[1][1]] == context[first:last]
+
+
+# The text "ab cd": the teacher reads `ab`, `cd`; the student `a`, `b`, `cd`. Both rows are
+# [CLS] question [SEP] text [SEP], the student's with two tokens of padding.
+THEIRS = np.array([[-1, -1], [-1, -1], [-1, -1], [0, 2], [3, 5], [-1, -1]], np.int32)
+OURS = np.array([[-1, -1, -1, 0, 1, 3, -1, -1, -1], [-1, -1, -1, 1, 2, 5, -1, -1, -1]], np.int32)
+
+
+def softmax(x):
+    return np.exp(x) / np.exp(x).sum()
+
+
+def test_mass_goes_to_the_first_and_the_last_character_by_hand():
+    chances = np.array([[0.1, 9, 9, 0.6, 0.2, 0.1], [0.2, 9, 9, 0.5, 0.2, 0.1]])
+    logits = np.log(chances).astype(np.float32)
+    carried, lost = transfer_spans(logits, THEIRS, OURS, 7)
+    start, end = np.exp(carried)
+    assert_allclose(start[[0, 3, 5, 6]], [0.1, 0.6, 0.2, 0.1], rtol=1e-5)
+    assert_allclose(end[[0, 4, 5, 6]], [0.2, 0.5, 0.2, 0.1], rtol=1e-5)
+    assert_allclose(start[4], 0.1, rtol=1e-5)  # the floor: the smallest of the teacher's row
+    assert_allclose(end[3], 0.1, rtol=1e-5)
+    assert (carried[:, [1, 2, 7, 8]] == PAD_LOGIT).all()
+    assert lost == pytest.approx(0, abs=1e-6)
+
+
+def test_one_tokenizer_gives_the_distribution_over_allowed_positions():
+    logits = np.random.default_rng(0).normal(size=(2, 6)).astype(np.float32)
+    ours = np.full((2, 8), -1, np.int32)
+    ours[:, :6] = THEIRS.T
+    carried, lost = transfer_spans(logits, THEIRS, ours, 6)
+    allowed = [0, 3, 4, 5]
+    for head in (0, 1):
+        assert_allclose(
+            carried[head, allowed], np.log(softmax(logits[head, allowed].astype(float))), atol=1e-6
+        )
+    assert lost == pytest.approx(0, abs=1e-6)
+
+
+def test_mass_of_characters_that_the_student_does_not_show_is_no_answer_and_counted():
+    ours = np.full((2, 5), -1, np.int32)
+    ours[:, 3] = [0, 2]  # a window that ends behind `ab`
+    logits = np.log(np.array([[0.1, 9, 9, 0.3, 0.5, 0.1]] * 2)).astype(np.float32)
+    carried, lost = transfer_spans(logits, THEIRS, ours, 5)
+    assert lost == pytest.approx(0.5, abs=1e-6)
+    assert_allclose(np.exp(carried[:, [0, 3, 4]]), [[0.6, 0.3, 0.1]] * 2, rtol=1e-5)
+
+
+def test_an_end_behind_the_window_alone_is_no_answer():
+    """The window ends inside a word, so its start is shown and its end is not."""
+    ours = np.full((2, 5), -1, np.int32)
+    ours[:, 2], ours[:, 3] = [0, 2], [3, 4]  # `ab` and the `c` of `cd`
+    logits = np.log(np.array([[0.1, 9, 9, 0.2, 0.6, 0.1]] * 2)).astype(np.float32)
+    carried, lost = transfer_spans(logits, THEIRS, ours, 5)
+    assert_allclose(np.exp(carried[0, [0, 2, 3, 4]]), [0.1, 0.2, 0.6, 0.1], rtol=1e-5)
+    assert_allclose(np.exp(carried[1, [0, 2, 4]]), [0.7, 0.2, 0.1], rtol=1e-5)
+    assert carried.argmax(1).tolist() == [3, 0]
+    assert lost == pytest.approx(0.3, abs=1e-6)  # of the mean of start and end
+
+
+def test_a_character_of_several_tokens_begins_at_the_first_and_ends_at_the_last():
+    ours = np.full((2, 6), -1, np.int32)
+    ours[:, 2:5] = np.array([[0, 0, 1], [1, 1, 2]])  # one character of two byte-level tokens
+    theirs = np.array([[-1, -1], [-1, -1], [0, 1], [1, 2], [-1, -1]], np.int32)
+    logits = np.log(np.array([[0.1, 9, 0.6, 0.2, 0.1]] * 2)).astype(np.float32)
+    start, end = np.exp(transfer_spans(logits, theirs, ours, 6)[0])
+    assert (start[2], end[3]) == (pytest.approx(0.6, rel=1e-5), pytest.approx(0.6, rel=1e-5))
+    assert start[3] == pytest.approx(0.1, rel=1e-5)
+
+
+def test_a_row_without_text_keeps_its_null_answer():
+    ours, theirs = np.full((2, 4), -1, np.int32), np.full((3, 2), -1, np.int32)
+    logits = np.log(np.array([[0.7, 9, 0.3]] * 2)).astype(np.float32)
+    carried, _ = transfer_spans(logits, theirs, ours, 4)
+    assert_allclose(np.exp(carried[:, [0, 3]]), [[0.7, 0.3]] * 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("gold", "known"),
+    [((3, 4), True), ((5, 5), True), ((3, 5), True), ((4, 4), False), ((3, 3), False)],
+)
+def test_an_answer_inside_a_token_of_the_teacher_is_not_expressible(gold, known):
+    assert can_express(gold, THEIRS, OURS, 7) is known
+
+
+def test_an_answer_behind_the_teachers_row_is_not_expressible():
+    assert not can_express((5, 5), THEIRS[[0, 1, 2, 3, 5]], OURS, 7)
+
+
+FAMILIES = ("bert", "roberta", "deberta-v2")
+
+
+@pytest.fixture(scope="module")
+def squad(real_data):
+    """500 answered questions of SQuAD 2.0 and their rows by tokenizers learnt elsewhere."""
+    entry = catalog.dataset("squad_v2")
+    examples = [item for item in read_split(entry, real_data, "dev") if item.answers]
+    texts = sorted({item.context for item in examples[2000:]})[:600]
+    examples = examples[:500]
+    task = catalog.task(entry.task)
+    return examples, {
+        family: encode(
+            examples,
+            entry,
+            task,
+            tokenizer_of(family, tuple(texts), 8000),
+            max_length_tokens=4096,
+            stride_tokens=4096,
+        )
+        for family in FAMILIES
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("student", FAMILIES)
+@pytest.mark.parametrize("teacher", FAMILIES)
+def test_gold_answers_of_squad_reach_the_student(squad, teacher, student):
+    """One-hot distributions at the gold tokens of one tokenizer, decoded by the other's."""
+    examples, rows = squad
+    right = expressible = exceptions = counted = 0
+    for number, example in enumerate(examples):
+        shown, best = [], {}
+        for name in (teacher, student):
+            single = rows[name]
+            part = slice(single.bounds[number], single.bounds[number + 1])
+            shown.append(single.offsets[part])
+            best[name] = [int(single.gold[f"{end}_positions"][number]) for end in ("start", "end")]
+        theirs, ours = shown
+        logits = np.full((2, len(theirs)), -30.0, np.float32)
+        logits[[0, 1], best[teacher]] = 0
+        carried, _ = transfer_spans(logits, theirs, ours.T, len(ours))
+        first, last = carried.argmax(1)
+        exceptions += [first, last] != best[student]
+        counted += not can_express(tuple(best[student]), theirs, ours.T, len(ours))
+        gold = example.answers[0].text
+        own = example.context[ours[best[student][0]][0] : ours[best[student][1]][1]]
+        if normalize(own) != normalize(gold):
+            continue  # no pair of the student's tokens has these boundaries
+        expressible += 1
+        answer = example.context[ours[first][0] : ours[last][1]] if first and last else ""
+        right += normalize(answer) == normalize(gold)
+    print(f"{teacher} to {student}: {right} of {expressible} of {len(examples)}")
+    assert expressible >= 0.97 * len(examples)
+    assert right >= 0.99 * expressible
+    # A student's token of several characters may begin before the answer: counted too.
+    assert exceptions <= counted <= exceptions + 2
+
+
+def test_an_answer_that_only_the_teacher_can_express_gets_the_covering_token():
+    example = SpanExample("1", "q", "abc", (Answer("b", 1),), "f:1")
+    assert example.answers
+    theirs = np.array([[-1, -1], [-1, -1], [0, 1], [1, 2], [2, 3], [-1, -1]], np.int32)
+    ours = np.full((2, 4), -1, np.int32)
+    ours[:, 2] = [0, 3]
+    logits = np.full((2, 6), -30.0, np.float32)
+    logits[:, 3] = 0
+    carried, lost = transfer_spans(logits, theirs, ours, 4)
+    assert carried.argmax(1).tolist() == [2, 2]
+    assert lost == pytest.approx(0, abs=1e-6)
