@@ -66,8 +66,7 @@ CHAINS = {
         {"objective.name": "teams", "objective.options.shared_layers": 1}
     ),  # of two layers
     "two stages": Chain(
-        {"objective.name": "electra", "generator.frozen": True, "generator.scale": 1.0}
-        | {"generator.tying": "none"},
+        {"objective.name": "electra", "generator.kind": "frozen", "generator.scale": 1.0},
         first="mlm",
         also=("init", "generator.init"),
     ),

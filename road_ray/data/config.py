@@ -158,6 +158,10 @@ class CorpusConfig(Config):
     """Number of shards, of 50,000 rows each, whose rows are shuffled together. The order of shards
     is drawn again for each epoch. None: all rows of a directory, and 16 shards of an address, of
     which so many are read at a time. Our choice."""
+    evaluate_on: tuple[str, ...] = ()
+    """Data sets below ``data.root`` on which copies of the encoder are fine-tuned, for 300 updates
+    with the optimizer of ELECTRA-Small, at the end and every ``training.evaluate_every_steps``
+    steps. Empty: none."""
 
     @model_validator(mode="after")
     def _longest_at_last(self) -> Self:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import load, read_yaml
+from road_ray.data.config import MINIATURE
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Experiment
 from road_ray.experiment.run import run_experiment
@@ -22,6 +23,7 @@ from road_ray.recipes.train.train import multitask
 from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
+ROOT = MINIATURE  # the sizes are made for it
 KEYS = read_yaml(Path(__file__).with_name("demo.yaml")).values
 
 
@@ -42,7 +44,7 @@ def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
 def stage(kind: type[Any], name: str, config: DemoConfig) -> Any:
     """Return the configuration of a stage: ``pretrain``, ``multitask`` or ``students``."""
     place = config.run_dir
-    own: dict[str, Any] = {"data.root": config.root, "tracking": config.tracking}
+    own: dict[str, Any] = {"data.root": ROOT, "tracking": config.tracking}
     if name != "students":
         own |= {"run_dir": place / name, "seed": config.seed, "console": config.console}
     match name:

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from road_ray.config import Config
 from road_ray.config.base import Extends, Free
-from road_ray.data.config import MINIATURE, SourceConfig
+from road_ray.data.config import SourceConfig
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
 from road_ray.recipes.train.teaching_config import teacher_files
 
@@ -171,9 +171,6 @@ class DemoConfig(RunConfig):
 
     run_dir: Path = Path("runs/demo")
     """Directory of all runs of the demo, of ``table.json`` and of ``report.html``."""
-    root: str = MINIATURE
-    """Directory of the data sets, or ``miniature`` for the embedded data set, which the sizes are
-    made for."""
     num_teachers: int = Field(3, ge=1)
     """Number of teachers. ROaD distils from three."""
     num_seeds: Annotated[int, Extends()] = Field(5, ge=1)

@@ -23,7 +23,7 @@ _SPAN = (
 def final_metrics(config: Any) -> list[str]:
     """Return the final figures of a run that can be a metric of a sweep."""
     if isinstance(config, PretrainConfig):
-        return _trained(config) + _of(config.probe.datasets, SourceConfig())
+        return _trained(config) + _of(config.data.evaluate_on, SourceConfig())
     return _of(config.data.evaluated_on, config.data)
 
 
@@ -61,7 +61,7 @@ def check_stopping_metric(config: Any) -> None:
 def _evaluated(config: Any) -> tuple[Sequence[str], SourceConfig]:
     """Return the data sets that are evaluated while training, and their source."""
     if isinstance(config, PretrainConfig):
-        return config.probe.datasets, SourceConfig()
+        return config.data.evaluate_on, SourceConfig()
     return config.data.trained_on, config.data
 
 

@@ -116,7 +116,7 @@ class TrainingConfig(Config):
     )
     """Number of steps between two evaluations. None: at the end only. ``training.early_stopping``
     and the schedulers of sweeps need intermediate evaluations. ``road pretrain`` needs
-    ``probe.datasets`` for them."""
+    ``data.evaluate_on`` for them."""
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     """Condition that ends the training before its last step. By default there is none."""
     save_every_steps: Free[int] = Field(1000, ge=1)

@@ -90,10 +90,6 @@ def _mistakes(kind: type[Config] = Example, **sources: Any) -> str:
     return text
 
 
-def test_nothing_given_is_the_defaults() -> None:
-    assert load(Example) == Example()
-
-
 def test_overrides_win_over_the_file_and_the_file_over_the_preset(write: Write) -> None:
     path = write("optimizer: {peak_lr: 2.0, warmup_steps: 2}\n")
     base = {"optimizer": {"peak_lr": 1.0, "warmup_steps": 1}, "seed": 1}
@@ -116,19 +112,14 @@ def test_the_layout_of_a_mistake(write: Write) -> None:
     [
         ("distillation: {temperature: true}", "distillation.temperature = true"),
         ("distillation: {temperature: 0}", "allowed: value > 0"),
-        ("distillation: {temperature: .nan}", "distillation.temperature = .nan"),
         ("weighting: {rule: corectness}", "fix: did you mean 'correctness'?"),
         ("optimizer: {warmup_steps: -1}", "allowed: a whole number, value >= 0"),
         ("optimizer: {warmup_steps: '4'}", "fix: write a number without quotes (default: 100)"),
-        ("optimizer: {warmup_steps: many}", "fix: write a number (default: 100)"),
         ("optimizer: {peak_lr: fast}", 'optimizer.peak_lr = "fast"'),
-        ("optimizer: {betas: [0.9]}", "optimizer.betas"),
         ("deterministic: no", "fix: write true or false"),
         ("name: 0123", "fix: put it in quotes"),
-        ("seed: null", "seed = null"),
         ("optimizer: fast", "allowed: a section with the keys peak_lr, betas, warmup_steps"),
         ("seed: {a: 1}", "seed is given as a section"),
-        ("scores: {a: high}", 'scores.a = "high"'),
         ("distilation: {temperature: 2}", "fix: did you mean 'distillation'?"),
         ("weighting: {wrongs: 1}", "fix: did you mean 'weighting.wrong'?"),
         ("temperature: 2", "fix: did you mean 'distillation.temperature'?"),
@@ -165,12 +156,6 @@ def test_all_mistakes_are_told_together_from_top_to_bottom(write: Write) -> None
     assert "9 mistakes; nothing was started" in text
 
 
-def test_a_list_names_the_line_of_its_wrong_item(write: Write) -> None:
-    text = _mistakes(path=write("distillation:\n  teachers:\n  - a\n  - 7\n"))
-    assert "my.yaml:4  distillation.teachers[1] = 7" in text
-    assert 'fix: put it in quotes: "7"' in text
-
-
 def test_a_required_key_that_nobody_set_is_told(write: Write) -> None:
     text = _mistakes(Needy, path=write("optimizer: {}\n"))
     assert "error[CONFIG] my.yaml  task is not set\n    allowed: text" in text
@@ -181,10 +166,6 @@ def test_a_file_that_cannot_be_read_hides_no_malformed_override(write: Write) ->
     text = _mistakes(path=write("a: [1\n"), overrides=["seed"])
     assert "is not valid YAML" in text
     assert "override 'seed'  has no '='" in text
-
-
-def test_a_missing_file_is_told() -> None:
-    assert "nowhere.yaml  no such file" in _mistakes(path=Path("nowhere.yaml"))
 
 
 @pytest.mark.parametrize("content", ["", "# nothing\n", "optimizer:\nweighting: ~\n"])
@@ -241,10 +222,6 @@ def test_an_override_as_text_and_as_a_value_agree(text: str, name: str, value: A
     assert from_text == load(Example, overrides={name: value})
     assert from_text == override(Example(), {name: value})
     assert from_text != Example() or value is None
-
-
-def test_the_last_of_two_overrides_wins() -> None:
-    assert load(Example, overrides=["seed=1", "seed=2"]).seed == 2
 
 
 def test_numbers_drawn_by_numpy_are_numbers() -> None:

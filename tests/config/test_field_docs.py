@@ -96,28 +96,3 @@ def test_keys_that_descriptions_name_exist():
         and not any(at(root, tuple(key.split("."))) for root in ROOTS)
     ]
     assert unknown == []
-
-
-class Inner(Config):
-    missing: int = 0
-    short: int = 0
-    """Of rows."""
-    fragment: int = 0
-    """Of rows, in the cache."""
-    open_ended: int = 0
-    """Number of rows in the cache, all of them"""
-    good: int = 0
-    """Number of rows in the cache."""
-
-
-@pytest.mark.parametrize("held", [Inner, Inner | None, tuple[Inner, ...], dict[str, Inner]])
-def test_poor_descriptions_are_found_wherever_a_section_is_held(held):
-    namespace = {"__annotations__": {"part": held}, "__module__": __name__}
-    outer = type("Outer", (Config,), namespace)
-    assert [line.partition(":")[0] for line in poorly_described(outer)] == [
-        "Outer.part",
-        "Inner.missing",
-        "Inner.short",
-        "Inner.fragment",
-        "Inner.open_ended",
-    ]

@@ -65,11 +65,6 @@ def test_a_mistake_is_one_and_laid_to_the_source_that_made_it(base, overrides, w
     assert problem.where.startswith(where)
 
 
-def test_a_rule_between_keys_is_told_at_its_section() -> None:
-    (problem,) = _mistakes(base={"span": {"low": 3}})
-    assert problem.message.startswith("span: low (3.0) must not be above high")
-
-
 def test_a_later_value_mends_an_earlier_mistake() -> None:
     changes = {"seed": 1, "table": {"a": 1}}
     mended = load(Example, base={"seed": "x", "table": 3}, overrides=changes)

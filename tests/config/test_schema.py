@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field, PositiveInt
 
 from road_ray.config import Config
-from road_ray.config.schema import allowed, at, format_key, format_value, known_keys, schema_of
+from road_ray.config.schema import allowed, at, format_key, format_value
 
 
 class Colour(enum.Enum):
@@ -77,18 +77,6 @@ def test_what_is_allowed_is_told_in_words(key: tuple[str | int, ...], words: str
     node = at(Example, key)
     assert node is not None
     assert allowed(node) == words
-
-
-@pytest.mark.parametrize(
-    "key", [("no",), ("inner", "no"), ("above", "x"), ("pair", 2), ("free", 0)]
-)
-def test_a_key_that_does_not_exist_has_no_declaration(key: tuple[str | int, ...]) -> None:
-    assert at(Example, key) is None
-
-
-def test_keys_of_sections_are_listed() -> None:
-    keys = list(known_keys(schema_of(Example)))
-    assert {"inner", "inner.peak_lr", "mixed.depth", "above"} <= set(keys)
 
 
 def test_keys_and_values_are_written_as_in_yaml() -> None:

@@ -25,7 +25,8 @@ def test_stages_start_from_each_other_and_students_differ_in_labels_and_teachers
     students = demo.KEYS["students"]
     few = students | {"data": students["data"] | {"max_rows": 30}}
     monkeypatch.setitem(demo.KEYS, "students", few)
-    config = DemoConfig(run_dir=tmp_path / "demo", root=str(world), seed=5, num_seeds=2)
+    monkeypatch.setattr(demo, "ROOT", str(world))
+    config = DemoConfig(run_dir=tmp_path / "demo", seed=5, num_seeds=2)
     first = demo.stage(PretrainConfig, "pretrain", config)
     mixture = demo.stage(MultitaskConfig, "multitask", config)
     assert mixture.init == str(first.run_dir)
@@ -54,7 +55,8 @@ def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_p
     few["experiment"] = students["experiment"] | arms
     small = {name: demo.KEYS[name] | {"training": {"steps": 2}} for name in demo.KEYS}
     monkeypatch.setattr(demo, "KEYS", small | {"students": students | few})
-    sizes = {"num_teachers": 2, "num_seeds": 1, "root": world}
+    monkeypatch.setattr(demo, "ROOT", str(world))
+    sizes = {"num_teachers": 2, "num_seeds": 1}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
     outcome = road(*command)
     assert outcome.code == 0, outcome.err

@@ -62,7 +62,7 @@ def test_two_stages_share_the_budget_and_the_second_goes_on_from_the_first(scale
     first, second = stages(config)["two_stage"]
     assert first.objective.name == "mlm"
     assert second.init == second.generator.init == str(first.run_dir)
-    assert second.generator.frozen
+    assert second.generator.kind == "frozen"
     assert flops(first) == pytest.approx(flops(second), rel=0.01)
 
 

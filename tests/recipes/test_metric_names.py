@@ -56,7 +56,7 @@ def test_during_a_run_only_what_is_evaluated():
         ),
         ("finetune", {"data.dataset": "squad_v2"}, "eval/squad_v2/HasAns_f1", True),
         ("multitask", {"data.datasets": ["rte", "cola"]}, "eval/cola/matthews", True),
-        ("pretrain", {"probe.datasets": ["sst2"]}, "eval/sst2/accuracy", True),
+        ("pretrain", {"data.evaluate_on": ["sst2"]}, "eval/sst2/accuracy", True),
         ("pretrain", {}, "eval/sst2/accuracy", False),
     ],
 )

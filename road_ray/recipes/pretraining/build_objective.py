@@ -118,7 +118,7 @@ class _ModelBuilder:
 
     def _generator(self) -> Generator:
         settings = self.settings
-        if settings.kind != "model":
+        if settings.kind in ("uniform", "unigram"):
             chances = log_frequencies(self.corpus, self.vocab_size, self.special).exp()
             chances = torch.ones_like(chances) if settings.kind == "uniform" else chances
             chances[list(self.special)] = 0
@@ -132,10 +132,10 @@ class _ModelBuilder:
         model = self._language_model(size)
         if settings.init:
             load_language_model(model, settings.init, self.vocab_size)
-        if settings.frozen:
+        if settings.kind == "frozen":
             if not settings.init:
                 raise ConfigError(
-                    "generator.frozen = true without generator.init: it would draw noise for ever\n"
+                    "generator.kind = frozen without generator.init: it would draw noise for ever\n"
                     "  fix: generator.init=... (a finished `mlm` run of the generator's size)"
                 )
             model.requires_grad_(False)

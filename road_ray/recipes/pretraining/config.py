@@ -1,6 +1,6 @@
 """Configuration of ``road pretrain``.
 
-``PretrainConfig`` holds the generator, the objective and the probe beside corpus, encoder,
+``PretrainConfig`` holds the generator and the objective beside corpus, encoder,
 optimizer and loop; ``recipes/pretraining/build_objective.py`` makes the objective of it,
 ``pretrain.py`` trains and evaluates it. ``experiment/config.py`` has a comparison of several.
 """
@@ -27,10 +27,11 @@ class GeneratorConfig(Config):
     Clark et al. 2020, table 6 and section 3.2.
     """
 
-    kind: Literal["model", "uniform", "unigram"] = "model"
+    kind: Literal["model", "frozen", "uniform", "unigram"] = "model"
     """Source of the replacement tokens. ``model``: a masked language model that is trained jointly.
-    ``uniform``: random tokens. ``unigram``: tokens by their frequency in the corpus. The last two
-    ignore the context and learn nothing."""
+    ``frozen``: that of ``generator.init``, which is not trained and shares no weights: the second
+    of two stages (Clark et al. 2020, section 3.3). ``uniform``: random tokens. ``unigram``: tokens
+    by their frequency in the corpus. The last two ignore the context and learn nothing."""
     scale: float = Field(0.25, gt=0, le=1)
     """Size of the generator as a fraction of the main encoder: of width, inner width and number of
     heads. ELECTRA-Small and Large: 1/4, Base: 1/3. 1/4 to 1/2 works best (Clark et al. 2020, figure
@@ -47,9 +48,6 @@ class GeneratorConfig(Config):
     """Masked language model of the generator's size to start from, such as the run directory of an
     ``mlm`` run. Empty: new weights. A trained generator gives the discriminator plausible
     replacements from the first step."""
-    frozen: bool = False
-    """Do not train the generator: the second of two stages (Clark et al. 2020, section 3.3). It
-    needs ``generator.init`` and ``generator.tying`` = ``none``."""
 
 
 class ObjectiveConfig(Config):
@@ -66,27 +64,31 @@ class ObjectiveConfig(Config):
     choose_fraction: float | None = Field(None, gt=0, lt=1)
     """Fraction of real tokens that are chosen for prediction and replacement. None: 0.15. Use 0.25
     for Large, whose generator is too accurate otherwise (Clark et al. 2020, table 6)."""
-    mask_fraction: float | None = Field(None, ge=0, le=1)
-    """Fraction of the chosen tokens that are replaced by [MASK] for the generator; the rest stay
-    unchanged. None: 0.85 (google-research/electra), 1 for ``mc_bert``."""
     discriminator_weight: float | None = Field(None, ge=0)
     """Weight lambda of the main encoder's loss beside the generator's. None: 50 for ELECTRA and its
     variants, because a binary loss is much smaller than one over the vocabulary; 50 for
     ``mc_bert``, 5 for ``teams``, 1 for ``replace_mlm`` and ``all_tokens_mlm``."""
-    temperature: float | None = Field(None, gt=0)
-    """Temperature of the generator's logits in sampling. None: 1. Clark et al. 2020 report no gain
-    from higher values."""
-    disallow_correct: bool | None = None
-    """Never sample the original token. None: false. Source: google-research/electra, an option that
-    is off there."""
     options: dict[str, bool | int | float] = Field({})
-    """Further options, each of one objective alone. ``teams``: ``candidates`` (5 for each position,
+    """Further options. ``mask_fraction``: fraction of the chosen tokens that are replaced by [MASK]
+    for the generator, while the rest stay unchanged (0.85 as in google-research/electra, 1 for
+    ``mc_bert``). ``temperature`` of the generator's logits in sampling (1; Clark et al. 2020 report
+    no gain from higher values). ``disallow_correct``: never sample the original token (false).
+    Others are of one objective alone. ``teams``: ``candidates`` (5 for each position,
     with the original), ``selection_weight`` (2) of the multi-word selection loss and
     ``shared_layers`` (3), the lowest layers that generator and main encoder share, of one width, as
     in official/projects/teams of tensorflow/models. ``mc_bert``: ``candidates`` (10, with "none of
     the above") and ``faithful`` (false; true keeps the label noise of the released code, where
     candidates can repeat the original). ``adversarial``: ``generator_weight`` (1) of the
     policy-gradient loss. Empty: these defaults."""
+
+    @field_validator("options")
+    @classmethod
+    def _in_range(cls, options: dict[str, bool | int | float]) -> dict[str, bool | int | float]:
+        if not 0 <= options.get("mask_fraction", 1) <= 1:
+            raise ValueError("mask_fraction\n    allowed: 0 <= value <= 1")
+        if options.get("temperature", 1) <= 0:
+            raise ValueError("temperature\n    allowed: value > 0")
+        return options
 
     @field_validator("name")
     @classmethod
@@ -95,16 +97,6 @@ class ObjectiveConfig(Config):
             hint = did_you_mean(name, OBJECTIVES)
             raise ValueError(f"no such objective{hint}; allowed: {', '.join(OBJECTIVES)}")
         return name
-
-
-class ProbeConfig(Config):
-    """Evaluation of the encoder by short fine-tunings of copies, with the optimizer of
-    ELECTRA-Small (Clark et al. 2020, table 7).
-    """
-
-    datasets: tuple[str, ...] = ()
-    """Data sets below ``data.root`` to fine-tune copies on, for 300 updates, at the end and every
-    ``training.evaluate_every_steps`` steps. Empty: no probe."""
 
 
 class PretrainConfig(RunConfig):
@@ -137,14 +129,12 @@ class PretrainConfig(RunConfig):
     training: TrainingConfig = TrainingConfig(steps=1_000_000)
     """Number of steps, evaluations and checkpoints. 1,000,000 steps as for ELECTRA-Small; Base has
     766,000, Large 400,000 (Clark et al. 2020, table 6)."""
-    probe: ProbeConfig = ProbeConfig()
-    """Evaluation of the encoder by short fine-tunings. Off by default."""
 
     @model_validator(mode="after")
     def _something_to_evaluate(self) -> Self:
-        if self.training.evaluate_every_steps is not None and not self.probe.datasets:
+        if self.training.evaluate_every_steps is not None and not self.data.evaluate_on:
             raise ValueError(
-                "training.evaluate_every_steps needs something to evaluate: probe.datasets=[sst2]"
+                "training.evaluate_every_steps needs something to evaluate: data.evaluate_on=[sst2]"
             )
         return self
 

@@ -174,7 +174,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
             phase_starts=tuple(phase.start for phase in made.steps.phases),
             rows_per_epoch=made.corpora[-1].manifest["rows"] if len(made.corpora) == 1 else None,
             totals=made.steps.totals,
-            evaluate=evaluate if config.probe.datasets else None,
+            evaluate=evaluate if config.data.evaluate_on else None,
             context=context,
         )
 
@@ -193,7 +193,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
 
         last = train(objective, steps, training, worker)
         if worker.leads and not context.plan_only:
-            if config.probe.datasets:
+            if config.data.evaluate_on:
                 log.write(total, figures := evaluate())
                 last = last | figures
             _export(config, made, last)
@@ -227,7 +227,7 @@ def early_probe(
         encoder = Path(place) / "encoder"
         objective.export(encoder)
         tokenizer.save_pretrained(encoder)
-        for name in config.probe.datasets:
+        for name in config.data.evaluate_on:
             tuning = FinetuneConfig(
                 run_dir=Path(place) / name,
                 init=str(encoder),
@@ -256,8 +256,8 @@ def require_probe(config: PretrainConfig) -> None:
     at the first probe.
     """
     require_splits(
-        (split for name in config.probe.datasets for split in _data(config, name).splits()),
-        "name data sets that are there (probe.datasets=[...]) or their directory (data.root=...)",
+        (split for name in config.data.evaluate_on for split in _data(config, name).splits()),
+        "name data sets that are there (data.evaluate_on=[...]) or their directory (data.root=...)",
     )
 
 

@@ -48,7 +48,7 @@ def flops_per_step(config: PretrainConfig) -> float:
         small = size_of(config_at(config.generator.init, "generator.init"), small)
     vocab_size = config.data.vocab_size if not config.data.tokenizer else 30_522
     generates = "generator" in models_of(objective_class(config.objective.name))
-    generates = generates and config.generator.kind == "model"
+    generates = generates and config.generator.kind in ("model", "frozen")
     total, parts = 0.0, phases(config)
     for phase in parts:
         length = phase.max_length_tokens
@@ -57,7 +57,8 @@ def flops_per_step(config: PretrainConfig) -> float:
         if generates:
             generator = encoder_flops(small, vocab_size, length)
             generator += word_head_flops(small, vocab_size, length)
-            row += generator / 2 if config.generator.frozen else generator  # no backward pass
+            # A frozen one has no backward pass.
+            row += generator / 2 if config.generator.kind == "frozen" else generator
         total += 2 * phase.batch_size * config.training.passes * phase.steps * row
     return total / parts[-1].end
 

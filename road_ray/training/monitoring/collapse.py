@@ -17,7 +17,7 @@ _ADVICE = {
     "(generator.init), lower optimizer.peak_lr, lengthen the warm-up or raise "
     "objective.choose_fraction",
     "generator_collapse": "the generator draws the same few tokens: lower optimizer.peak_lr, lower "
-    "objective.discriminator_weight, or raise objective.temperature",
+    "objective.discriminator_weight, or raise objective.options.temperature",
 }
 
 

@@ -86,15 +86,15 @@ def test_two_stages_are_two_runs(attempt, tmp_path):
     assert attempt("first", objective__name="mlm", training__steps=2).code == 0
     first = tmp_path / "first"
     stage = {"init": first, "generator__init": first, "generator__scale": 1.0}
-    stage |= {"generator__tying": "none", "training__steps": 2}
-    result = attempt("second", generator__frozen="true", **stage)
+    stage |= {"training__steps": 2}
+    result = attempt("second", generator__kind="frozen", **stage)
     assert result.code == 0, result.err
     original = (tmp_path / "second" / "hf" / "generator" / "model.safetensors").read_bytes()
     assert original == (first / "hf" / "model.safetensors").read_bytes()
     rows = read_rows(tmp_path / "second" / "metrics.jsonl")
     assert "train/generator" not in rows[-1]
     assert "train/generator_accuracy" in rows[-1]
-    result = attempt("third", generator__frozen="true", generator__tying="none")
+    result = attempt("third", generator__kind="frozen")
     assert result.code == 2
     assert "without generator.init" in result.err
 
@@ -121,6 +121,10 @@ def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):
     result = attempt(objective__name="mc_bert", objective__options__candidates=4.5)
     assert result.code == 2
     assert "allowed: a value like its default, 10" in result.err
+    for name, value, allowed in (("temperature", 0, "value > 0"), ("mask_fraction", 2, "<= 1")):
+        result = attempt(**{f"objective__options__{name}": value})
+        assert result.code == 2
+        assert allowed in result.err
 
 
 def test_starting_from_the_corpus_is_for_electra(attempt):

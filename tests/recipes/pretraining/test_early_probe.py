@@ -13,7 +13,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.training.monitoring.metrics_journal import read_rows
 
 PROBE = {
-    "probe.datasets": ["sst2"],
+    "data.evaluate_on": ["sst2"],
     "training.evaluate_every_steps": 2,
 }
 ACCURACY = "eval/sst2/accuracy"
@@ -55,7 +55,7 @@ def test_it_is_told_in_every_due_row_and_at_the_end(probed):
 
 
 def test_missing_data_is_named_before_the_training(pretraining, world, tmp_path):
-    missing = {"probe.datasets": ["sst2", "snli"]}
+    missing = {"data.evaluate_on": ["sst2", "snli"]}
     message = rf"no files of snli \(train\), snli \(dev\) below {world}"
     with pytest.raises(DataError, match=message) as error:
         rr.pretrain(overrides=pretraining | missing, run_dir=tmp_path / "run")
@@ -88,5 +88,5 @@ def test_a_stop_during_a_probe_stops_the_training_which_goes_on(
 
 
 def test_evaluating_nothing_is_refused(pretraining, tmp_path):
-    with pytest.raises(ConfigError, match=r"probe\.datasets"):
+    with pytest.raises(ConfigError, match=r"data\.evaluate_on"):
         rr.pretrain(overrides=pretraining | {"training.evaluate_every_steps": 2}, run_dir=tmp_path)

@@ -39,7 +39,7 @@ def test_a_frozen_generator_costs_half_and_none_nothing():
     small = preset_config("electra_small")
     joint, frozen, none = (
         flops_per_step(override(small, changed))
-        for changed in ({}, {"generator.frozen": True}, {"generator.kind": "unigram"})
+        for changed in ({}, {"generator.kind": "frozen"}, {"generator.kind": "unigram"})
     )
     assert joint - frozen == pytest.approx((joint - none) / 2)
 

@@ -68,7 +68,7 @@ class CorruptingObjective(MaskingObjective):
         if isinstance(generator, PreTrainedModel):
             if tying != "none" and is_frozen(generator):
                 raise ConfigError(
-                    f"generator.frozen = true with generator.tying = {tying} would train shared "
+                    f"a frozen generator with generator.tying = {tying} would train shared "
                     "weights\n  fix: generator.tying=none"
                 )
             share(generator, main, tying)
@@ -153,7 +153,6 @@ def language_model(generator: Generator, name: str) -> PreTrainedModel:
     """
     if isinstance(generator, Frequencies) or is_frozen(generator):
         raise ConfigError(
-            f"objective.name = {name} needs a generator that learns\n"
-            "  fix: generator.kind=model generator.frozen=false"
+            f"objective.name = {name} needs a generator that learns\n  fix: generator.kind=model"
         )
     return generator

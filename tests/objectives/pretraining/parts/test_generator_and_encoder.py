@@ -40,7 +40,7 @@ def test_a_frozen_generator_draws_and_does_not_learn(discriminator, batch):
     terms["discriminator"].total.backward()
     assert all(p.grad is None for p in generator.parameters())
     assert float(losses.metrics["replaced_fraction"][0]) > 0
-    with pytest.raises(ConfigError, match=r"frozen = true with generator\.tying = embeddings"):
+    with pytest.raises(ConfigError, match=r"frozen generator with generator\.tying = embeddings"):
         Electra(generator, discriminator, **OPTIONS)
 
 
