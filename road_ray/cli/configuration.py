@@ -83,7 +83,7 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
     """
     from road_ray.data.features.encode_examples import check_labels
     from road_ray.data.load_split import find_dataset, read_examples, root_of
-    from road_ray.system.json_file import write_text_atomic
+    from road_ray.system.files import write_text_atomic
     from road_ray.verbs import configure
 
     beside = place.parent / f".{place.name}.partial"  # its paths are relative to this place

@@ -21,7 +21,7 @@ from road_ray.cli.options import (
     run_interruptible,
 )
 from road_ray.errors import ConfigError, counted
-from road_ray.system.paths import STDIN, check_input, check_new
+from road_ray.system.files import STDIN, check_input, check_new
 
 if TYPE_CHECKING:
     from road_ray.inference.input_rows import ColumnChoice

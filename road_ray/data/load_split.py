@@ -28,7 +28,7 @@ from road_ray.data.task_and_dataset import Classify, Dataset, MultiLabel, Span, 
 from road_ray.data.tokenizer import load_tokenizer, put_space_before_words
 from road_ray.data.training_rows import REST, corrected, read_unlabelled, unlabelled_file
 from road_ray.errors import ConfigError, nearest
-from road_ray.system import paths as places
+from road_ray.system import files as places
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from road_ray.data.model_files.locate_model import check_hashes, locate_model
 from road_ray.data.model_files.remote_code import check_tokenizer_files, read_config
 from road_ray.errors import CheckpointError, DataError
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

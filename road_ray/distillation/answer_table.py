@@ -36,9 +36,13 @@ from road_ray.data.features.text_rows import bounds_of
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
-from road_ray.system.file_hashes import hashes_of, problems_of
-from road_ray.system.json_file import read_json, write_json_atomic
-from road_ray.system.staging import staged_directory
+from road_ray.system.files import (
+    hashes_of,
+    problems_of,
+    read_json,
+    staged_directory,
+    write_json_atomic,
+)
 
 KEY_BYTES = 16  # of blake2b: 10^9 rows collide with a probability of about 10^-21
 _SEGMENT_SHIFT = 24  # of a segment above its token id, in 32 bits

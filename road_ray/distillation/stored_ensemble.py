@@ -51,8 +51,8 @@ from road_ray.distillation.ensemble import Ensemble, numbered
 from road_ray.distillation.teacher import OWN_TOKENS, inputs_of, some_rows
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
 from road_ray.errors import CheckpointError, DataError
-from road_ray.system.file_lock import lock_exclusively
-from road_ray.system.json_file import write_json_atomic
+from road_ray.system.files import write_json_atomic
+from road_ray.system.operating_system import lock_exclusively
 
 _log = logging.getLogger(__name__)
 _LOCK = ".lock"

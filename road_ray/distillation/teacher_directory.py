@@ -19,8 +19,7 @@ from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag,
 from road_ray.data.tokenizer import gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.heads.label_order import LabelMap, label_order
-from road_ray.system.file_hashes import sha256_of
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json, sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel

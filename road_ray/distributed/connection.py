@@ -13,7 +13,7 @@ from pathlib import Path
 from road_ray.distributed.cluster_token import refuse_open_head, require_token
 from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.errors import ClusterError
-from road_ray.system.paths import CACHE
+from road_ray.system.files import CACHE
 
 _REPEATED = "Failed to query Ray Train|arguments in the object store"
 _READ_AT_IMPORT = {  # by Ray

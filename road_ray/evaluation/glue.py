@@ -14,7 +14,7 @@ from pathlib import Path
 from road_ray.data import catalog
 from road_ray.data.task_and_dataset import Classify, Dataset, Regress
 from road_ray.errors import DataError
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.evaluation import squad
 from road_ray.evaluation.spans import SpanPrediction
-from road_ray.system.json_file import write_text_atomic
+from road_ray.system.files import write_text_atomic
 
 
 def untuned_threshold(examples: Sequence[SpanExample]) -> float:

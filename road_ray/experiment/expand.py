@@ -33,7 +33,7 @@ from road_ray.recipes.train.config import (
     MultitaskDataConfig,
     TeachersConfig,
 )
-from road_ray.system.json_file import write_text_atomic
+from road_ray.system.files import write_text_atomic
 from road_ray.training.config import TrainingConfig
 
 C = TypeVar("C", bound=Config)

@@ -17,7 +17,7 @@ from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_
 from road_ray.recipes.several_runs import distill, teachers
 from road_ray.recipes.train.train import finetune, label_training_rows, multitask
 from road_ray.reporting.report import write_report
-from road_ray.system.json_file import write_json_atomic
+from road_ray.system.files import write_json_atomic
 from road_ray.training.run_context import RunContext
 
 RECIPES: Mapping[str, Callable[..., Run]] = {

@@ -17,7 +17,7 @@ from road_ray.recipes.train.config import TeachersConfig
 from road_ray.reporting.health import right_counts
 from road_ray.reporting.records.comparison_table import figure_over_seeds, paired_tests
 from road_ray.reporting.records.run_record import read_run
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 
 _SPANS = ("best_f1", "f1", "best_exact", "exact", "HasAns_f1", "NoAns_f1")
 SCORE = "glue/score"  # of comparisons of pre-training: the mean over the data sets

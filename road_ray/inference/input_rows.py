@@ -30,8 +30,7 @@ from road_ray.data.readers.tables import (
 from road_ray.data.readers.text_files import decoded_lines, numbered_lines, parse_json_line
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import ConfigError, DataError
-from road_ray.system.json_file import read_json
-from road_ray.system.paths import STDIN, check_input
+from road_ray.system.files import STDIN, check_input, read_json
 
 Row: TypeAlias = Mapping[str, object]
 

@@ -37,7 +37,7 @@ from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import load_trained
 from road_ray.models.performance.device_and_precision import autocast_dtype, default_device
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 
 if TYPE_CHECKING:
     from road_ray.models.config import Precision

@@ -28,9 +28,8 @@ from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, in
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
 from road_ray.models.encoder import model_directory
-from road_ray.system.file_lock import try_lock
-from road_ray.system.json_file import finite, read_json, write_json_atomic
-from road_ray.system.paths import STDIN, check_new
+from road_ray.system.files import STDIN, check_new, finite, read_json, write_json_atomic
+from road_ray.system.operating_system import try_lock
 from road_ray.training.monitoring.console_progress import Console
 
 _log = logging.getLogger(__name__)

@@ -15,8 +15,7 @@ from road_ray.inference.onnx_export import export_onnx, require_exporter
 from road_ray.inference.onnx_model import ONNX
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.run_directory.model_record import atomic_directory
-from road_ray.system.json_file import write_json_atomic
-from road_ray.system.paths import check_new
+from road_ray.system.files import check_new, write_json_atomic
 
 _FORMS = {"pytorch": "PyTorch", "onnx_fp32": "ONNX fp32", "onnx_int8": "ONNX int8"}
 

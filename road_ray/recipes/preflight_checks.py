@@ -15,7 +15,7 @@ from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.errors import ConfigError, DataError, nearest
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory.recorded_config import require_whole_weights
-from road_ray.system.paths import path_of
+from road_ray.system.files import path_of
 
 _log = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ from road_ray.recipes.train.config import (
 from road_ray.recipes.train.find_teachers import locate_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.teaching_config import num_folds
-from road_ray.system.json_file import write_json_atomic
+from road_ray.system.files import write_json_atomic
 from road_ray.training.run_context import RunContext
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from road_ray.errors import RoadError
 from road_ray.evaluation.squad import token_f1
 from road_ray.reporting.pages.page import Block, Example, Examples, Prose
 from road_ray.reporting.records.run_record import RunRecord
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 
 _SHOWN = 8  # examples per data set
 _AROUND = 160  # characters of context on either side of the labelled answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite, sqrt
 
 from road_ray.reporting.records.sweep_record import Sweep
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 
 _SURE = 0.05
 _SHARES = ("accuracy", "exact", "f1", "entity_f1")  # percentages of rows, or nearly so

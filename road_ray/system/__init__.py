@@ -1,7 +1,6 @@
 """Services of the operating system and of storage, independent of training.
 
-``operating_system.py`` has cores, processes, memory and the sync of a file to the disk,
-``file_lock.py`` locks, ``file_hashes.py`` sizes and digests of files, ``compression.py`` streams of
-compressed files, ``json_file.py`` JSON records, ``paths.py`` paths from the configuration and the
-cache directory, ``remote_files.py`` files in an object store, on a web server or on the hub.
+``operating_system.py`` has cores, processes, memory, locks and the sync of a file to the disk,
+``files.py`` paths, compressed streams, JSON records, staged directories and sizes and digests,
+``remote_files.py`` files in an object store or on the hub, ``http_files.py`` on a web server.
 """

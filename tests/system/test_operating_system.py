@@ -1,5 +1,5 @@
-"""The core without what only Linux has and without Ray: a process in which it is missing trains,
-predicts and asks teachers.
+"""Locks and processes; the core without what only Linux has and without Ray: a process in which it
+is missing trains, predicts and asks teachers.
 """
 
 from __future__ import annotations
@@ -7,13 +7,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from road_ray.errors import ConfigError
 from road_ray.models.performance.device_and_precision import default_device
-from road_ray.system.operating_system import process_exists, sync
+from road_ray.system.operating_system import lock_exclusively, process_exists, sync
 
 ROOT = Path(__file__).parents[2]
 # Only the package itself is denied the modules: libraries choose theirs by the name of the system.
@@ -36,8 +37,8 @@ overrides = json.loads(sys.argv[1])
 run = rr.finetune(overrides=overrides)
 again = rr.finetune(overrides=overrides)
 assert again.metrics == run.metrics
-from road_ray.system import file_lock
-assert file_lock.fcntl is None
+from road_ray.system import operating_system
+assert operating_system.fcntl is None
 prediction = rr.load(run.directory)("a fine film")
 import road_ray.recipes.sweep.sweep
 with rr.Ensemble([run.directory], task="sst2", host="process") as ensemble:
@@ -85,3 +86,30 @@ def test_a_device_that_is_not_here_is_refused(monkeypatch):
     monkeypatch.setenv("ROAD_DEVICE", "tpu")
     with pytest.raises(ConfigError, match="allowed: cpu"):
         default_device()
+
+
+HOLDER = """
+import sys, time
+from road_ray.system.operating_system import lock_exclusively
+file = open(sys.argv[1], "a+")
+assert lock_exclusively(file) is None
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_lock_exclusively_names_the_holder_and_is_free_once_it_is_killed(tmp_path):
+    path = tmp_path / "lock"
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    root = Path(__file__).parents[2]
+    with (
+        subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as holder,
+        path.open("a+", encoding="utf-8") as file,
+    ):
+        assert holder.stdout.readline() == "held\n"
+        assert lock_exclusively(file).startswith(f"process {holder.pid} on ")
+        holder.kill()
+        holder.wait()
+        began = time.monotonic()
+        assert lock_exclusively(file) is None
+        assert time.monotonic() - began < 1

@@ -32,8 +32,8 @@ from road_ray.data.corpus.parallel_encoding import Encoding, encoded_blocks
 from road_ray.data.corpus.shard_cache import stored_manifest
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
+from road_ray.system.files import staged_directory
 from road_ray.system.remote_files import Storage
-from road_ray.system.staging import staged_directory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

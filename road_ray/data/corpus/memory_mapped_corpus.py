@@ -20,7 +20,7 @@ import pyarrow as pa
 from road_ray.data.features.examples_and_features import Ints, Longs
 from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import DataError
-from road_ray.system.file_hashes import sha256_of
+from road_ray.system.files import sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

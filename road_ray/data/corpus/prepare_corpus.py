@@ -31,11 +31,15 @@ from road_ray.data.readers.hub import load_rows
 from road_ray.data.task_and_dataset import Hub
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
-from road_ray.system.file_hashes import hashes_of, problems_of
-from road_ray.system.json_file import write_json_atomic
-from road_ray.system.paths import cache_home, path_of
+from road_ray.system.files import (
+    cache_home,
+    hashes_of,
+    path_of,
+    problems_of,
+    staged_directory,
+    write_json_atomic,
+)
 from road_ray.system.remote_files import Storage, address_below, is_address
-from road_ray.system.staging import staged_directory
 
 _log = logging.getLogger(__name__)
 HUB = "hub:"

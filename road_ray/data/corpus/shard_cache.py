@@ -29,7 +29,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
 )
 from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import ConfigError, ResourceError, RoadError
-from road_ray.system.file_hashes import sha256_of
+from road_ray.system.files import sha256_of
 from road_ray.system.remote_files import Storage
 
 SHUFFLED_SHARDS = 16  # where the configuration does not say how many

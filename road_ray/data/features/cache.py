@@ -17,9 +17,9 @@ import numpy as np
 
 from road_ray.data.features.examples_and_features import Example, Features
 from road_ray.errors import ConfigError
-from road_ray.system import paths as places
+from road_ray.system import files as places
+from road_ray.system.files import staged_beside
 from road_ray.system.operating_system import sync
-from road_ray.system.staging import staged_beside
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -26,8 +26,7 @@ from road_ray.data.readers.tables import (
 from road_ray.data.readers.text_files import numbered_lines, read_document
 from road_ray.data.task_and_dataset import Columns, Hub
 from road_ray.errors import ConfigError, DataError
-from road_ray.system.compression import SUFFIXES
-from road_ray.system.paths import nearest_path
+from road_ray.system.files import SUFFIXES, nearest_path
 
 MOST_ROWS = 100_000  # of a split that are inspected
 HUB = "hub:"

@@ -11,7 +11,7 @@ from typing import Any
 
 from road_ray.config.yaml_files import comment, plain_yaml
 from road_ray.data.inspection.guess import DEFAULT_LIMIT, MOST_CHARACTERS, Guess
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 
 _EPOCHS = 3  # of a text for pre-training
 _MOST_STEPS = 10_000

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from road_ray.errors import ResourceError
-from road_ray.system.paths import CACHE, cache_home
+from road_ray.system.files import CACHE, cache_home
 
 VERSION = 2
 ARCHIVE = Path(__file__).with_name("world.tar.xz")

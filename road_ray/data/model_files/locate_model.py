@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from road_ray.errors import CheckpointError, shorten
-from road_ray.system.file_hashes import sha256_of
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json, sha256_of
 
 MODEL_RECORD = "road_ray.json"
 _EDITABLE = {MODEL_RECORD, "config.json", "generation_config.json"}  # by hand: not recorded

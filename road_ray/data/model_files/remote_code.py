@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from road_ray.errors import CheckpointError, shorten
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

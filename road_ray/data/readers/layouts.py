@@ -23,7 +23,7 @@ from road_ray.data.readers.sentences import adv_glue_rows, glue_rows, sentences
 from road_ray.data.readers.tables import Row, Table, first_faults, missing_columns, named_rows
 from road_ray.data.task_and_dataset import Columns, Dataset, below_zero
 from road_ray.errors import ConfigError, DataError
-from road_ray.system.paths import nearest_path
+from road_ray.system.files import nearest_path
 
 SPLITS = ("train", "dev", "test")
 _NO_LABEL = "-"  # SNLI and MNLI: the annotators did not agree

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from road_ray.data.readers.text_files import numbered_lines, parse_json_line, read_document
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError, nearest, shorten
-from road_ray.system.compression import ReadableFile
+from road_ray.system.files import ReadableFile
 
 NESTED = (".jsonl", ".json", ".parquet", ".arrow")  # cells may be lists
 TABLES = (".csv", ".tsv", *NESTED)

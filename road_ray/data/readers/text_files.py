@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from road_ray.errors import DataError, ResourceError, shorten
-from road_ray.system.compression import DAMAGED, ReadableFile, open_bytes
+from road_ray.system.files import DAMAGED, ReadableFile, open_bytes
 
 _BOM = b"\xef\xbb\xbf"
 

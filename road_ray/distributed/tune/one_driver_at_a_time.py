@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from road_ray.errors import ResourceError
-from road_ray.system.file_lock import lock_exclusively, lock_shared
+from road_ray.system.operating_system import lock_exclusively, lock_shared
 
 _log = logging.getLogger(__name__)
 _TRIALS = "trials.lock"  # shared by every process that runs trials, as long as it lives

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from road_ray.system.json_file import write_json_atomic
+from road_ray.system.files import write_json_atomic
 
 DIVERGED = "diverged"  # how the reason of a trial begins whose loss was not finite
 ENDED = ("complete", "pruned", "failed")

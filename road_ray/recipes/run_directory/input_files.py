@@ -20,8 +20,7 @@ from typing_extensions import TypedDict  # that of Python 3.11 is none to pydant
 
 from road_ray.data.config import CorpusConfig, SourceConfig
 from road_ray.errors import CheckpointError, ResourceError
-from road_ray.system.file_hashes import sha256_of
-from road_ray.system.paths import path_of
+from road_ray.system.files import path_of, sha256_of
 
 _log = logging.getLogger(__name__)
 

@@ -26,8 +26,7 @@ from road_ray.evaluation.label_sets import LABEL_THRESHOLDS, Thresholds
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.model_card import write_card
-from road_ray.system.json_file import read_json, write_json_atomic
-from road_ray.system.paths import check_input
+from road_ray.system.files import check_input, read_json, write_json_atomic
 
 _REMEDY = "restore it, or repeat the command that trained the model, which writes it again"
 

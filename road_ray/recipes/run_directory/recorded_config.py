@@ -16,8 +16,7 @@ from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
 from road_ray.config.base import Extends, FreeOnResume, marked
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.run_directory.input_files import changed_inputs
-from road_ray.system.file_hashes import hashes_of, problems_of
-from road_ray.system.json_file import write_json_atomic
+from road_ray.system.files import hashes_of, problems_of, write_json_atomic
 from road_ray.system.remote_files import address_below
 from road_ray.training.checkpoint.atomic_commit import MANIFEST
 from road_ray.training.config import TrainingConfig

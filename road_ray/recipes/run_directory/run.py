@@ -31,9 +31,8 @@ from road_ray.recipes.run_directory.recorded_config import (
 )
 from road_ray.reporting.environment_check import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report
-from road_ray.system.file_lock import lock_exclusively
-from road_ray.system.json_file import read_json, write_json_atomic, write_text_atomic
-from road_ray.system.operating_system import is_disk_error
+from road_ray.system.files import read_json, write_json_atomic, write_text_atomic
+from road_ray.system.operating_system import is_disk_error, lock_exclusively
 from road_ray.training.checkpoint.atomic_commit import (
     MANIFEST,
     Checkpoints,

@@ -12,7 +12,7 @@ from road_ray.distributed.tune.trial_record import DIVERGED, Record
 from road_ray.errors import DivergedError, ResourceError
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.reporting.records.sweep_record import pareto_front
-from road_ray.system.json_file import write_json_atomic
+from road_ray.system.files import write_json_atomic
 
 _RETRY = "remove the cause, then run the same command with retry_failed=true"
 

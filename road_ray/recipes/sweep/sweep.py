@@ -29,7 +29,7 @@ from road_ray.recipes.train.config import DistillConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.train import label_training_rows
 from road_ray.reporting.report import write_report
-from road_ray.system.json_file import write_text_atomic
+from road_ray.system.files import write_text_atomic
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble

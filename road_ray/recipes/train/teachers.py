@@ -32,7 +32,7 @@ from road_ray.distributed.connection import connected
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.config import MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teaching_config import TeachingConfig, WeightingConfig
-from road_ray.system.json_file import write_json_atomic
+from road_ray.system.files import write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import has_checkpoints
 from road_ray.training.worker import Worker
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from road_ray.reporting.plots import Plot, inline_svg
 from road_ray.reporting.text_tables import printable
-from road_ray.system.json_file import write_text_atomic
+from road_ray.system.files import write_text_atomic
 
 if TYPE_CHECKING:
     from jinja2 import Template

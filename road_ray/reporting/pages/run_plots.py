@@ -23,7 +23,7 @@ from road_ray.reporting.plots import (
 )
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.reporting.text_tables import is_principal, metric_title
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 
 _TITLES = {
     "train/grad_norm": "Gradient norm",

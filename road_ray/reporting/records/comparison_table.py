@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from road_ray.errors import CheckpointError
 from road_ray.evaluation.seed_statistics import compare, holm, interval, summary
 from road_ray.reporting.records.run_record import RunRecord
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 
 TABLE = "table.json"
 # Keys in which the seeds of one experiment may differ.

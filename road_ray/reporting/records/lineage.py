@@ -6,7 +6,7 @@ from pathlib import Path
 
 from road_ray.errors import RoadError
 from road_ray.reporting.records.run_record import ModelFacts, RunRecord
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 from road_ray.training.monitoring.redaction import redact
 
 _DEEPEST = 8

@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from road_ray.config import flatten
 from road_ray.config.yaml_files import read_yaml
 from road_ray.errors import RoadError
-from road_ray.system.json_file import read_json
+from road_ray.system.files import read_json
 from road_ray.training.monitoring.metrics_journal import read_metrics, read_rows
 from road_ray.training.monitoring.redaction import redact
 

@@ -16,10 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.errors import CheckpointError, ResourceError
-from road_ray.system.file_hashes import hashes_of, problems_of
-from road_ray.system.json_file import write_json_atomic
+from road_ray.system.files import (
+    discard,
+    hashes_of,
+    is_abandoned,
+    problems_of,
+    staged_directory,
+    write_json_atomic,
+)
 from road_ray.system.operating_system import is_disk_error
-from road_ray.system.staging import discard, is_abandoned, staged_directory
 
 OnEvent = Callable[[dict[str, Any]], None]
 Write = Callable[[Path], Mapping[str, str] | None]

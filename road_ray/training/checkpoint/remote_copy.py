@@ -15,8 +15,8 @@ from pathlib import Path
 from pyarrow import fs as arrow
 
 from road_ray.errors import CheckpointError, ConfigError, ResourceError, first_line
+from road_ray.system.files import staged_beside
 from road_ray.system.remote_files import FAILURES, open_address
-from road_ray.system.staging import staged_beside
 from road_ray.training.checkpoint.atomic_commit import step_of, verify
 
 _log = logging.getLogger(__name__)

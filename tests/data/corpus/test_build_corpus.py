@@ -19,7 +19,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
 )
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import DataError, ResourceError
-from road_ray.system.staging import mark
+from road_ray.system.files import mark
 
 DOCUMENTS = [
     "The cat sat on the mat. It was warm! Was it red?\nThe dog ran home. " * (1 + n % 5)

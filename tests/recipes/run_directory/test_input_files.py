@@ -20,7 +20,7 @@ from road_ray.recipes.run_directory.input_files import (
     model_files,
     split_files,
 )
-from road_ray.system.json_file import write_json_atomic
+from road_ray.system.files import write_json_atomic
 
 
 def record(run_dir, *paths):

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from road_ray.errors import CheckpointError, ResourceError
-from road_ray.system.staging import staged_beside
+from road_ray.system.files import staged_beside
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, REMOVED, Checkpoints, verify
 
 FILES = ["model.safetensors", "state.json", "encoder/config.json"]

@@ -1,0 +1,331 @@
+"""Files: paths of the configuration, compressed streams, atomic writes of JSON and of directories,
+sizes and sha256.
+
+A file or directory is staged beside its final place and renamed into it. What killed processes left
+there is told from what others still write, on file systems that several machines share too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import logging
+import lzma
+import math
+import os
+import re
+import shutil
+import socket
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal, Protocol, cast
+
+from road_ray.errors import (
+    CheckpointError,
+    ConfigError,
+    ResourceError,
+    RoadError,
+    did_you_mean,
+    shorten,
+)
+from road_ray.system.operating_system import process_exists, sync
+
+CACHE = "ROAD_CACHE"
+STDIN = "-"  # in place of the path of an input
+
+
+def path_of(text: str, key: str) -> Path:
+    """Return the path in ``text``, the value of ``key``, with ``~`` expanded.
+
+    Raises ``ConfigError`` if it is inaccessible: too long, no home directory, no permission.
+    """
+    try:
+        place = Path(text).expanduser()
+        place.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(
+            f"{key} = {shorten(text)}: {why}\n  allowed: a path that this user can access"
+        ) from error
+    return place
+
+
+def nearest_path(path: Path) -> str:
+    """Return ``; did you mean 'x'?`` for the file of that folder, or the folder beside, whose name
+    is nearest to that of a missing file; an empty text without one.
+    """
+    while path.parent != path and not path.parent.exists():
+        path = path.parent
+    try:
+        return did_you_mean(path.name, [other.name for other in path.parent.iterdir()])
+    except OSError:
+        return ""
+
+
+def check_new(path: Path) -> None:
+    """Raise ``ConfigError`` if ``path`` exists: an output is never overwritten."""
+    if path.exists():
+        raise ConfigError(
+            f"output = {path}: already exists\n  fix: name another, or move it\n  kept: {path}"
+        )
+
+
+def check_input(source: str) -> None:
+    """Raise ``ConfigError`` if ``source`` is neither a file nor ``-``, which is standard input."""
+    if source != STDIN and not Path(source).expanduser().is_file():
+        raise ConfigError(
+            f"{source}: no such file{nearest_path(Path(source).expanduser())}\n"
+            "  fix: name a file, or - for lines of standard input"
+        )
+
+
+def cache_home() -> Path:
+    """Return ``ROAD_CACHE`` or ``~/.cache/road_ray``. Raises ``ConfigError`` without a home
+    directory.
+    """
+    if directory := os.environ.get(CACHE):
+        return path_of(directory, CACHE)
+    try:
+        return Path.home() / ".cache" / "road_ray"
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{CACHE} is not set, and this user has no home directory ({error})\n"
+            f"  fix: {CACHE}=a directory that can be written"
+        ) from error
+
+
+SUFFIXES = (".gz", ".xz", ".zst")
+# Exceptions of a damaged compressed stream; ``OSError`` of a plain file is not among them.
+DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
+
+
+class ReadableFile(Protocol):
+    """A ``Path``, or a file of an object store; ``str`` gives its name for messages."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def suffix(self) -> str: ...
+    @property
+    def suffixes(self) -> list[str]: ...
+    def open(self, mode: Literal["rb"]) -> IO[bytes]: ...
+
+
+def open_bytes(path: ReadableFile) -> IO[bytes]:
+    """Open a file as a stream of its uncompressed content."""
+    source: Any = path if isinstance(path, Path) else None
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(source or path.open("rb"), "rb"))
+    if path.suffix == ".xz":
+        return cast(IO[bytes], lzma.open(source or path.open("rb"), "rb"))
+    if path.suffix == ".zst":
+        return cast(IO[bytes], io.BufferedReader(cast(Any, _Zstandard(path))))
+    return path.open("rb")
+
+
+class _Zstandard(io.RawIOBase):
+    """Zstandard stream decoded by Arrow; damage raises ``EOFError``."""
+
+    def __init__(self, path: ReadableFile) -> None:
+        import pyarrow as pa
+
+        source = str(path) if isinstance(path, Path) else path.open("rb")
+        self._stream = pa.input_stream(source, compression="zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            content = self._stream.read(len(buffer))
+        except OSError as error:
+            raise EOFError(str(error)) from error
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def read_json(
+    path: Path,
+    *,
+    error: type[RoadError] = CheckpointError,
+    fix: str = "restore the file, or make it again with the command that wrote it",
+) -> dict[str, Any]:
+    """Return the JSON object in ``path``.
+
+    Raises ``error``, which names the file, if it is missing, unreadable, empty, or not a JSON
+    object.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise error(f"{path}: cannot be read: {failure.strerror}\n  fix: {fix}") from failure
+    except (ValueError, RecursionError) as failure:
+        raise error(f"{path}: not JSON ({failure})\n  fix: {fix}") from failure
+    if not isinstance(value, dict):
+        seen = json.dumps(value)
+        raise error(
+            f"{path}: holds {seen if len(seen) <= 40 else seen[:40] + '...'}\n"
+            f"  allowed: a JSON object\n  fix: {fix}"
+        )
+    return value
+
+
+def write_json_atomic(path: Path, value: object) -> None:
+    """Write the JSON of ``value``, as ``write_text_atomic``; unknown objects become their text."""
+    text = json.dumps(finite(value), indent=2, default=str, allow_nan=False)
+    write_text_atomic(path, f"{text}\n")
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """Write a file that has either the old or the new content at any time.
+
+    Raises ``ResourceError`` if it cannot be written.
+    """
+    staged = staged_beside(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with staged.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        staged.unlink(missing_ok=True)
+        problem, fix = (
+            f"cannot be written: {error.strerror}",
+            "free space there or make it writable",
+        )
+        if path.is_dir():
+            problem, fix = "is a directory", "delete it"
+        raise ResourceError(
+            f"{path}: {problem}\n  fix: {fix}\n  kept: what was there before"
+        ) from error
+
+
+def finite(value: Any) -> Any:
+    """Return the value with null for every number that JSON cannot express."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hashes_of(
+    directory: Path, paths: Iterable[Path], known: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return ``bytes`` and ``sha256`` of each file by its name below ``directory``; files whose
+    sha256 is ``known`` are not read.
+    """
+    names = {path.relative_to(directory).as_posix(): path for path in paths}
+    return {
+        name: {"bytes": path.stat().st_size, "sha256": (known or {}).get(name) or sha256_of(path)}
+        for name, path in names.items()
+    }
+
+
+def problems_of(directory: Path, files: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each file that differs from its entry in ``files`` by ``hashes_of``."""
+    problems = (_problem(directory, name, f["bytes"], f["sha256"]) for name, f in files.items())
+    return [problem for problem in problems if problem]
+
+
+def _problem(directory: Path, name: str, size: int, digest: str) -> str | None:
+    path = directory / name
+    try:
+        if path.stat().st_size != size:
+            return f"{name} has {path.stat().st_size} bytes, {size} were written"
+        if sha256_of(path) != digest:
+            return f"{name} has the right size but other content (sha256 differs)"
+    except FileNotFoundError:
+        return f"{name} is missing"
+    except (OSError, ValueError) as error:
+        return f"{name} cannot be read: {error}"
+    return None
+
+
+_log = logging.getLogger(__name__)
+
+_MARKED = re.compile(r"\.(?:tmp|old|damaged)-(?:(\w+)-)?(\d+)")
+_FOREIGN_SECONDS = 24 * 3600.0  # longer than a checkpoint or a shard is written
+
+
+def mark() -> str:
+    """Return the host and the id of this process, the end of the names of what it stages."""
+    return f"{_host()}-{os.getpid()}"
+
+
+def staged_beside(path: Path, kind: str = "tmp") -> Path:
+    """Return the hidden path beside ``path`` where this process stages it."""
+    return path.with_name(f".{path.name}.{kind}-{mark()}")
+
+
+@contextmanager
+def staged_directory(final: Path) -> Iterator[Path]:
+    """Yield a new directory that, flushed to the disk, becomes ``final`` at the end of the block,
+    in the place of what is there; if the block fails, it is removed. What killed processes staged
+    for the same place is removed too.
+    """
+    for left in final.parent.glob(f".{final.name}.*"):
+        if is_abandoned(left):
+            shutil.rmtree(left, ignore_errors=True)
+    staged = staged_beside(final)
+    try:
+        staged.mkdir()
+        yield staged
+        for path in [*staged.rglob("*"), staged]:
+            sync(path)
+        if final.exists():
+            discard(final)
+        os.rename(staged, final)
+        sync(final.parent)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+
+
+def discard(directory: Path) -> None:
+    """Rename a directory, then delete it; a kill in between leaves only a leftover."""
+    aside = staged_beside(directory, "old")
+    try:
+        os.rename(directory, aside)
+    except OSError as error:
+        _log.warning("%s cannot be removed: %s", directory, error)
+        return
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def is_abandoned(path: Path) -> bool:
+    """Return True for a staged file or directory whose process has ended. Processes of this host
+    are looked up; of another host, it is one that has not changed for a day.
+    """
+    marked = _MARKED.search(path.name)
+    if marked is None:
+        return False
+    if marked[1] == _host():
+        # A name with our own id is of an earlier process that had the same id.
+        return int(marked[2]) == os.getpid() or not process_exists(int(marked[2]))
+    try:
+        return time.time() - path.stat().st_mtime > _FOREIGN_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+def _host() -> str:
+    return re.sub(r"\W", "_", socket.gethostname())

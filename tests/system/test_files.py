@@ -1,0 +1,176 @@
+"""Compressed streams, JSON records, digests and paths of files: what is damaged, missing or out of
+reach is told by the name of the file or key.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import pwd
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from road_ray.data import miniature
+from road_ray.data.features.cache import cache_directory
+from road_ray.data.load_split import resolve_root
+from road_ray.data.readers.text_files import numbered_lines
+from road_ray.distributed.cluster_token import token_path
+from road_ray.errors import CheckpointError, ClusterError, ConfigError, DataError, ResourceError
+from road_ray.recipes.preflight_checks import require_init
+from road_ray.system.files import (
+    SUFFIXES,
+    cache_home,
+    hashes_of,
+    open_bytes,
+    path_of,
+    problems_of,
+    read_json,
+    sha256_of,
+    write_json_atomic,
+)
+
+CONTENT = b"one\n" + bytes(range(65, 91)) * 2000 + b"\ntwo\n"
+PACK = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda content: pa.compress(content, codec="zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("suffix", ["", *SUFFIXES])
+def test_every_kind_gives_the_bytes_that_were_packed(tmp_path, suffix):
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(PACK.get(suffix, bytes)(CONTENT))
+    with open_bytes(path) as stream:
+        assert stream.read() == CONTENT
+    assert [line for _, line in numbered_lines(path)][::2] == ["one", "two"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_is_cut_short_or_no_archive_is_told(tmp_path, suffix):
+    packed = PACK[suffix](CONTENT)
+    for content in (packed[: len(packed) // 2], b"this is no archive, by far"):
+        path = tmp_path / f"a.txt{suffix}"
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="the compressed file is damaged or cut short"):
+            list(numbered_lines(path))
+
+
+def test_read_json_gives_the_object(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"a": [1]}')
+    assert read_json(path) == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"null", b"[]", b"3", b'"a"', b"{", b"\xff\xfe", b"[" * 100_000, b"1" * 5000],
+    ids=["empty", "null", "list", "number", "text", "cut", "bytes", "deep", "digits"],
+)
+def test_read_json_refuses_what_is_no_object(tmp_path, content):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError) as refused:
+        read_json(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert "fix: " in str(refused.value)
+
+
+def test_read_json_names_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(ResourceError, match="No such file") as refused:
+        read_json(tmp_path / "a.json", error=ResourceError, fix="make it again")
+    assert str(tmp_path / "a.json") in str(refused.value)
+    with pytest.raises(CheckpointError, match="Is a directory"):
+        read_json(tmp_path)
+
+
+def test_a_value_that_fails_to_be_written_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.json"
+    write_json_atomic(path, {"a": (1, 2), 3: tmp_path})
+    before = path.read_text()
+    loop: list = []
+    loop.append(loop)
+    with pytest.raises(RecursionError):
+        write_json_atomic(path, loop)
+    assert path.read_text() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_problems_of_tells_what_is_wrong_with_each_file(tmp_path):
+    names = ["whole", "cut", "flipped", "gone", "folder"]
+    for name in names:
+        (tmp_path / name).write_text("abc")
+    files = hashes_of(tmp_path, [tmp_path / name for name in names])
+    assert files["whole"] == {"bytes": 3, "sha256": sha256_of(tmp_path / "whole")}
+    assert problems_of(tmp_path, files) == []
+    (tmp_path / "cut").write_text("ab")
+    (tmp_path / "flipped").write_text("abd")
+    for name in ("gone", "folder"):
+        (tmp_path / name).unlink()
+    (tmp_path / "folder").mkdir()
+    assert problems_of(tmp_path, files)[:3] == [
+        "cut has 2 bytes, 3 were written",
+        "flipped has the right size but other content (sha256 differs)",
+        "gone is missing",
+    ]
+    assert len(problems_of(tmp_path, files)) == 4
+
+
+@pytest.fixture
+def homeless(monkeypatch):
+    """As ``docker --user 12345``: no HOME, and a number that no user has."""
+
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("ROAD_CACHE", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+
+
+def test_a_home_is_written_out_and_other_paths_are_left(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ROAD_CACHE", raising=False)
+    assert path_of("~/a", "data.root") == tmp_path / "a"
+    assert path_of("a/b", "data.root") == Path("a/b")
+    assert cache_home() == tmp_path / ".cache" / "road_ray"
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "~nobody-of-this-name/x", "/a\x00b" * 2])
+def test_a_path_that_cannot_be_looked_at_is_told_with_its_key(text, monkeypatch):
+    if "\x00" not in text:
+        monkeypatch.setenv("ROAD_DATA", text)
+        with pytest.raises(ConfigError, match="ROAD_DATA = ") as caught:
+            resolve_root(None)
+        assert len(str(caught.value)) < 400
+    with pytest.raises(ConfigError, match=r"data\.root = .*"):
+        resolve_root(text)
+
+
+def test_without_a_home_the_cache_must_be_named(homeless, caplog, monkeypatch, tmp_path):
+    with pytest.raises(ConfigError, match=r"(?s)ROAD_CACHE is not set.*no home.*fix: ROAD_CACHE="):
+        resolve_root("miniature")
+    assert cache_directory(None) is None
+    assert "features are not kept: ROAD_CACHE is not set" in caplog.text
+    with pytest.raises(ConfigError, match=r"data\.root = ~/x"):
+        resolve_root("~/x")
+    monkeypatch.setenv("ROAD_CACHE", str(tmp_path))
+    assert cache_directory(None) == tmp_path / "features"
+
+
+def test_other_places_below_a_home_are_told_too(homeless, monkeypatch):
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+    with pytest.raises(ConfigError, match=r"init = ~/x: Could not determine home"):
+        require_init("~/x")
+    with pytest.raises(ClusterError, match=r"(?s)no home directory for Ray's token.*fix: RAY_AUTH"):
+        token_path()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc", "/proc/nothing"])
+def test_a_cache_that_cannot_be_written_is_told(place, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ROAD_CACHE", str(tmp_path / place))
+    with pytest.raises(ResourceError, match=r"(?s)cannot be unpacked.*ROAD_CACHE="):
+        miniature.cached()
