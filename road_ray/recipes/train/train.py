@@ -5,7 +5,7 @@ evaluates and exports it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -15,10 +15,20 @@ from road_ray.config.base import resume_identity
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split
 from road_ray.data.mixing import Stream, with_fraction_done
+from road_ray.data.row_limits import row_limits
+from road_ray.data.tokenizer import pad_id_of
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError, counted
+from road_ray.evaluation.evaluate_split import evaluate_split
+from road_ray.evaluation.label_sets import Thresholds
 from road_ray.recipes.metric_names import check_stopping_metric
+from road_ray.recipes.run_directory.model_record import (
+    atomic_directory,
+    threshold_entry,
+    trained_rows,
+    write_model_record,
+)
 from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,
@@ -28,12 +38,16 @@ from road_ray.recipes.run_directory.run import (
     record_heads,
     record_truncated,
 )
-from road_ray.recipes.train.build_objective import build_objective
 from road_ray.recipes.train.config import FinetuneConfig, MultitaskConfig, TrainConfig
-from road_ray.recipes.train.evaluate_and_export import evaluate, export
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import Mixture
-from road_ray.recipes.train.prepare import Prepared, kept_layers, prepare, student_tokenizer
+from road_ray.recipes.train.prepare import (
+    Prepared,
+    build_objective,
+    kept_layers,
+    prepare,
+    student_tokenizer,
+)
 from road_ray.recipes.train.teachers import (
     TaughtStream,
     Teachers,
@@ -49,6 +63,7 @@ from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
+
 
 _log = logging.getLogger(__name__)
 
@@ -216,3 +231,79 @@ def _taught_streams(
         rule = weighting_rule(found.weighting, temperature, num_teachers=found.per_row)
         streams[name] = TaughtStream(found, prepared.streams[name], ensemble, rule, several)
     return streams
+
+
+def evaluate(
+    config: TrainConfig,
+    worker: Worker,
+    prepared: Prepared,
+    log: Journal,
+    names: Sequence[str],
+    *,
+    last: bool = False,
+) -> tuple[dict[str, float], dict[str, float | Thresholds]]:
+    """Return the metrics on data sets, and the no-answer threshold of each span task, or those of
+    several labels. With ``last``
+    write predictions, and add ``data/<data set>/overlap_with_train``.
+
+    The threshold is tuned on the task's first data set that is trained on and has questions without
+    answer, and used on its other data sets.
+    """
+    figures: dict[str, float] = {}
+    thresholds: dict[str, float | Thresholds] = {}
+    for name in names:
+        split = prepared.judged[name]
+        task = split.features.task
+        evaluation = evaluate_split(
+            prepared.model,
+            split,
+            pad_id=pad_id_of(prepared.tokenizer),
+            device=worker.device,
+            threshold=thresholds.get(task),
+            tune=name in prepared.splits,
+            precision=config.training.precision,
+            on_rows=partial(log.part, f"evaluating {name}"),
+        )
+        if last:
+            # Also where it is 0, so that runs of one table have the same metrics.
+            figures[f"data/{name}/overlap_with_train"] = float(prepared.overlaps[name])
+            evaluation.write(config.run_dir / "predictions" / name)
+        figures |= {f"eval/{name}/{key}": value for key, value in evaluation.figures.items()}
+        if evaluation.threshold is not None:
+            thresholds[task] = evaluation.threshold
+    return figures, thresholds
+
+
+def export(
+    config: TrainConfig,
+    prepared: Prepared,
+    figures: dict[str, float],
+    thresholds: Mapping[str, float | Thresholds],
+    record: Mapping[str, Any],
+) -> None:
+    """Write the model in Hugging Face layout with the head of the first task, with tokenizer,
+    threshold, card and record; heads of a mixture and further heads go below ``heads/``.
+    """
+    model = prepared.model
+    first, *further = model.tasks
+    each = isinstance(config, FinetuneConfig)
+    with atomic_directory(config.run_dir / "hf") as top:
+        heads = [(top / "heads" / task, task) for task in (further if each else model.tasks)]
+        for directory, task in [(top, first), *heads]:
+            model.export(directory, task)
+            prepared.tokenizer.save_pretrained(directory)
+            of_task = [split for split in prepared.splits.values() if split.task.name == task]
+            write_model_record(
+                directory,
+                task=task,
+                datasets=list(prepared.mixture.names),
+                init=config.init,
+                seed=config.seed,
+                **row_limits(config.data),
+                **threshold_entry(thresholds.get(task)),
+                layers_of_init=kept_layers(config),
+                **(trained_rows(config.data, of_task[0]) if of_task else {}),
+                parameters=sum(x.numel() for x in model.parameters()),
+                metrics=figures,
+                **record,
+            )

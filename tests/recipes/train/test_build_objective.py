@@ -13,9 +13,9 @@ import road_ray as rr
 from road_ray.config import load
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.errors import ConfigError
-from road_ray.recipes.train.build_objective import _class_weights
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.prepare import _class_weights
 
 
 def split(labels):
