@@ -81,7 +81,8 @@ def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, ea
     softened["soft_logits"] = soft.logits
     softened["kd_keep"] = soft.keep
     if each:
-        softened["teacher_logits"], softened["teacher_weights"] = logits, soft.weights
+        softened["teacher_logits"] = logits.nan_to_num(0.0)  # of weight 0
+        softened["teacher_weights"] = soft.weights
     softened["stats"] = {**batch.get("stats", {}), **stats}
     return cast("BatchT", softened)
 

@@ -56,7 +56,11 @@ def soften(
     The rule ignores classes outside ``allowed`` (broadcast to ``[B, ..., C]``: no padding, no
     question). Its weights are applied to the raw logits, which the student's loss masks; a merging
     rule returns ``-inf`` there. Source of that order: ROaD part 1, Algorithm 2, our reading.
+    A teacher whose logits of an example are NaN has no answer: the rule sees the others alone.
     """
+    answered = ~logits.isnan().flatten(2).any(-1)  # [M, B]
+    if not bool(answered.all()):
+        return _soften_answered(rule, logits, targets.to(logits.device), answered)
     targets = targets.to(logits.device)
     masked = mask_disallowed(logits, allowed)
     if isinstance(rule, Merge):
@@ -64,6 +68,21 @@ def soften(
         return SoftTargets(rule(masked, targets), every, None)
     weights = rule(masked, targets)
     return SoftTargets(combine(logits, weights), (weights != 0).any(0), weights)
+
+
+def _soften_answered(rule: Rule, logits: Tensor, targets: Tensor, answered: Tensor) -> SoftTargets:
+    soft = torch.zeros_like(logits[0], dtype=torch.float32)
+    weights = torch.zeros(logits.shape[:-1], device=logits.device)
+    keep = torch.zeros(targets.shape, dtype=torch.bool, device=logits.device)
+    for some in torch.unique(answered, dim=1).T:  # teachers that answer the same examples
+        rows = (answered == some[:, None]).all(0).nonzero().squeeze(1)
+        if not some.any():
+            continue
+        part = soften(rule, logits[some][:, rows], targets[rows])
+        soft[rows], keep[rows] = part.logits, part.keep
+        if part.weights is not None:  # whose mean over all teachers is that over these
+            weights[some.nonzero(), rows] = part.weights.float() * (len(some) / some.sum())
+    return SoftTargets(soft, keep, None if isinstance(rule, Merge) else weights)
 
 
 def mask_disallowed(logits: Tensor, allowed: Tensor | None) -> Tensor:
@@ -217,7 +236,7 @@ def num_right(logits: Tensor, targets: Tensor) -> Tensor:
 
 def _right(logits: Tensor, targets: Tensor) -> Tensor:
     check_targets(logits, targets, UNKNOWN)
-    return logits.argmax(-1) == targets
+    return (logits.argmax(-1) == targets) & ~logits.isnan().any(-1)  # NaN: not answered
 
 
 def _check_options(wrong: float, all_wrong: str, span_correctness: str) -> None:

@@ -37,7 +37,7 @@ from road_ray.recipes.train.config import (
 )
 from road_ray.recipes.train.find_teachers import locate_teachers
 from road_ray.recipes.train.mixture import Mixture
-from road_ray.recipes.train.teaching_config import num_folds
+from road_ray.recipes.train.teaching_config import is_answer_file, resolve_teachers
 from road_ray.system.files import write_json_atomic
 from road_ray.training.run_context import RunContext
 
@@ -247,16 +247,17 @@ def distill(
 
 def _with_teachers(config: DistillConfig, directories: list[str]) -> DistillConfig:
     """Return the configuration with the teachers of an ensemble. Raises ``ConfigError`` if it
-    names out-of-fold teachers that differ from them.
+    names out-of-fold teachers, or models beside files, that differ from them.
     """
-    if num_folds(config.distillation.teachers) == 1:
+    named, folds = resolve_teachers(config.distillation.teachers)
+    if folds == 1 and not any(map(is_answer_file, named)):
         return override(config, {"distillation.teachers": directories})
     ((places, _),) = locate_teachers(config).values()
-    listed = [Path(place).resolve() for place in places]
+    listed = [Path(place).resolve() for place in places if not is_answer_file(place)]
     if listed != [Path(locate_model(directory)).resolve() for directory in directories]:
         raise ConfigError(
             f"distillation.teachers = {config.distillation.teachers[0]}: names {len(listed)} "
-            f"teachers of folds, and the ensemble has {len(directories)} others or in another "
+            f"models, and the ensemble has {len(directories)} others or in another "
             "order\n"
             "  fix: start the ensemble with the directories of that list, fold after fold"
         )

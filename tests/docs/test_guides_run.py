@@ -206,6 +206,7 @@ def test_low_resource_comparison(run, runs, cluster):
         ("once", {"once": "sst2"}),
         ("unlabelled", {"more": "sst2"}),
         ("multitask", {"mtl": "mnli"}),
+        ("file", {"file": "sst2"}),
     ],
 )
 def test_distillation(run, runs, all_data, block, names):

@@ -59,9 +59,11 @@ def label_order(
     if sorted(names) != sorted(labels):
         names, labels = list(map(plain_label, names)), list(map(plain_label, labels))
     if sorted(names) != sorted(labels) or len(set(labels)) < len(labels):
+        where = f"{directory}: its labels"  # of a file of answers
+        if not directory.is_file():
+            where = f"{directory / 'config.json'}: the labels of its head"
         raise CheckpointError(
-            f"{directory / 'config.json'}: the labels of its head {head_labels} are not those of "
-            f"task {task.name!r}\n"
+            f"{where} {head_labels} are not those of task {task.name!r}\n"
             f"  allowed: {list(task.kind.labels)} in any order\n"
             f"{_remedy(head_labels, task.kind.labels, key)}"
         )

@@ -26,7 +26,7 @@ from road_ray.recipes.sweep.result import Sweep, write_result
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.recipes.sweep.trials import SECOND, Trial, base_config
 from road_ray.recipes.train.config import DistillConfig
-from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
+from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers, num_models
 from road_ray.recipes.train.train import label_training_rows
 from road_ray.reporting.report import write_report
 from road_ray.system.files import write_text_atomic
@@ -196,7 +196,7 @@ def _demand(base: Any, shared: DistillConfig | None) -> StageDemand:
         min_workers=base.min_workers if base.workers else 1,  # runs in parallel wait for room
         shared=shared is not None,
     )
-    teachers = sum(len(directories) for directories, _ in locate_teachers(base).values())
+    teachers = num_models(locate_teachers(base))
     before = shared is not None and shared.distillation.answers != "live"
     if not teachers or before or base.distillation.host != "actors":
         return demand

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, row_features
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Span
+from road_ray.distillation.answer_files import file_entry
 from road_ray.distillation.cross_tokenizer import RowTexts, TextReader
 from road_ray.distillation.teacher_directory import (
     ANSWERS_FOR,
@@ -28,7 +30,11 @@ from road_ray.recipes.run_directory.recorded_config import require_whole_weights
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.recipes.train.teachers import Teachers, weighting_rule
-from road_ray.recipes.train.teaching_config import resolve_teachers
+from road_ray.recipes.train.teaching_config import (
+    ANSWER_FILES,
+    is_answer_file,
+    resolve_teachers,
+)
 
 _KEY = "distillation.teachers"
 _LONGEST_ROWS = 256  # a second of tokenization for each teacher
@@ -46,17 +52,24 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
     require_plain_head(config.data)
     settings, tokenizer = config.distillation, student_tokenizer(config)
     student = fingerprint_tokenizer(tokenizer)
-    total = sum(len(directories) for directories, _ in located.values())
+    total = num_models(located)
     found = {}
     for name, (directories, folds) in located.items():
         _, task = find_dataset(name, config.data)
         try:
-            for directory in directories:
+            models = [place for place in directories if not is_answer_file(place)]
+            for directory in models:
                 check_teacher(directory, task, tokenizer, settings.label_map, LABEL_MAP)
         except CheckpointError as error:
             if isinstance(config, DistillConfig):
                 raise
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
+        manifest = teacher_manifest(models, task, settings.label_map, settings.precision, student)
+        entries = iter(manifest["teachers"])
+        manifest["teachers"] = [
+            file_entry(place, task, settings.label_map) if is_answer_file(place) else next(entries)
+            for place in directories
+        ]
         # A rule that is none is told now, and not when the teachers have started.
         weighting_rule(config.weighting, num_teachers=len(directories) // folds)
         found[name] = Teachers(
@@ -65,15 +78,21 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             task,
             config.data,
             directories,
-            teacher_manifest(directories, task, settings.label_map, settings.precision, student),
+            manifest,
             folds,
             config.address,
-            other_teachers=settings.replicas * (total - len(directories)),
+            other_teachers=settings.replicas * (total - len(models)),
             student=student,
             store=settings.tables(config.run_dir),
+            of_files=settings.directory_of_tables(config.run_dir),
         )
     if isinstance(config, DistillConfig) and config.distillation.matching.enabled:
         first = located[config.data.dataset][0][0]
+        if is_answer_file(first):
+            raise ConfigError(
+                f"distillation.matching ({first}): the first teacher is a file, which has no states"
+                "\n  fix: put a model first, or leave distillation.matching out"
+            )
         if reads_other_tokens(first, student):
             raise CheckpointError(
                 f"distillation.matching ({first}): the first teacher has another tokenizer than "
@@ -85,8 +104,8 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
 
 
 def locate_teachers(config: object) -> dict[str, tuple[list[str], int]]:
-    """Return the model directories of the teachers by data set, fold after fold, and the number of
-    their folds; empty for a configuration without teachers.
+    """Return the teachers by data set: model directories and files, fold after fold, and the number
+    of their folds; empty for a configuration without teachers.
 
     Raises ``ConfigError`` unless there are ``num_teachers`` of each data set, of each fold.
     """
@@ -98,6 +117,11 @@ def locate_teachers(config: object) -> dict[str, tuple[list[str], int]]:
     count = config.distillation.num_teachers
     named = config.named_teachers.items()
     return {name: _located(entries, count, key.format(name)) for name, entries in named}
+
+
+def num_models(located: Mapping[str, tuple[list[str], int]]) -> int:
+    """Return the number of teachers that are models and not files."""
+    return sum(not is_answer_file(place) for places, _ in located.values() for place in places)
 
 
 def _check_named(config: MultitaskConfig) -> None:
@@ -146,9 +170,19 @@ def _located(teachers: Sequence[str], count: int | None, key: str) -> tuple[list
             "  nothing was started"
         )
     for name in names:
+        if is_answer_file(name) and (folds > 1 or not Path(name).expanduser().is_file()):
+            raise ConfigError(
+                f"{key}: {name}: {'teachers of folds are models' if folds > 1 else 'no such file'}"
+                f"\n  allowed: model directories; without folds also answers in "
+                f"{', '.join(ANSWER_FILES)}\n  nothing was started"
+            )
         require_whole_weights(name)
     try:
-        return [str(locate_model(model_directory(name))) for name in names], folds
+        places = [
+            Path(name).expanduser() if is_answer_file(name) else locate_model(model_directory(name))
+            for name in names
+        ]
+        return list(map(str, places)), folds
     except CheckpointError as error:
         message = str(error).removeprefix("init = ").removeprefix(f"{key}: ")
         raise CheckpointError(f"{key}: {message}") from error

@@ -22,9 +22,10 @@ from road_ray.data.load_split import Split, row_features
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.distillation.annotate import annotate
+from road_ray.distillation.answer_files import FILE_SHA256, WithAnswerFiles, read_files
 from road_ray.distillation.cross_tokenizer import RowTexts
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, OutOfFoldEnsemble, WithTexts
-from road_ray.distillation.stored_ensemble import Members, StoredEnsemble
+from road_ray.distillation.stored_ensemble import Members, StoredEnsemble, TeacherTables
 from road_ray.distillation.teacher import TeacherOptions, check_parity
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
@@ -65,11 +66,24 @@ class Teachers:
     other_teachers: int = 0  # of other data sets, which need room beside these
     student: str | None = None  # fingerprint of the student's tokenizer
     store: Path | None = None  # directory of their tables; None: they answer during the training
+    of_files: Path = Path()  # directory of the tables of teachers that are files
 
     @property
     def per_row(self) -> int:
         """Number of teachers that answer each row."""
         return len(self.directories) // self.folds
+
+    @property
+    def files(self) -> list[int]:
+        """Numbers of the teachers that are files of answers."""
+        return [n for n, entry in enumerate(self.manifest["teachers"]) if FILE_SHA256 in entry]
+
+    @property
+    def models(self) -> Teachers | None:
+        """The teachers that are models, if there are any."""
+        files = self.files
+        members = [number for number in range(len(self.directories)) if number not in files]
+        return self if not files else self._some(members) if members else None
 
     @property
     def mixed(self) -> bool:
@@ -79,7 +93,7 @@ class Teachers:
     @property
     def needs_pool(self) -> bool:
         """Return True if the teachers answer from actors during the training."""
-        return self.store is None and self.settings.host == "actors"
+        return self.store is None and self.settings.host == "actors" and self.models is not None
 
     @property
     def options(self) -> TeacherOptions:
@@ -97,10 +111,11 @@ class Teachers:
         """
         from road_ray.distributed.teachers.pool import start_teachers
 
-        settings = self.settings
+        settings, models = self.settings, self.models
+        assert models is not None
         resources = dict(settings.resources)
         return start_teachers(
-            self.directories,
+            models.directories,
             self.task,
             teacher=self.options,
             replicas=settings.replicas,
@@ -124,6 +139,11 @@ class Teachers:
         """Return the ensemble of a worker for the rows of ``split``; the leading worker compares a
         few answers with the models' first. ``actors`` are the driver's, if it started them.
         """
+        models = self.models
+        if models is not self:
+            options: Any = {"tokenizer": tokenizer, "worker": worker, "on_event": on_event}
+            inner = None if models is None else models.open(split, actors, **options)
+            return WithAnswerFiles(inner, self._tables_of_files(), split)
         texts = self._texts(split, tokenizer)
         rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), worker)
         parts = self._by_fold(split, actors)
@@ -143,10 +163,25 @@ class Teachers:
         teachers every row, those of folds the rows that they have not seen. ``actors`` are the
         caller's, if it has started them.
         """
+        if (models := self.models) is not self:
+            return None if models is None else models.label(split, tokenizer, actors)
         texts = self._texts(split, tokenizer)
         rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), Worker.alone())
         for teachers, some, mask in self._by_fold(split, actors):
             teachers._label(rows, mask, some)
+
+    def read_files(self, split: Split) -> list[Callable[[], None]]:
+        """Read the files of answers, and return what writes their answers to the tables. Raises
+        ``DataError`` for a file that does not fit the data, and for rows that have neither an
+        answer nor a label.
+        """
+        files = [(self.directories[n], t) for n, t in self._tables_of_files().items()]
+        alone = self.models is None
+        return read_files(files, split, self.data, self.settings.label_map, alone=alone)
+
+    def _tables_of_files(self) -> dict[int, TeacherTables]:
+        entries = self.manifest["teachers"]
+        return {n: TeacherTables(self.of_files, entries[n], self.task) for n in self.files}
 
     def _texts(self, split: Split, tokenizer: PreTrainedTokenizerFast) -> RowTexts | None:
         """Return the texts of the rows, if a teacher needs them."""

@@ -81,7 +81,7 @@ class TeachingConfig(Config):
     compiled run uncompiled."""
     label_map: dict[str, str | dict[str, str]] = Field({})
     """Label names of the teachers' heads mapped to those of the task, such as
-    ``{LABEL_0: negative}``. A teacher's directory mapped to such names is a map for it alone.
+    ``{LABEL_0: negative}``. A teacher's directory or file mapped to such names is a map for it.
     Empty: the names are equal but for case, spaces and hyphens."""
     lookahead: Free[int] = Field(2, ge=0)
     """Number of batches that are sent to the teachers ahead of the student's step. 0: student and
@@ -109,7 +109,8 @@ class TeachingConfig(Config):
     further epoch, student and seed reads it. ``auto``: once if ``distillation.store`` is given,
     else live."""
     store: Free[Path | None] = None
-    """Directory of the tables of ``distillation.answers=once``; many runs may share it. None:
+    """Directory of the tables of ``distillation.answers=once`` and of teachers that are files; many
+    runs may share it. None:
     ``answers`` in the run directory. Trials of a sweep share that of the sweep by default."""
     check_parity: Free[bool] = True
     """Compare the logits of the source in use (actor, table) with the model's on a few rows before
@@ -119,6 +120,10 @@ class TeachingConfig(Config):
         """Return the directory of the answers of a run; None if the teachers answer live."""
         if self.answers == "live" or (self.answers == "auto" and self.store is None):
             return None
+        return self.directory_of_tables(run_dir)
+
+    def directory_of_tables(self, run_dir: Path) -> Path:
+        """Return the directory of the tables of a run, those of files of answers among them."""
         return (self.store or run_dir / "answers").expanduser().resolve()  # the same for workers
 
     @model_validator(mode="after")
@@ -146,8 +151,8 @@ class DistillationConfig(TeachingConfig):
     """
 
     teachers: Annotated[tuple[str, ...], ByContent()] = ()
-    """Teachers: model or run directories, hub names, or one ``teachers.json`` of ``road teachers``.
-    Required."""
+    """Teachers: model or run directories, hub names, files of answers (CSV, TSV, JSONL or Parquet,
+    such as ``road predict`` writes), or one ``teachers.json`` of ``road teachers``. Required."""
     num_teachers: Free[int | None] = Field(None, ge=1)
     """Number of teachers that must be named, of each fold where there are folds, so that a
     forgotten one is an error. None: as many as ``distillation.teachers`` names. ROaD distils from
@@ -224,8 +229,9 @@ class MixTeachingConfig(TeachingConfig):
     """
 
     teachers: Annotated[dict[str, str | tuple[str, ...]], ByContent()] = Field({})
-    """Teachers by data set: a model or run directory, a hub name, a ``teachers.json``, or a list of
-    directories. Data sets without an entry learn from labels only. Empty: no distillation."""
+    """Teachers by data set: a model or run directory, a hub name, a file of answers, a
+    ``teachers.json``, or a list of directories and files. Data sets without an entry learn from
+    labels only. Empty: no distillation."""
     num_teachers: Free[int | None] = Field(None, ge=1)
     """Number of teachers that every data set of the mixture must have; a data set without teachers
     then needs the entry ``[]``. None: any number. Set it so that a forgotten data set is an error.
@@ -244,6 +250,9 @@ class MixTeachingConfig(TeachingConfig):
     def total_teachers(self) -> int:
         """Number of teachers of the run, over all data sets."""
         return sum(len(resolve_teachers(names)[0]) for names in self.by_dataset.values())
+
+
+ANSWER_FILES = (".csv", ".tsv", ".jsonl", ".parquet")
 
 
 class _Entry(BaseModel):
@@ -280,7 +289,7 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
     teachers, num_folds = [], listed.num_folds
     for entry in sorted(listed.teachers, key=lambda entry: entry.fold):  # keeps the order in a fold
         near = path.parent / entry.directory
-        teachers.append((entry.fold, str(near) if near.is_dir() else entry.directory))
+        teachers.append((entry.fold, str(near) if near.exists() else entry.directory))
     counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
     if len(set(counts)) > 1 or sum(counts) != len(teachers):
         raise ConfigError(
@@ -288,6 +297,11 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
             f"{len(teachers)} in all\n  allowed: equally many of each fold"
         )
     return [directory for _, directory in teachers], num_folds
+
+
+def is_answer_file(name: str) -> bool:
+    """Return True if a teacher's name is that of a file of answers and not of a model."""
+    return name.removesuffix(".gz").endswith(ANSWER_FILES) and not Path(name).expanduser().is_dir()
 
 
 def resolve_teachers(
@@ -301,11 +315,8 @@ def resolve_teachers(
     return list(teachers), 1
 
 
-def num_folds(teachers: Sequence[str]) -> int:
-    """Return the number of folds of the named teachers; 1 if they are not of folds."""
-    return resolve_teachers(teachers)[1]
-
-
 def teacher_files(teachers: Sequence[str]) -> list[Path]:
     """Return the local files that determine the answers of the teachers."""
-    return [path for name in resolve_teachers(teachers)[0] for path in model_files(name)]
+    names = resolve_teachers(teachers)[0]
+    files = [Path(name).expanduser() for name in names if is_answer_file(name)]
+    return [*files, *(path for name in names for path in model_files(name))]

@@ -94,9 +94,12 @@ def run_training(
     teachers = find_teachers(config)
     tokenizer = student_tokenizer(config) if teachers else None
     rows = _rows_of_teachers(config, teachers, tokenizer)
+    writers = [write for name in rows for write in teachers[name].read_files(rows[name])]
     keep, actors = config.training.kept_at_end(), dict(actors or {})
     with open_run_directory(config, keep_checkpoints=keep) as directory, ExitStack() as stack:
         record_teachers(config, teachers)
+        for write in writers:
+            write()
         if context is not None and context.plan_only:  # labelling is no step
             teachers = {name: replace(found, store=None) for name, found in teachers.items()}
         for name, found in teachers.items():
@@ -121,12 +124,12 @@ def label_training_rows(config: TrainConfig) -> None:
 def _rows_of_teachers(
     config: TrainConfig, teachers: Mapping[str, Teachers], tokenizer: Any
 ) -> dict[str, Split]:
-    """Return the training rows of teachers that label them before the training or read texts, once
-    it is checked that no text is truncated.
+    """Return the training rows of teachers that label them before the training, read texts or are
+    files, once it is checked that no text is truncated.
     """
     rows = {}
     for name, found in teachers.items():
-        if found.mixed or found.store is not None:
+        if found.mixed or found.files or found.store is not None:
             rows[name] = Mixture.of(config).read(name, "train", tokenizer)
         if found.mixed:
             check_truncation(found, rows[name], tokenizer)

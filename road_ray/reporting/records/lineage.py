@@ -26,9 +26,10 @@ def ancestors(run: RunRecord) -> list[tuple[str, str, ModelFacts]]:
         place = str(facts.get("init") or "")
     for number, teacher in enumerate(run.model.get("teachers") or ()):
         where = str(teacher.get("directory", ""))
-        facts = _facts_of(where, run.directory) | {
-            "weights_sha256": teacher.get("weights_sha256", "")
-        }
+        sha256 = teacher.get("weights_sha256") or teacher.get("file_sha256", "")
+        facts = _facts_of(where, run.directory) | {"weights_sha256": sha256}
+        if "file_sha256" in teacher:
+            facts["file"] = where
         models.append((f"teacher {number}", where, facts))
     return models
 
@@ -53,6 +54,8 @@ def describe_model(facts: ModelFacts) -> str:
     """Return a description of a model in one line."""
     if not facts:
         return "not on this machine"
+    if "file" in facts:
+        return "answers in a file"
     if facts.get("corpus"):
         corpus = facts["corpus"]
         tokens, source = corpus.get("tokens", 0), str(corpus.get("source", "")).split(",")[0]

@@ -8,7 +8,6 @@ import pytest
 
 from road_ray.errors import ConfigError
 from road_ray.recipes.train.teaching_config import (
-    num_folds,
     read_teacher_list,
     resolve_teachers,
 )
@@ -24,8 +23,8 @@ def test_a_list_is_sorted_by_fold_and_must_have_equally_many(tmp_path):
 
     written(1, 0, 1, 0)
     assert read_teacher_list(path) == (["d1", "d3", "d0", "d2"], 2)
-    assert num_folds([str(path)]) == 2
-    assert num_folds(["a", "b"]) == 1
+    assert resolve_teachers([str(path)])[1] == 2
+    assert resolve_teachers(["a", "b"])[1] == 1
     for folds in ((0, 1, 1), (0, 2), (0, 0)):
         written(*folds)
         with pytest.raises(ConfigError, match="equally many"):

@@ -1,0 +1,238 @@
+"""Teachers that are files: answers from elsewhere, and rows that a teacher does not answer."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import deque
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from road_ray.distillation.weighting.combine import Merge
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+import road_ray as rr
+from road_ray.distillation.weighting import correctness, mean, mean_probabilities, soften
+from road_ray.errors import ConfigError, DataError, RoadError
+from road_ray.inference.load_model import load
+from road_ray.inference.predict_file import predict_file
+from road_ray.recipes.train import teachers as module
+from road_ray.recipes.train.find_teachers import find_teachers
+from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.prepare import student_tokenizer
+from road_ray.system.file_hashes import sha256_of
+from road_ray.verbs import configure
+
+
+@pytest.fixture
+def student(sentiment, tmp_path):
+    """``student(name, *teachers, **changes)``: a distillation of one epoch or less."""
+
+    def run(name: str, *teachers: object, **changes: object) -> rr.Run:
+        given = {"teachers": teachers, "host": "process", "seed": 7}
+        return rr.distill(
+            overrides=sentiment | {"distillation.precision": "fp32", **changes},
+            run_dir=tmp_path / name,
+            **given,
+        )
+
+    return run
+
+
+@pytest.fixture
+def columns(sentiment):
+    """Texts and labels of the training rows."""
+    path = next(Path(str(sentiment["data.root"])).glob("glue/SST-2/train.tsv"))
+    with path.open() as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def weights(run: rr.Run) -> bytes:
+    return (run.hf_dir / "model.safetensors").read_bytes()
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> Path:
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    """Answers of live teachers by row, teacher after teacher."""
+    asked, answers = deque(), {}
+    submit, gather = module.LocalEnsemble.submit, module.LocalEnsemble.gather
+
+    def submitted(self, batch):
+        asked.append(batch["rows"].tolist())
+        return submit(self, batch)
+
+    def gathered(self, handle):
+        logits = gather(self, handle)
+        for number, row in enumerate(asked.popleft()):
+            answers[row] = logits[:, number].tolist()
+        return logits
+
+    monkeypatch.setattr(module.LocalEnsemble, "submit", submitted)
+    monkeypatch.setattr(module.LocalEnsemble, "gather", gathered)
+    return answers
+
+
+def test_the_answers_of_models_from_files_make_a_bit_equal_student(
+    student, teachers, spied, tmp_path
+):
+    models = [teachers.directory / f"teacher-{number}" for number in range(3)]
+    live = student("live", *models)
+    files = []
+    for number, suffix in enumerate((".csv", ".jsonl", ".parquet")):
+        rows = []
+        for row, logits in spied.items():
+            values = dict(zip(("negative", "positive"), logits[number], strict=True))
+            flat = {f"logit_{label}": value for label, value in values.items()}
+            rows.append({"row": row, **(flat if suffix != ".jsonl" else {"logits": values})})
+        files.append(write(tmp_path / f"answers{suffix}", rows))
+    assert weights(student("files", *files)) == weights(live)
+    mixed = student("mixed", files[0], models[1], files[2])
+    assert weights(mixed) == weights(live)
+    entries = json.loads((mixed.directory / "teachers.json").read_text())["teachers"]
+    assert entries[0]["directory"] == str(files[0])
+    assert entries[0]["file_sha256"] == sha256_of(files[0])
+    assert "weights_sha256" in entries[1]
+    assert entries[0]["file_sha256"][:16] in (mixed.hf_dir / "README.md").read_text()
+    assert "answers in a file" in (mixed.directory / "report.html").read_text()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_what_predict_writes_for_the_training_file_is_a_teacher(
+    student, sentiment, teachers, spied, tmp_path, suffix
+):
+    predicted = tmp_path / f"predicted{suffix}"
+    model = teachers.directory / "teacher-0"
+    data = Path(str(sentiment["data.root"])) / "glue" / "SST-2" / "train.tsv"
+    predict_file(load(str(model)), str(data), predicted, model=str(model))
+    from_file, live = student("file", predicted), student("live", model)
+    assert (from_file.directory / "answers").is_dir()
+    ours, theirs = (load_file(run.hf_dir / "model.safetensors") for run in (from_file, live))
+    assert_close(ours, theirs, rtol=0, atol=1e-3)  # logarithms of probabilities
+
+
+def test_a_label_of_a_person_is_found_by_its_text_and_its_rows_may_be_few(
+    student, columns, teachers, tmp_path
+):
+    rows = [
+        {"sentence": row["sentence"], "label": ["NEG", "positive"][int(row["label"])]}
+        for row in columns[:40]
+    ]
+    people = write(tmp_path / "people.csv", [row | {"confidence": 0.9} for row in rows])
+    named = {"distillation.label_map": {str(people): {"NEG": "negative"}}}
+    alone = student("alone", people, **named)
+    beside = student("beside", people, teachers.directory / "teacher-0", **named)
+    changes = named | {"distillation.average_loss": True, "weighting.rule": "confidence"}
+    average = student("average", people, teachers.directory / "teacher-0", **changes)
+    assert len({weights(run) for run in (alone, beside, average)}) == 3
+    resumed = student("beside", people, teachers.directory / "teacher-0", **named)
+    assert weights(resumed) == weights(beside)
+
+
+def test_a_rule_sees_only_the_teachers_that_answer_a_row():
+    logits = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(1))
+    targets = torch.tensor([0, 1, 2, 3, 0])
+    logits[1, 1] = logits[0, 2] = logits[2, 2] = logits[:, 4] = torch.nan
+    for rule in (mean, correctness, Merge(mean_probabilities)):
+        soft = soften(rule, logits, targets)
+        assert soft.keep.tolist() == [True, True, True, True, False]
+        for row, members in ((0, [0, 1, 2]), (1, [0, 2]), (2, [1])):
+            alone = soften(rule, logits[members, row : row + 1], targets[row : row + 1])
+            assert_close(soft.logits[row], alone.logits[0])
+        if soft.weights is not None:  # the same weights of losses, whose mean is over all teachers
+            assert soft.weights[[1, 0, 2], [1, 2, 2]].tolist() == [0, 0, 0]
+            whole = (soft.weights[..., None] * logits.nan_to_num(0.0)).mean(0)
+            assert_close(whole[:4], soft.logits[:4])
+
+
+@pytest.fixture(scope="module")
+def answered(sentiment, tmp_path_factory):
+    """``answered(rows)``: checks a file of these rows as the only teacher."""
+    place = tmp_path_factory.mktemp("answers")
+
+    def check(
+        rows: list[dict[str, object]], name: str = "answers.jsonl", **changes: object
+    ) -> None:
+        path = write(place / "answers.jsonl", rows)
+        keys = {"distillation.teachers": [str(path)], "run_dir": str(place / "run"), **changes}
+        config = configure("distill", overrides=sentiment | keys)
+        teachers = find_teachers(config)["sst2"]
+        split = Mixture.of(config).read("sst2", "train", student_tokenizer(config))
+        teachers.read_files(split)
+
+    return check
+
+
+GOOD = {"row": 0, "score_negative": 0.25, "score_positive": 0.75}
+BAD = {
+    "unknown label": ([{"row": 0, "label": "neutral"}], "label = 'neutral'"),
+    "label of a column": ([{"row": 0, "score_negative": 0.2, "score_good": 0.8}], "its labels"),
+    "one label lacks": ([{"row": 0, "score_negative": 1.0}], "its labels"),
+    "label twice": ([GOOD | {"score_Positive": 0.0}], "its labels"),
+    "row twice": ([GOOD, GOOD], "answered twice"),
+    "text twice": ([{"text": "$", "label": x} for x in ("negative", "positive")], "answered twice"),
+    "sum of 1.1": ([GOOD | {"score_positive": 0.85}], "sum is 1"),
+    "below zero": ([GOOD | {"score_negative": -0.25, "score_positive": 1.25}], "sum is 1"),
+    "NaN": ([{"row": 0, "logit_negative": float("nan"), "logit_positive": 0}], "finite"),
+    "infinite": ([{"row": 0, "logit_negative": float("inf"), "logit_positive": 0}], "finite"),
+    "log-probability": ([{"row": 0, "logprob_negative": 0.1, "logprob_positive": -2}], "up to 0"),
+    "half a row": ([GOOD | {"score_positive": None}], "all cells empty"),
+    "a word": ([GOOD | {"score_positive": "high"}], "sum is 1"),
+    "confidence": ([{"row": 0, "label": "negative", "confidence": 90}], "0 to 1"),
+    "row beyond the end": ([GOOD | {"row": 10**6}], "row 1000000'"),
+    "row below 0": ([GOOD | {"row": -1}], "row -1'"),
+    "row that is no number": ([GOOD | {"row": "first"}], "row first'"),
+    "unknown text": ([{"text": "unheard of", "label": "negative"}], "'unheard of' is no row"),
+    "other number of rows": ([{"label": "negative"}] * 3, "3 rows of"),
+    "no values": ([{"row": 0, "answer": "negative"}], "no answer in columns"),
+    "no answers": ([{"row": 0, "label": ""}], "answers none"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_file_that_is_no_teacher_is_refused_before_the_training(answered, columns, case):
+    rows, problem = BAD[case]
+    rows = [
+        row | ({"text": columns[0]["sentence"]} if row.get("text") == "$" else {}) for row in rows
+    ]
+    with pytest.raises(RoadError, match=problem):
+        answered(rows)
+
+
+def test_a_good_file_is_none_of_these(answered, columns):
+    answered([GOOD])
+    answered([{"text": columns[0]["sentence"], "label": "1"}] * 2)
+
+
+def test_rows_without_a_label_and_an_answer_are_refused(answered, tmp_path):
+    more = tmp_path / "more.txt"
+    more.write_text("a film without a label\n")
+    with pytest.raises(DataError, match="1 rows of sst2 have no label"):
+        answered([GOOD], **{"data.unlabelled": [str(more)]})
+    text = {"text": "a film without a label", "label": "negative"}
+    answered([text], **{"data.unlabelled": [str(more)]})
+
+
+def test_files_of_other_tasks_and_missing_ones_are_refused(answered, tmp_path):
+    with pytest.raises(ConfigError, match="no such file"):
+        answered([GOOD], **{"distillation.teachers": [str(tmp_path / "no.csv")]})
+    with pytest.raises(ConfigError, match="name a model"):
+        answered([GOOD], **{"data.dataset": "squad_v2"})
+    with pytest.raises(ConfigError, match="has no states"):
+        answered([GOOD], **{"distillation.matching.hidden_weight": 0.5})
