@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from road_ray.distillation.weighting.combine import Merge
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.distillation.weighting import correctness, mean, mean_probabilities, soften
+from road_ray.distillation.weighting import Merge, correctness, mean, mean_probabilities, soften
 from road_ray.errors import ConfigError, DataError, RoadError
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
@@ -199,7 +198,7 @@ BAD = {
     "row below 0": ([GOOD | {"row": -1}], "row -1'"),
     "row that is no number": ([GOOD | {"row": "first"}], "row first'"),
     "unknown text": ([{"text": "unheard of", "label": "negative"}], "'unheard of' is no row"),
-    "other number of rows": ([{"label": "negative"}] * 3, "3 rows of"),
+    "other number of rows": ([{"label": "negative"}] * 3, "3 rows without"),
     "no values": ([{"row": 0, "answer": "negative"}], "no answer in columns"),
     "no answers": ([{"row": 0, "label": ""}], "answers none"),
 }
