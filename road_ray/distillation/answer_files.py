@@ -29,7 +29,7 @@ from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.stored_ensemble import TeacherTables
 from road_ray.errors import ConfigError, DataError, did_you_mean
 from road_ray.models.heads.label_order import LabelMap, label_order, names_for
-from road_ray.system.file_hashes import sha256_of
+from road_ray.system.files import sha256_of
 
 FILE_SHA256 = "file_sha256"  # of a teacher that is a file, in a manifest
 LEAST_PROBABILITY = 1e-8  # of which the logarithm is taken where a file says 0

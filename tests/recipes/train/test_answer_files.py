@@ -23,7 +23,7 @@ from road_ray.recipes.train import teachers as module
 from road_ray.recipes.train.find_teachers import find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import student_tokenizer
-from road_ray.system.file_hashes import sha256_of
+from road_ray.system.files import sha256_of
 from road_ray.verbs import configure
 
 
