@@ -13,7 +13,6 @@ from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, row_features
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.task_and_dataset import Span
-from road_ray.distillation.answer_files import file_entry
 from road_ray.distillation.cross_tokenizer import RowTexts, TextReader
 from road_ray.distillation.teacher_directory import (
     ANSWERS_FOR,
@@ -27,6 +26,7 @@ from road_ray.errors import CheckpointError, ConfigError, nearest
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
 from road_ray.recipes.run_directory.recorded_config import require_whole_weights
+from road_ray.recipes.train.answer_files import file_entry
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.recipes.train.teachers import Teachers, weighting_rule

@@ -22,7 +22,6 @@ from road_ray.data.load_split import Split, row_features
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.distillation.annotate import annotate
-from road_ray.distillation.answer_files import FILE_SHA256, WithAnswerFiles, read_files
 from road_ray.distillation.cross_tokenizer import RowTexts
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, OutOfFoldEnsemble, WithTexts
 from road_ray.distillation.stored_ensemble import Members, StoredEnsemble, TeacherTables
@@ -31,6 +30,7 @@ from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.distributed.connection import connected
 from road_ray.recipes.run_directory.input_files import identity_of
+from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles, read_files
 from road_ray.recipes.train.config import MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teaching_config import TeachingConfig, WeightingConfig
 from road_ray.system.files import write_json_atomic
