@@ -16,7 +16,7 @@ from torch import Tensor
 from road_ray.data.batching import allowed_positions
 from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.distillation.ensemble import Ensemble
-from road_ray.distillation.losses import soft_loss_sum
+from road_ray.distillation.losses import soft_loss_sum, two_classes
 from road_ray.distillation.weighting import Merge, Rule, mask_disallowed, num_right, soften
 from road_ray.errors import ConfigError, DataError
 
@@ -37,7 +37,8 @@ def annotate(
     Adds ``soft_logits`` ``[B, ..., C]``, ``kd_keep`` ``[B, ...]`` (some teacher counts) and
     ``stats``: sums of ``time/teacher_wait_seconds`` and ``teachers/right_0`` to ``right_M``
     (labelled examples, or heads of spans, by the number of teachers that are right). ``each`` adds
-    ``teacher_logits`` ``[M, B, ..., C]`` and ``teacher_weights`` ``[M, B, ...]``.
+    ``teacher_logits`` ``[M, B, ..., C]`` and ``teacher_weights`` ``[M, B, ...]``. Several labels
+    have ``[B, C, 2]`` and ``[B, C]``: the rule weighs the teachers of each label by itself.
     """
     if each and isinstance(weigh, Merge):
         raise ConfigError(
@@ -70,6 +71,8 @@ def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, ea
     logits = ensemble.gather(handle)
     stats = {"time/teacher_wait_seconds": time.perf_counter() - begin, **ensemble.stats}
     targets, allowed = targets_of(batch).to(logits.device), allowed_of(batch)
+    if targets.shape == logits.shape[1:]:  # several labels, each with two classes
+        logits, targets = two_classes(logits), targets.long()
     soft = soften(weigh, logits, targets, allowed)
     if not targets.is_floating_point():
         known = targets != UNKNOWN

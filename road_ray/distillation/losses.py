@@ -1,6 +1,7 @@
 """Distillation losses: Hinton's divergence times T squared, and squared error for regression.
 
-Logits are ``[B, C]`` or, for spans, ``[B, 2, L]``, whose two heads are averaged per example.
+Logits are ``[B, C]`` or, for spans, ``[B, 2, L]``, whose two heads are averaged per example. Each
+of several labels is a choice between two classes of logits 0 and ``z``: ``two_classes``.
 Computed in fp32.
 """
 
@@ -16,6 +17,18 @@ from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.errors import ConfigError, DataError
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 1000.0  # outside, fp32 leaves no signal
+
+
+def two_classes(logits: Tensor) -> Tensor:
+    """Return the two classes that each of several labels is: 0 without it, its logit with it.
+    ``[..., C] -> [..., C, 2]``.
+
+    Their softmax is the label's probability, their argmax the sign of its logit, and the divergence
+    of two of them, with ``p = sigmoid(teacher / T)`` and ``q = sigmoid(student / T)``, the binary
+    one: ``p log(p / q) + (1 - p) log((1 - p) / (1 - q))``. So all weighting rules and losses of
+    classes hold for every label by itself.
+    """
+    return torch.stack([torch.zeros_like(logits), logits], -1)
 
 
 def kd_loss(
@@ -39,6 +52,8 @@ def soft_loss_sum(
 
     ``student`` are logits ``[B, C]``, of spans ``[B, 2, L]`` with a ``mask`` of the positions that
     may be an answer, or of tags ``[B, L, C]``, where each token with a label is an example.
+    Of several labels, whose targets are ``two_classes``, the loss of an example is the mean over
+    labels: ``T^2 / C * sum_c KL(p_c || q_c)``.
     Examples and heads where ``kd_keep`` is false add 0, and are counted. Where the batch has
     ``teacher_logits``, the loss is the weighted mean of the teachers' losses; its gradient is that
     of the divergence from the weighted mean of the teachers' probabilities. Source: the AVER
@@ -48,6 +63,9 @@ def soft_loss_sum(
     if targets is None or weights is None:  # one target, whose weights are 0 or 1
         targets, weights = batch["soft_logits"][None], batch["kd_keep"][None]
     targets, weights = targets.to(student.device), weights.to(student.device)
+    if targets.ndim > student.ndim + 1:  # several labels
+        student, regression = two_classes(student), False
+        mask = torch.ones_like(student, dtype=torch.bool)
     count = torch.full((), len(student), device=student.device)
     if student.ndim > 2 and mask is None:
         known = (torch.as_tensor(batch["labels"]) != UNKNOWN).to(student.device)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from road_ray.data.features.text_rows import check_fast
 from road_ray.data.model_files.locate_model import locate_model
 from road_ray.data.model_files.remote_code import read_config
-from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.heads.label_order import LabelMap, label_order
@@ -32,6 +32,7 @@ LABEL_MAP = "distillation.label_map"
 HEADS: dict[type, str] = {  # suffixes of the names of Hugging Face's classes
     Span: "ForQuestionAnswering",
     Classify: "ForSequenceClassification",
+    MultiLabel: "ForSequenceClassification",
     Regress: "ForSequenceClassification",
     Tag: "ForTokenClassification",
     Choose: "ForMultipleChoice",
@@ -134,6 +135,13 @@ def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
             f"{where}: architectures is {architectures}; "
             f"task {task.name!r} needs one ending in {head}\n"
             "  fix: fine-tune the model on the task first; a new head has random outputs"
+        )
+    problem = getattr(config, "problem_type", None)
+    if (problem == "multi_label_classification") != isinstance(task.kind, MultiLabel):
+        wanted = "any number of labels" if isinstance(task.kind, MultiLabel) else "one label a row"
+        raise CheckpointError(
+            f"{where}: problem_type is {problem!r}; task {task.name!r} has {wanted}\n"
+            "  fix: name a model that was trained on this task, or, if it was, set its problem_type"
         )
     if not isinstance(task.kind, Choose) and config.num_labels != task.kind.width:
         raise CheckpointError(

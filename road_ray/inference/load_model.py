@@ -69,7 +69,8 @@ def load(
     `road export` wrote, or a name of the hub. ``head`` selects one of several heads. ``precision``
     is ``fp32``, ``bf16`` or ``auto`` (bf16 where the device gains by it). ``max_length_tokens``
     defaults to that of the training. ``threshold`` is the no-answer threshold of a span model, by
-    default the stored one; ``inf``, as a model without one, always answers, ``-inf`` never does.
+    default the stored one; ``inf``, as a model without one, always answers, ``-inf`` never does. Of
+    a model of several labels it is the probability above which each is predicted.
     ``n_best`` is the number of answers listed.
 
     Raises ``CheckpointError`` for a directory without a head that predicts.
@@ -103,7 +104,7 @@ def load(
         dtype=dtype,
         max_length_tokens=min(max_length_tokens or length, longest),
         longest_row_tokens=longest,
-        threshold=_stored_threshold(record) if threshold is None else threshold,
+        threshold=_threshold(record, task, threshold),
         n_best=n_best,
         record=record,
     )
@@ -132,6 +133,10 @@ def _check_options(
             f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
             f"  allowed: at most {longest}"
         )
+    if isinstance(task.kind, MultiLabel) and threshold is not None:
+        if not 0 <= threshold <= 1:
+            raise ConfigError(f"threshold = {threshold}: a probability\n  allowed: 0 to 1")
+        threshold = None
     if not isinstance(task.kind, Span) and (threshold is not None or n_best > 1):
         name, value = ("n_best", n_best) if n_best > 1 else ("threshold", threshold)
         raise ConfigError(
@@ -145,7 +150,14 @@ def _check_options(
         )
 
 
-def _stored_threshold(record: Mapping[str, Any]) -> float | Thresholds | None:
+def _threshold(
+    record: Mapping[str, Any], task: Task, given: float | None
+) -> float | Thresholds | None:
+    """Return the given threshold, for each of several labels, or the stored one."""
+    if given is not None:
+        if isinstance(task.kind, MultiLabel):
+            return dict.fromkeys(task.kind.labels, given)
+        return given
     stored: float | Thresholds | None = record.get(LABEL_THRESHOLDS)
     return stored or record.get("no_answer_threshold")
 
@@ -192,9 +204,9 @@ def _kind_of(place: Path) -> Kind:
             if suffix == "ForSequenceClassification":
                 if config.problem_type == "multi_label_classification":
                     return MultiLabel(labels)
-                _check_problem_type(place, config.problem_type, labels)
                 if len(labels) == 1:
                     return Regress(0.0, 1.0)  # unscaled: the model gives the task's numbers
+                _check_problem_type(place, config.problem_type, labels)
             return kind(labels)
     raise CheckpointError(
         f"{place}: {names[0] or 'its config.json'} has no head of a task\n"
@@ -204,14 +216,14 @@ def _kind_of(place: Path) -> Kind:
 
 
 def _check_problem_type(place: Path, problem_type: str | None, labels: tuple[str, ...]) -> None:
-    """Raise ``CheckpointError`` for logits that are neither classes of one softmax nor a number."""
-    allowed = "regression" if len(labels) == 1 else "single_label_classification"
+    """Raise ``CheckpointError`` for several logits that are no classes of one softmax."""
+    allowed = "single_label_classification"
     if problem_type not in (None, allowed):
         raise CheckpointError(
             f"{place / 'config.json'}: problem_type = {problem_type!r} with {len(labels)} labels: "
-            "only one label or one number of a row is predicted\n"
-            f"  allowed: {allowed}\n"
-            "  fix: name a model that gives one label or one number, or fine-tune one with "
+            "only labels or one number of a row are predicted\n"
+            f"  allowed: {allowed}, or multi_label_classification\n"
+            "  fix: name a model that gives labels or one number, or fine-tune one with "
             "`road finetune`"
         )
 

@@ -14,7 +14,7 @@ from road_ray.inference.load_model import head_directory, load
 from road_ray.inference.onnx_export import export_onnx, require_exporter
 from road_ray.inference.onnx_model import ONNX
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.run_directory.model_record import atomic_directory
+from road_ray.recipes.run_directory.model_record import atomic_directory, threshold_entry
 from road_ray.system.files import check_new, write_json_atomic
 
 _FORMS = {"pytorch": "PyTorch", "onnx_fp32": "ONNX fp32", "onnx_int8": "ONNX int8"}
@@ -41,7 +41,7 @@ def export(
         predictor.tokenizer.save_pretrained(staged)
         record = dict(predictor.record) | {
             "max_length_tokens": predictor.max_length_tokens,
-            "no_answer_threshold": predictor.threshold,
+            **threshold_entry(predictor.threshold),
             ONNX: facts,
             "files": model_hashes(staged),
         }

@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import (
     AutoModelForMultipleChoice,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
 )
 
@@ -132,19 +133,31 @@ def test_a_model_that_does_not_say_its_number_of_choices_takes_any(tmp_path, fam
         assert prediction["choice"] == int(logits.argmax())
 
 
-@pytest.mark.parametrize(
-    ("problem", "labels", "allowed"),
-    [
-        ("multi_label_classification", ("toxic", "rude", "threat"), "single_label_classification"),
-        ("multi_label_classification", ("toxic",), "regression"),
-        ("regression", ("valence", "arousal"), "single_label_classification"),
-    ],
-)
-def test_a_model_of_several_labels_or_numbers_a_row_is_refused(tmp_path, problem, labels, allowed):
-    publish(tmp_path, "bert", "ForSequenceClassification", labels=labels, problem_type=problem)
-    seen = f"config.json: problem_type = '{problem}' with {len(labels)} labels"
-    with pytest.raises(CheckpointError, match=rf"{seen}(.|\n)*allowed: {allowed}\n  fix: "):
+def test_a_model_of_several_numbers_a_row_is_refused(tmp_path):
+    labels = ("valence", "arousal")
+    publish(tmp_path, "bert", "ForSequenceClassification", labels=labels, problem_type="regression")
+    seen = "config.json: problem_type = 'regression' with 2 labels"
+    with pytest.raises(CheckpointError, match=rf"{seen}(.|\n)*allowed: single_label"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("labels", [("toxic", "rude", "threat"), ("toxic",)])
+def test_a_published_model_of_several_labels_predicts_as_plain_transformers(tmp_path, labels):
+    problem = "multi_label_classification"
+    publish(tmp_path, "bert", "ForSequenceClassification", labels=labels, problem_type=problem)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    inputs = AutoTokenizer.from_pretrained(tmp_path)(TEXTS, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        shares = model(**inputs).logits.sigmoid()
+    for predicted, row in zip(load(tmp_path)(TEXTS), shares, strict=True):
+        assert list(predicted["scores"]) == list(labels)
+        assert list(predicted["scores"].values()) == pytest.approx(row.tolist(), abs=1e-5)
+        above = [label for label, share in zip(labels, row, strict=True) if share > 0.5]
+        assert predicted["labels"] == above
+    none, every = (load(tmp_path, threshold=limit)(TEXTS[0])["labels"] for limit in (1, 0))
+    assert (none, every) == ([], list(labels))
+    with pytest.raises(ConfigError, match=r"threshold = 1.5: .*\n  allowed: 0 to 1"):
+        load(tmp_path, threshold=1.5)
 
 
 def test_one_row_and_a_list_and_chunks_agree(exported):

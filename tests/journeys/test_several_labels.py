@@ -80,3 +80,22 @@ def test_figures_thresholds_and_predictions(trained):
     assert figures["at_threshold_macro_f1"] == pytest.approx(tuned)
     written = json.loads((trained.directory / "predictions/moods/predictions.json").read_text())
     assert list(written.values()) == [row["labels"] for row in predicted]
+
+
+def test_a_student_of_two_teachers_with_unlabelled_rows(overrides, trained, tmp_path):
+    write(tmp_path / "more.jsonl", [{"text": row["text"]} for row in rows(16, 3)])
+    second = rr.finetune(
+        overrides=overrides
+        | {"seed": 2, "run_dir": str(tmp_path / "second"), "data.class_weights": "balanced"}
+        | {"data.label_smoothing": 0.1}
+    )
+    student = rr.distill(
+        overrides=overrides
+        | {"run_dir": str(tmp_path / "student"), "weighting.rule": "correctness"}
+        | {"data.unlabelled": [str(tmp_path / "more.jsonl")], "training.steps": 6}
+        | {"distillation.teachers": [str(trained.directory), str(second.directory)]}
+    )
+    assert 0 <= student.metrics["eval/moods/micro_f1"] <= 100
+    journal = (student.directory / "metrics.jsonl").read_text()
+    assert "teachers/right_2" in journal
+    assert set(stored_threshold(student.hf_dir)) == set(WORDS)
