@@ -47,16 +47,6 @@ def annotate(
         )
     if lookahead < 0:
         raise ConfigError(f"distillation.lookahead is {lookahead}\n  allowed: 0 or more batches")
-    return _annotated(batches, ensemble, weigh, lookahead, each)
-
-
-def _annotated(
-    batches: Iterable[BatchT],
-    ensemble: Ensemble,
-    weigh: Rule,
-    lookahead: int,
-    each: bool,
-) -> Iterator[BatchT]:
     waiting: deque[tuple[BatchT, Any]] = deque()
     for batch in batches:
         waiting.append((batch, ensemble.submit(batch)))

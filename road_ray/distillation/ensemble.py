@@ -8,9 +8,7 @@ that reads answers that were given once. The student's loop, loss and head are t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -143,6 +141,10 @@ class LocalEnsemble(Ensemble):
         if not teachers:
             raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
         self.teachers = tuple(teachers)
+        self._stream: torch.cuda.Stream | None = None
+        if (device := teachers[0].device).type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._stream.wait_stream(torch.cuda.current_stream(device))  # which loaded the weights
 
     @classmethod
     def load(
@@ -168,29 +170,13 @@ class LocalEnsemble(Ensemble):
         return inputs_of(batch)
 
     def gather(self, handle: dict[str, Any]) -> Tensor:
-        with self._beside_the_student(handle):
+        stream = self._stream
+        on_gpu = any(isinstance(value, Tensor) and value.is_cuda for value in handle.values())
+        if stream is not None and on_gpu:
+            stream.wait_stream(torch.cuda.current_stream(stream.device))
+        with torch.cuda.stream(stream):  # without a GPU it does nothing
             answers = [teacher.logits(**handle).cpu() for teacher in self.teachers]
         return stacked(answers, own_tokens=OWN_TOKENS in handle)
-
-    @contextmanager
-    def _beside_the_student(self, inputs: Mapping[str, Any]) -> Iterator[None]:
-        """Launch kernels on the teachers' stream; without a GPU, do nothing."""
-        if self._stream is None:
-            yield
-            return
-        if any(isinstance(value, Tensor) and value.is_cuda for value in inputs.values()):
-            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
-        with torch.cuda.stream(self._stream):
-            yield
-
-    @cached_property
-    def _stream(self) -> torch.cuda.Stream | None:
-        device = self.teachers[0].device
-        if device.type != "cuda":
-            return None
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(device))  # which loaded the weights
-        return stream
 
 
 class FoldMember(NamedTuple):

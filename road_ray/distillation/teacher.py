@@ -48,6 +48,7 @@ class Teacher:
     """A frozen ``transformers`` model, its classes in the order of the task's labels.
 
     ``compiled``: ``torch.compile`` makes its kernels at the first answer, for batches of any shape.
+    ``stats`` are sums over the rows of the last answer: none for the student's tokenizer.
     """
 
     def __init__(
@@ -62,34 +63,17 @@ class Teacher:
     ) -> None:
         import transformers
 
-        self.directory = locate_model(directory)
-        self.task = task
+        self.directory, self.device = locate_model(directory), torch.device(device)
+        self.task, self.stats = task, dict[str, float]()
         order = check_teacher(self.directory, task, label_map=label_map)
         auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")
         model, missing = load_stored(auto, self.directory)
         refuse_random(self.directory, missing)
         self._model: Any = model.to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)
-        self._autocast = self._reduce_precision(precision)
-        names = teacher_input_names(self.directory, self._model)
-        self._segments = "token_type_ids" in names
+        self._segments = "token_type_ids" in teacher_input_names(self.directory, self._model)
         self._positions = longest_row(self._model.base_model)
-        if compiled:
-            compile_for_all_shapes(self._model)
-
-    @property
-    def device(self) -> torch.device:
-        """Device that computes the logits."""
-        device: torch.device = self._model.device
-        return device
-
-    @property
-    def stats(self) -> Mapping[str, float]:
-        """Sums over the rows of the last answer; with the student's tokenizer there are none."""
-        return {}
-
-    def _reduce_precision(self, precision: TeacherPrecision) -> torch.dtype | None:
-        """Round the weights as ``precision`` says; return the dtype of autocast, if any."""
+        self._autocast: torch.dtype | None = None
         if precision == "int8":
             if self.device.type != "cpu":
                 raise ConfigError(
@@ -97,13 +81,15 @@ class Teacher:
                     "  allowed: int8 on a CPU\n  fix: distillation.precision=bf16"
                 )
             round_to_int8(self._model)
-            return None
-        dtype = autocast_dtype(precision, self.device, int(self._model.config.hidden_size))
-        if dtype is not None:  # once, as autocast would for every batch; the logits are the same
+        else:
+            width = int(self._model.config.hidden_size)
+            self._autocast = autocast_dtype(precision, self.device, width)
+        if self._autocast is not None:  # once, as autocast would for every batch: the same logits
             for part in self._model.modules():
                 if isinstance(part, torch.nn.Linear):
-                    part.to(dtype)
-        return dtype
+                    part.to(self._autocast)
+        if compiled:
+            compile_for_all_shapes(self._model)
 
     def logits(
         self,
@@ -190,16 +176,9 @@ class TextTeacher(Teacher):
         super().__init__(*arguments, **options)
         self.reader = TextReader(self.directory, self.task, longest_row(self._model.base_model))
         config = self._model.config
-        self._is_decoder = is_decoder(config)
         self._pad_id: int | None = (
-            config.pad_token_id if self._is_decoder else pad_id_of(self.reader.tokenizer)
+            config.pad_token_id if is_decoder(config) else pad_id_of(self.reader.tokenizer)
         )
-        self._stats: Mapping[str, float] = {}
-
-    @property
-    def stats(self) -> Mapping[str, float]:
-        """Figures of the last transferred answer, as ``TextReader.carried`` returns them."""
-        return self._stats
 
     def logits(
         self,
@@ -217,7 +196,7 @@ class TextTeacher(Teacher):
         if OWN_TOKENS in texts:
             return answers
         batch = {"input_ids": input_ids, "attention_mask": attention_mask, **texts}
-        carried, self._stats = self.reader.carried(rows, answers, batch)
+        carried, self.stats = self.reader.carried(rows, answers, batch)
         return carried
 
     def _answers(self, examples: Sequence[Sequence[TokenRow]]) -> Tensor:

@@ -214,14 +214,6 @@ def fingerprint_weights(directory: str | Path) -> str:
     return next(iter(hashes.values())) if len(files) == 1 else _hash_of(hashes)
 
 
-def fingerprint_config(directory: str | Path) -> str:
-    """Return the sha256 of the entries of ``config.json`` that affect the outputs: equal weights in
-    another shape, or with other label names, are another teacher.
-    """
-    content = read_json(Path(directory) / "config.json")
-    return _hash_of({name: value for name, value in content.items() if name not in _IDLE_FIELDS})
-
-
 def decisive_entries(teacher: Mapping[str, object]) -> dict[str, Any]:
     """Return the entries of a teacher in a manifest that decide its answers."""
     return {name: x for name, x in teacher.items() if name not in ("directory", *_RECORDED)}
@@ -278,13 +270,16 @@ def teacher_manifest(
         tokenizer = teacher_tokenizer(directory)
         other = student is not None and reads_other_tokens(directory, student)
         labels = read_config(directory).id2label
+        # Equal weights in another shape, or with other label names, are another teacher.
+        config = read_json(Path(directory) / "config.json")
+        config = {name: value for name, value in config.items() if name not in _IDLE_FIELDS}
         path = Path(directory) / "road_ray.json"
         record = read_json(path) if path.is_file() else {}
         teachers.append(
             {
                 "directory": str(directory),
                 "weights_sha256": fingerprint_weights(directory),
-                "config_sha256": fingerprint_config(directory),
+                "config_sha256": _hash_of(config),
                 "tokenizer_sha256": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
                 **({ANSWERS_FOR: student} if other else {}),
                 "labels": [labels[index] for index in sorted(labels)],

@@ -111,7 +111,7 @@ def combine(logits: Tensor, weights: Tensor) -> Tensor:
     return weighted.sum(0) / len(logits)
 
 
-def check_shapes(logits: Tensor, targets: Tensor) -> None:
+def _check_shapes(logits: Tensor, targets: Tensor) -> None:
     """Raise ``DataError`` unless logits are ``[M, B, ..., C]`` and targets ``[B, ...]``, without
     broadcasting.
     """
@@ -122,20 +122,20 @@ def check_shapes(logits: Tensor, targets: Tensor) -> None:
         )
 
 
-def check_targets(logits: Tensor, targets: Tensor, unknown: int) -> None:
-    """Raise ``DataError`` for a label that is neither a class nor ``unknown``."""
+def _check_targets(logits: Tensor, targets: Tensor) -> None:
+    """Raise ``DataError`` for a label that is neither a class nor unknown."""
     classes = logits.shape[-1]
-    invalid = (targets != unknown) & ((targets < 0) | (targets >= classes))
+    invalid = (targets != UNKNOWN) & ((targets < 0) | (targets >= classes))
     if bool(invalid.any()):
         raise DataError(
             f"target {int(targets[invalid][0])} is outside the teachers' classes 0..{classes - 1}\n"
-            f"  fix: correct the label, or mark it as unknown with {unknown}"
+            f"  fix: correct the label, or mark it as unknown with {UNKNOWN}"
         )
 
 
 def mean(logits: Tensor, targets: Tensor) -> Tensor:
     """Return ones, for a plain mean. ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
-    check_shapes(logits, targets)
+    _check_shapes(logits, targets)
     return torch.ones(logits.shape[:-1], dtype=torch.float32, device=logits.device)
 
 
@@ -148,7 +148,7 @@ def mean_probabilities(logits: Tensor, targets: Tensor, *, temperature: float = 
     """
     if not 0 < temperature < math.inf:  # false for NaN too
         raise ConfigError(f"distillation.temperature is {temperature}\n  allowed: more than 0")
-    check_shapes(logits, targets)
+    _check_shapes(logits, targets)
     if targets.is_floating_point():
         return combine(logits, mean(logits, targets))
     logs = (logits.float() / temperature).log_softmax(-1)
@@ -165,7 +165,7 @@ def probability_shift(logits: Tensor, targets: Tensor) -> Tensor:
     if targets.is_floating_point():
         return soft
     targets = targets.to(logits.device)
-    check_targets(logits, targets, UNKNOWN)
+    _check_targets(logits, targets)
     top = soft.argmax(-1, keepdim=True)
     label = targets.unsqueeze(-1).where((targets != UNKNOWN).unsqueeze(-1), top)
     shifted = soft.scatter(-1, top, soft.gather(-1, label))
@@ -192,7 +192,12 @@ def correctness(
     known label of the example, and all trailing axes get the same weight. Unknown targets (-100)
     and regressions: plain mean, our choice. Source: ROaD part 1, Algorithm 2.
     """
-    _check_options(wrong, all_wrong, span_correctness)
+    if not 0.0 <= wrong <= 1.0:  # false for NaN too
+        raise ConfigError(
+            f"weighting.wrong is {wrong}\n  allowed: 0 to 1 (ROaD: 0.75; 1: plain mean)"
+        )
+    _check_choice("all_wrong", all_wrong, AllWrong)
+    _check_choice("span_correctness", span_correctness, SpanCorrectness)
     ones = mean(logits, targets)
     if targets.is_floating_point():
         return ones
@@ -230,25 +235,16 @@ def num_right(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the number of teachers whose first largest logit is at the target.
     ``[M, B, ..., C], [B, ...] -> [B, ...]``.
     """
-    check_shapes(logits, targets)
+    _check_shapes(logits, targets)
     return _right(logits, targets.to(logits.device)).sum(0)
 
 
 def _right(logits: Tensor, targets: Tensor) -> Tensor:
-    check_targets(logits, targets, UNKNOWN)
+    _check_targets(logits, targets)
     return (logits.argmax(-1) == targets) & ~logits.isnan().any(-1)  # NaN: not answered
 
 
-def _check_options(wrong: float, all_wrong: str, span_correctness: str) -> None:
-    if not 0.0 <= wrong <= 1.0:  # false for NaN too
-        raise ConfigError(
-            f"weighting.wrong is {wrong}\n  allowed: 0 to 1 (ROaD: 0.75; 1: plain mean)"
-        )
-    check_choice("all_wrong", all_wrong, AllWrong)
-    check_choice("span_correctness", span_correctness, SpanCorrectness)
-
-
-def check_choice(key: str, value: str, kind: object) -> None:
+def _check_choice(key: str, value: str, kind: object) -> None:
     """Raise ``ConfigError`` unless ``value`` is one of the literals of ``kind``."""
     if value not in get_args(kind):
         allowed = ", ".join(get_args(kind))
@@ -268,12 +264,12 @@ def confidence(
     weights losses; here the weights are of logits, or of losses with
     ``distillation.average_loss``. Source: Zhang et al. 2022 (CA-MKD), its code.
     """
-    check_choice("span_correctness", span_correctness, SpanCorrectness)
+    _check_choice("span_correctness", span_correctness, SpanCorrectness)
     ones = mean(logits, targets)
     if targets.is_floating_point() or len(logits) == 1:
         return ones
     targets = targets.to(logits.device)
-    check_targets(logits, targets, UNKNOWN)
+    _check_targets(logits, targets)
     known = targets != UNKNOWN
     at = targets.where(known, 0).expand(logits.shape[:-1]).unsqueeze(-1)
     losses = -logits.float().log_softmax(-1).gather(-1, at).squeeze(-1)

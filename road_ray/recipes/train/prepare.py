@@ -99,8 +99,11 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     pad_id = pad_id_of(tokenizer)
     streams = {name: mixture.stream(split, worker, pad_id) for name, split in splits.items()}
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
+    total_steps = config.training.steps or 0  # required of a mixture, which has no epochs
     if isinstance(config, FinetuneConfig):
         rows = {"rows": rows[config.data.dataset]}
+        batches = streams[config.data.dataset].batches_per_epoch * config.data.epochs
+        total_steps = total_steps or max(1, math.ceil(batches / config.training.passes))
     return Prepared(
         mixture,
         tokenizer,
@@ -109,7 +112,7 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
         judged,
         overlaps,
         streams,
-        _total_steps(config, streams),
+        total_steps,
         identity_of(batch=config.data.batch_size, **rows),
         heads,
     )
@@ -146,15 +149,6 @@ def kept_layers(config: TrainConfig) -> list[int] | None:
         return None
     place = locate_model(model_directory(require_init(config.init)), weights=False)
     return list(config.student.chosen(num_layers(read_config(place))))
-
-
-def _total_steps(config: TrainConfig, streams: Mapping[str, BatchStream]) -> int:
-    if config.training.steps is not None:
-        return config.training.steps
-    assert isinstance(config, FinetuneConfig)  # a mixture has no epochs; its steps are required
-    stream = streams[config.data.dataset]
-    updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
-    return max(1, math.ceil(updates))
 
 
 def count_overlap(train: Split, dev: Split) -> int:
