@@ -145,7 +145,7 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Check the environment: versions, devices, disk, data, cluster."""
-    from road_ray.reporting.environment_check import findings
+    from road_ray.distributed.environment_check import findings
 
     rows, good = findings(address, root)
     show_list(rows, as_json)

@@ -88,8 +88,8 @@ def _show_result(done: Sweep, config: SweepConfig) -> None:
     """Print the trials, the best of them, and whether they differ."""
     from road_ray.recipes.sweep.result import row_of
     from road_ray.recipes.sweep.trials import model_of
+    from road_ray.reporting.pages.sweep_page import tie
     from road_ray.reporting.records.sweep_record import read_sweep
-    from road_ray.reporting.sweep_noise import tie
     from road_ray.reporting.text_tables import aligned
     from road_ray.verbs import VERBS
 

@@ -1,4 +1,6 @@
-"""Connection of this process to a Ray cluster: a running one, the one of a job, or a new one."""
+"""Connection of this process to a Ray cluster: a running one, the one of a job, or a new one on
+this machine that lives as long as the process.
+"""
 
 from __future__ import annotations
 
@@ -99,8 +101,6 @@ def connected(
     address = prepare_address(address)
     import ray
 
-    from road_ray.distributed.local_cluster import start
-
     if ray.is_initialized():
         yield
         return
@@ -148,9 +148,68 @@ def driver_environment(directory: str, variables: Mapping[str, str]) -> Iterator
     Entered once a task, before its run: on a running cluster, Ray starts workers in a directory of
     its own and with the environment of their machine, and one process may run several tasks.
     """
-    from road_ray.distributed.local_cluster import temporary_variables
 
     if Path(directory).is_dir():
         os.chdir(directory)
     with temporary_variables(variables):
         yield
+
+
+_log = logging.getLogger(__name__)
+_ATTEMPTS = 3  # to start; a machine full of other work makes the first one miss Ray's limit
+# Ray would show its metrics to other machines, without a token. Those of its dashboard and its
+# autoscaler have no switch; their servers do not start without a port.
+_NO_METRICS = {"DASHBOARD_METRIC_PORT": "-1", "AUTOSCALER_METRIC_PORT": "-1"}
+
+
+def start(num_cpus: int | None, *, dashboard: bool) -> None:
+    """Start a cluster and join it; try again if it is not up within Ray's 30 s, which cannot be
+    changed. Raises ``ClusterError`` if the last attempt fails too.
+    """
+    import ray
+
+    _log.info("starting Ray on this machine")
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            with temporary_variables(_NO_METRICS):
+                ray.init(
+                    address="local",
+                    num_cpus=num_cpus,
+                    include_dashboard=dashboard,
+                    log_to_driver=True,
+                    logging_level=logging.ERROR,
+                    _system_config={"enable_metrics_collection": False},
+                )
+            return
+        except Exception as error:
+            if type(error) is not Exception:  # Ray raises a plain one for a failed start
+                raise
+            ray.shutdown()  # ends what this attempt has started
+            if not attempts_left:
+                raise ClusterError(
+                    f"Ray could not be started on this machine in {_ATTEMPTS} attempts: {error}\n"
+                    f"  seen: {_load()}\n"
+                    "  fix: run the same command again when the machine is less busy, or give the "
+                    "address of a running cluster (`ray start --head`, then --address auto)\n"
+                    "  kept: what was there before"
+                ) from error
+            _log.warning("Ray was not up within its 30 s (%s); trying again", _load())
+
+
+@contextmanager
+def temporary_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables in the body and restore them afterwards."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _load() -> str:
+    load = f"{os.getloadavg()[0]:.0f} processes" if hasattr(os, "getloadavg") else "other processes"
+    return f"{load} at work on {os.cpu_count()} cores"

@@ -23,7 +23,7 @@ from road_ray.data.load_split import (
     root_of,
 )
 from road_ray.distributed.connection import connected
-from road_ray.distributed.resource_estimate import available_resources
+from road_ray.distributed.room import available_resources
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job, as_base, num_labelled
 from road_ray.experiment.run import RECIPES

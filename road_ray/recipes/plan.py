@@ -13,7 +13,7 @@ from typing import Any
 from road_ray.config import Config, override
 from road_ray.data.corpus.prepare_corpus import is_prepared, sample_of
 from road_ray.distributed.connection import connected
-from road_ray.distributed.resource_estimate import (
+from road_ray.distributed.room import (
     check_batch,
     check_disk,
     check_memory,

@@ -18,8 +18,13 @@ from road_ray.data import catalog
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.task_and_dataset import Hub
 from road_ray.reporting.pages.run_page import headline
-from road_ray.reporting.records.lineage import ancestors, describe_model
-from road_ray.reporting.records.run_record import RunRecord, is_run, read_run
+from road_ray.reporting.records.run_record import (
+    RunRecord,
+    ancestors,
+    describe_model,
+    is_run,
+    read_run,
+)
 from road_ray.reporting.text_tables import figures, metric_title, printable
 from road_ray.training.monitoring.redaction import redact
 

@@ -51,9 +51,7 @@ def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
 
 
 def test_sharded_workers_need_their_part_of_the_memory(sentiment, monkeypatch):
-    monkeypatch.setattr(
-        "road_ray.distributed.resource_estimate.available_resources", lambda: {"CPU": 8.0}
-    )
+    monkeypatch.setattr("road_ray.distributed.room.available_resources", lambda: {"CPU": 8.0})
     estimate = planned("finetune", sentiment | {"workers": 4, "training.fsdp": True})
     memory = estimate["memory_bytes"]
     assert memory["parameters"] == estimate["parameters"] == memory["gradients"]

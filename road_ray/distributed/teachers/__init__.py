@@ -1,5 +1,5 @@
 """Teachers in Ray actors.
 
-``actor.py`` hosts a teacher, ``pool.py`` starts actors, ``client.py`` is the ensemble as a student
-sees it, ``public_ensemble.py`` is ``road_ray.Ensemble``.
+``client.py`` has the actor and the ensemble as a student sees it, ``pool.py`` starts actors,
+``public_ensemble.py`` is ``road_ray.Ensemble``.
 """

@@ -12,8 +12,7 @@ import ray
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.teacher import PLAIN, TeacherOptions
 from road_ray.distributed.room import core_share, room, scale_up_seconds
-from road_ray.distributed.teachers.actor import TeacherActor
-from road_ray.distributed.teachers.client import ActorEnsemble
+from road_ray.distributed.teachers.client import ActorEnsemble, TeacherActor
 from road_ray.errors import ConfigError
 
 _RETRIES = 3  # of Ray, of a request whose teacher dies

@@ -1,6 +1,5 @@
 """Ray Train: one training on a group of workers.
 
 Start with ``launch.py``. ``worker_group.py`` starts a group, supervises and restarts it,
-``messages.py`` is what driver and workers tell each other, ``preemption.py`` the notice of a cloud,
-``gpu_check.py`` the check of GPUs before a start.
+``messages.py`` is what driver and workers tell each other, ``preemption.py`` the notice of a cloud.
 """

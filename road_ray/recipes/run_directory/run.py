@@ -16,6 +16,7 @@ from typing import Any, Literal, TextIO
 from road_ray.config import to_dict, to_yaml
 from road_ray.data.load_split import Split
 from road_ray.distributed.connection import check_machine
+from road_ray.distributed.environment_check import environment, revision, version_of
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory.input_files import (
@@ -29,7 +30,6 @@ from road_ray.recipes.run_directory.recorded_config import (
     require_same,
     seal,
 )
-from road_ray.reporting.environment_check import environment, revision, version_of
 from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.files import read_json, write_json_atomic, write_text_atomic
 from road_ray.system.operating_system import is_disk_error, lock_exclusively

@@ -32,7 +32,6 @@ from road_ray.reporting.pages.page import (
 )
 from road_ray.reporting.pages.run_page import clock, headline
 from road_ray.reporting.plots import Plot, add_legend, colors, intervals, new_plot
-from road_ray.reporting.published_results import published
 from road_ray.reporting.records.comparison_table import (
     Arm,
     ComparisonTable,
@@ -40,6 +39,7 @@ from road_ray.reporting.records.comparison_table import (
     Group,
     group_runs,
     is_decisive,
+    published,
     read_table,
     table_of_groups,
 )

@@ -23,9 +23,8 @@ from road_ray.reporting.pages.page import (
 )
 from road_ray.reporting.pages.run_plots import curve_title, curves, prediction_figures
 from road_ray.reporting.plots import intervals
-from road_ray.reporting.published_results import published_line
-from road_ray.reporting.records.lineage import ancestors, describe_model
-from road_ray.reporting.records.run_record import CONFIG, RunRecord
+from road_ray.reporting.records.comparison_table import published_line
+from road_ray.reporting.records.run_record import CONFIG, RunRecord, ancestors, describe_model
 from road_ray.reporting.text_tables import is_baseline, is_principal, metric_title
 
 _ABOUT = {

@@ -1,5 +1,6 @@
-"""Typed records for reports: run directories, sweeps and the lineage of models.
+"""Typed records for reports: run directories, sweeps, comparisons and the lineage of models.
 
-``run_record.py`` reads a run, ``sweep_record.py`` a sweep, ``lineage.py`` follows a model back to
-its corpus. A missing or damaged file becomes a note of the record, not an error.
+``run_record.py`` reads a run and follows a model back to its corpus, ``sweep_record.py`` reads a
+sweep, ``comparison_table.py`` makes the table of several runs. A missing or damaged file becomes a
+note of the record, not an error.
 """

@@ -1,19 +1,27 @@
-"""Table of a comparison: metrics of each arm over seeds and tests between arms. An experiment
-writes one as ``table.json``; for other runs it is made from their groups.
+"""Table of a comparison: metrics of each arm over seeds and tests between arms, and published
+results on the same data sets (``published.csv``). An experiment writes a table as
+``table.json``; for other runs it is made from their groups.
+
+Published are percentages on dev sets, single models. Sources: Clark et al. 2020 (ELECTRA), tables 1
+and 2 and the medians of its repository; the ROaD-ELECTRA posts, part 1 (tables of sections 4 and 5)
+and part 2. They come from large models and full data; a small run cannot reach them.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
 from road_ray.errors import CheckpointError
 from road_ray.evaluation.seed_statistics import compare, holm, interval, summary
+from road_ray.reporting.pages.page import asset
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.files import read_json
 
@@ -221,3 +229,40 @@ def table_of_groups(
     ]
     known = {"comparison": title, "about": about, "data_sets": data_sets}
     return ComparisonTable.model_validate(known | {"arms": arms, "tests": tests})
+
+
+# Papers report F1 of SQuAD 2.0 with a threshold tuned on the dev set.
+_SAME = {"best_f1": "f1", "best_exact": "exact", "at_threshold_f1": "f1"}
+_SAME |= {"at_threshold_exact": "exact"}
+
+
+class Published(NamedTuple):
+    """One published figure."""
+
+    dataset: str
+    metric: str
+    model: str
+    value: float
+    source: str
+
+
+@cache
+def published_results() -> tuple[Published, ...]:
+    """Return all published figures."""
+    rows = csv.DictReader(asset("published.csv").splitlines())
+    return tuple(
+        Published(row["dataset"], row["metric"], row["model"], float(row["value"]), row["source"])
+        for row in rows
+    )
+
+
+def published(dataset: str, metric: str) -> list[Published]:
+    """Return the published figures of a data set and a metric."""
+    key = dataset, _SAME.get(metric, metric)
+    return [row for row in published_results() if (row.dataset, row.metric) == key]
+
+
+def published_line(dataset: str, metric: str, most: int = 3) -> str:
+    """Return the highest published figures in one line: ``91.5 Weighted KD, W = 0.75 · ...``."""
+    best = sorted(published(dataset, metric), key=lambda row: -row.value)[:most]
+    return " · ".join(f"{row.value} {row.model}" for row in best)

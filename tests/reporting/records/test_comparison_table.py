@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from road_ray.data import catalog
-from road_ray.reporting.published_results import published, published_line, published_results
+from road_ray.reporting.records.comparison_table import published, published_line, published_results
 
 
 def test_every_figure_is_one_of_a_kind_and_a_percentage():

@@ -1,0 +1,210 @@
+"""Environment of a run (versions, devices, source revision), and the checks of ``road check``: of
+this machine, and of a cluster's authentication, version and free resources.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import urllib.request
+from dataclasses import dataclass
+from functools import cache
+from http.client import HTTPException
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from road_ray.distributed.cluster_token import accepts_anonymous, lets_anybody_join, token_path
+from road_ray.errors import RoadError
+
+_PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
+_CHECKED = (*_PACKAGES[1:], "datasets", "optuna", "pydantic", "wandb")
+_OPTIONAL = {"wandb"}
+_LEAST_FREE_GIB = 2.0
+_LEAST_SHARED_GIB = 0.25
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one check; ``fix`` says what to do if it is not ``ok``."""
+
+    name: str
+    value: str
+    ok: bool
+    fix: str = ""
+
+
+def environment() -> dict[str, object]:
+    """Return versions and devices of the process that starts the run."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "devices": devices(),
+        "packages": {name: version_of(name) for name in _PACKAGES},
+        "revision": revision(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:2]],  # no arguments: they may hold secrets
+    }
+
+
+def version_of(package: str) -> str:
+    """Return the version of an installed package, or "not installed"."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+@cache
+def revision() -> str:
+    """Return the git revision of the source tree of this code, or "unknown"."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.check_output(
+            command, stderr=subprocess.PIPE, text=True, timeout=5
+        ).strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+def devices() -> list[str]:
+    """Return the names of the GPUs that torch can use."""
+    import torch
+
+    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+
+
+def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]], bool]:
+    """Return rows of ``what``, ``found``, ``state`` and ``mend``, and True if all are fine."""
+    import torch
+
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    space = f"free space, or work where {_LEAST_FREE_GIB:g} GiB are free: checkpoints need it"
+    processor = f"no GPU; {os.cpu_count()} CPU cores, {torch.get_num_threads()} threads"
+    if torch.backends.mps.is_available():
+        processor = "Apple GPU; used with ROAD_DEVICE=mps (untested)"
+    python = platform.python_version()
+    checks = [Finding("python", python, sys.version_info >= (3, 11), "use Python 3.11 or newer")]
+    for name in _CHECKED:
+        found = version_of(name)
+        fine = name in _OPTIONAL or found != "not installed"
+        checks.append(Finding(name, found, fine, f"pip install {name}"))
+    checks += [
+        Finding("devices", ", ".join(devices()) or processor, True),
+        Finding("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, space),
+        _shared_memory(),
+        _data(root),
+        check_token(),
+        *(check_cluster(address) if address is not None else ()),
+    ]
+    rows = [
+        {
+            "what": check.name,
+            "found": check.value,
+            "state": "ok" if check.ok else "PROBLEM",
+            "mend": "" if check.ok else check.fix,
+        }
+        for check in checks
+    ]
+    return rows, all(check.ok for check in checks)
+
+
+def _shared_memory() -> Finding:
+    """Check ``/dev/shm``, Ray's object store; containers give it 64 MiB by default."""
+    if not Path("/dev/shm").is_dir():
+        return Finding("shared memory", "no /dev/shm; Ray uses the disk", True)
+    size = shutil.disk_usage("/dev/shm").total / 2**30
+    fix = "docker: --shm-size=8g; Kubernetes: an emptyDir of medium Memory at /dev/shm"
+    return Finding("shared memory", f"{size:.1f} GiB", size >= _LEAST_SHARED_GIB, fix)
+
+
+def _data(root: str | None) -> Finding:
+    from road_ray.data.load_split import resolve_root
+
+    try:
+        place = resolve_root(root)
+    except RoadError as error:
+        first, *details = str(error).splitlines()
+        return Finding("data", first, False, " ".join(line.strip() for line in details))
+    if place is None:
+        return Finding("data", "hub (no data.root, no $ROAD_DATA)", True)
+    folders = ", ".join(sorted(path.name for path in place.iterdir() if path.is_dir()))
+    return Finding("data", f"{place}: {folders}", True)
+
+
+def check_token() -> Finding:
+    """Check that there is a token and that only its owner can read it."""
+    path = token_path()
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        return Finding("token", "in RAY_AUTH_TOKEN", True)
+    if not path.is_file():
+        return Finding("token", f"none at {path}; one is made for clusters on this machine", True)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    return Finding(
+        "token",
+        f"{path}, mode {mode:o}",
+        not mode & 0o077,
+        f"chmod 600 {path}; anyone who has read it can run code on the cluster: make a new one",
+    )
+
+
+def check_cluster(address: str) -> list[Finding]:
+    """Check a dashboard (``http://...``) or a cluster to join (``host:port``)."""
+    if "://" not in address:
+        return _joined(address)
+    is_open = accepts_anonymous(address)
+    if is_open is None:
+        fix = "start it, or open the way: `ray dashboard FILE`, `kubectl port-forward`"
+        return [Finding("cluster", f"{address}: nothing answers", False, fix)]
+    return [_authentication(address, is_open), *([] if is_open else [_version(address)])]
+
+
+def _authentication(address: str, is_open: bool | None) -> Finding:
+    fix = "stop it and start it with RAY_AUTH_MODE=token: everybody who reaches it can run code"
+    if is_open is None:
+        return Finding("authentication", f"{address} could not be asked", False, "try again")
+    answer = "answers anybody" if is_open else "asks for a token"
+    return Finding("authentication", f"{address} {answer}", not is_open, fix)
+
+
+def _version(url: str) -> Finding:
+    try:
+        secret = os.environ.get("RAY_AUTH_TOKEN") or token_path().read_text(encoding="utf-8")
+    except OSError:
+        fix = f"put the cluster's token into {token_path()}, mode 0600"
+        return Finding("cluster", "we have no token to show", False, fix)
+    request = urllib.request.Request(
+        f"{url.rstrip('/')}/api/version", headers={"Authorization": f"Bearer {secret.strip()}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            remote = str(json.loads(answer.read())["ray_version"])
+    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+        fix = f"put the token of this very cluster into {token_path()}"
+        return Finding("cluster", f"does not take our token: {error}", False, fix)
+    local = version("ray")
+    fix = f"install ray=={remote} here, or the image with {local} there"
+    return Finding("cluster", f"Ray {remote} there, {local} here", remote == local, fix)
+
+
+def _joined(address: str) -> list[Finding]:
+    from road_ray.distributed.connection import connected, prepare_address
+
+    prepare_address(address)  # before Ray is imported
+    import ray
+
+    from road_ray.distributed.room import free_resources
+
+    try:
+        with connected(address):
+            head = ray.get_runtime_context().gcs_address
+            rows = [Finding("cluster", f"free: {free_resources()}", True)]
+            return [*rows, _authentication(head, lets_anybody_join(head))]
+    except RoadError as error:
+        first, *details = str(error).splitlines()
+        fixes = [line.strip().removeprefix("fix: ") for line in details if "fix:" in line]
+        return [Finding("cluster", first, False, fixes[0] if fixes else "")]
