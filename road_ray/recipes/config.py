@@ -135,9 +135,10 @@ class EvaluateConfig(RunConfig):
     A ``teachers.json`` evaluates the mean of the teachers' logits, as ``eval/<data
     set>/ensemble_<metric>``. Required."""
     tune_threshold_on: str | None = None
-    """Data set of ``data.datasets`` on which the no-answer threshold is tuned, for all of them; its
-    own ``at_threshold_*`` figures are then optimistic. None: the threshold that is stored with the
-    model; a model without one gets no ``at_threshold_*`` figures."""
+    """Data set of ``data.datasets`` on which the no-answer threshold, or that of each of several
+    labels, is tuned, for all of them; its own ``at_threshold_*`` figures are then optimistic. None:
+    the threshold that is stored with the model; a model without one gets no ``at_threshold_*``
+    figures."""
     label_map: dict[str, str | dict[str, str]] = Field({})
     """Label names of the model's head mapped to those of the task, such as ``{LABEL_0: negative}``.
     Empty: the names are equal but for case, spaces and hyphens."""

@@ -88,6 +88,7 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
         versions=_plain(", ".join(f"{name} {number}" for name, number in packages.items())),
         configuration=configuration.getvalue().rstrip(),
         length=length if isinstance(length, int) else 512,
+        several=config.get("problem_type") == "multi_label_classification",
         special_head=any(run.settings.get(f"data.{h.key}") == h.value for h in SPECIAL_HEADS),
     )
     path = directory / "README.md"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 
@@ -82,20 +83,49 @@ def test_figures_thresholds_and_predictions(trained):
     assert list(written.values()) == [row["labels"] for row in predicted]
 
 
-def test_a_student_of_two_teachers_with_unlabelled_rows(overrides, trained, tmp_path):
-    write(tmp_path / "more.jsonl", [{"text": row["text"]} for row in rows(16, 3)])
-    second = rr.finetune(
-        overrides=overrides
-        | {"seed": 2, "run_dir": str(tmp_path / "second"), "data.class_weights": "balanced"}
-        | {"data.label_smoothing": 0.1}
-    )
-    student = rr.distill(
-        overrides=overrides
-        | {"run_dir": str(tmp_path / "student"), "weighting.rule": "correctness"}
-        | {"data.unlabelled": [str(tmp_path / "more.jsonl")], "training.steps": 6}
-        | {"distillation.teachers": [str(trained.directory), str(second.directory)]}
-    )
+@pytest.fixture(scope="module")
+def student(overrides, trained, tmp_path_factory):
+    place = tmp_path_factory.mktemp("student")
+    write(place / "more.jsonl", [{"text": row["text"]} for row in rows(16, 3)])
+    others = {"seed": 2, "data.class_weights": "balanced", "data.label_smoothing": 0.1}
+    second = rr.finetune(overrides=overrides | others | {"run_dir": str(place / "second")})
+    chosen = {"run_dir": str(place / "student"), "weighting.rule": "correctness"}
+    chosen |= {"data.unlabelled": [str(place / "more.jsonl")], "training.steps": 6}
+    teachers = [str(trained.directory), str(second.directory)]
+    return rr.distill(overrides=overrides | chosen | {"distillation.teachers": teachers})
+
+
+def test_a_student_of_two_teachers_with_unlabelled_rows(student):
     assert 0 <= student.metrics["eval/moods/micro_f1"] <= 100
-    journal = (student.directory / "metrics.jsonl").read_text()
-    assert "teachers/right_2" in journal
+    assert "teachers/right_2" in (student.directory / "metrics.jsonl").read_text()
     assert set(stored_threshold(student.hf_dir)) == set(WORDS)
+    card = (student.hf_dir / "README.md").read_text()
+    assert "have a threshold of each label" in card
+    assert "logits.sigmoid()" in card
+
+
+def test_evaluate_predict_and_onnx_agree(road, student, tmp_path):
+    dev = write(tmp_path / "dev.jsonl", rows(32, 2))
+    done = road("evaluate", str(student.directory), str(dev), "--json", f"run_dir={tmp_path}/own")
+    assert done.code == 0, done.err
+    judged = json.loads(done.out)["metrics"]
+    assert judged.items() <= student.metrics.items()
+    assert "eval/moods/at_threshold_micro_f1" in judged
+    onnx = tmp_path / "onnx"
+    assert road("export", str(student.directory), "--output", str(onnx)).code == 0
+    predicted = {}
+    for name, model in {"plain": student.directory, "onnx": onnx}.items():
+        output = tmp_path / f"{name}.jsonl"
+        done = road("predict", str(model), str(dev), "--output", str(output))
+        assert done.code == 0, done.err
+        predicted[name] = [json.loads(line) for line in output.read_text().splitlines()]
+    for plain, other in zip(predicted["plain"], predicted["onnx"], strict=True):
+        assert plain["labels"] == other["labels"]
+        assert plain["scores"] == pytest.approx(other["scores"], abs=1e-4)
+    assert road("predict", str(onnx), str(dev), "--output", str(tmp_path / "o.csv")).code == 0
+    with (tmp_path / "o.csv").open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert [json.loads(row["labels"]) for row in cells] == [
+        row["labels"] for row in predicted["onnx"]
+    ]
+    assert float(cells[0]["score_joy"]) == pytest.approx(predicted["onnx"][0]["scores"]["joy"])

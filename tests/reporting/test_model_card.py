@@ -225,6 +225,7 @@ SNIPPETS = {
     "Regress": ("SequenceClassification", {"num_labels": 1}),
     "Span": ("QuestionAnswering", {}),
     "Tag": ("TokenClassification", {"num_labels": 3}),
+    "Labels": ("SequenceClassification", {"problem_type": "multi_label_classification"}),
     "Choose": ("MultipleChoice", {}),
     "Encode": ("PreTraining", {}),
 }

@@ -30,7 +30,8 @@ class ServingConfig(Config):
     """Tokens that the model reads at once; longer texts are cut, longer contexts read in windows.
     By default those of the training."""
     threshold: float | None = None
-    """No-answer threshold; by default the stored one."""
+    """No-answer threshold, or of several labels the probability above which each is predicted; by
+    default the stored one."""
     n_best: int = Field(1, ge=1)
     """Number of answers to list."""
     replicas: int = Field(1, ge=1)

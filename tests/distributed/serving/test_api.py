@@ -24,6 +24,7 @@ from tests.published import TEXTS, publish
 TOKEN = "a token of twenty-two characters"
 HEADS = {
     "classify": ("ForSequenceClassification", ("no", "yes"), {"text": TEXTS[0]}),
+    "multi": ("ForSequenceClassification", ("no", "yes"), {"text": TEXTS[0]}),
     "regress": ("ForSequenceClassification", ("x",), {"text": TEXTS[0], "text_pair": TEXTS[1]}),
     "span": ("ForQuestionAnswering", (), {"question": "Who painted it?", "context": TEXTS[1]}),
     "tag": ("ForTokenClassification", ("O", "B-A", "I-A"), {"text": TEXTS[1]}),
@@ -38,7 +39,9 @@ def predictor_of(tmp_path_factory):
     def get(name):
         if name not in made:
             head, labels, _ = HEADS[name]
-            directory = publish(tmp_path_factory.mktemp(name), "electra", head, labels=labels)
+            options = {"problem_type": "multi_label_classification"} if name == "multi" else {}
+            place = tmp_path_factory.mktemp(name)
+            directory = publish(place, "electra", head, labels=labels, **options)
             made[name] = load(directory)
         return made[name]
 
