@@ -76,10 +76,7 @@ def predict(
     head: Annotated[str | None, typer.Option(help="task of the head, if there are several")] = None,
     n_best: Annotated[int, typer.Option(help="number of answers to list", min=1)] = 1,
     threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="no-answer threshold, or inf; probability of a label; default: the stored one"
-        ),
+        float | None, typer.Option(help="no-answer threshold, or inf, or a label's probability")
     ] = None,
     precision: Annotated[
         Literal["fp32", "bf16", "auto"], typer.Option(help="auto: the faster one")
