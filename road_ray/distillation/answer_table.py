@@ -254,9 +254,6 @@ def unwritable(directory: Path, error: OSError) -> ResourceError:
     )
 
 
-_SECONDS_A_DAY = 86400.0
-
-
 @dataclass(frozen=True)
 class StoredTeacher:
     """One teacher's directory of tables."""
@@ -290,7 +287,18 @@ def list_teachers(root: str | Path, names: Sequence[str] = ()) -> list[StoredTea
                 f"{name}: no teacher of this directory\n  allowed: {', '.join(found)}"
             )
     chosen = tuple(names) or ("",)
-    return [_stored(path) for name, path in found.items() if name.startswith(chosen)]
+    fix = "delete its directory; the next run makes it again"
+    return [
+        StoredTeacher(
+            directory=path.parent,
+            manifest=read_json(path, error=DataError, fix=fix),
+            tables=sorted(path.parent.glob(TABLES)),
+            num_bytes=sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file()),
+            unused_days=(time.time() - path.stat().st_mtime) / 86400,
+        )
+        for name, path in found.items()
+        if name.startswith(chosen)
+    ]
 
 
 def find_damage(teacher: StoredTeacher) -> list[str]:
@@ -302,16 +310,3 @@ def find_damage(teacher: StoredTeacher) -> list[str]:
         except (DataError, OSError, ValueError) as error:
             problems.append(f"{path.name}: {error}")
     return problems
-
-
-def _stored(manifest: Path) -> StoredTeacher:
-    directory = manifest.parent
-    return StoredTeacher(
-        directory=directory,
-        manifest=read_json(
-            manifest, error=DataError, fix="delete its directory; the next run makes it again"
-        ),
-        tables=sorted(directory.glob(TABLES)),
-        num_bytes=sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()),
-        unused_days=(time.time() - manifest.stat().st_mtime) / _SECONDS_A_DAY,
-    )

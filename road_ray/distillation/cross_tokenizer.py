@@ -20,14 +20,11 @@ from torch import Tensor
 
 from road_ray.data.features.examples_and_features import (
     Bytes,
-    ChoiceExample,
-    Example,
     Features,
     Ints,
     Longs,
     SpanExample,
     TagExample,
-    TextExample,
 )
 from road_ray.data.features.span_windows import without_spaces
 from road_ray.data.features.text_rows import packed, tokenized
@@ -63,34 +60,21 @@ class RowTexts:
         offsets = np.full((len(numbers), 2, width), -1, np.int32)
         words = np.full((len(numbers), width), -1, np.int32)
         for index, number in enumerate(numbers.tolist()):
-            texts[index], shown = self._row(number)
-            if shown is None:
-                continue
-            if rows.offsets is not None:
-                offsets[index, :, : len(shown)] = shown.T
+            example = self.split.examples[int(rows.example[number])]
+            begin, end = int(rows.bounds[number]), int(rows.bounds[number + 1])
+            if isinstance(example, SpanExample) and rows.offsets is not None:
+                texts[index], shown = _question_and_slice(example, rows.offsets[begin:end])
+                offsets[index, :, : end - begin] = shown.T
+            elif isinstance(example, TagExample) and rows.words is not None:
+                texts[index], words[index, : end - begin] = _words(example, rows.words[begin:end])
             else:
-                words[index, : len(shown)] = shown
+                texts[index] = example.texts
         inputs: dict[str, Any] = {"texts": texts}
         if rows.offsets is not None:
             inputs["offsets"] = torch.from_numpy(offsets)
         if rows.words is not None:
             inputs["words"] = torch.from_numpy(words)
         return inputs
-
-    def _row(self, number: int) -> tuple[tuple[str, ...], NDArray[np.int32] | None]:
-        """Return the texts of a row, and of its tokens the characters ``[L, 2]`` or words ``[L]``
-        in them.
-        """
-        rows = self.features
-        example = self.split.examples[int(rows.example[number])]
-        part = slice(int(rows.bounds[number]), int(rows.bounds[number + 1]))
-        if isinstance(example, SpanExample):
-            assert rows.offsets is not None
-            return _question_and_slice(example, rows.offsets[part])
-        if isinstance(example, TagExample):
-            assert rows.words is not None
-            return _words(example, rows.words[part])
-        return _plain(example), None
 
 
 def _question_and_slice(
@@ -124,13 +108,6 @@ def _words(
         return (), words
     first, last = int(here[0]), int(here[-1])  # words without tokens may be between them
     return example.words[first : last + 1], np.where(words >= 0, words - first, -1)
-
-
-def _plain(example: Example) -> tuple[str, ...]:
-    if isinstance(example, ChoiceExample):
-        return (example.question, *example.choices)
-    assert isinstance(example, TextExample)
-    return example.texts
 
 
 Texts = tuple[str, ...]
@@ -203,10 +180,10 @@ class TextReader:
         figures = {"cut": float(sum(row.is_cut for example in rows for row in example))}
         match self.task.kind:
             case Span():
-                offsets, mask = self.needed(batch, "offsets"), batch.get("attention_mask")
-                mask = torch.ones_like(batch["input_ids"]) if mask is None else mask
-                answers, figures["outside"] = _spans(rows, answers, offsets, mask)
-                figures["inexpressible"] = _num_inexpressible(rows, offsets, mask, batch)
+                offsets = self.needed(batch, "offsets")
+                answers, figures["outside"], figures["inexpressible"] = _spans(
+                    rows, answers, offsets, batch
+                )
             case Tag():
                 answers = _tags(rows, answers, self.needed(batch, "words"))
         return answers, figures
@@ -256,39 +233,27 @@ class TextReader:
 
 
 def _spans(
-    rows: Sequence[Sequence[TokenRow]], answers: Tensor, offsets: Tensor, mask: Tensor
-) -> tuple[Tensor, float]:
-    carried, outside = [], 0.0
-    lengths = mask.sum(-1).tolist()
-    for (row,), answer, student_offsets, length in zip(
-        rows, answers.cpu().numpy(), offsets.cpu().numpy(), lengths, strict=True
+    rows: Sequence[Sequence[TokenRow]], answers: Tensor, offsets: Tensor, batch: Mapping[str, Any]
+) -> tuple[Tensor, float, float]:
+    """Return the logits for the student's tokens, the mass that none of them took, and the number
+    of labelled answers that the teacher cannot express.
+    """
+    mask = batch.get("attention_mask")
+    lengths = (torch.ones_like(batch["input_ids"]) if mask is None else mask).sum(-1).tolist()
+    ends = [batch.get(name) for name in ("start_positions", "end_positions")]
+    gold = [[0] * len(rows) if end is None else end.tolist() for end in ends]
+    carried, outside, inexpressible = [], 0.0, 0
+    for (row,), answer, shown, length, start, end in zip(
+        rows, answers.cpu().numpy(), offsets.cpu().numpy(), lengths, *gold, strict=True
     ):
         assert row.offsets is not None
-        logits, lost = transfer_spans(
-            answer[:, : len(row.tokens)], row.offsets, student_offsets, int(length)
-        )
+        given = answer[:, : len(row.tokens)]
+        logits, lost = transfer_spans(given, row.offsets, shown, int(length))
         carried.append(torch.from_numpy(logits))
         outside += lost
-    return torch.stack(carried).to(answers.device), outside
-
-
-def _num_inexpressible(
-    rows: Sequence[Sequence[TokenRow]], offsets: Tensor, mask: Tensor, batch: Mapping[str, Any]
-) -> float:
-    """Return the number of rows with an answer that the teacher cannot express, of a batch with
-    ``start_positions`` and ``end_positions`` ``[B]``. Position 0 is "no answer".
-    """
-    if batch.get("start_positions") is None or batch.get("end_positions") is None:
-        return 0.0
-    gold = zip(batch["start_positions"].tolist(), batch["end_positions"].tolist(), strict=True)
-    shown, lengths = offsets.cpu().numpy(), mask.sum(-1).tolist()
-    return float(
-        sum(
-            not can_express((start, end), row.offsets, shown[number], int(lengths[number]))
-            for number, ((row,), (start, end)) in enumerate(zip(rows, gold, strict=True))
-            if start > 0 and end > 0 and row.offsets is not None
-        )
-    )
+        if start > 0 and end > 0:  # position 0 is "no answer"
+            inexpressible += not can_express((start, end), row.offsets, shown, int(length))
+    return torch.stack(carried).to(answers.device), outside, float(inexpressible)
 
 
 def _tags(rows: Sequence[Sequence[TokenRow]], answers: Tensor, words: Tensor) -> Tensor:

@@ -264,14 +264,6 @@ def test_no_answers_and_no_such_teacher(root, tmp_path_factory):
         list_teachers(root, ["sst2-"])
 
 
-@pytest.mark.parametrize("content", ["", "null", "[]", "{"])
-def test_a_manifest_that_is_none_is_named(content, root):
-    manifest = list_teachers(root)[0].directory / "manifest.json"
-    manifest.write_text(content)
-    with pytest.raises(DataError, match=r"manifest\.json"):
-        list_teachers(root)
-
-
 def batch(*numbers: int, spans: bool = False, length: int = 10) -> dict:
     """Rows that are known by their number; the second half of each fifth row is padding."""
     rows = []

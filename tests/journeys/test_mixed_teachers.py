@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
@@ -122,58 +119,3 @@ def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings,
         row for row in read_rows(tmp_path / "plain" / "metrics.jsonl") if f"train/{name}" in row
     ]
     assert all("teachers/cut_2" in row for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("name", "host"),
-    [
-        pytest.param("squad_v2", "process", marks=pytest.mark.long),
-        *(
-            pytest.param(name, "actors", marks=(pytest.mark.chaos, pytest.mark.ray))
-            for name in ("sst2", "mnli", "conll2003", "squad_v2")
-        ),
-    ],
-)
-def test_a_killed_run_with_a_store_resumes_to_the_very_same_weights(
-    name, host, settings, tmp_path, road, flags
-):
-    long = settings(name) | {"training.steps": 12, "console": "plain"}
-    long |= {"distillation.host": host, "training.save_every_steps": 3}
-
-    def command(run):
-        options = {"distillation.store": str(tmp_path / f"store-{run}")}
-        return ["distill", *flags(long | options), "--run-dir", str(tmp_path / run)]
-
-    with subprocess.Popen([sys.executable, "-m", "road_ray", *command("killed")]) as process:
-        try:
-            deadline = time.monotonic() + 250
-            while not list((tmp_path / "killed" / "checkpoints").glob("step-*")):
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-        finally:
-            process.kill()
-    assert not (tmp_path / "killed" / "metrics.json").exists()
-    for run in ("killed", "whole"):
-        if host == "process":  # in this process: another would import for seconds
-            assert road(*command(run)).code == 0
-            continue
-        subprocess.run([sys.executable, "-m", "road_ray", *command(run)], check=True, timeout=280)
-    ours, theirs = (
-        load_file(tmp_path / run / "hf" / "model.safetensors") for run in ("killed", "whole")
-    )
-    for key, tensor in ours.items():
-        assert_close(theirs[key], tensor, rtol=0, atol=0)
-
-
-def test_a_student_of_another_tokenizer_reads_the_same_store(settings, tmp_path):
-    """Answers are stored in the teachers' own tokens and carried to each student's. Only teacher 0
-    is asked again: the first student has its tokenizer, so it answered to other rows.
-    """
-    given = settings("mnli") | {"data.max_rows": 16}
-    given |= {"distillation.store": str(tmp_path / "store"), "distillation.host": "process"}
-    rr.distill(overrides=given, run_dir=tmp_path / "electra")
-    assert len(list((tmp_path / "store").iterdir())) == 3
-    mpnet = str(publish(tmp_path / "mpnet", "mpnet"))
-    rr.distill(overrides=given | {"init": mpnet}, run_dir=tmp_path / "m")
-    assert len(list((tmp_path / "store").glob("*/table-*"))) == 4

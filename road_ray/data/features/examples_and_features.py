@@ -73,6 +73,11 @@ class SpanExample:
     labelled: bool = True
     references: tuple[str, ...] = ()
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Question and context."""
+        return (self.question, self.context)
+
     def fold_text(self) -> str:
         """Return the text that decides the fold: a model that has seen one question about a context
         has seen the context.
@@ -99,6 +104,11 @@ class TagExample:
     tags: tuple[str, ...] | None
     where: str
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The words."""
+        return self.words
+
     def fold_text(self) -> str:
         """Return the text that decides the fold."""
         return " ".join(self.words)
@@ -122,6 +132,11 @@ class ChoiceExample:
     choices: tuple[str, ...]
     answer: int | None
     where: str
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Question and choices."""
+        return (self.question, *self.choices)
 
     def fold_text(self) -> str:
         """Return the text that decides the fold."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import shutil
-import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,7 +15,7 @@ from torch.testing import assert_close
 
 import road_ray as rr
 from road_ray.distillation.answer_table import open_table, write_table
-from road_ray.errors import CheckpointError, ConfigError, DataError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.performance import int8_linear
 from road_ray.models.performance.compilation import compile_for_all_shapes
 from road_ray.recipes.train import teachers as module
@@ -143,55 +140,6 @@ def test_compiled_teachers_teach_the_same(student, monkeypatch):
     assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def distil_until_killed(given):
-    from road_ray.distillation import stored_ensemble
-
-    stored_ensemble._TABLE_BYTES = 1
-    write_table, written = stored_ensemble.write_table, []
-
-    def write_or_die(*table):
-        if len(written) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        written.append(table)
-        return write_table(*table)
-
-    stored_ensemble.write_table = write_or_die
-    rr.distill(**given)
-
-
-def test_a_driver_killed_while_the_teachers_label_ends_as_if_nothing_had_been(
-    student, sentiment, teachers, tmp_path
-):
-    whole = student("whole", **{"distillation.store": str(tmp_path / "other")})
-    given = {
-        "overrides": sentiment
-        | {"training.steps": STEPS, "distillation.store": str(tmp_path / "store")},
-        "run_dir": str(tmp_path / "killed"),
-        "teachers": str(teachers.directory / "teachers.json"),
-        "host": "process",
-        "seed": 7,
-    }
-    context = multiprocessing.get_context("fork")  # a fresh interpreter would import for seconds
-    driver = context.Process(target=distil_until_killed, args=(given,), daemon=True)
-    driver.start()
-    driver.join(240)
-    assert driver.exitcode == -signal.SIGKILL
-    assert len(tables(tmp_path / "store")) == 2
-    assert weights(student("killed")) == weights(whole)
-
-
-def test_a_damaged_table_stops_the_run_and_is_answered_again_once_it_is_deleted(student, tmp_path):
-    cold = student("cold")
-    victim = tables(tmp_path / "store")[0]
-    values = victim / "values.npy"
-    content = values.read_bytes()
-    values.write_bytes(content[:200] + b"garbled" + content[207:])
-    with pytest.raises(DataError, match=rf"(?s){victim}.*damaged.*delete it"):
-        student("again")
-    shutil.rmtree(victim)
-    assert weights(student("again")) == weights(cold)
-
-
 def test_tables_that_say_something_else_stop_the_run_before_the_first_step(student, tmp_path):
     student("cold")
     victim = tables(tmp_path / "store")[0]
@@ -203,10 +151,3 @@ def test_tables_that_say_something_else_stop_the_run_before_the_first_step(stude
         student("again")
     assert not (tmp_path / "again" / "metrics.jsonl").exists()
     assert student("trusting", **{"distillation.check_parity": False})
-
-
-def test_tables_of_other_runs_serve_a_subset_in_another_order(student, teachers, answered):
-    student("cold")
-    directories = [teachers.directory / f"teacher-{number}" for number in (2, 0)]
-    student("pair", teachers=directories)
-    assert answered == [3]

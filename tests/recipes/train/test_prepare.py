@@ -1,0 +1,197 @@
+"""Model, rows and loss of a supervised training."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sklearn.utils.class_weight import compute_class_weight
+from transformers import AutoModelForSequenceClassification
+
+import road_ray as rr
+from road_ray.config import load
+from road_ray.data.config import SourceConfig
+from road_ray.data.features.examples_and_features import SpanExample, TextExample
+from road_ray.data.load_split import load_split
+from road_ray.data.task_and_dataset import Classify, Task
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.errors import ConfigError
+from road_ray.recipes.train.config import FinetuneConfig, StudentConfig
+from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.prepare import _class_weights, count_overlap
+from road_ray.training.monitoring.metrics_journal import read_rows
+from tests.published import publish
+
+
+def split(labels):
+    features = SimpleNamespace(gold={"labels": np.array(labels)})
+    return SimpleNamespace(task=Task("t", Classify(("a", "b", "c"))), features=features)
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    labels = [0] * 6 + [1] * 3 + [2]
+    weights = compute_class_weight("balanced", classes=np.arange(3), y=labels)
+    assert _class_weights("balanced", split([*labels, -100])).tolist() == pytest.approx(weights)
+    without = _class_weights("balanced", split([0, 0, 0, 1]))  # 4 / (2 * 3), 4 / (2 * 1)
+    assert without.tolist() == pytest.approx([2 / 3, 2.0, 1.0])
+
+
+def test_weights_by_label_are_1_for_others():
+    assert _class_weights({"c": 4.0}, split([0])).tolist() == [1.0, 1.0, 4.0]
+    assert _class_weights(None, split([0])) is None
+
+
+@pytest.mark.trained
+def test_training_follows_the_weights_and_equal_ones_change_nothing(sentiment, tmp_path):
+    def weights(**more):
+        run = rr.finetune(
+            overrides=sentiment | {"training.steps": 2} | more,
+            run_dir=tmp_path / str(len(list(tmp_path.iterdir()))),
+        )
+        return torch.cat([p.flatten() for p in _parameters(run.hf_dir)])
+
+    plain = weights()
+    ones = {"data.class_weights": {"positive": 1.0, "negative": 1.0}}
+    assert torch.equal(weights(**ones), plain)
+    assert not torch.equal(weights(**{"data.class_weights": {"positive": 9.0}}), plain)
+    assert not torch.equal(weights(**{"data.label_smoothing": 0.1}), plain)
+
+
+def _parameters(directory):
+    from safetensors.torch import load_file
+
+    return load_file(directory / "model.safetensors").values()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"data.dataset": "stsb", "data.class_weights": "balanced"}, "classes or tags"),
+        ({"data.dataset": "squad_v2", "data.label_smoothing": 0.1}, "tasks of labels"),
+        ({"data.class_weights": {"positiv": 2.0}}, "did you mean 'positive'"),
+        ({"data.class_weights": {"positive": -1.0}}, "allowed: 0 or more"),
+    ],
+)
+def test_what_the_loss_does_not_have_is_refused(chosen, words):
+    with pytest.raises(ConfigError, match=words):
+        Mixture.of(load(FinetuneConfig, overrides=chosen)).check()
+
+
+def row(*texts: str, label: str | None = "0") -> TextExample:
+    return TextExample("1", texts, label, "train.tsv:2")
+
+
+def test_examples_in_both_train_and_dev_are_counted(world, pretrained, caplog):
+    tokenizer = load_tokenizer(pretrained.hf_dir)
+    dev = load_split("mnli", "dev", SourceConfig(root=str(world)), tokenizer)
+    train = replace(dev, examples=dev.examples[:3])
+    assert count_overlap(train, dev) == 3
+    assert f"mnli: 3 of {len(dev.examples)} dev examples are in the train split" in caplog.text
+    assert f"the first: {dev.examples[0].where}, which is {train.examples[0].where}" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert count_overlap(replace(dev, examples=[]), dev) == 0
+    assert caplog.text == ""
+    train = replace(dev, examples=[row("a", "b"), row("c", "d")])
+    dev = replace(dev, examples=[row("c", "d", label="1"), row("c", "d"), row("b", "a")])
+    assert count_overlap(train, dev) == 2
+    spans = replace(dev, examples=[SpanExample("1", "q", "c", (), "f")])
+    assert count_overlap(spans, spans) == 1
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        (3, (0, 2, 4)),
+        (4, (0, 1, 3, 4)),
+        (6, (0, 1, 2, 3, 4, 5)),
+        ((0, 5), (0, 5)),
+        (None, (0, 1, 2, 3, 4, 5)),
+    ],
+)
+def test_chosen_layers_of_six(layers, expected):
+    assert StudentConfig(layers=layers).chosen(6) == expected
+
+
+@pytest.mark.parametrize("layers", [0, 7, (0, 6), (2, 1), (1, 1), (), (-1, 0)])
+def test_layers_that_init_does_not_have_are_refused(layers):
+    with pytest.raises(ConfigError, match="init has 6 layers"):
+        StudentConfig(layers=layers).chosen(6)
+
+
+def test_a_student_of_one_layer_is_a_plain_model_with_the_weights_of_that_layer(
+    sentiment, pretrained, tmp_path
+):
+    size = json.loads((pretrained.hf_dir / "config.json").read_text())["num_hidden_layers"]
+    chosen = {"student.layers": [size - 1], "training.steps": 1, "optimizer.peak_lr": 1e-12}
+    run = rr.finetune(overrides=sentiment | chosen, run_dir=tmp_path)
+    model = AutoModelForSequenceClassification.from_pretrained(run.hf_dir)
+    assert model.config.num_hidden_layers == 1
+    student, init = (load_file(d / "model.safetensors") for d in (run.hf_dir, pretrained.hf_dir))
+    key = "electra.encoder.layer.{}.output.dense.weight"
+    assert student[key.format(0)].allclose(init[key.format(size - 1)], atol=1e-6)
+    record = json.loads((run.hf_dir / "road_ray.json").read_text())
+    assert record["layers_of_init"] == [size - 1]
+    assert record["parameters"] == sum(p.numel() for p in model.parameters())
+
+
+POOLER = "bert.pooler.dense.weight"
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return publish(tmp_path_factory.mktemp("models") / "bert", "bert", "ForPreTraining")
+
+
+def initialized(run):
+    rows = read_rows(run.directory / "events.jsonl")
+    [event] = [row for row in rows if row["kind"] == "initialized"]
+    return event["kept"], event["new"]
+
+
+def test_the_pooler_of_a_bert_begins_a_head(bert, sentiment, tmp_path, caplog):
+    chosen = {"init": str(bert), "data.dataset": "mnli", "optimizer.peak_lr": 1e-12}
+    chosen |= {"data.max_rows": 32, "training.steps": 1, "console": "plain"}
+    caplog.set_level("INFO")
+    run = rr.finetune(overrides=sentiment | chosen, run_dir=tmp_path)
+    before, after = (load_file(d / "model.safetensors") for d in (bert, run.hf_dir))
+    assert after[POOLER].allclose(before[POOLER], atol=1e-7)
+    remaining, new = initialized(run)
+    assert remaining == ["pooler"]
+    assert f"init = {bert}: heads kept: pooler; new: {new[0]}" in caplog.text
+
+
+def test_a_mixture_keeps_the_pooler_for_its_sentence_heads(bert, sentiment, tmp_path):
+    chosen = {key: value for key, value in sentiment.items() if key != "data.dataset"}
+    chosen |= {"init": str(bert), "data.datasets": ["sst2", "mnli"], "training.steps": 1}
+    run = rr.multitask(overrides=chosen, run_dir=tmp_path)
+    assert initialized(run) == (["pooler"], ["sentiment", "nli"])
+
+
+def test_the_head_of_a_trained_model_is_kept_if_asked(teachers, sentiment, tmp_path):
+    teacher = str(teachers.directory / "teacher-0")
+    for keep, expected in (("all", (["sentiment"], [])), ("encoder", ([], ["sentiment"]))):
+        chosen = {"init": teacher, "init_weights": keep, "training.steps": 1}
+        run = rr.finetune(overrides=sentiment | chosen, run_dir=tmp_path / keep)
+        assert initialized(run) == expected
+
+
+def test_labels_of_a_kept_head_are_refused_or_mapped(teachers, sentiment, tmp_path, road, flags):
+    renamed = shutil.copytree(teachers.directory / "teacher-0" / "hf", tmp_path / "renamed")
+    output = json.loads((renamed / "config.json").read_text())
+    names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+    (renamed / "config.json").write_text(json.dumps(output | names))
+    chosen = sentiment | {"init": str(renamed), "training.steps": 1, "run_dir": tmp_path / "run"}
+    result = road("finetune", *flags(chosen))
+    line = "label_map='{LABEL_0: negative, LABEL_1: positive}'"
+    assert result.code == 4
+    assert line in result.err
+    result = road("finetune", *flags(chosen), line.replace("'", ""))
+    assert result.code == 0, result.err
