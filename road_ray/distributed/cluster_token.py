@@ -65,16 +65,12 @@ def require_token(*, create: bool = False) -> None:
     if path.is_file():
         restrict_permissions(path)
     elif create:
-        _write_new(path, secrets.token_hex(32))
-
-
-def _write_new(path: Path, token: str) -> None:
-    """Write the token file; one that another process has made meanwhile stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        os.write(file, token.encode())  # few bytes: all or none
-        os.close(file)
+        token = secrets.token_hex(32)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # another process has made one meanwhile
+            file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            os.write(file, token.encode())  # few bytes: all or none
+            os.close(file)
 
 
 def restrict_permissions(path: Path) -> bool:

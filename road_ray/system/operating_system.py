@@ -118,16 +118,11 @@ def try_lock(file: IO[Any]) -> bool:
     """Lock ``file`` exclusively until it is closed, and leave its content as it is. Return False if
     another process has the lock.
     """
-    try:
-        _lock(file)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _lock(file: IO[Any]) -> None:
     if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
     elif sys.platform == "win32":
         import msvcrt
 
@@ -135,7 +130,8 @@ def _lock(file: IO[Any]) -> None:
         file.seek(_BYTE)
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError as error:
-            raise BlockingIOError(str(error)) from error
+        except OSError:
+            return False
         finally:
             file.seek(place)
+    return True

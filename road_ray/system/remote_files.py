@@ -164,18 +164,13 @@ def open_address(address: str) -> tuple[arrow.FileSystem, str]:
 
         files, path = fsspec.core.url_to_fs(address)
         return arrow.PyFileSystem(arrow.FSSpecHandler(files)), path
-    return _impatient(files), path
-
-
-def _impatient(files: arrow.FileSystem) -> arrow.FileSystem:
-    """Return a file system of S3 whose client attempts a request twice. ``retried`` repeats it and
-    says so; by default the client alone is silent for 100 s with a server that does not answer.
-    """
-    if files.type_name != "s3":
-        return files
-    _, (options,) = files.__reduce__()  # an address has no such setting
-    twice = arrow.AwsStandardS3RetryStrategy(max_attempts=2)
-    return arrow.S3FileSystem(**options, retry_strategy=twice)
+    if files.type_name == "s3":
+        # ``retried`` repeats a request and says so. By default the client alone is silent for 100 s
+        # with a server that does not answer; an address has no such setting.
+        _, (options,) = files.__reduce__()
+        twice = arrow.AwsStandardS3RetryStrategy(max_attempts=2)
+        files = arrow.S3FileSystem(**options, retry_strategy=twice)
+    return files, path
 
 
 def address_below(url: str, place: Path) -> str:
@@ -198,7 +193,9 @@ def retried(action: Callable[[], T], failure: str) -> T:
             return action()
         except FAILURES as error:
             seconds = time.monotonic() - began
-            if _is_final(error) or seconds + pause > _GIVE_UP_SECONDS:
+            final = getattr(error, "errno", None) in _FINAL_NUMBERS
+            final = final or any(word in str(error) for word in _FINAL)
+            if final or seconds + pause > _GIVE_UP_SECONDS:
                 raise ResourceError(
                     f"{failure}: {first_line(error)[:300]}\n"
                     f"  seen: {attempts} attempts in {seconds:.0f} s\n"
@@ -208,11 +205,6 @@ def retried(action: Callable[[], T], failure: str) -> T:
             _log.warning("%s; it is tried again in %g s: %s", failure, pause, first_line(error))
             time.sleep(pause)
             pause *= 2
-
-
-def _is_final(error: BaseException) -> bool:
-    known = getattr(error, "errno", None) in _FINAL_NUMBERS
-    return known or any(word in str(error) for word in _FINAL)
 
 
 def _entry(info: Any) -> Entry:

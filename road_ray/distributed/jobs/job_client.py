@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import requires, version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,6 +54,20 @@ class Job:
     line: str
     exit_code: int | None
     message: str
+
+    @classmethod
+    def of(cls, details: Any) -> Job:
+        """Return the job that Ray describes."""
+        metadata = details.metadata or {}
+        return cls(
+            name=details.submission_id,
+            status=str(getattr(details.status, "value", details.status)),
+            run=metadata.get(_RUN, ""),
+            given=metadata.get(_GIVEN, metadata.get(_RUN, "")),
+            line=metadata.get(_LINE, details.entrypoint),
+            exit_code=details.driver_exit_code,
+            message=(details.message or "").strip(),
+        )
 
     @property
     def outcome(self) -> str:
@@ -186,7 +201,7 @@ class Jobs:
         """Return all jobs, the newest first."""
         details = self._call(self._client.list_jobs)
         details.sort(key=lambda job: job.start_time or 0, reverse=True)
-        return [_job(job) for job in details if job.submission_id]
+        return [Job.of(job) for job in details if job.submission_id]
 
     def get(self, name: str) -> Job:
         """Return a job by its name, or the newest job of a run by its directory: the whole path as
@@ -301,19 +316,6 @@ def _job_name(run: str, attempt: int) -> str:
     return f"road-{plain}-{attempt}"
 
 
-def _job(details: Any) -> Job:
-    metadata = details.metadata or {}
-    return Job(
-        name=details.submission_id,
-        status=str(getattr(details.status, "value", details.status)),
-        run=metadata.get(_RUN, ""),
-        given=metadata.get(_GIVEN, metadata.get(_RUN, "")),
-        line=metadata.get(_LINE, details.entrypoint),
-        exit_code=details.driver_exit_code,
-        message=(details.message or "").strip(),
-    )
-
-
 def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
     """Return Ray's runtime environment of a job: the working directory and, if configured, pinned
     packages.
@@ -330,16 +332,9 @@ def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
         },
     }
     if profile.environment != "none":
-        environment[profile.environment] = {"packages": _pinned_requirements()}
+        needed = [text for text in requires("road-ray") or () if "extra ==" not in text]
+        # Ray is the cluster's own.
+        names = {re.split(r"[\s<>=!\[;]", text)[0] for text in needed} - {"ray"}
+        packages = [f"{name}=={version(name)}" for name in sorted(names)]
+        environment[profile.environment] = {"packages": packages}
     return environment
-
-
-def _pinned_requirements() -> list[str]:
-    """Return the dependencies of road_ray, pinned to the installed versions; the cluster provides
-    Ray.
-    """
-    from importlib.metadata import requires, version
-
-    needed = [text for text in requires("road-ray") or () if "extra ==" not in text]
-    names = {re.split(r"[\s<>=!\[;]", text)[0] for text in needed} - {"ray"}
-    return [f"{name}=={version(name)}" for name in sorted(names)]

@@ -27,7 +27,13 @@ def pack_working_dir(
     Raises ``ConfigError`` if the total is too large.
     """
     root = source.resolve()
-    tracked = [path for path in tracked_files(source) if not _left_out(path, exclude)]
+    tracked = [
+        path
+        for path in tracked_files(source)
+        if not any(
+            fnmatch.fnmatch(path, p) or path.startswith(f"{p.rstrip('/')}/") for p in exclude
+        )
+    ]
     paths = [
         path
         for path in dict.fromkeys([*tracked, *_files_of_line(words, source)])
@@ -75,10 +81,6 @@ def tracked_files(source: Path) -> list[str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return [name for name in os.fsdecode(output.stdout).split("\0") if name]
-
-
-def _left_out(path: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatch(path, p) or path.startswith(f"{p.rstrip('/')}/") for p in patterns)
 
 
 def refuse_missing_models(words: Sequence[str], source: Path, sent: Sequence[str] = ()) -> None:

@@ -31,7 +31,6 @@ from road_ray.distributed.serving.request_checks import (
     Problem,
     Refusal,
     RowReader,
-    RowType,
     Status,
     TokenCheck,
     check_site,
@@ -158,11 +157,16 @@ def build_api(
         """Return that the model is loaded."""
         return Status(status="ready", task=predictor.task.name)
 
+    # The function reads the body itself, to be able to limit and explain it.
+    row = kind_of_row.model_json_schema()
+    many = {"type": "array", "items": row, "minItems": 1, "maxItems": config.max_request_rows}
+    described = {"required": True, "content": {_JSON: {"schema": {"anyOf": [row, many]}}}}
+
     @app.post(
         "/predict",
         responses=_PROBLEMS,
         dependencies=[Security(TokenCheck(digest))] if digest else [],
-        openapi_extra={"requestBody": _request_body(kind_of_row, config)},
+        openapi_extra={"requestBody": described},
     )
     async def predict(request: Request) -> Response:
         """Return the prediction of a row, or a list of those of a list of rows."""
@@ -173,15 +177,6 @@ def build_api(
         return Response(to_json(predictions[0] if single else predictions), media_type=_JSON)
 
     return app
-
-
-def _request_body(row_type: RowType, config: ServingConfig) -> dict[str, Any]:
-    """Return the description of the body, which the function reads itself to be able to limit and
-    explain it.
-    """
-    row = row_type.model_json_schema()
-    many = {"type": "array", "items": row, "minItems": 1, "maxItems": config.max_request_rows}
-    return {"required": True, "content": {_JSON: {"schema": {"anyOf": [row, many]}}}}
 
 
 class OnlyFromHere:

@@ -257,7 +257,10 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     if device.type == "cpu":
         torch.set_num_threads(1)
     on_row = partial(append, messages.rows) if settings["report_rows"] else None
-    context = RunContext(on_row=on_row, preempted=_preempted)
+    # Collective: True when the machine of any worker is about to be taken away.
+    context = RunContext(
+        on_row=on_row, preempted=lambda: ray.train.get_preemption_info() is not None
+    )
     with driver_environment(*settings["environment"]), messages.reach(context):
         try:
             with oom_as_error(worker.rank, context):
@@ -272,11 +275,6 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
             if messages.failure() is not None:
                 return None
             raise
-
-
-def _preempted() -> bool:
-    """Return True when the machine of any worker is about to be taken away; collective."""
-    return ray.train.get_preemption_info() is not None
 
 
 def _user_error(error: Exception) -> Exception:

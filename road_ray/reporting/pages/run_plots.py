@@ -5,7 +5,7 @@ diagram, scores by no-answer threshold).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from road_ray.errors import RoadError
@@ -104,12 +104,19 @@ def prediction_figures(run: RunRecord) -> list[Block]:
     for path in paths[:_MOST_SETS]:
         try:
             known = read_json(path)
-            plots += _plots(path.parent.name, known)
+            name, drawn = path.parent.name, []
             if "confusion" in known:
                 labels = [str(label) for label in known["labels"]]
-                blocks.append(label_table(path.parent.name, labels, known["confusion"]))
+                drawn.append(_confusion(name, labels, known["confusion"]))
+            if "calibration" in known:
+                drawn.append(_reliability(name, known["calibration"], int(known["rows"])))
+            if "thresholds" in known:
+                drawn.append(_thresholds(name, known["thresholds"], float(known["threshold"])))
+            plots += drawn
+            if "confusion" in known:
+                blocks.append(label_table(name, labels, known["confusion"]))
             if of_labels := known.get("per_label"):
-                head = [path.parent.name, *next(iter(of_labels.values()))]
+                head = [name, *next(iter(of_labels.values()))]
                 blocks.append(Table(head, [[n, *row.values()] for n, row in of_labels.items()]))
         except (OSError, ValueError, KeyError, TypeError, IndexError, RoadError) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -117,15 +124,6 @@ def prediction_figures(run: RunRecord) -> list[Block]:
     if len(paths) > _MOST_SETS:
         blocks.append(Prose([f"The first {_MOST_SETS} of {len(paths)} data sets."]))
     return [Figures(plots), *blocks] if plots else blocks
-
-
-def _plots(name: str, known: dict[str, Any]) -> Iterator[Plot]:
-    if "confusion" in known:
-        yield _confusion(name, [str(label) for label in known["labels"]], known["confusion"])
-    if "calibration" in known:
-        yield _reliability(name, known["calibration"], int(known["rows"]))
-    if "thresholds" in known:
-        yield _thresholds(name, known["thresholds"], float(known["threshold"]))
 
 
 def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
