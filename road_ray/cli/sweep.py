@@ -19,7 +19,7 @@ from road_ray.cli.options import (
 
 if TYPE_CHECKING:
     from road_ray.recipes.sweep.config import SweepConfig
-    from road_ray.recipes.sweep.result import Sweep
+    from road_ray.recipes.sweep.sweep import Sweep
 
 
 _Arguments = Annotated[
@@ -86,7 +86,7 @@ def sweep(
 
 def _show_result(done: Sweep, config: SweepConfig) -> None:
     """Print the trials, the best of them, and whether they differ."""
-    from road_ray.recipes.sweep.result import row_of
+    from road_ray.recipes.sweep.sweep import row_of
     from road_ray.recipes.sweep.trials import model_of
     from road_ray.reporting.pages.sweep_page import tie
     from road_ray.reporting.records.sweep_record import read_sweep

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,12 +17,13 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
+from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from road_ray.config.base import Config, to_dict
 from road_ray.config.messages import InvalidConfig
-from road_ray.config.schema import Key, format_key
+from road_ray.config.schema import Key
 from road_ray.errors import Problem, shorten
 
 _MOST_BYTES = 1 << 20  # a configuration of this project has about 5 kB
@@ -29,7 +31,7 @@ _MOST_VALUES = 20_000  # after aliases are expanded
 _DEEPEST = 40
 _DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet")
 _TAG = "tag:yaml.org,2002:"
-_PLAIN_TAGS = ("null", "bool", "int", "float", "str", "timestamp", "map", "seq")
+_WIDTH = 100
 
 
 @dataclass
@@ -45,25 +47,20 @@ def read_yaml(path: Path) -> YamlDocument:
 
     Raises ``InvalidConfig`` with the line of what cannot be used.
     """
-    text = _text(path)
-    node = _compose(text, str(path))
-    if node is None or (isinstance(node, ScalarNode) and node.tag == f"{_TAG}null"):
+    values, lines = _parsed(_text(path), str(path))
+    if values is None:
         return YamlDocument()
-    if not isinstance(node, MappingNode):
-        is_list = isinstance(node, SequenceNode)
-        message = "holds a list" if is_list else f"holds the text {shorten(node.value)!r}"
-        where = f"{path}:{node.start_mark.line + 1}"
+    if not isinstance(values, dict):
+        message = "holds a list" if isinstance(values, list) else f"holds {shorten(repr(values))}"
         allowed = "\n    allowed: a mapping of keys to values"
         remedy = _data_remedy(path) or "write lines like 'key: value'"
-        raise InvalidConfig([Problem(where, message + allowed, remedy)])
-    builder = _Builder(str(path))
-    return YamlDocument(builder.build(node, ()), builder.lines)
+        raise InvalidConfig([Problem(str(path), message + allowed, remedy)])
+    return YamlDocument(values, lines)
 
 
 def parse_value(text: str, name: str) -> Any:
     """Return the value of YAML such as ``1e-4`` or ``[1, 2]``; errors start with ``name``."""
-    node = _compose(text, name)
-    return None if node is None else _Builder(name, with_lines=False).build(node, ())
+    return _parsed(text, name)[0]
 
 
 def _data_remedy(path: Path) -> str:
@@ -102,6 +99,13 @@ def _text(path: Path) -> str:
         raise InvalidConfig([Problem(f"{path}:{line}", message, remedy)]) from None
 
 
+class _Constructor(SafeConstructor):
+    """Constructor of plain values; dates stay text."""
+
+
+_Constructor.add_constructor(f"{_TAG}timestamp", SafeConstructor.construct_yaml_str)
+
+
 class _Parser(YAML):
     """Parser without plug-ins, whose search in the file system takes as long as a small file."""
 
@@ -109,106 +113,72 @@ class _Parser(YAML):
         return []
 
 
-def _compose(text: str, name: str) -> Node | None:
+def _parsed(text: str, name: str) -> tuple[Any, dict[Key, int]]:
+    """Return the values of a YAML text, and the line of every key and item."""
     try:
-        return _nodes(text)
+        return deepcopy(_read(text))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark and "\n" in text else name
         message = ", ".join(str(part) for part in (error.context, error.problem) if part)
-        tab = "'\\t'" in message
-        remedy = "indent with spaces, not tabs" if tab else "check quotes, colons and indentation"
-        if not name.endswith((".json", ".txt")):  # these may well be a configuration
+        remedy = "check quotes, colons and indentation"
+        if "'\\t'" in message:
+            remedy = "indent with spaces, not tabs"
+        elif "tag" in message:
+            remedy = "remove the tag"
+        elif not name.endswith((".json", ".txt")):  # these may well be a configuration
             remedy = _data_remedy(Path(name)) or remedy
         raise InvalidConfig([Problem(where, f"is not valid YAML: {message}", remedy)]) from None
-    except RecursionError:
-        raise _too_much(name, f"is nested deeper than {_DEEPEST} levels") from None
-    except (YAMLError, ValueError) as error:
-        message = f"is not valid YAML: {' '.join(str(error).split())}"
-        raise InvalidConfig([Problem(name, message, "remove special characters")]) from None
+    except (YAMLError, ValueError, LookupError, RecursionError) as error:
+        deep = f"it is nested deeper than {_DEEPEST} levels"
+        reason = deep if isinstance(error, RecursionError) else " ".join(str(error).split())
+        message = f"is not valid YAML: {reason}"
+        remedy = "write plain values, without nested aliases"
+        raise InvalidConfig([Problem(name, message, remedy)]) from None
 
 
 @lru_cache(maxsize=4)
-def _nodes(text: str) -> Node | None:
-    """Return the nodes of a YAML text, which nothing changes; a run reads its own record often."""
+def _read(text: str) -> tuple[Any, dict[Key, int]]:
+    """Return values and lines of a YAML text; a run reads its own record often."""
     parser = _Parser(typ="safe", pure=True)
+    parser.Constructor = _Constructor
     parser.composer.warn_double_anchors = False  # YAML allows an anchor to be redefined
-    node: Node | None = parser.compose(text)
-    return node
+    node = parser.compose(text)
+    if node is None:
+        return None, {}
+    lines: dict[Key, int] = {}
+    remaining = [_MOST_VALUES]
+    _note_lines(node, (), lines, remaining)
+    return _with_text_keys(parser.constructor.construct_document(node)), lines
 
 
-def _too_much(name: str, message: str) -> InvalidConfig:
-    return InvalidConfig([Problem(name, message, "write the values out, without nested aliases")])
+def _note_lines(node: Node, key: Key, lines: dict[Key, int], remaining: list[int]) -> None:
+    """Note the line of every key and item. Raises ``ValueError`` for a text that is too deep, or
+    too large once its aliases are expanded.
+    """
+    remaining[0] -= 1
+    if remaining[0] < 0:
+        raise ValueError(f"it holds more than {_MOST_VALUES} values once its aliases are expanded")
+    if len(key) > _DEEPEST:
+        raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+    inner = list(enumerate(node.value)) if isinstance(node, SequenceNode) else []
+    for number, child in inner:
+        lines[(*key, number)] = child.start_mark.line + 1
+        _note_lines(child, (*key, number), lines, remaining)
+    for name, child in node.value if isinstance(node, MappingNode) else ():
+        if name.tag == f"{_TAG}merge":  # `<<: *anchor` or `<<: [*a, *b]`
+            for source in child.value if isinstance(child, SequenceNode) else [child]:
+                _note_lines(source, key, lines, remaining)
+            continue
+        below = (*key, str(name.value))
+        lines[below] = name.start_mark.line + 1
+        _note_lines(child, below, lines, remaining)
 
 
-class _Builder:
-    """Converts nodes into plain values, and records lines."""
-
-    def __init__(self, name: str, *, with_lines: bool = True) -> None:
-        self.name = name
-        self.with_lines = with_lines
-        self.lines: dict[Key, int] = {}
-        self.remaining = _MOST_VALUES
-        self.constructor = _Parser(typ="safe", pure=True).constructor
-
-    def build(self, node: Node, key: Key) -> Any:
-        self.remaining -= 1
-        if self.remaining < 0:
-            message = f"holds more than {_MOST_VALUES} values once its aliases are expanded"
-            raise _too_much(self.name, message)
-        if len(key) > _DEEPEST:
-            raise _too_much(self.name, f"is nested deeper than {_DEEPEST} levels")
-        tag = str(node.tag).removeprefix(_TAG)
-        if tag not in _PLAIN_TAGS:
-            message = f"{format_key(key)} has the tag {str(node.tag).replace(_TAG, '!!')!r}"
-            raise self.refusal(node, f"{message}\n    allowed: plain values", "remove the tag")
-        if isinstance(node, MappingNode):
-            return self.mapping(node, key)
-        if isinstance(node, SequenceNode):
-            items = list(enumerate(node.value))
-            self.lines |= {(*key, n): child.start_mark.line + 1 for n, child in items}
-            return [self.build(child, (*key, n)) for n, child in items]
-        return self.scalar(node, key, tag)
-
-    def refusal(self, node: Node, message: str, remedy: str) -> InvalidConfig:
-        line = f":{node.start_mark.line + 1}" if self.with_lines else ""
-        return InvalidConfig([Problem(f"{self.name}{line}", message, remedy)])
-
-    def scalar(self, node: Node, key: Key, tag: str) -> Any:
-        if tag in ("str", "timestamp"):
-            return node.value
-        try:
-            if tag == "bool" and node.value.lower() not in ("true", "false"):
-                raise ValueError("the yes and no of YAML 1.1")
-            return self.constructor.construct_object(node)
-        except (ValueError, LookupError, YAMLError):
-            message = f"{format_key(key)} = {str(node.value)[:80]!r} cannot be read as {tag}"
-            raise self.refusal(node, message, "write it as a plain value") from None
-
-    def mapping(self, node: MappingNode, key: Key) -> Any:
-        values: dict[str, Any] = {}
-        inherited: dict[str, Any] = {}
-        for name_node, child in node.value:
-            if name_node.tag == f"{_TAG}merge":  # `<<: *anchor` or `<<: [*a, *b]`; earlier ones win
-                sources = child.value if isinstance(child, SequenceNode) else [child]
-                if not all(isinstance(source, MappingNode) for source in sources):
-                    raise self.refusal(child, "'<<' takes mappings only", "write '<<: *name'")
-                for source in sources:
-                    inherited = self.build(source, key) | inherited
-                continue
-            if not isinstance(name_node, ScalarNode):
-                raise self.refusal(name_node, "a key must be plain text", "write 'key: value'")
-            below = (*key, str(name_node.value))
-            if below[-1] in values:
-                first = self.lines[below]
-                message = f"{format_key(below)} is written twice (first on line {first})"
-                raise self.refusal(name_node, message, "remove one of the two")
-            self.lines[below] = name_node.start_mark.line + 1
-            values[str(name_node.value)] = self.build(child, below)
-        return inherited | values
-
-
-_WIDTH = 100
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _with_text_keys(below) for name, below in value.items()}
+    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def to_yaml(config: Config) -> str:

@@ -17,7 +17,7 @@ from road_ray.distributed.tune.trial_actor import RECORD
 from road_ray.distributed.tune.trial_record import Record, to_text, trial_directory
 from road_ray.errors import InterruptedRunError
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.result import Sweep, write_result
+from road_ray.recipes.sweep.sweep import Sweep, write_result
 from road_ray.recipes.sweep.sweep import run as run_sweep
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.recipes.sweep.trials import Trial

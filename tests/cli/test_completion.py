@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from road_ray.cli.options import complete_run
@@ -54,22 +50,3 @@ def test_files_and_runs_are_offered(completed, tmp_path):
     (tmp_path / "sweeps" / "kd").mkdir(parents=True)
     (tmp_path / "sweeps" / "kd" / "sweep.resolved.yaml").touch()
     assert complete_run("sweeps/") == ["sweeps/kd"]
-
-
-def test_completion_loads_no_heavy_library():
-    code = (
-        "import sys\nfrom road_ray.cli import main\n"
-        "try:\n    main()\nfinally:\n    print(*sys.modules)"
-    )
-    environment = {"_ROAD_COMPLETE": "complete_bash", "COMP_WORDS": "road finetune data.da"}
-    environment |= {"COMP_CWORD": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "data.dataset=" in done.stdout
-    loaded = set(done.stdout.split())
-    assert not loaded & {"torch", "transformers", "ray", "datasets", "pyarrow", "numpy"}

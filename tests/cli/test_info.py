@@ -73,21 +73,6 @@ def test_the_schema_of_submit_accepts_the_shipped_profiles(path):
     Draft7Validator(schema).validate(YAML(typ="safe").load(path))
 
 
-@pytest.mark.parametrize(
-    ("verb", "content"),
-    [
-        ("finetune", {"optimzer": {}}),
-        ("finetune", {"optimizer": {"peak_lr": 3}}),
-        ("finetune", {"console": "loud"}),
-        ("sweep", {"trials": 0}),
-        ("sweep", {"mode": "most"}),
-        ("submit", {"environment": "conda"}),
-    ],
-)
-def test_a_schema_refuses_what_the_verb_refuses(verb, content):
-    assert not Draft7Validator(json_schema(configuration_class(verb))).is_valid(content)
-
-
 class TestCheck:
     """``road check``."""
 

@@ -1,18 +1,32 @@
-"""Lists as a table or as JSON."""
+"""What a line says of a configuration, and what help says of options."""
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 
-from road_ray.cli.options import show_list
+from road_ray.cli.options import CommandLine, is_override
 
 
-def test_a_list_is_a_table_for_people_and_json_for_programs(capsys):
-    rows = [{"name": "a", "state": "ok"}, {"name": "bb", "state": "bad"}]
-    show_list(rows, as_json=True)
-    assert json.loads(capsys.readouterr().out) == rows
-    show_list(rows, as_json=False)
-    assert "bb" in capsys.readouterr().out
+def test_what_is_no_file_is_an_override():
+    assert CommandLine.read(["a=b", "c=d"]) == CommandLine(None, None, ("a=b", "c=d"))
+    assert CommandLine.read(["a.yaml", "c=d"]) == CommandLine(None, Path("a.yaml"), ("c=d",))
+    assert CommandLine.read([], preset="p") == CommandLine("p", None, ())
+
+
+def test_flags_that_were_given_count_last():
+    line = CommandLine.read(["seed=1"], workers=0, address=None, seed=2)
+    assert line.overrides == ("seed=1", "workers=0", "seed=2")
+    assert line.config("finetune").seed == 2
+
+
+def test_a_file_may_have_an_equals_sign_in_its_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("lr=1e-4.yaml").write_text("seed: 4\n")
+    for word in ("runs/lr=1e-4/my.yaml", str(tmp_path / "lr=1e-4.yaml"), "lr=1e-4.yaml"):
+        assert CommandLine.read([word, "seed=5"]) == CommandLine(None, Path(word), ("seed=5",))
+    assert CommandLine.read(["lr=1e-4.yaml"]).config("finetune").seed == 4
+    for word in ("data.root=../data", "init=runs/a=b/hf", "data.corpus=s3://b/a=1"):
+        assert is_override(word)
 
 
 def test_the_help_of_serve_names_every_setting(road):

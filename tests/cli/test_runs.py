@@ -73,8 +73,8 @@ def test_what_is_no_run_is_told(road, tmp_path):
 
 
 ODD = [
-    *(b"", b"null", b"[]", b"{}", b'"text"', b"5", b"\xff\xfe", b"9" * 5000),
-    *(b'{"step": null}', b'{"step": "x"}\n{"step": [1]}\n', b"[1]\n[2]\n", b'{"a": 1e999}'),
+    *(b"", b"null", b"[]", b"5", b"\xff\xfe", b"9" * 5000),
+    *(b'{"step": "x"}\n{"step": [1]}\n', b"[1]\n[2]\n", b'{"a": 1e999}'),
     *(b'{"packages": [], "command": 5, "devices": 3}', b'{"time": 5, "kind": [], "step": {}}'),
     *(b'{"teachers": [null], "datasets": 7, "corpus": {"tokens": "x"}, "init": {}}',),
     *(b"data: 5\nseed: {}\nweighting: [1]\ndistillation: x\n", b"a: &a [*a]\n"),
@@ -102,10 +102,14 @@ def test_odd_files_of_a_run_are_left_out_or_named(road, pretrained, tmp_path, na
             path.mkdir()
         else:
             path.write_bytes(content)
-        for words in (("runs", "list", run.parent), ("runs", "show", run), ("report", run)):
+        for words in (("runs", "list", run.parent), ("runs", "show", run)):
             result = road(*words)  # fails on a traceback
             assert result.code in (0, 2, 3, 4), (content, result.err)
         assert road("runs", "diff", run, other).code == 0
+    for content in (b"[]", ODD[-1], None):  # a page takes longer
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        path.mkdir() if content is None else path.write_bytes(content)
+        assert road("report", run).code in (0, 2, 3, 4)
 
 
 def test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line(

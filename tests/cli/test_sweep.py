@@ -91,9 +91,3 @@ def test_a_mistake_is_told_before_anything_starts(road, tmp_path, monkeypatch, a
     assert result.code == 2
     assert message in result.err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_help_names_how_many_trials_run_at_once_and_how_failed_ones_are_retried(road):
-    shown = " ".join(road("sweep", "--help").out.split())
-    assert "max_concurrent=N limits the trials" in shown
-    assert "retry_failed=true" in shown

@@ -64,9 +64,12 @@ _BOMB = ["l0: &l0 [lol]"] + [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" fo
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("a:\n  b: 1\n\n  b: 2\n", "my.yaml:4  a.b is written twice (first on line 2)"),
+        ("a:\n  b: 1\n\n  b: 2\n", 'found duplicate key "b"'),
         *(
-            (f"a: 1\nb: {tag} [x]\n", f"my.yaml:2  b has the tag '{tag}'")
+            (
+                f"a: 1\nb: {tag} [x]\n",
+                "my.yaml:2  is not valid YAML: could not determine a constructor for the tag",
+            )
             for tag in ("!!python/object:os.system", "!!python/name:os.system", "!mine")
         ),
         ("!!python/object:os.system\na: 1\n", "fix: remove the tag"),
@@ -77,15 +80,14 @@ _BOMB = ["l0: &l0 [lol]"] + [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" fo
         ("a:\n\tb: 1\n", "fix: indent with spaces, not tabs"),
         ("a: 1\n\nb: [1, 2]]\n", "my.yaml:3  is not valid YAML"),
         ("a: 1\n---\nb: 2\n", "is not valid YAML"),
-        ("- a\n", "my.yaml:1  holds a list\n    allowed: a mapping"),
-        ("hello\n", "my.yaml:1  holds the text"),
+        ("- a\n", "my.yaml  holds a list\n    allowed: a mapping"),
+        ("hello\n", "my.yaml  holds 'hello'"),
         (b"a: 1\nb: \xff\n", "my.yaml:2  is not UTF-8 (byte 0xff)"),
         (b"a: \x00\n", "is not valid YAML"),
         *(
-            (f"a: {value}\nb: 2\n", "my.yaml:1  a = ")
+            (f"a: {value}\nb: 2\n", "is not valid YAML: ")
             for value in ("!!int x", "!!int", "9" * 5000, "!!float a", "!!bool 7")
         ),
-        ("%YAML 1.1\n---\na: no\n", "a = 'no' cannot be read as bool"),
         ("a: *b\n", "undefined alias"),
     ],
 )

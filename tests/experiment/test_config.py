@@ -35,17 +35,6 @@ def test_bad_keys_are_named(given, message):
         configure("reproduce", overrides=given)
 
 
-def test_the_origin_of_a_key_that_is_not_used_is_named(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("num_seeds: 2\ndistillation:\n  temperature: 3\n")
-    with pytest.raises(ConfigError) as error:
-        configure("reproduce", path=file, overrides=["comparison=table5"])
-    assert f"{file}:2  distillation: comparison table5 does not use it" in str(error.value)
-    given = ["comparison=table5", "distillation.temperature=3"]
-    with pytest.raises(ConfigError, match=r"temperature=3.  distillation: comparison table5"):
-        configure("reproduce", overrides=given)
-
-
 def test_the_first_words_of_the_command_are_the_comparison_and_a_file(road, recipe, tmp_path):
     seen = []
     recipe(lambda config, context=None: seen.append(config) or Run(tmp_path, {}))

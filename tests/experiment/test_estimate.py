@@ -53,16 +53,6 @@ def test_a_mirror_stays_as_it_is(given, tmp_path):
     assert not (tmp_path / "mirror").exists()
 
 
-def test_the_command_lists_arms_and_seeds(given, road, flags):
-    del given["comparison"]
-    result = road("reproduce", "low_resource", *flags(given), "--dry-run")
-    assert result.code == 0
-    assert "none_longer" in result.out
-    assert "are left to run" in result.out
-    result = road("plan", "reproduce", "low_resource", *flags(given), "--json")
-    assert json.loads(result.out)["comparison"] == "low_resource"
-
-
 def test_every_arm_of_a_comparison_of_pre_training_is_estimated(small, road, flags, tmp_path):
     settings = small | {"num_seeds": 2}
     planned = Experiment(configure("reproduce", overrides=settings))

@@ -196,12 +196,6 @@ def test_an_arm_may_start_from_another_of_the_same_seed(tiny, tmp_path):
     assert second.after == ("first/seed-1/student",)
 
 
-def test_another_data_set_takes_the_place_of_the_default(tiny):
-    plan = planned(tiny("road_distillation", **{"data.dataset": "sst2"}))
-    assert {job.config.data.dataset for job in scored(plan)} == {"sst2"}
-    assert only(plan, "none")[0].config.data.evaluate_on is None
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 import road_ray as rr
-from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, RoadError
+from road_ray.errors import ConfigError, InterruptedRunError, RoadError
 from road_ray.experiment.config import CATALOGUE
-from road_ray.experiment.expand import Experiment
-from road_ray.reporting.pages.comparison_page import comparison_text
-from road_ray.reporting.records.comparison_table import read_table
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure
 
@@ -122,37 +118,6 @@ def test_a_stopped_comparison_resumes_to_equal_weights(tiny, tmp_path, row):
     assert run.metrics == whole.metrics
     assert weights(run.directory) == weights(whole.directory)
     assert len(weights(run.directory)) == 4
-
-
-def test_teachers_that_fail_stop_the_arms_that_need_them_alone(tiny, tmp_path, road, flags):
-    keys = {"arms": ["correctness"], "distillation.num_teachers": 2}
-    given = tiny("low_resource", **(SIZES["low_resource"] | keys))
-    run = tmp_path / "run"
-    (ensemble,) = Experiment(configure("reproduce", overrides=given)).ensembles
-    broken = ensemble.run_dir / "teacher-1"
-    broken.mkdir(parents=True)
-    (broken / "MANIFEST.json").write_text("{}")
-    (broken / "metrics.json").write_text("{}")  # a run whose configuration is unknown
-    name = given.pop("comparison")
-    result = road("reproduce", name, *flags(given))
-    assert result.code == CheckpointError.exit_code
-    reason = f"{ensemble.run_dir.name}/teacher-1 failed"
-    assert reason in result.err
-    assert not (run / "metrics.json").exists()
-    table = table_of(run)
-    arms = configure("reproduce", overrides={"comparison": name}).compared.arms
-    taught = [arm["name"] for arm in table["arms"] if arms[arm["name"]].teachers]
-    failed = [(item["arm"], item["seed"]) for item in table["failed"]]
-    assert failed == [(arm, seed) for arm in taught for seed in (0, 1)]
-    assert all("config.resolved.yaml is missing" in item["error"] for item in table["failed"])
-    for arm in table["arms"]:
-        assert arm["seeds"] == ([] if arm["name"] in taught else [0, 1])
-    assert "Failed runs" in (run / "report.html").read_text()
-    assert f"failed: correctness, seed 0: {reason}" in comparison_text(read_table(run))
-    shutil.rmtree(broken)
-    again = road("reproduce", name, *flags(given))
-    assert again.code == 0
-    assert table_of(run)["failed"] == []
 
 
 @pytest.mark.slow

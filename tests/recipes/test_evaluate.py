@@ -47,14 +47,6 @@ def test_windows_are_those_of_the_training_unless_they_are_named(attempt, span_r
             assert told["null_odds"] == pytest.approx(odds[example.id], abs=1e-4)
 
 
-def test_a_model_of_the_hub_has_its_threshold_and_length_too(attempt, span_run, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(span_run.hf_dir))
-    result = attempt("me/student", "newsqa")
-    assert result.code == 0, result.err
-    figures = json.loads(result.out)["metrics"]
-    assert figures == {k: v for k, v in span_run.metrics.items() if k.startswith("eval/newsqa/")}
-
-
 def test_each_head_has_its_own_threshold(attempt, span_run, tmp_path):
     model, thresholds = tmp_path / "model", {"squad_v2": 1.5, "newsqa": -2.5}
     record = json.loads((span_run.hf_dir / "road_ray.json").read_text()) | {"task": "squad_v2"}

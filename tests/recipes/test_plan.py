@@ -82,15 +82,6 @@ def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path):
     assert estimate["steps"] == 6
 
 
-def test_all_trainings_are_counted():
-    for verb, changes, runs in (
-        ("teachers", {"num_folds": 4}, 12),
-        ("distill", {"distillation.generations": 3}, 3),
-        ("multitask", {}, 1),
-    ):
-        assert module.num_runs(configure(verb, overrides=changes)) == runs
-
-
 @pytest.mark.parametrize(
     ("verb", "changes", "models", "checkpoints"),
     [
@@ -154,14 +145,6 @@ def test_tokens_are_those_of_the_run_whatever_the_seed(sentiment, tmp_path):
     assert planned("finetune", chosen)["tokens"] == pytest.approx(trained, rel=1e-5)
     whole = chosen | {"training.steps": None, "data.epochs": 2}
     assert len({planned("finetune", whole | {"seed": seed})["tokens"] for seed in (0, 1)}) == 1
-
-
-def test_a_mixture_counts_its_tokens_too(sentiment):
-    chosen = {key: value for key, value in sentiment.items() if key != "data.dataset"}
-    chosen |= {"data.datasets": ["sst2", "mnli"], "mixing.passes": 2}
-    estimate = planned("multitask", chosen)
-    assert estimate["rows"] == pytest.approx(6 * 2 * 16, rel=0.1)
-    assert estimate["tokens"] > estimate["rows"]
 
 
 def test_a_plan_builds_no_corpus_and_knows_the_size_of_the_model(pretraining, tmp_path):

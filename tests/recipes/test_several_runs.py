@@ -148,12 +148,6 @@ def test_what_would_fail_late_in_a_pool_is_named_first(sentiment, tmp_path, chan
     assert not (tmp_path / "run").exists()
 
 
-def test_one_seed_of_one_set_is_a_plain_run(sentiment, tmp_path):
-    run = rr.finetune(overrides=sentiment, run_dir=tmp_path)
-    assert run.hf_dir.is_dir()
-    assert "num_seeds" not in (tmp_path / "config.resolved.yaml").read_text()
-
-
 def test_three_seeds_are_listed_with_directory_and_figures(teachers):
     listing = json.loads((teachers.directory / "teachers.json").read_text())["teachers"]
     assert [item["seed"] for item in listing] == [0, 1, 2]
@@ -184,9 +178,6 @@ def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
     learnt = prepare(config, Worker.alone()).splits["sst2"].examples
     assert len(learnt) > 0
     assert {fold_of(example, 2) for example in learnt} == {0}
-
-
-OVERLAP = "data/sst2/overlap_with_train"
 
 
 @pytest.fixture

@@ -32,18 +32,6 @@ def test_the_figures_are_those_of_the_last_row(pretrained):
     assert json.loads((pretrained.directory / "metrics.json").read_text()) == pretrained.metrics
 
 
-def test_everything_for_the_next_stage_is_there(pretrained):
-    names = {str(p.relative_to(pretrained.hf_dir)) for p in pretrained.hf_dir.rglob("*")}
-    assert {
-        "model.safetensors",
-        "tokenizer.json",
-        "road_ray.json",
-        "generator/model.safetensors",
-    } <= names
-    lineage = json.loads((pretrained.hf_dir / "road_ray.json").read_text())
-    assert lineage["corpus"]["rows"] > 0
-
-
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(
     pretrained, pretraining, tmp_path
 ):
@@ -98,18 +86,6 @@ def test_another_text_of_the_same_name_and_size_is_another_corpus(attempt, tmp_p
         settings = {"data__corpus": tmp_path / "a.txt", "training__steps": 1}
         assert attempt(run_dir=tmp_path / str(number), **settings).code == 0
     assert len([p for p in (tmp_path / "shards").iterdir() if "tokenizer" not in p.name]) == 2
-
-
-def test_a_vocabulary_may_lie_below_the_root_of_the_environment(
-    attempt, world, tmp_path, monkeypatch
-):
-    root = tmp_path / "root"
-    (root / "vocab").mkdir(parents=True)
-    (root / "vocab" / "v.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n")
-    (root / "c.txt").write_text("a b a b a a\n")
-    monkeypatch.setenv("ROAD_DATA", str(root))
-    settings = {"data__corpus": "c.txt", "data__tokenizer": "vocab/v.txt", "training__steps": 1}
-    assert attempt(data__root="null", **settings).code == 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Heads and thresholds come along from a model of the same task, and only from such a one."""
+"""What a model records: its head, thresholds and files, and the data of its training."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import torch
 import road_ray as rr
 from road_ray.config import load
 from road_ray.data.catalog import TASKS
-from road_ray.data.tokenizer import load_tokenizer
-from road_ray.errors import CheckpointError
+from road_ray.data.load_split import load_split
+from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     stored_threshold,
     trained_head,
     trained_limits,
+    with_trained_data,
 )
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.recipes.train.prepare import prepare
@@ -95,3 +98,87 @@ def test_a_directory_that_cannot_be_written_whole_leaves_what_was_there(tmp_path
         write("2", OSError(28, "No space left on device"))
     assert [path.name for path in tmp_path.iterdir()] == ["hf"]
     assert (tmp_path / "hf" / "config.json").read_text() == "1"
+
+
+OWN = {"text": ["review"], "labels": ["bad", "good"], "label_map": {"0": "bad", "1": "good"}}
+OWN_FILES = {"films": OWN | {"train": "a.csv"}}
+OF_RUN = {"dataset": "films", "sets": OWN_FILES, "stride_tokens": 32, "max_judged_rows": 3}
+RUN = json.dumps({"data": OF_RUN})
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_wordpiece(["fine dull good"] * 3, vocab_size=40)
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Write a model with this record, as the ``hf/`` of a run if ``run`` is its configuration."""
+
+    def write(record, run=None):
+        model = tmp_path / "run" / "hf"
+        model.mkdir(parents=True)
+        (model / "road_ray.json").write_text(json.dumps(record))
+        if run is not None:
+            (model.parent / "config.resolved.yaml").write_text(run)
+        return model
+
+    return write
+
+
+def test_a_run_its_model_and_a_copy_of_it_know_their_data(recorded, tmp_path):
+    model = recorded({"datasets": ["films"], "data": {"sets": {"films": OWN}}}, RUN)
+    for place in (model, model.parent):
+        data = with_trained_data(EvaluateDataConfig(), str(place))
+        assert (data.datasets, data.sets["films"].train) == (("films",), "a.csv")
+        assert (data.stride_tokens, data.max_judged_rows) == (32, None)  # rows of one run alone
+    given = EvaluateDataConfig(datasets=("sst2",), stride_tokens=64)
+    data = with_trained_data(given, str(model))
+    assert (data.datasets, data.stride_tokens) == (("sst2",), 64)
+    copy = model.rename(tmp_path / "copy")
+    with pytest.raises(ConfigError, match="records its columns and labels, but no files"):
+        with_trained_data(EvaluateDataConfig(), str(copy))
+    with pytest.raises(ConfigError, match="does not say what it was trained on"):
+        with_trained_data(EvaluateDataConfig(), "org/of-the-hub")
+
+
+def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(
+    recorded, tmp_path, tokenizer, monkeypatch
+):
+    model = recorded({"datasets": ["films"], "data": {"sets": {"films": OWN}}})
+    file = tmp_path / "new.csv"
+    file.write_text("page,review,label\n1,fine,1\n2,dull,bad\n")
+    monkeypatch.setenv("ROAD_DATA", str(tmp_path / "nowhere"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nowhere").mkdir()
+    data = with_trained_data(EvaluateDataConfig(file="new.csv"), str(model))
+    split = load_split("films", "dev", data, tokenizer, judged=True)
+    assert [e.texts for e in split.examples] == [("fine",), ("dull",)]
+    assert split.features.gold["labels"].tolist() == [1, 0]  # by the map of the training
+    with pytest.raises(ConfigError, match="no such file"):
+        with_trained_data(EvaluateDataConfig(file="nev.csv"), str(model))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("sst2", "sentence,label\nfine,1\n"),
+        ("mrpc", "Quality,#1 ID,#2 ID,#1 String,#2 String\n1,4,5,fine,good\n"),
+    ],
+)
+def test_a_file_may_have_the_columns_of_a_data_set_of_the_catalogue(
+    recorded, tmp_path, tokenizer, name, rows
+):
+    model = recorded({"datasets": [name]})
+    (tmp_path / "new.csv").write_text(rows)
+    data = with_trained_data(EvaluateDataConfig(file=str(tmp_path / "new.csv")), str(model))
+    assert data.datasets == (f"my_{name}",)
+    split = load_split(f"my_{name}", "dev", data, tokenizer, judged=True)
+    assert split.features.gold["labels"].tolist() == [1]
+
+
+def test_a_file_for_several_data_sets_is_refused(recorded, tmp_path):
+    model = recorded({"datasets": ["sst2", "mrpc"]})
+    (tmp_path / "new.csv").write_text("sentence,label\nfine,1\n")
+    with pytest.raises(ConfigError, match=r"data sets are several: sst2, mrpc(.|\n)*datasets="):
+        with_trained_data(EvaluateDataConfig(file=str(tmp_path / "new.csv")), str(model))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-
 import pytest
 
 from road_ray.config import load
@@ -25,23 +22,10 @@ def test_every_promised_space_is_shipped_with_its_source_and_cost():
         assert "# Cost: " in text
 
 
-def test_a_wheel_has_them():
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
-    data = project["tool"]["setuptools"]["package-data"]["road_ray"]
-    assert "search_spaces/*.yaml" in data
-    assert SHIPPED.parent.name == "road_ray"
-
-
 @pytest.mark.parametrize("named", ["weighted_kd", "search_spaces/weighted_kd.yaml"])
 def test_a_shipped_one_is_found_from_anywhere(named, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert locate(named) == SHIPPED / "weighted_kd.yaml"
-
-
-def test_a_file_of_ones_own_comes_first(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("joint").write_text("verb: finetune\n")
-    assert locate("joint") == Path("joint")
 
 
 def test_a_key_of_the_verb_is_told_to_belong_under_overrides(tmp_path):

@@ -1,4 +1,4 @@
-"""A whole sweep: started, resumed, finished, refused."""
+"""A whole sweep: started, resumed, finished, refused; its best trial and its files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.distributed.tune.trial_resources import StageDemand, max_concurrent
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.result import Sweep
-from road_ray.recipes.sweep.sweep import _printed, _remove_models, check_sources, run
+from road_ray.recipes.sweep.sweep import (
+    Sweep,
+    _printed,
+    _remove_models,
+    best_of,
+    check_sources,
+    row_of,
+    run,
+    write_result,
+)
 from road_ray.recipes.sweep.sweep_file import load_sweep
-from road_ray.recipes.sweep.trials import model_of
 from tests.sweeps import leave_trials
 
 BASE = {"verb": "finetune", "metric": "m", "name": "mine", "space": {"x": {"uniform": [0, 1]}}}
@@ -95,13 +102,6 @@ def test_failed_trials_are_named_and_tried_again_on_request(file):
     assert (again.trials[2].retry_of, again.trials[2].params) == (1, again.trials[1].params)
     again.check_complete()
     assert len(run(load_sweep(file, ["trials=2", "retry_failed=true"])).trials) == 3
-
-
-def test_a_diverged_trial_is_a_result(file):
-    config = load_sweep(file, ["trials=2"])
-    diverged = Record(1, {"optimizer.peak_lr": 1e-2}, "failed", reason="diverged: step 3")
-    leave_trials(config, Record(0, RATE, "complete", (0.0,)), diverged)
-    run(config).check_complete()
 
 
 def test_a_sweep_knows_what_its_trials_start(file, teachers):
@@ -232,9 +232,33 @@ def test_models_of_the_best_stay_and_all_metrics(tmp_path):
         assert left == numbers
 
 
-def test_the_model_is_that_of_the_last_run(tmp_path):
-    first = load(SweepConfig, base=BASE)
-    trial = Record(7, {})
-    assert model_of(tmp_path, trial, first) == tmp_path / "trials/0007/seed-0"
-    two = load(SweepConfig, base=BASE | {"verb": "pretrain", "then": {"verb": "distill"}})
-    assert model_of(tmp_path, trial, two) == tmp_path / "trials/0007/seed-0/distill"
+def trial(number, *values, state="complete"):
+    return Record(
+        number, {"x.y": number}, state, values, figures={"m": values[0]} if values else {}
+    )
+
+
+def test_the_best_is_never_pruned_failed_or_not_finite():
+    trials = [trial(0, 0.5), trial(1, 0.9, state="pruned"), trial(2, state="failed")]
+    trials += [trial(3, float("inf")), trial(4, float("nan")), trial(5, 0.6), trial(6, 0.6)]
+    assert [item.number for item in best_of(trials, ["max"])] == [5]
+    assert [item.number for item in best_of(trials, ["min"])] == [0]
+    assert best_of(trials[1:3], ["max"]) == []
+
+
+def test_of_several_figures_the_front_remains():
+    trials = [trial(0, 0.9, 10.0), trial(1, 0.8, 5.0), trial(2, 0.7, 6.0), trial(3, 0.9, 10.0)]
+    assert [item.number for item in best_of(trials, ["max", "min"])] == [0, 1, 3]
+
+
+def test_the_result_is_written_with_every_trial(tmp_path):
+    base = {"verb": "finetune", "metric": "m", "name": "s", "seeds": 2}
+    config = load(SweepConfig, base=base | {"space": {"x.y": {"int": [0, 9]}}})
+    sweep = Sweep(tmp_path, config, [trial(0, 0.5), trial(1, state="failed")])
+    write_result(sweep)
+    written = json.loads((tmp_path / "sweep.json").read_text())
+    assert written["best"] == [0]
+    assert [item["state"] for item in written["trials"]] == ["complete", "failed"]
+    assert json.loads((tmp_path / "metrics.json").read_text()) == {"m": 0.5}
+    row = row_of(sweep.trials[1], config)
+    assert (row["m"], row["m +-"], row["x.y"]) == (None, None, 1)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.config import load, override
+from road_ray.config import load
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.sweep import run, taught_alike, teachers_of_trials
+from road_ray.recipes.sweep.sweep import taught_alike, teachers_of_trials
 from road_ray.recipes.sweep.trials import Trial
 from road_ray.recipes.train import teachers as module
 
@@ -91,22 +91,3 @@ def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
         for number in range(2):
             place = tmp_path / f"sweep/s/trials/000{number}"
             assert trial(place, {"weighting.wrong": 0.3}, lambda report: None).figures
-
-
-@pytest.mark.long
-@pytest.mark.ray
-def test_a_whole_sweep_with_teachers_in_actors(sweep, tmp_path):
-    config = sweep(
-        **{
-            "distillation.answers": "auto",
-            "distillation.host": "actors",
-            "distillation.resources.CPU": 0.3,
-        }
-    )
-    small = {"trials": 2, "max_concurrent": 1, "scheduler": "none", "console": "quiet"}
-    done = run(override(config, small))
-    assert [trial.state for trial in done.trials] == ["complete"] * 2
-    tables = list(Path(config.directory, "store").glob("*/table-*"))
-    assert len(tables) == 3
-    own = list(Path(config.directory).rglob("teachers.json"))
-    assert len(own) == 2

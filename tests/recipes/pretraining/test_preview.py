@@ -1,0 +1,93 @@
+"""Before a pre-training: its operations, and its corrupted rows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+import road_ray as rr
+from road_ray.config import override
+from road_ray.objectives.pretraining.registry import OBJECTIVES
+from road_ray.recipes.pretraining.pretrain import prepare
+from road_ray.recipes.pretraining.preview import flops_per_step, peek
+from road_ray.training.checkpoint.state import load_weights
+from road_ray.training.worker import Worker
+from road_ray.verbs import configure, preset_config
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("bert_small", 1.419e18),
+        ("bert_base", 6.428e19),
+        ("electra_small", 1.294e18),
+        ("electra_base", 6.425e19),
+        ("electra_large", 7.118e20),
+    ],
+)
+def test_presets_cost_what_the_released_script_says(name, published):
+    config = preset_config(name)
+    steps = config.training.steps
+    assert flops_per_step(config) * steps == pytest.approx(published, rel=2e-3)
+
+
+def test_every_objective_has_a_cost_and_the_order_is_plain():
+    small = preset_config("electra_small")
+    costs = {n: flops_per_step(override(small, {"objective.name": n})) for n in OBJECTIVES}
+    assert costs["mlm"] < costs["replace_mlm"] < costs["all_tokens_mlm"]
+    assert costs["electra"] == costs["electra_masked"] == costs["adversarial"]
+    assert costs["electra"] < costs["teams"]
+    assert costs["electra"] < costs["mc_bert"]
+
+
+def test_a_frozen_generator_costs_half_and_none_nothing():
+    small = preset_config("electra_small")
+    joint, frozen, none = (
+        flops_per_step(override(small, changed))
+        for changed in ({}, {"generator.kind": "frozen"}, {"generator.kind": "unigram"})
+    )
+    assert joint - frozen == pytest.approx((joint - none) / 2)
+
+
+def test_phases_cost_what_their_rows_do():
+    base = override(preset_config("electra_base"), {"training.steps": 1000})
+    first = {"data.shorter_first.128.fraction": 0.9, "data.shorter_first.128.batch_size": 1024}
+    short = {"data.max_length_tokens": 128, "data.batch_size": 1024}
+    phased, short = (flops_per_step(override(base, keys)) for keys in (first, short))
+    assert phased == pytest.approx(0.9 * short + 0.1 * flops_per_step(base))
+
+
+HIDDEN = re.compile(r"\[[^\]\s]+( -> [^\]\s]+)?\]|\[MASK: \S+\]")
+SPECIAL = {"[CLS]", "[SEP]", "[UNK]"}
+
+
+def hidden(text: str) -> list[str]:
+    marks = [match.group() for match in HIDDEN.finditer(text)]
+    return [mark for mark in marks if mark not in SPECIAL]
+
+
+def test_replacements_are_those_of_the_trained_generator(pretrained, pretraining):
+    config = configure("pretrain", overrides=pretraining | {"run_dir": str(pretrained.directory)})
+    made = prepare(config, Worker())
+    load_weights(made.objective, pretrained.directory / "checkpoints" / "step-00000006")
+    with torch.no_grad():
+        batch = made.objective.prepare(next(made.steps.since(6))[0])
+        corrupted = made.objective.eval().corrupted(batch)
+    head, *rows = peek(str(pretrained.directory), 100).split("\n\n")
+    assert head == "electra, the batch after step 6: 8 of 8 rows"
+    shown = [hidden(row) for row in rows]
+    assert list(map(len, shown)) == corrupted.chosen.sum(1).tolist()
+    arrows = [sum("->" in mark for mark in row) for row in shown]
+    assert arrows == corrupted.replaced.sum(1).tolist()
+
+
+def test_masks_of_a_masked_model(pretraining, tmp_path):
+    run = rr.pretrain(
+        overrides=pretraining | {"objective.name": "mlm", "training.steps": 1}, run_dir=tmp_path
+    )
+    marks = hidden(peek(str(run.directory), 3))
+    masked = [mark for mark in marks if mark.startswith("[MASK: ")]
+    assert 0 < len(masked) <= len(marks)
+    assert not any("->" in mark for mark in marks)
