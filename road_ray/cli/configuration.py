@@ -37,7 +37,9 @@ def init(
     text: Annotated[
         list[str] | None, typer.Option(help="column of the text; twice for a pair")
     ] = None,
-    kind: Annotated[Literal["classify", "regress"] | None, typer.Option(help="task")] = None,
+    kind: Annotated[
+        Literal["classify", "multi", "regress"] | None, typer.Option(help="task")
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(

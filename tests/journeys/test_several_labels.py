@@ -129,3 +129,14 @@ def test_evaluate_predict_and_onnx_agree(road, student, tmp_path):
         row["labels"] for row in predicted["onnx"]
     ]
     assert float(cells[0]["score_joy"]) == pytest.approx(predicted["onnx"][0]["scores"]["joy"])
+
+
+def test_init_writes_a_configuration_that_trains(road, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ROAD_DATA", raising=False)
+    lines = ["text,labels", *(f"{row['text']},{'; '.join(row['labels'])}" for row in rows(64, 1))]
+    (tmp_path / "moods.csv").write_text("\n".join(lines) + "\n")
+    assert road("init", "moods.csv", "--init", str(trained.hf_dir)).code == 0
+    done = road("finetune", "moods.yaml", "training.steps=2", "--json")
+    assert done.code == 0, done.err
+    assert "eval/moods/lrap" in json.loads(done.out)["metrics"]

@@ -24,7 +24,7 @@ _TEXTS = (
     *("description", "title", "question", "utterance", "abstract"),
 )
 _SURE_LABELS = ("label", "labels", "gold_label", "class", "target")
-_LABELS = (
+LABELS = (
     *_SURE_LABELS,
     *("category", "sentiment", "intent", "emotion", "topic", "polarity"),
     *("rating", "stars", "score", "similarity", "y"),
@@ -149,7 +149,7 @@ def label_column(
         if name not in texts and name.lower() not in _IDS and not column.lists and column.values
     }
     sure = [name for name in free if name.lower() in _SURE_LABELS]
-    usual = [name for name in free if name.lower() in _LABELS]
+    usual = [name for name in free if name.lower() in LABELS]
     guessed = [name for name, c in free.items() if c.is_classes or c.is_fractions]
     exact = [name for name in sure if name.lower() == "label"]
     likely = exact or sure or list(dict.fromkeys([*usual, *guessed]))
@@ -158,7 +158,7 @@ def label_column(
         return free[likely[0]], why
     if likely:
         problem, remedy = f"{len(likely)} columns could be the label", shlex.quote(likely[0])
-        fix = f"name one by --label, such as --label {remedy}"
+        fix = f"name one by --label, such as --label {remedy}, or all of 0 and 1 by --kind multi"
     else:
         problem = "no column looks like a label"
         fix = "name one by --label; for pre-training text, a table has the column `text` alone"

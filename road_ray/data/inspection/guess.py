@@ -21,6 +21,7 @@ from road_ray.data.inspection.columns import (
     word_and_tag_columns,
 )
 from road_ray.data.inspection.data_files import MOST_ROWS, Rows, Source, find_source
+from road_ray.data.inspection.label_sets import LabelSets, label_sets
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.squad import flat_answers
 from road_ray.data.task_and_dataset import Columns, below_zero, plain_label
@@ -143,15 +144,11 @@ def _tags(source: Source, columns: tuple[str, str], entry: dict[str, Any]) -> Gu
 
 def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, place: str) -> Guess:
     rows = source.rows["train"]
+    if (several := label_sets(rows, columns, wishes.label, wishes.kind, place)) is not None:
+        return _label_sets(source, columns, several, wishes, place)
     label, why_label = label_column(columns, wishes.label, wishes.text, place)
     texts, why_texts = text_columns(columns, wishes.text, label.name, place)
-    for text in texts:
-        if missing := columns[text].missing:
-            raise DataError(
-                f"{place}: {len(missing):,} of {len(rows):,} rows have nothing in column {text!r}, "
-                f"the first at {missing[0]}\n"
-                "  fix: fill or remove these rows, or name another column"
-            )
+    _check_texts(columns, texts, rows, place)
     reasons = [f"text: {' and '.join(texts)} ({why_texts})", f"label: {label.name} ({why_label})"]
     entry: dict[str, Any] = {"text": texts, "label": label.name}
     if (id_name := id_column(columns, [*texts, label.name])) is not None:
@@ -169,7 +166,8 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
             f"{place}: column {lists[0]!r} has lists, such as the choices of a question, which a "
             "task of one label for a text would not read\n"
             "  fix: for choices, a column for each and `kind: choose` (docs/guides/data.md); to "
-            f"leave it out: --text {shlex.quote(texts[0])}"
+            f"leave it out: --text {shlex.quote(texts[0])}; for any number of labels: --kind multi "
+            f"--label {shlex.quote(lists[0])}"
         )
     if left_out:
         reasons.append(f"not read: {', '.join(left_out)}")
@@ -189,6 +187,66 @@ def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, pl
         reasons += lines
     length = _length(rows, texts, wishes.limit, reasons)
     return Guess(source, kind, entry, reasons, length)
+
+
+def _check_texts(
+    columns: Mapping[str, Column], texts: Sequence[str], rows: Rows, place: str
+) -> None:
+    """Raise ``DataError`` for rows without a text."""
+    for text in texts:
+        if missing := columns[text].missing:
+            raise DataError(
+                f"{place}: {len(missing):,} of {len(rows):,} rows have nothing in column {text!r}, "
+                f"the first at {missing[0]}\n"
+                "  fix: fill or remove these rows, or name another column"
+            )
+
+
+def _label_sets(
+    source: Source, columns: Mapping[str, Column], several: LabelSets, wishes: Wishes, place: str
+) -> Guess:
+    """Return the guess for any number of labels a row."""
+    rows = source.rows["train"]
+    others = {name: column for name, column in columns.items() if name not in several.columns}
+    texts, why_texts = text_columns(others, wishes.text, "", place)
+    _check_texts(columns, texts, rows, place)
+    counts = several.counts(rows) + several.counts(source.rows.get("dev", ()))
+    spellings = _spellings(counts)
+    labels = sorted_labels(same[0] for same in spellings.values())
+    if several.are_marks:
+        labels = list(several.columns)
+    elif names := source.class_names.get(several.columns[0]):
+        labels = list(names)
+    if len(labels) < 2:
+        raise DataError(f"{place}: {len(labels)} labels in all rows\n  fix: name another column")
+    label = list(several.columns) if several.are_marks else several.columns[0]
+    entry: dict[str, Any] = {"kind": "multi", "text": texts, "label": label}
+    if several.separator is not None:
+        entry["separator"] = several.separator
+    if (id_name := id_column(columns, [*texts, *several.columns])) is not None:
+        entry["id"] = id_name
+    if not several.are_marks:
+        entry["labels"] = labels
+        if label_map := {v: same[0] for same in spellings.values() for v in same[1:]}:
+            entry["label_map"] = label_map
+    unit, share = "a pair of texts" if len(texts) == 2 else "a text", counts.total() / len(rows)
+    shown = ", ".join(f"{name} ({counts[name]:,})" for name in labels[:12])
+    reasons = [
+        f"task: any of {len(labels)} labels for {unit} (multi), {share:.1f} of a row on average",
+        f"text: {' and '.join(texts)} ({why_texts})",
+        f"label: {', '.join(several.columns[:12])} ({several.why})",
+        f"labels: {shown}{', ...' * (len(labels) > 12)}; a row without one has none of them",
+    ]
+    length = _length(rows, texts, wishes.limit, reasons)
+    return Guess(source, "multi", entry, reasons, length)
+
+
+def _spellings(counts: Counter[str]) -> dict[str, list[str]]:
+    """Return the values of each label, the most frequent first."""
+    spellings: dict[str, list[str]] = {}
+    for value, _ in counts.most_common():
+        spellings.setdefault(plain_label(value), []).append(value)
+    return spellings
 
 
 def _values(source: Source, split: str, column: str) -> Counter[str]:
@@ -222,10 +280,7 @@ def _classes(
     names = source.class_names.get(label.name)
     for hidden in ["-"] if names is None else ["-", "-1"]:  # no label, as in SNLI
         del counts[hidden]
-    spellings: dict[str, list[str]] = {}
-    for value, _ in counts.most_common():
-        spellings.setdefault(plain_label(value), []).append(value)
-    total = counts.total()
+    spellings, total = _spellings(counts), counts.total()
     if len(spellings) < 2:
         raise DataError(
             f"{place}: column {label.name!r} has one class only: {', '.join(counts)}, in all "
