@@ -18,7 +18,7 @@ import typer
 
 from road_ray.cli.configuration import explain, init, presets, schema
 from road_ray.cli.data import data_app
-from road_ray.cli.inference import export, predict, push, serve
+from road_ray.cli.inference import export, label, predict, push, serve
 from road_ray.cli.options import (
     KEYS_AS_WORDS,
     AddressOption,
@@ -141,6 +141,7 @@ for _verb in VERBS.values():
 _COMMANDS = (
     init,
     predict,
+    label,
     export,
     serve,
     push,

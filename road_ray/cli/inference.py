@@ -1,4 +1,4 @@
-"""``road predict``, ``road serve``, ``road export`` and ``road push``: finished models."""
+"""``road predict``, ``serve``, ``export`` and ``push`` of finished models; ``road label``."""
 
 from __future__ import annotations
 
@@ -360,3 +360,51 @@ def push(
             following = ["road", "push", model, repository, *(["--public"] if public else [])]
             following += [word for pattern in include or () for word in ("--include", pattern)]
         typer.echo(f"next: {shlex.join(following)}")
+
+
+def label(
+    url: Annotated[str, typer.Argument(help="address of the server, such as http://host:8000/v1")],
+    source: InputArgument,
+    labels: Annotated[str, typer.Option(help="names of the labels, with commas between them")],
+    prompt: Annotated[
+        Path, typer.Option(help="text file with {text} or other columns, and {labels}")
+    ],
+    output: Annotated[Path, typer.Option(help="Parquet, CSV or JSONL file, by suffix")],
+    model: Annotated[str, typer.Option(help="name of the model; default: the server's first")] = "",
+    votes: Annotated[
+        int, typer.Option(help="samples a row where there are no log-probabilities", min=1)
+    ] = 5,
+    concurrency: Annotated[int, typer.Option(help="requests at a time", min=1)] = 8,
+    timeout: Annotated[float, typer.Option(help="seconds of one request", min=0.1)] = 60.0,
+    key_variable: Annotated[
+        str, typer.Option(help="environment variable that has the key of the address")
+    ] = "OPENAI_API_KEY",
+    as_json: JsonOption = False,
+) -> None:
+    """Label every row of a file by an LLM behind an OpenAI-compatible address.
+
+    The output is a teacher for `distillation.teachers`. To resume after an interruption, run the
+    same command.
+    """
+    from road_ray.inference.label_rows import LabelSettings, label_rows
+
+    for file in (source, str(prompt)):
+        check_input(file)
+    settings = LabelSettings(
+        url,
+        tuple(name.strip() for name in labels.split(",")),
+        prompt.read_text(encoding="utf-8"),
+        model=model,
+        votes=votes,
+        concurrency=concurrency,
+        timeout_seconds=timeout,
+        key_variable=key_variable,
+    )
+    figures = run_interruptible(
+        lambda chosen: label_rows(source, output, chosen), settings, output.absolute().parent
+    )
+    if as_json:
+        typer.echo(json.dumps({"output": str(output), **vars(figures)}))
+        return
+    typer.echo(f"{counted(figures.rows, 'row')}: {output}   {figures}")
+    typer.echo(f"next: road distill init=MODEL distillation.teachers={shlex.quote(str(output))}")

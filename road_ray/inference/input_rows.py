@@ -161,7 +161,7 @@ def input_rows(
         )
     seen, use, number = None, _Use({}, {}), -1
     counted: int | None = None  # rows before the first with an id
-    for number, (where, row) in enumerate(_rows(source, trained)):
+    for number, (where, row) in enumerate(file_rows(source, trained)):
         if row.keys() != seen:  # in a table: the first row
             seen, use = row.keys(), _use_of(where, row, columns, fields, trained)
         values = {name: cell(row, column) for name, column in use.read.items()}
@@ -192,7 +192,7 @@ def count_rows(source: str, trained: TrainedInput) -> int:
     """Return the number of rows of a file, which is read for it. Raises ``DataError`` for a row
     that cannot be read.
     """
-    return sum(1 for _ in _rows(source, trained))
+    return sum(1 for _ in file_rows(source, trained))
 
 
 def cell(row: Row, column: str | list[str]) -> object:
@@ -243,7 +243,8 @@ def _use_of(
     return _Use(read, copied)
 
 
-def _rows(source: str, trained: TrainedInput) -> Iterator[tuple[str, Row]]:
+def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[tuple[str, Row]]:
+    """Yield ``file:line`` and the row by columns of a file in any format, or of standard input."""
     if source == STDIN:
         lines = decoded_lines(sys.stdin.buffer, "<stdin>")
         return _lines((f"<stdin>:{number}", line) for number, line in lines)

@@ -1,0 +1,328 @@
+"""Labels of rows by a large language model behind an OpenAI-compatible address.
+
+The output is a file of answers that ``distillation.teachers`` takes: the columns that the prompt
+shows, ``probability_<label>`` of each label and the text of the ``answer``. Answers are appended to
+``.NAME.partial`` as they come, keyed by the content of the request, so a row is asked once, also
+after a kill. The key of the address is read from the environment and written nowhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import os
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from threading import Event, Lock
+from typing import IO, Any
+
+import httpx
+
+from road_ray.data.readers.tables import missing_columns
+from road_ray.data.task_and_dataset import plain_label
+from road_ray.errors import ConfigError, DataError, ResourceError, shorten
+from road_ray.inference.input_rows import file_rows
+from road_ray.system.files import check_new, staged_beside
+from road_ray.system.operating_system import try_lock
+
+_log = logging.getLogger(__name__)
+WRITERS = {".parquet": "to_parquet", ".csv": "to_csv", ".jsonl": "to_json"}  # of a Dataset
+KEY = "OPENAI_API_KEY"  # the default variable of the environment
+_RETRIES, _FIRST_DELAY, _LONGEST_DELAY = 6, 1.0, 60.0
+_LEAST_SHARE = 0.5  # of the probability that must be on labels
+_MALFORMED = 20  # first answers of which one at least must name a label
+_TOLD_SECONDS = 10.0
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class LabelSettings:
+    """What is asked, and how: ``prompt`` with ``{column}`` and ``{labels}``, ``votes`` samples
+    where the server gives no log-probabilities, ``concurrency`` requests at a time.
+    """
+
+    url: str
+    labels: tuple[str, ...]
+    prompt: str
+    model: str = ""
+    votes: int = 5
+    concurrency: int = 8
+    timeout_seconds: float = 60.0
+    key_variable: str = KEY
+
+    def __post_init__(self) -> None:
+        plain = list(map(plain_label, self.labels))
+        if len(plain) < 2 or len(set(plain)) < len(plain) or not all(plain):
+            raise ConfigError(
+                f"--labels {','.join(self.labels)}\n  allowed: two or more different labels"
+            )
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(f"{self.url}: no address\n  allowed: such as http://host:8000/v1")
+        if set(_PLACEHOLDER.findall(self.prompt)) <= {"labels"}:
+            raise ConfigError("--prompt: shows no column of a row\n  allowed: such as {text}")
+
+
+@dataclass
+class Labelling:
+    """Figures of one call of ``label_rows``."""
+
+    rows: int = 0
+    asked: int = 0
+    unlabelled: int = 0
+    requests: int = 0
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        rate = self.asked / max(self.seconds, 1e-9)
+        return (
+            f"{self.asked} texts asked in {self.requests} requests, {rate:.1f} a second; "
+            f"{self.prompt_tokens} + {self.answer_tokens} tokens; {self.unlabelled} without a label"
+        )
+
+
+def label_rows(source: str, output: Path, settings: LabelSettings) -> Labelling:
+    """Ask for the label of each row of ``source``, and write the answers to ``output`` in the order
+    of the rows; a row whose answer names no label has empty probabilities.
+
+    After an interruption, the same call goes on. Raises ``ConfigError`` for an address that is no
+    chat server or refuses the request, ``ResourceError`` if it fails again and again, ``DataError``
+    if the first 20 answers name no label.
+    """
+    if output.suffix not in WRITERS:
+        raise ConfigError(f"--output {output}\n  allowed: {', '.join(WRITERS)}")
+    check_new(output)
+    columns = [name for name in _PLACEHOLDER.findall(settings.prompt) if name != "labels"]
+    rows, prompts = list[dict[str, str]](), list[str]()
+    for where, row in file_rows(source):
+        if missing := [name for name in columns if name not in row]:
+            raise DataError(missing_columns(where, missing, list(row)).split("\n")[0])
+        rows.append({name: str(row[name]) for name in dict.fromkeys(columns)})
+        shown = {**rows[-1], "labels": ", ".join(settings.labels)}
+        parts = _PLACEHOLDER.split(settings.prompt)  # texts and names in turn
+        parts[1::2] = [shown[name] for name in parts[1::2]]
+        prompts.append("".join(parts))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.with_name(f".{output.name}.partial")
+    with partial.open("a+", encoding="utf-8") as file:
+        if not try_lock(file):
+            raise ResourceError(f"{partial}: another process writes it\n  fix: wait for it")
+        client = _Client(settings, file)
+        keys = [client.key_of(prompt) for prompt in prompts]
+        asked = dict(zip(keys, prompts, strict=True))
+        client.ask_all({key: prompt for key, prompt in asked.items() if key not in client.answers})
+        answers = [client.answers[key] for key in keys]
+        names = [f"probability_{label}" for label in settings.labels]
+        table = [
+            row
+            | dict(zip(names, answer["shares"] or [None] * len(names), strict=True))
+            | {"answer": answer["text"]}
+            for row, answer in zip(rows, answers, strict=True)
+        ]
+        _write(table, output)
+        partial.unlink()
+    client.figures.rows = len(rows)
+    client.figures.unlabelled = sum(answer["shares"] is None for answer in answers)
+    return client.figures
+
+
+def _write(table: Sequence[Mapping[str, Any]], output: Path) -> None:
+    import datasets
+
+    datasets.disable_progress_bars()
+    staged = staged_beside(output)
+    getattr(datasets.Dataset.from_list(list(table)), WRITERS[output.suffix])(str(staged))
+    check_new(output)
+    staged.rename(output)
+
+
+@dataclass
+class _Client:
+    """Requests to one address; every answer is in ``answers`` and appended to ``file`` at once."""
+
+    settings: LabelSettings
+    file: IO[str]
+    figures: Labelling = field(default_factory=Labelling)
+
+    def __post_init__(self) -> None:
+        key = os.environ.get(self.settings.key_variable)
+        self.http = httpx.Client(
+            base_url=self.settings.url.rstrip("/") + "/",
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=self.settings.timeout_seconds,
+            limits=httpx.Limits(max_connections=self.settings.concurrency),
+        )
+        self.model = self.settings.model or self._first_model()
+        self.lock, self.stop, self.gives_logprobs = Lock(), Event(), True
+        self.answers: dict[str, dict[str, Any]] = {}
+        self.file.seek(0)
+        for line in self.file.read().splitlines():
+            try:
+                answer = json.loads(line)
+            except ValueError:  # of a process that was killed while it wrote
+                continue
+            self.answers[answer["key"]] = answer
+        self.file.write("\n")  # ends such a line
+        if self.answers:
+            _log.info("%d answers are there already", len(self.answers))
+
+    def key_of(self, prompt: str) -> str:
+        """Return the key of a request: a hash of all that decides the answer but the address."""
+        content = [self.model, self.settings.labels, self.settings.votes, prompt]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+
+    def ask_all(self, prompts: Mapping[str, str]) -> None:
+        """Ask all prompts, at most ``concurrency`` at a time."""
+        begin, told = time.monotonic(), time.monotonic()
+        left = iter(prompts.items())
+        with closing(self.http), ThreadPoolExecutor(self.settings.concurrency) as threads:
+            waiting = set[Future[None]]()
+            try:
+                while True:
+                    for item in islice(left, 2 * self.settings.concurrency - len(waiting)):
+                        waiting.add(threads.submit(self._ask, *item))
+                    if not waiting:
+                        break
+                    done, waiting = wait(waiting, 1.0, FIRST_EXCEPTION)
+                    for future in done:
+                        future.result()
+                    self.figures.seconds = time.monotonic() - begin
+                    if time.monotonic() - told > _TOLD_SECONDS:
+                        told = time.monotonic()
+                        _log.info("%d of %d: %s", self.figures.asked, len(prompts), self.figures)
+            except BaseException:
+                self.stop.set()  # those that are on their way are waited for, and kept
+                threads.shutdown(cancel_futures=True)
+                raise
+
+    def _ask(self, key: str, prompt: str) -> None:
+        """Ask for one row, and keep the answer."""
+        if self.stop.is_set():
+            return
+        shares, text = None, ""
+        if self.gives_logprobs:
+            choice = self._post(prompt, temperature=0, logprobs=True, top_logprobs=20)[0]
+            text, content = _text(choice), (choice.get("logprobs") or {}).get("content")
+            if content:
+                shares = shares_of(content, self.settings.labels)
+            else:
+                self.gives_logprobs = False
+                _log.info("no log-probabilities: %d votes a row", self.settings.votes)
+        if shares is None and (not self.gives_logprobs or label_of(text, self.settings.labels)):
+            texts: list[str] = []
+            while len(texts) < self.settings.votes:  # some servers give one sample a request
+                choices = self._post(prompt, temperature=1, n=self.settings.votes - len(texts))
+                texts += map(_text, choices)
+            labels = (label_of(text, self.settings.labels) for text in texts)
+            votes, text = Counter(label for label in labels if label), " | ".join(texts)
+            if votes:
+                shares = [votes[label] / votes.total() for label in self.settings.labels]
+        answer = {"key": key, "shares": shares, "text": text}
+        with self.lock:
+            self.file.write(json.dumps(answer) + "\n")
+            self.file.flush()
+            self.answers[key] = answer
+            self.figures.asked += 1
+            self.figures.unlabelled += shares is None
+            if self.figures.asked == self.figures.unlabelled == _MALFORMED:
+                raise DataError(
+                    f"{self.settings.url}: the first {_MALFORMED} answers name no label of "
+                    f"{', '.join(self.settings.labels)}; the last: {shorten(repr(text))}\n"
+                    "  fix: let the prompt ask for one label and nothing else"
+                )
+
+    def _post(self, prompt: str, **options: Any) -> list[dict[str, Any]]:
+        """Return the choices of a chat completion; failures that may pass are tried again."""
+        messages = [{"role": "user", "content": prompt}]
+        body = {"model": self.model, "messages": messages, "max_tokens": 16, **options}
+        problem = ""
+        for attempt in range(_RETRIES + 1):
+            delay = min(_FIRST_DELAY * 2**attempt * random.uniform(0.5, 1), _LONGEST_DELAY)
+            try:
+                with self.lock:
+                    self.figures.requests += 1
+                answer = self.http.post("chat/completions", json=body)
+                if answer.status_code == httpx.codes.OK:
+                    return self._choices(answer)
+                problem = f"HTTP {answer.status_code}: {shorten(answer.text)}"
+                if "logprobs" in options and answer.is_client_error and "logprob" in problem:
+                    return [{"message": {"content": ""}}]  # a server that refuses to give them
+                if answer.status_code not in (408, 429) and answer.status_code < 500:
+                    raise ConfigError(f"{answer.url}: {problem}\n  kept: the answers so far")
+                if (after := answer.headers.get("retry-after", "")).isdigit():
+                    delay = min(max(delay, float(after)), _LONGEST_DELAY)
+            except httpx.TransportError as error:  # time-outs are among them
+                problem = repr(error)
+            except (ValueError, KeyError, TypeError) as error:
+                problem = f"no chat completion: {shorten(answer.text)}"
+                if not self.answers:
+                    raise ConfigError(
+                        f"{answer.url}: {problem}\n"
+                        "  allowed: an OpenAI-compatible address, such as http://host:8000/v1"
+                    ) from error
+            if self.stop.wait(delay):
+                break
+        raise ResourceError(
+            f"{self.settings.url}: {problem}, {_RETRIES + 1} times\n  kept: {len(self.answers)} "
+            f"answers in {self.file.name}\n  fix: to go on, run the same command"
+        )
+
+    def _choices(self, answer: httpx.Response) -> list[dict[str, Any]]:
+        content = answer.json()
+        choices: list[dict[str, Any]] = content["choices"]
+        [_text(choice) for choice in choices or [{}]]  # raises for another shape
+        usage = content.get("usage") or {}
+        with self.lock:
+            self.figures.prompt_tokens += usage.get("prompt_tokens") or 0
+            self.figures.answer_tokens += usage.get("completion_tokens") or 0
+        return choices
+
+    def _first_model(self) -> str:
+        """Return the name of the first model of the server."""
+        try:
+            return str(self.http.get("models").json()["data"][0]["id"])
+        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+            raise ConfigError(
+                f"{self.settings.url}/models: gives no list of models: {error!r}\n"
+                "  fix: correct the address, such as http://host:8000/v1, or give --model NAME"
+            ) from error
+
+
+def _text(choice: Mapping[str, Any]) -> str:
+    return str(choice["message"]["content"] or "")
+
+
+def label_of(text: str, labels: Sequence[str]) -> str | None:
+    """Return the label that an answer is, or begins with before other words."""
+    plain = plain_label(re.sub(r"^\W+", "", text))
+    found = [
+        one for one in labels if re.match(rf"{re.escape(plain_label(one))}(?![a-z0-9])", plain)
+    ]
+    return max(found, key=len, default=None)
+
+
+def shares_of(content: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[float] | None:
+    """Return the probability of each label, by the tokens that the first token of the answer could
+    be: a token counts for the one label that begins with it. None if less than half of the
+    probability is on labels, or two labels begin alike.
+    """
+    first = next((token for token in content if str(token["token"]).strip()), None)
+    shares = dict.fromkeys(labels, 0.0)
+    for token in (first or {}).get("top_logprobs") or ():
+        start = plain_label(str(token["token"]))
+        begun = [label for label in labels if plain_label(label).startswith(start)]
+        if start and len(begun) == 1:
+            shares[begun[0]] += math.exp(float(token["logprob"]))
+    total = sum(shares.values())
+    return [share / total for share in shares.values()] if total >= _LEAST_SHARE else None

@@ -1,0 +1,306 @@
+"""Labels of an LLM behind an address: a server that speaks the protocol, and its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse
+
+import road_ray as rr
+from road_ray.distillation.answer_table import list_teachers
+from road_ray.errors import ConfigError, DataError, ResourceError
+from road_ray.inference import label_rows as module
+from road_ray.inference.label_rows import LabelSettings, label_of, label_rows, shares_of
+
+SECRET = "sk-very-secret-key"
+HTML = HTMLResponse("<html><body>Sign in</body></html>")
+
+UNLABELLED = {"choices": [{"message": {"content": "As a model"}}]}
+
+
+class Server:
+    """A chat server; ``answer(text, body, count)`` gives the response to the ``count``-th request
+    with this text.
+    """
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.answer = completion
+        self.keys: set[str] = set()
+        app, self.lock = FastAPI(), threading.Lock()
+
+        @app.get("/v1/models")
+        def models():
+            return {"data": [{"id": "tiny"}]}
+
+        @app.post("/v1/chat/completions")
+        async def complete(request: Request):
+            body = await request.json()
+            text = body["messages"][0]["content"].rpartition("Text: ")[2]
+            self.keys.add(request.headers.get("authorization", ""))
+            self.asked[text] += 1
+            answer = self.answer(text, body, self.asked[text])
+            return await answer if asyncio.iscoroutine(answer) else answer
+
+        config = uvicorn.Config(app, port=0, log_level="error")
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+        port = self.server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/v1"
+
+
+def good(text: str) -> float:
+    """Return the probability of ``positive``: a function of the text."""
+    return 0.9 if "good" in text else 0.2
+
+
+def completion(text: str, body: dict, count: int):
+    p = good(text)
+    label = "positive" if p > 0.5 else "negative"
+    choice = {"message": {"content": label.title()}}
+    if body.get("logprobs"):
+        listed = [("Pos", p * 0.8), (" negative", 1 - p), ("positive", p * 0.1), ("The", p * 0.1)]
+        alternatives = [{"token": t, "logprob": math.log(x)} for t, x in listed]
+        choice["logprobs"] = {"content": [alternatives[0] | {"top_logprobs": alternatives}]}
+    usage = {"prompt_tokens": 10, "completion_tokens": 2}
+    return {"choices": [choice] * body.get("n", 1), "usage": usage}
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.server.should_exit = True
+    server.thread.join()
+
+
+@pytest.fixture
+def label(server, tmp_path, monkeypatch):
+    """``label(texts)``: the figures and the table of a labelling."""
+    monkeypatch.setattr(module, "_FIRST_DELAY", 0.01)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+
+    def run(texts: list[str], name: str = "answers.parquet", **changes: object):
+        data = tmp_path / "data.jsonl"
+        data.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        prompt = 'Answer {"label"} as one of {labels}. Text: {text}'
+        given = {"url": server.url, "labels": ("negative", "positive"), "prompt": prompt}
+        figures = label_rows(str(data), tmp_path / name, LabelSettings(**given | changes))
+        rows = pq.read_table(tmp_path / name).to_pylist() if name.endswith("parquet") else None
+        return figures, rows
+
+    return run
+
+
+TEXTS = [f"{'good' if number % 3 else 'bad'} film {number}" for number in range(30)]
+
+
+def test_probabilities_of_labels_in_the_order_of_the_rows(label, server, tmp_path):
+    figures, rows = label([*TEXTS, *TEXTS])
+    assert [row["text"] for row in rows] == [*TEXTS, *TEXTS]
+    for row in rows:
+        p = good(row["text"])
+        assert row["probability_positive"] == pytest.approx(0.9 * p / (0.9 * p + 1 - p))
+        assert row["probability_positive"] + row["probability_negative"] == pytest.approx(1)
+    assert set(server.asked.values()) == {1}  # also of equal rows
+    assert (figures.rows, figures.asked, figures.requests) == (60, 30, 30)
+    assert (figures.prompt_tokens, figures.answer_tokens, figures.unlabelled) == (300, 60, 0)
+    assert server.keys == {f"Bearer {SECRET}"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.parquet", "data.jsonl"]
+    with pytest.raises(ConfigError, match="exists"):
+        label(TEXTS)
+
+
+def without_logprobs(text, body, count):
+    answer = completion(text, {}, count)
+    if "n" in body:  # four of five votes, one sample a request
+        content = "positive" if count % 5 else "I do not know"
+        answer["choices"] = [{"message": {"content": content}}]
+    return answer
+
+
+def refuses_logprobs(text, body, count):
+    if body.get("logprobs"):
+        return JSONResponse({"error": "logprobs are not supported"}, 400)
+    return without_logprobs(text, body, count)
+
+
+@pytest.mark.parametrize("answer", [without_logprobs, refuses_logprobs])
+def test_votes_where_the_server_gives_no_log_probabilities(label, server, answer):
+    server.answer = answer
+    figures, rows = label(TEXTS, name="votes.parquet")
+    assert {row["probability_positive"] for row in rows} == {1.0}
+    assert max(server.asked.values()) <= 6
+    assert figures.unlabelled == 0
+
+
+def now_and_then(fault):
+    """Fail at the first request of every text, and answer the next."""
+    return lambda text, body, count: completion(text, body, count) if count > 1 else fault(text)
+
+
+async def slow(text):
+    await asyncio.sleep(0.5)
+
+
+FAULTS = {
+    "429": lambda text: JSONResponse({}, 429, {"retry-after": "0"}),
+    "500": lambda text: JSONResponse({"error": "out of memory"}, 500),
+    "timeout": slow,
+    "HTML": lambda text: HTML if text != TEXTS[0] else completion(text, {"logprobs": True}, 1),
+    "no choices": lambda text: {"choices": []} if text != TEXTS[0] else completion(text, {}, 1),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_that_passes_is_asked_again(label, server, fault):
+    if fault in ("HTML", "no choices"):  # behind an answer that was one
+        label(TEXTS[:1], name="first.parquet")
+        time_out, server.answer = 60.0, now_and_then(FAULTS[fault])
+        server.asked[TEXTS[0]] = 1
+        figures, rows = label(TEXTS[:6], concurrency=1)
+    else:
+        time_out, server.answer = (0.2 if fault == "timeout" else 60.0), now_and_then(FAULTS[fault])
+        figures, rows = label(TEXTS[:6], timeout_seconds=time_out, concurrency=3)
+    assert all(row["probability_positive"] is not None for row in rows)
+    assert figures.unlabelled == 0
+
+
+LASTING = {
+    "HTML": (lambda text, body, count: HTML, ConfigError, "no chat completion: .*Sign in"),
+    "wrong key": (lambda *_: JSONResponse({"error": "key"}, 401), ConfigError, "HTTP 401"),
+    "500": (lambda *_: JSONResponse({}, 500), ResourceError, "HTTP 500.* 7 times"),
+    "no label": (lambda *_: UNLABELLED, DataError, "name no label"),
+}
+
+
+@pytest.mark.parametrize("fault", LASTING)
+def test_a_fault_that_lasts_is_one_clear_error(label, server, fault, monkeypatch):
+    monkeypatch.setattr(module, "_FIRST_DELAY", 0.001)
+    server.answer, error, problem = LASTING[fault]
+    with pytest.raises(error, match=problem) as caught:
+        label(TEXTS)
+    assert SECRET not in str(caught.value)
+
+
+def test_answers_without_a_label_are_counted_and_empty(label, server):
+    def answer(text, body, count):
+        return completion(text, body, count) if "good" in text else UNLABELLED
+
+    server.answer = answer
+    figures, rows = label(TEXTS)
+    unlabelled = [row for row in rows if row["probability_positive"] is None]
+    assert [row["text"] for row in unlabelled] == [text for text in TEXTS if "bad" in text]
+    assert figures.unlabelled == len(unlabelled)
+    assert "As a model" in unlabelled[0]["answer"]
+
+
+def test_a_killed_labelling_goes_on_and_asks_nothing_twice(server, tmp_path):
+    answered: Counter[str] = Counter()
+
+    def answer(text, body, count):
+        time.sleep(0.002)
+        answered[text] += 1
+        return completion(text, body, count)
+
+    server.answer = answer
+    texts = [f"{text} {number}" for number in range(20) for text in TEXTS]
+    data, prompt, output = tmp_path / "data.txt", tmp_path / "prompt.txt", tmp_path / "out.csv"
+    data.write_text("\n".join(texts))
+    prompt.write_text("One of {labels}. Text: {text}")
+    command = [sys.executable, "-m", "road_ray", "label", server.url, str(data)]
+    command += ["--labels", "negative,positive", "--prompt", str(prompt)]
+    command += ["--output", str(output), "--concurrency", "4", "--json"]
+    environment = os.environ | {"OPENAI_API_KEY": SECRET, "PYTHONPATH": str(Path.cwd())}
+    partial = tmp_path / ".out.csv.partial"
+    for kills in range(1, 4):
+        process = subprocess.Popen(command, env=environment)
+        while not partial.is_file() or partial.read_text().count("key") < 100 * kills:
+            time.sleep(0.01)
+            assert process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    kept = partial.read_text().count('"key"')
+    asked = sum(answered.values())
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    figures = json.loads(done.stdout)
+    assert figures["asked"] == len(texts) - kept
+    assert sum(answered.values()) == asked + len(texts) - kept
+    assert sum(answered.values()) - len(texts) <= 3 * 4  # those that were on their way at a kill
+    lines = output.read_text().splitlines()
+    assert lines[0] == "text,probability_negative,probability_positive,answer"
+    assert [line.split(",")[0] for line in lines[1:]] == texts
+    assert not any(SECRET in path.read_text() for path in tmp_path.iterdir())
+
+
+def test_the_labels_of_an_llm_are_a_teacher(server, sentiment, tmp_path):
+    """The commands of the guide, with a data set whose column is ``sentence``."""
+    data = Path(str(sentiment["data.root"])) / "glue" / "SST-2" / "train.tsv"
+    prompt = "Is this positive or negative? Text: {sentence}"
+    settings = LabelSettings(server.url, ("negative", "positive"), prompt)
+    figures = label_rows(str(data), tmp_path / "answers.parquet", settings)
+    teachers = {"distillation.teachers": [str(tmp_path / "answers.parquet")]}
+    run = rr.distill(overrides=sentiment | teachers, run_dir=tmp_path / "run", host="process")
+    (table,) = list_teachers(run.directory / "answers")
+    assert 0 < table.num_rows <= figures.rows == 150
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Positive.", "positive"),
+        (' "negative"', "negative"),
+        ("not entailment, because", "not_entailment"),
+        ("positively", None),
+        ("maybe", None),
+        ("", None),
+    ],
+)
+def test_the_label_of_an_answer(text, expected):
+    assert label_of(text, ("positive", "negative", "not_entailment", "not")) == expected
+
+
+def test_tokens_that_begin_two_labels_or_hardly_a_label_tell_nothing():
+    def content(**tokens: float):
+        listed = [{"token": t, "logprob": math.log(p)} for t, p in tokens.items()]
+        return [{"token": "\n"}, {"token": "x", "top_logprobs": listed}]
+
+    labels = ("not_a", "not_b", "c")
+    assert shares_of(content(**{"not": 0.6, "c": 0.3}), labels) is None
+    assert shares_of(content(**{"c": 0.6, "not_a": 0.2}), labels) == pytest.approx([0.25, 0, 0.75])
+    assert shares_of(content(The=0.9), labels) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"labels": ("a",)}, "two or more"),
+        ({"labels": ("a", "A")}, "two or more"),
+        ({"prompt": "one of {labels}"}, "no column"),
+        ({"url": "localhost"}, "no address"),
+        ({"url": "http://127.0.0.1:9/v1"}, "gives no list of models"),
+        ({"prompt": "{body}"}, "no column 'body'"),
+        ({"name": "answers.txt"}, "allowed: .parquet"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_asked(label, server, changes, problem):
+    with pytest.raises((ConfigError, DataError), match=problem):
+        label(TEXTS, **changes)
+    assert not server.asked
