@@ -47,7 +47,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class LabelSettings:
-    """What is asked, and how: ``prompt`` with ``{column}`` and ``{labels}``, ``votes`` samples
+    """Address, labels and ``prompt`` with ``{column}`` and ``{labels}``; ``votes`` samples a row
     where the server gives no log-probabilities, ``concurrency`` requests at a time.
     """
 
