@@ -109,10 +109,8 @@ def cluster(place: str) -> Iterator[None]:
 
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
-    from road_ray.distributed.tune.driver import search
-    from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
+    from road_ray.distributed.tune.driver import StageDemand, search, sweep_lock
     from road_ray.distributed.tune.search_config import SearchConfig
-    from road_ray.distributed.tune.trial_resources import StageDemand
     from tests.distributed import sweep_driver
 
     nested = bool(kind)

@@ -1,4 +1,9 @@
-"""Driver of a sweep: Ray Tune over a persistent study, resumed by the next start after a kill."""
+"""Driver of a sweep: Ray Tune over a persistent study, resumed by the next start after a kill; one
+driver at a time, and no more trials than the cluster has room for.
+
+Tune cannot admit trials that start workers and teachers by itself: Ray Train reserves its workers
+in a placement group of its own, which cannot be part of that of a trial.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +11,29 @@ import logging
 import math
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
-from road_ray.distributed.room import room, scale_up_seconds
-from road_ray.distributed.tune.one_driver_at_a_time import wait_for_trials
+from road_ray.distributed.room import SCALE_UP_VARIABLE, core_share, room, scale_up_seconds
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import open_study, records_of, reports_of_ended
-from road_ray.distributed.tune.trial_record import Record, Run
-from road_ray.distributed.tune.trial_resources import OWN_CPUS, StageDemand, max_concurrent
+from road_ray.distributed.tune.trial_record import TRIALS_LOCK, Record, Run
+from road_ray.errors import ClusterError, ResourceError
+from road_ray.system.operating_system import lock_exclusively
 
 if TYPE_CHECKING:
     import optuna
 
     from road_ray.distributed.tune.searcher import StudySearch
+
 
 _log = logging.getLogger(__name__)
 _MAX_DEATHS = 2  # restarts of a trial's process, each from its checkpoints
@@ -39,6 +47,49 @@ _SETTINGS = {
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
+OWN_CPUS = 0.1  # that the actor of a trial reserves where workers and teachers reserve the rest
+
+
+@dataclass(frozen=True)
+class StageDemand:
+    """Resources that one stage of a trial requests through its workers and teachers.
+
+    A stage without workers trains in the trial's own process.
+    """
+
+    workers: int = 0
+    gpus_per_worker: float = 0.0
+    teachers: int = 0  # actors, replicas included
+    cpus_per_teacher: float | None = None  # None: a share of the cluster, as `core_share` gives it
+    gpus_per_teacher: float = 0.0
+    shared: bool = False  # all trials use the same teachers
+    min_workers: int | None = None  # that have to run at the same time; None: all
+
+    def trials(
+        self, total: Mapping[str, float], cpus_per_trial: float = 1.0, gpus_per_trial: float = 0.0
+    ) -> int:
+        """Return how many trials in this stage fit a cluster with the resources ``total``.
+
+        ``gpus_per_trial`` are those that the trial's own process holds beside its workers and
+        teachers; it takes ``cpus_per_trial`` if it trains itself.
+        """
+        cpus, per_teacher = total.get("CPU", 0.0), self.cpus_per_teacher
+        if per_teacher is None and self.teachers:
+            per_teacher = core_share(cpus, self.teachers, max(1, self.workers))
+        own_cpus = OWN_CPUS if self.workers else cpus_per_trial
+        room = []
+        for name, training, teaching in (
+            ("CPU", own_cpus + self.workers, self.teachers * (per_teacher or 0.0)),
+            (
+                "GPU",
+                gpus_per_trial + self.workers * self.gpus_per_worker,
+                self.teachers * self.gpus_per_teacher,
+            ),
+        ):
+            once, each = (teaching, training) if self.shared else (0.0, training + teaching)
+            if each > 0:
+                room.append(int((total.get(name, 0.0) - once) / each + 1e-9))
+        return max(0, min(room))
 
 
 def search(
@@ -132,6 +183,52 @@ def _tune(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+@contextmanager
+def sweep_lock(directory: Path) -> Iterator[None]:
+    """Lock the directory of a sweep for this process.
+
+    Raises ``ResourceError`` if another process has it or it cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "sweep.lock").open("a+", encoding="utf-8")
+        holder = lock_exclusively(lock)
+    except OSError as error:
+        raise ResourceError(
+            f"run_dir = {directory}: cannot be written: {error.strerror}: "
+            f"{error.filename or 'sweep.lock'}\n"
+            "  fix: make it writable or choose another directory; nothing was started"
+        ) from error
+    with lock:
+        if holder:
+            raise ResourceError(
+                f"the sweep in {directory} is run by {holder}\n"
+                "  fix: wait for it or stop it; to run another one beside it, give name=ANOTHER\n"
+                "  kept: that sweep, as it is"
+            )
+        yield
+
+
+def wait_for_trials(directory: Path, timeout_seconds: float = 120.0) -> None:
+    """Return when no process of an earlier driver runs trials. Ray ends those of a killed driver
+    after about ten seconds; until then they write to their run directories.
+
+    Raises ``ResourceError`` if they are still alive after ``timeout_seconds``.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    with (directory / TRIALS_LOCK).open("a+", encoding="utf-8") as lock:
+        if lock_exclusively(lock) is None:
+            return
+        _log.info("waiting for trials of an earlier start to end")
+        while lock_exclusively(lock):
+            if time.monotonic() > deadline:
+                raise ResourceError(
+                    f"{directory}: processes of an earlier start still run its trials after "
+                    f"{timeout_seconds:g} s\n  fix: end them; nothing was started"
+                )
+            time.sleep(0.2)
+
+
 def _max_concurrent(config: SearchConfig, demand: Sequence[StageDemand]) -> float:
     """Return how many trials may run at the same time: ``max_concurrent``, or as many as the
     cluster has room for. Tune itself counts trials without processes of their own: one always
@@ -159,3 +256,31 @@ def _max_pending(config: SearchConfig) -> int:
     that few are drawn early, or all of ``max_concurrent``.
     """
     return (config.max_concurrent or 1) if scale_up_seconds() else 1
+
+
+def max_concurrent(
+    stages: Sequence[StageDemand],
+    total: Mapping[str, float],
+    cpus_per_trial: float = 1.0,
+    gpus_per_trial: float = 0.0,
+) -> int:
+    """Return how many trials fit at the same time, whichever stages they are in; at least one.
+
+    Raises ``ClusterError`` for a stage whose workers do not fit a cluster that adds no machines.
+    Teachers do not count for that: where their answers are stored, none start.
+    """
+    own = (cpus_per_trial, gpus_per_trial)
+    for stage in stages:
+        workers = stage.min_workers or stage.workers
+        least = replace(stage, workers=workers, teachers=0)
+        if workers and not least.trials(total, *own) and not scale_up_seconds():
+            gpus = gpus_per_trial + workers * stage.gpus_per_worker
+            raise ClusterError(
+                f"the cluster has no room for a trial with {workers} workers, which needs "
+                f"CPU {workers + OWN_CPUS:g} of {total.get('CPU', 0.0):g}, GPU {gpus:g} of "
+                f"{total.get('GPU', 0.0):g}; {OWN_CPUS:g} CPU and gpus_per_trial are for the trial "
+                f"itself\n  fix: lower workers or gpus_per_trial, or add nodes; set "
+                f"{SCALE_UP_VARIABLE} if the cluster adds nodes by itself\n"
+                "  kept: nothing was started"
+            )
+    return max(1, min(stage.trials(total, *own) for stage in stages))

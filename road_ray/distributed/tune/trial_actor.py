@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,22 @@ from ray import tune
 
 from road_ray.distributed.connection import driver_environment, variables_for_workers
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.one_driver_at_a_time import hold_trial_lock
 from road_ray.distributed.tune.schedulers import to_tune_result
 from road_ray.distributed.tune.trial_record import Record, Report, Run
 from road_ray.errors import DivergedError, RoadError
+from road_ray.system.operating_system import lock_shared
 
 RECORD = "record"  # key of a trial's record in its last result
 HUNG = "hung.txt"  # the stack of a trial at its time limit
 _LONGEST_REASON = 600
 _CLEANUP_SECONDS = "60"  # of a stopped trial, before its actor is given up
+
+
+@cache  # one descriptor for all trials of a process
+def hold_trial_lock(directory: Path) -> None:
+    """Share the trial lock of a sweep until this process ends."""
+    # A plain descriptor stays open; a file object would be closed when it is collected.
+    lock_shared(os.open(directory / trial_record.TRIALS_LOCK, os.O_RDWR | os.O_CREAT))
 
 
 @dataclass(frozen=True)
@@ -49,17 +57,13 @@ class Work:
 def perform(config: Mapping[str, Any], work: Work) -> None:
     """Run trial ``config["number"]`` with ``config["params"]``: the trainable of Tune."""
     with driver_environment(work.place, work.variables):
-        _perform(config, work)
-
-
-def _perform(config: Mapping[str, Any], work: Work) -> None:
-    hold_trial_lock(work.directory)
-    # Tune reads it in this process, and does not pass on the driver's.
-    os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
-    torch.set_num_threads(work.threads)
-    record = _run_trial(Record(int(config["number"]), config["params"]), work)
-    value = {work.metric: record.values[0]} if record.values else {}
-    tune.report({RECORD: trial_record.to_text(record), **value})
+        hold_trial_lock(work.directory)
+        # Tune reads it in this process, and does not pass on the driver's.
+        os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
+        torch.set_num_threads(work.threads)
+        record = _run_trial(Record(int(config["number"]), config["params"]), work)
+        value = {work.metric: record.values[0]} if record.values else {}
+        tune.report({RECORD: trial_record.to_text(record), **value})
 
 
 def _run_trial(record: Record, work: Work) -> Record:

@@ -14,6 +14,7 @@ from road_ray.system.files import write_json_atomic
 
 DIVERGED = "diverged"  # how the reason of a trial begins whose loss was not finite
 ENDED = ("complete", "pruned", "failed")
+TRIALS_LOCK = "trials.lock"  # shared by every process that runs trials, as long as it lives
 
 
 @dataclass(frozen=True)

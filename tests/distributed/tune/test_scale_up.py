@@ -1,10 +1,16 @@
-"""How many trials run at the same time: on a cluster as it is, and on one that adds machines."""
+"""One driver at a time, which waits for trials of an earlier one; how many trials fit, and how many
+run at the same time, on a cluster as it is and on one that adds machines.
+"""
 
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import time
 from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import ray
@@ -12,14 +18,133 @@ import ray
 from road_ray.config import load
 from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.distributed.tune.driver import (
+    StageDemand,
     _max_concurrent,
     _max_pending,
+    max_concurrent,
     search,
+    sweep_lock,
+    wait_for_trials,
 )
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import Outcome
-from road_ray.distributed.tune.trial_resources import StageDemand
-from road_ray.errors import ClusterError
+from road_ray.errors import ClusterError, ResourceError
+
+TRIAL = """
+import sys, time
+from pathlib import Path
+from road_ray.distributed.tune.trial_actor import hold_trial_lock
+hold_trial_lock(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+def test_the_second_driver_is_told_who_is_the_first(tmp_path):
+    with (
+        sweep_lock(tmp_path),
+        pytest.raises(ResourceError, match=r"process \d+ on"),
+        sweep_lock(tmp_path),
+    ):
+        pass
+    with sweep_lock(tmp_path):
+        pass
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(ResourceError, match="cannot be written"),
+        sweep_lock(tmp_path / "file" / "x"),
+    ):
+        pass
+
+
+def test_trials_that_outlive_their_driver_are_waited_for(tmp_path):
+    wait_for_trials(tmp_path)
+    command = [sys.executable, "-c", TRIAL, str(tmp_path), "60"]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as trial:
+        assert trial.stdout.readline() == "held\n"
+        with pytest.raises(ResourceError, match="still run its trials"):
+            wait_for_trials(tmp_path, timeout_seconds=0.3)
+        trial.kill()
+        began = time.monotonic()
+        wait_for_trials(tmp_path, timeout_seconds=60.0)
+        assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    ("demand", "total", "trials"),
+    [
+        # Two cores: a trial trains on one, its three teachers take the other half.
+        (StageDemand(teachers=3), {"CPU": 2}, 1),
+        # 16 cores: 1 to train and 3 teachers of one core each.
+        (StageDemand(teachers=3), {"CPU": 16}, 4),
+        # The shared teachers count once: 13 cores are left.
+        (StageDemand(teachers=3, shared=True), {"CPU": 16}, 13),
+        (StageDemand(teachers=3, cpus_per_teacher=2), {"CPU": 16}, 2),
+        # Beside four workers, a trial reserves a tenth of a core.
+        (StageDemand(workers=4), {"CPU": 16}, 3),
+        (StageDemand(workers=4), {"CPU": 17}, 4),
+        # Four devices: 2 workers of one each; or a worker and two teachers of a quarter.
+        (StageDemand(workers=2, gpus_per_worker=1), {"CPU": 64, "GPU": 4}, 2),
+        (
+            StageDemand(1, 1.0, teachers=2, cpus_per_teacher=1, gpus_per_teacher=0.25),
+            {"CPU": 64, "GPU": 4},
+            2,
+        ),
+        (StageDemand(workers=32), {"CPU": 16}, 0),
+    ],
+)
+def test_trials_are_counted_by_what_they_need(demand, total, trials):
+    assert demand.trials(total) == trials
+
+
+def test_the_gpus_of_a_trial_count_beside_those_of_its_teachers():
+    demand, total = StageDemand(teachers=3, gpus_per_teacher=0.25), {"CPU": 64, "GPU": 4}
+    assert demand.trials(total, gpus_per_trial=1.0) == 2  # each 1 + 3/4
+    shared = replace(demand, shared=True)
+    assert shared.trials(total, gpus_per_trial=1.0) == 3  # 3/4 once, then 1 each
+    with_workers = replace(demand, workers=1, gpus_per_worker=1.0)
+    assert with_workers.trials(total, gpus_per_trial=0.25) == 2
+    alone = StageDemand(teachers=3, cpus_per_teacher=1)  # one that trains itself takes its cores
+    assert alone.trials({"CPU": 16}, cpus_per_trial=5.0) == 2
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_stage_with_the_least_room_decides(reverse):
+    stages = (StageDemand(workers=8, gpus_per_worker=1.0), StageDemand(teachers=3))
+    stages = stages[::-1] if reverse else stages
+    assert max_concurrent(stages, {"CPU": 32, "GPU": 8}) == 1
+    assert max_concurrent(stages, {"CPU": 64, "GPU": 24}) == 3
+
+
+@pytest.mark.parametrize(
+    ("demand", "total"),
+    [
+        (StageDemand(workers=4), {"CPU": 4}),  # and nothing left for the trial itself
+        (StageDemand(workers=2, gpus_per_worker=1.0), {"CPU": 64, "GPU": 2}),
+        (StageDemand(workers=4, min_workers=2), {"CPU": 2}),
+    ],
+)
+def test_workers_without_room_are_refused(demand, total):
+    with pytest.raises(ClusterError, match=r"no room for a trial with \d workers"):
+        max_concurrent((StageDemand(), demand), total, gpus_per_trial=0.5)
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        StageDemand(workers=3),
+        StageDemand(workers=8, min_workers=3),
+        # With a complete store, no teacher starts.
+        StageDemand(teachers=9, cpus_per_teacher=2.0, gpus_per_teacher=1.0),
+    ],
+)
+def test_what_may_find_room_is_not_refused(demand):
+    assert max_concurrent((demand,), {"CPU": 4}) == 1
+
 
 TEACHERS = (StageDemand(teachers=3, gpus_per_teacher=0.25),)
 

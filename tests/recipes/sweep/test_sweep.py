@@ -9,9 +9,8 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
-from road_ray.distributed.tune.one_driver_at_a_time import sweep_lock
+from road_ray.distributed.tune.driver import StageDemand, max_concurrent, sweep_lock
 from road_ray.distributed.tune.trial_record import Record, trial_directory
-from road_ray.distributed.tune.trial_resources import StageDemand, max_concurrent
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import (
