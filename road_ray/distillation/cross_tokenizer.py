@@ -193,8 +193,21 @@ class TextReader:
         match self.task.kind:
             case Choose():
                 return [self._joined((texts[0], choice)) for choice in texts[1:]]
-            case Tag():
-                return self._tagged(texts)
+            case Tag():  # a sentence that is too long has several rows
+                rows = encode_tags(
+                    [TagExample("", texts, None, "")],
+                    *("teacher", self.task, self.tokenizer),
+                    max_length_tokens=self.longest,
+                )
+                parts = [slice(*bounds) for bounds in itertools.pairwise(rows.bounds.tolist())]
+                return [
+                    TokenRow(
+                        rows.tokens[part],
+                        None if rows.segments is None else rows.segments[part],
+                        words=None if rows.words is None else rows.words[part],
+                    )
+                    for part in parts
+                ]
         return [self._joined(texts)]
 
     def _joined(self, texts: Texts) -> TokenRow:
@@ -217,19 +230,6 @@ class TextReader:
         return TokenRow(
             rows["tokens"], rows["segments"], offsets, is_cut=bool(encoding.overflowing)
         )
-
-    def _tagged(self, words: Texts) -> list[TokenRow]:
-        """Return the rows of a sentence; one that is too long has several."""
-        example = TagExample("", words, None, "")
-        rows = encode_tags(
-            [example], "teacher", self.task, self.tokenizer, max_length_tokens=self.longest
-        )
-        made = []
-        for begin, end in itertools.pairwise(rows.bounds.tolist()):
-            segments = None if rows.segments is None else rows.segments[begin:end]
-            words_at = None if rows.words is None else rows.words[begin:end]
-            made.append(TokenRow(rows.tokens[begin:end], segments, words=words_at))
-        return made
 
 
 def _spans(

@@ -111,10 +111,13 @@ class StateMatching(nn.Module):
         self.teacher = teacher
         self.hidden_weight, self.attention_weight = hidden_weight, attention_weight
         self.pairs = layer_map(int(student.config.num_hidden_layers), teacher.num_layers, layers)
-        wide = int(student.config.hidden_size), teacher.width
-        self.projections = nn.ModuleDict(
-            {str(layer): _projection(*wide) for layer, _ in self.pairs} if hidden_weight else {}
-        )
+        self.projections = nn.ModuleDict()
+        for layer, _ in self.pairs if hidden_weight else ():
+            linear = nn.Linear(int(student.config.hidden_size), teacher.width)
+            if linear.in_features == linear.out_features:  # begin with the identity
+                nn.init.eye_(linear.weight)
+                nn.init.zeros_(linear.bias)
+            self.projections[str(layer)] = linear
         if attention_weight:
             student.set_attn_implementation("eager")
 
@@ -167,12 +170,3 @@ def attention_error(student: Tensor, teacher: Tensor, real: Tensor) -> Tensor:
     keys = real[:, None, None, :]
     gap = torch.where(keys, student - teacher, 0.0)
     return torch.where(real, gap.square().sum(-1).mean(1), 0.0).sum()
-
-
-def _projection(student: int, teacher: int) -> nn.Linear:
-    """Return a linear map, initialised to the identity where the widths agree."""
-    linear = nn.Linear(student, teacher)
-    if student == teacher:
-        nn.init.eye_(linear.weight)
-        nn.init.zeros_(linear.bias)
-    return linear

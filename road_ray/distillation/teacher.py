@@ -204,7 +204,13 @@ class TextTeacher(Teacher):
         rows = [row for example in examples for row in example]
         longest = max(len(row.tokens) for row in rows)
         width = padded_width(longest, max(self.reader.longest, longest))
-        ids = np.full((len(rows), width), self._padding(rows), np.int64)
+        padding = self._pad_id
+        if padding is None:  # a decoder finds the last token of a row by the id of padding alone,
+            # so one without padding gets an id that no row has, which gives the last token
+            used = {int(token) for row in rows for token in row.tokens}
+            padding = next(number for number in range(len(used) + 1) if number not in used)
+            self._model.config.pad_token_id = padding
+        ids = np.full((len(rows), width), padding, np.int64)
         mask, segments = np.zeros_like(ids), np.zeros_like(ids)
         for number, row in enumerate(rows):
             length = len(row.tokens)
@@ -217,17 +223,6 @@ class TextTeacher(Teacher):
             inputs = [array.view(-1, self.task.kind.choices, width) for array in inputs]
         answers = super().logits(*inputs)
         return _sentences(examples, answers) if isinstance(self.task.kind, Tag) else answers
-
-    def _padding(self, rows: Sequence[TokenRow]) -> int:
-        """Return the id that fills these rows. A decoder finds the last token of a row by the id of
-        padding alone; one without padding gets an id that no row has, which gives the last token.
-        """
-        if self._pad_id is not None:
-            return self._pad_id
-        used = {int(token) for row in rows for token in row.tokens}
-        unused = next(number for number in range(len(used) + 1) if number not in used)
-        self._model.config.pad_token_id = unused
-        return unused
 
 
 def _sentences(examples: Sequence[Sequence[TokenRow]], answers: Tensor) -> Tensor:
