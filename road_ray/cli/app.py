@@ -203,7 +203,7 @@ class _Redacting(logging.Formatter):
     """Formatter that masks the secrets of the environment and of addresses."""
 
     def format(self, record: logging.LogRecord) -> str:
-        from road_ray.training.monitoring.redaction import redact
+        from road_ray.config.secrets import redact
 
         return str(redact({"text": super().format(record)})["text"])
 
@@ -236,7 +236,7 @@ def main() -> None:
             where = str(error.filename or "standard output")[:200]
             raise ResourceError(f"{where}: {error.strerror}\n  fix: remove the cause") from error
     except RoadError as error:
-        from road_ray.training.monitoring.redaction import redact
+        from road_ray.config.secrets import redact
 
         if is_verbose():
             typer.echo(redact({"text": traceback.format_exc()})["text"], err=True)

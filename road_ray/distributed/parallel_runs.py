@@ -15,8 +15,7 @@ import torch
 
 from road_ray.distributed.connection import connected, driver_environment, variables_for_workers
 from road_ray.errors import ClusterError, ConfigError, InterruptedRunError, RoadError
-from road_ray.training.run_context import RunContext
-from road_ray.training.stop_request import StopRequest
+from road_ray.training.run_context import RunContext, StopRequest
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2

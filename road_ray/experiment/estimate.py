@@ -37,7 +37,7 @@ from road_ray.recipes.train.config import (
     MultitaskConfig,
     TeachersConfig,
 )
-from road_ray.training.performance.profile import Measured
+from road_ray.training.profile import Measured
 
 _FORWARD = 1 / 3  # of the time of a training step, without backward pass and update
 

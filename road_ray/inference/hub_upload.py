@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from road_ray.config.secrets import redact
 from road_ray.data.model_files.locate_model import check_hashes
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
-from road_ray.training.monitoring.redaction import redact
 
 _WEIGHTS = (".safetensors", ".onnx", ".onnx.data", ".model", ".spm")
 _OF_MODEL = re.compile(

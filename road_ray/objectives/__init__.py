@@ -4,5 +4,5 @@
 ``distilled.py`` from labels and teachers, ``intermediate.py`` from hidden states too;
 ``pretraining/`` has the objectives of pre-training, ``masking.py`` the pure functions that choose,
 mask, sample and corrupt tokens for them. An objective returns sums and counts; only
-``training/optimization/gradient_accumulation.py`` divides.
+``training/gradients.py`` divides.
 """

@@ -24,7 +24,7 @@ from road_ray.recipes.config import IN_THIS_PROCESS, TrackingConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TeachersConfig
-from road_ray.training.performance.profile import Measured
+from road_ray.training.profile import Measured
 from road_ray.training.run_context import RunContext
 
 _BYTES_PER_TOKEN, _SAMPLED_BATCHES = 5, 2

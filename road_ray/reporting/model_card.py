@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 
 from road_ray.config import flatten
+from road_ray.config.secrets import redact
 from road_ray.data import catalog
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.task_and_dataset import Hub
@@ -26,7 +27,6 @@ from road_ray.reporting.records.run_record import (
     read_run,
 )
 from road_ray.reporting.text_tables import figures, metric_title, printable
-from road_ray.training.monitoring.redaction import redact
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult

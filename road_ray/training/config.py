@@ -1,7 +1,7 @@
 """Configuration of the training loop: optimizer, schedule, evaluation, checkpoints, memory.
 
 ``OptimizerConfig`` is the section ``optimizer`` and ``TrainingConfig`` the section ``training`` of
-every verb that trains. ``training/optimization`` consumes the first, ``training/loop.py`` and the
+every verb that trains. ``training/optimizer.py`` consumes the first, ``training/loop.py`` and the
 modules that it calls the second.
 """
 

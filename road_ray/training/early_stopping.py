@@ -14,8 +14,7 @@ from torch import Tensor
 
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.objectives.base import Objective
-from road_ray.training.checkpoint.state import named_tensors
-from road_ray.training.fsdp import assemble, assembled
+from road_ray.training.checkpoint_state import gathered_weights, named_tensors
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
@@ -97,9 +96,11 @@ class PeriodicEvaluation:
         """Evaluate if it is due; return True if the training ends here. Collective."""
         due = self._every is not None and done % self._every == 0
         if (due and not last) or (last and self._patience is not None):
-            with assembled(self._objective, self._trained, self._worker):
-                if self._worker.leads:
-                    self._evaluate(done)
+            self._assemble()
+            if self._worker.leads:
+                self._evaluate(done)
+                if self._objective is not self._trained:
+                    self._objective.cpu()  # the shards need the memory of the device
             self._worker.barrier()
             self.over = self._is_over()
             if self.over and not last and self._worker.leads:
@@ -107,6 +108,16 @@ class PeriodicEvaluation:
                 _log.info(text, self._patience, done, self._best_step)
                 self._training.journal.event("stopped_early", step=done, best_step=self._best_step)
         return last or self.over
+
+    def _assemble(self) -> None:
+        """Copy the current weights into the objective, on the device of the leading worker, where
+        they are sharded. Collective.
+        """
+        if self._objective is not self._trained:
+            weights = gathered_weights(self._trained)
+            if self._worker.leads:
+                self._objective.load_state_dict(weights)
+                self._objective.to(self._worker.device)
 
     def _evaluate(self, done: int) -> None:
         training, objective = self._training, self._objective
@@ -144,7 +155,7 @@ class PeriodicEvaluation:
         """Load the last weights, or those of the best evaluation, into the objective of the leading
         worker. Collective.
         """
-        assemble(self._objective, self._trained, self._worker)
+        self._assemble()
         if self.best:
             self._objective.load_state_dict(self.best, strict=False)
             self._training.journal.event("best_checkpoint", step=self._best_step)

@@ -20,24 +20,16 @@ from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.models.performance.device_and_precision import autocast_dtype
 from road_ray.objectives.base import Objective
 from road_ray.system.operating_system import keep_freed_memory
-from road_ray.training.checkpoint.async_save import AsyncSaver
-from road_ray.training.checkpoint.remote_copy import RemoteCopy
-from road_ray.training.checkpoint.state import restore
+from road_ray.training.checkpoint_directory import RemoteCopy
+from road_ray.training.checkpoint_state import AsyncSaver, restore
 from road_ray.training.early_stopping import PeriodicEvaluation
-from road_ray.training.fsdp import shard
-from road_ray.training.monitoring.collapse import gradient_norms
-from road_ray.training.monitoring.out_of_memory import shapes
-from road_ray.training.monitoring.step_metrics import StepMetrics
-from road_ray.training.optimization.gradient_accumulation import backward
-from road_ray.training.optimization.learning_rate import rate
-from road_ray.training.optimization.loss_guard import LossGuard, is_deferrable
-from road_ray.training.optimization.optimizer import ElectraAdamW, build_optimizer, clip
-from road_ray.training.performance.compile import configure_networks
-from road_ray.training.performance.prefetch import one_ahead
-from road_ray.training.performance.profile import measure
-from road_ray.training.run_context import Training
-from road_ray.training.stop_request import StopRequest
-from road_ray.training.worker import Worker
+from road_ray.training.gradients import LossGuard, backward, is_deferrable
+from road_ray.training.model_wrappers import configure_networks, shard
+from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
+from road_ray.training.profile import measure
+from road_ray.training.run_context import StopRequest, Training, shapes
+from road_ray.training.step_metrics import StepMetrics, gradient_norms
+from road_ray.training.worker import Worker, one_ahead
 
 _log = logging.getLogger(__name__)
 

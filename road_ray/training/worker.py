@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -12,7 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from road_ray.data.batching import Batch, to_device
 from road_ray.models.performance.device_and_precision import default_device
+from road_ray.objectives.base import Objective
 
 _LONGEST_WAIT = timedelta(days=7)  # for the evaluation, checkpoint or download of another worker
 
@@ -113,3 +115,28 @@ class Worker:
     def _patient(self) -> dist.ProcessGroup:
         group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
         return group
+
+
+def one_ahead(
+    steps: Iterable[Sequence[Batch]], objective: Objective, device: torch.device
+) -> Iterator[tuple[Sequence[Batch], Sequence[Batch]]]:
+    """Yield the prepared batches of each step, and the same batches on the device. On a GPU the
+    copies of a step start before the previous step computes.
+    """
+    waiting = None
+    for passes in steps:
+        prepared = [objective.prepare(batch) for batch in passes]
+        moved = [to_device(batch, device) for batch in prepared]
+        if device.type != "cuda":
+            yield prepared, moved
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = prepared, moved
+    if waiting is not None:
+        yield waiting
+
+
+def placed(batch: Batch, objective: Objective, device: torch.device) -> Batch:
+    """Return the batch as ``objective`` reads it, on ``device``; not copied if already there."""
+    return to_device(objective.prepare(batch), device)

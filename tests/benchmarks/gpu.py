@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from road_ray.models.config import EncoderConfig
-from road_ray.training.performance.mfu import measured_peak_flops
+from road_ray.training.profile import measured_peak_flops
 from tests.benchmarks import contestants, distil, finetuning
 from tests.benchmarks.contestants import Setting
 from tests.benchmarks.distil import Lesson

@@ -29,10 +29,9 @@ from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
-from road_ray.training.optimization.gradient_accumulation import backward
-from road_ray.training.optimization.optimizer import ElectraAdamW, build_optimizer, clip
-from road_ray.training.performance.prefetch import placed
-from road_ray.training.worker import Worker
+from road_ray.training.gradients import backward
+from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip
+from road_ray.training.worker import Worker, placed
 
 _META = torch.device("meta")
 _STEPS = 5  # after one that warms up

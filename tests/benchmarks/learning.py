@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from road_ray.objectives.base import Objective
-from road_ray.training.checkpoint.atomic_commit import Checkpoints
+from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.loop import Steps, train
 from road_ray.training.monitoring.metrics_journal import Journal

@@ -11,16 +11,15 @@ from torch.testing import assert_close
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.training.config import OptimizerConfig
+from road_ray.training.gradients import backward
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
-from road_ray.training.optimization.gradient_accumulation import backward
-from road_ray.training.optimization.optimizer import build_optimizer, clip
-from road_ray.training.performance.prefetch import placed
-from road_ray.training.worker import Worker
+from road_ray.training.optimizer import build_optimizer, clip
+from road_ray.training.worker import Worker, placed
 from tests.objectives import every
 from tests.tiny_teacher import make_teacher
 from tests.training import conftest as small
-from tests.training.optimization.test_no_sync import CASES, WAITS
+from tests.training.test_gradients import CASES, WAITS
 
 pytestmark = [
     pytest.mark.gpu,

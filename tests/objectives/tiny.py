@@ -14,7 +14,7 @@ from road_ray.data.features.examples_and_features import Features
 from road_ray.data.mixing import accumulated
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.registry import OBJECTIVES, models_of, objective_class
-from road_ray.training.checkpoint.atomic_commit import Checkpoints
+from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal

@@ -15,7 +15,7 @@ from road_ray.data.task_and_dataset import Classify, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.checkpoint.atomic_commit import Checkpoints
+from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import Training

@@ -17,7 +17,7 @@ from importlib.metadata import requires, version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from road_ray.config.secrets import masked
+from road_ray.config.secrets import masked, redact
 from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
 from road_ray.distributed.jobs.working_dir import (
@@ -27,7 +27,6 @@ from road_ray.distributed.jobs.working_dir import (
 )
 from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.errors import ClusterError, ConfigError
-from road_ray.training.monitoring.redaction import redact
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -8,8 +8,7 @@ from typing import Protocol
 
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
-from road_ray.training.monitoring.out_of_memory import oom_as_error
-from road_ray.training.run_context import RunContext
+from road_ray.training.run_context import RunContext, oom_as_error
 from road_ray.training.worker import Worker
 
 Main = Callable[..., dict[str, float]]

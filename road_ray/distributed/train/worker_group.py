@@ -42,9 +42,7 @@ from road_ray.distributed.train.messages import Inbox, Messages, append
 from road_ray.errors import ClusterError, RoadError
 from road_ray.models.performance.device_and_precision import gpu_problem
 from road_ray.training.monitoring.metrics_journal import read_metrics
-from road_ray.training.monitoring.out_of_memory import REMEDY, oom_as_error
-from road_ray.training.run_context import RunContext
-from road_ray.training.stop_request import StopRequest
+from road_ray.training.run_context import REMEDY, RunContext, StopRequest, oom_as_error
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

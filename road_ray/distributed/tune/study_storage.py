@@ -13,11 +13,10 @@ import optuna
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from road_ray.config.secrets import PASSWORD, foreign_tables, with_password
+from road_ray.config.secrets import PASSWORD, foreign_tables, redact, with_password
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ConfigError, ResourceError, first_line
 from road_ray.training.monitoring.metrics_journal import cut_torn_line
-from road_ray.training.monitoring.redaction import redact
 
 _SPACE = "road_ray:space"
 _PLACE = "road_ray:directory"  # attribute with the sweep directory of a study in a database

@@ -30,8 +30,8 @@ from road_ray.recipes.pretraining.build_objective import config_at, stored_confi
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import phases, prepare
 from road_ray.recipes.run_directory.recorded_config import RECORD
-from road_ray.training.checkpoint.atomic_commit import Checkpoints
-from road_ray.training.checkpoint.state import load_weights
+from road_ray.training.checkpoint_directory import Checkpoints
+from road_ray.training.checkpoint_state import load_weights
 from road_ray.training.worker import Worker
 
 

@@ -18,7 +18,7 @@ from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.run_directory.input_files import changed_inputs
 from road_ray.system.files import hashes_of, problems_of, write_json_atomic
 from road_ray.system.remote_files import address_below
-from road_ray.training.checkpoint.atomic_commit import MANIFEST
+from road_ray.training.checkpoint_directory import MANIFEST
 from road_ray.training.config import TrainingConfig
 
 C = TypeVar("C", bound=Config)

@@ -34,7 +34,7 @@ from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles, re
 from road_ray.recipes.train.config import MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teaching_config import TeachingConfig, WeightingConfig
 from road_ray.system.files import write_json_atomic
-from road_ray.training.checkpoint.atomic_commit import has_checkpoints
+from road_ray.training.checkpoint_directory import has_checkpoints
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:

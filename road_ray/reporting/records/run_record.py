@@ -14,11 +14,11 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from road_ray.config import flatten
+from road_ray.config.secrets import redact
 from road_ray.config.yaml_files import read_yaml
 from road_ray.errors import RoadError
 from road_ray.system.files import read_json
 from road_ray.training.monitoring.metrics_journal import read_metrics, read_rows
-from road_ray.training.monitoring.redaction import redact
 
 _log = logging.getLogger(__name__)
 CONFIG = "config.resolved.yaml"

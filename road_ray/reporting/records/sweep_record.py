@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from road_ray.config.secrets import (
     check_database,
     foreign_tables,
+    redact,
     sqlite_file,
     with_password,
 )
 from road_ray.config.yaml_files import read_yaml
 from road_ray.errors import DataError, RoadError
-from road_ray.training.monitoring.redaction import redact
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from road_ray.config.secrets import redact
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.system.files import finite, write_json_atomic, write_text_atomic
 from road_ray.training.monitoring.console_progress import Console, Kind, Work
-from road_ray.training.monitoring.redaction import redact
 from road_ray.training.monitoring.trackers import Tracker
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import flatten
+from road_ray.config.secrets import redact
 from road_ray.errors import ConfigError
-from road_ray.training.monitoring.redaction import redact
 
 START_TIMEOUT_SECONDS = 30.0  # for a server to answer before the run starts without it
 _LONGEST_VALUE = 500  # of a parameter, which MLflow limits

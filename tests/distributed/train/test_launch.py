@@ -31,8 +31,7 @@ from road_ray.errors import (
 )
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import Tracker
-from road_ray.training.run_context import RunContext
-from road_ray.training.stop_request import StopRequest
+from road_ray.training.run_context import RunContext, StopRequest
 from road_ray.training.worker import Worker
 
 HEALTH = "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S"

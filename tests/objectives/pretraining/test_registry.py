@@ -15,7 +15,7 @@ from road_ray.objectives.pretraining.registry import (
     objective_class,
     options_of,
 )
-from road_ray.training.performance.compile import recompute
+from road_ray.training.model_wrappers import recompute
 from tests.objectives.conftest import MASK, SPECIAL, config_of
 
 EXTRA = {"teams": {"shared_layers": 1, "candidates": 3}, "mc_bert": {"candidates": 4}}

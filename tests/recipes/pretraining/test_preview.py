@@ -12,7 +12,7 @@ from road_ray.config import override
 from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.recipes.pretraining.pretrain import prepare
 from road_ray.recipes.pretraining.preview import flops_per_step, peek
-from road_ray.training.checkpoint.state import load_weights
+from road_ray.training.checkpoint_state import load_weights
 from road_ray.training.worker import Worker
 from road_ray.verbs import configure, preset_config
 

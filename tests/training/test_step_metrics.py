@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
 from road_ray.training.monitoring.metrics_journal import Journal
+from road_ray.training.step_metrics import CollapseMonitor, gradient_norms
 
 ILL = {"train/detection_recall": 0.0, "train/detection_auc": 0.5, "train/generator_entropy": 3.0}
 

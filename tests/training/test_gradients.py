@@ -1,22 +1,32 @@
-"""Gradients of a step: passes, counts, and two processes that are one."""
+"""Gradient of a step over passes and workers, and its guard."""
 
 from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from road_ray.data.mixing import draw_datasets, mixed
+from road_ray.data.mixing import accumulated, draw_datasets, mixed
 from road_ray.data.task_and_dataset import Task
+from road_ray.errors import DivergedError, InterruptedRunError
+from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.monitoring.step_metrics import StepMetrics
-from road_ray.training.optimization.gradient_accumulation import backward
-from road_ray.training.performance.compile import recompute
-from road_ray.training.worker import Worker
+from road_ray.training.config import OptimizerConfig
+from road_ray.training.gradients import SpikeDetector, backward
+from road_ray.training.loop import train
+from road_ray.training.model_wrappers import recompute
+from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.training.optimizer import build_optimizer, clip
+from road_ray.training.step_metrics import StepMetrics
+from road_ray.training.worker import Worker, placed
 from tests.objectives import every
 from tests.pair import both
 
@@ -219,3 +229,219 @@ def as_alone(worker, tiny, kind, expected):
 def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(tiny, kind, tmp_path):
     expected = trained(tiny, kind, ALONE)
     both(as_alone, tmp_path, tiny, kind, expected, timeout_seconds=60)
+
+
+pytestmark = pytest.mark.slow  # a third of a second for every objective
+META = torch.device("meta")
+PACKED = "features head"
+"""PyTorch packs the rows of an LSTM by lengths on the host."""
+CASES = [name for name in every.CASES if name != PACKED]
+WAITS = "attention maps"
+"""Only ``eager`` attention returns maps, and transformers looks whether its mask masks anything."""
+
+
+class _Copies(TorchDispatchMode):
+    """Lists the operators that copy between the host and the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        tensors = [x for x in (*args, *(kwargs or {}).values(), result) if torch.is_tensor(x)]
+        # A number on the host may be an operand of a kernel on the device: it is an argument then.
+        if len({x.device.type for x in tensors if x.dim()}) > 1:
+            self.calls.append(str(func))
+        return result
+
+
+@pytest.fixture
+def _no_autocast(monkeypatch):
+    """The meta device has no autocast, which reads no values anyway."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+
+
+def on_meta(name, directory) -> tuple[Objective, list, Worker]:
+    objective, batch = every.case_of(name, directory, layers=1)
+    worker = Worker(device=META)
+    moved = placed(batch, objective, META)
+    return objective.to(META), [moved], worker
+
+
+@pytest.mark.usefixtures("_no_autocast")
+@pytest.mark.parametrize("name", [name for name in CASES if name != WAITS])
+def test_a_step_reads_nothing_back_from_the_device(name, tmp_path):
+    objective, passes, worker = on_meta(name, tmp_path)
+    optimizer = build_optimizer(objective, OptimizerConfig())
+    optimizer.set_rate(1.0)
+    optimizer.defaults["fused"] = None  # the meta device has no fused kernels
+    for group in optimizer.param_groups:
+        group["fused"] = None
+    with torch.no_grad():
+        objective(passes[0])  # a teacher of hidden states moves to the device at its first batch
+    with _Copies() as copies:
+        result = backward(objective, objective, passes, worker, seed=1, step=0, autocast=None)
+        norm = clip(objective, 1.0)
+        optimizer.step()
+    assert copies.calls == []
+    assert norm.device == result.loss.device == META
+    assert any(p.grad is not None for p in objective.parameters())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_shape_depends_on_a_value(name, tmp_path):
+    objective, batch = every.case_of(name, tmp_path, layers=1)
+    passes = [placed(batch, objective, torch.device("cpu"))]
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = [_fake(mode, item) for item in passes]
+        result = backward(objective, objective, fake, Worker(), seed=1, step=0, autocast=None)
+    assert result.loss.shape == ()
+
+
+def _fake(mode, batch):
+    return {
+        name: mode.from_tensor(value) if torch.is_tensor(value) else value
+        for name, value in batch.items()
+    }
+
+
+AT = 12
+STEPS = 15
+
+
+def falling(count, seed):
+    """Losses as a training has them: falling from 50 to 15, a tenth of noise."""
+    rng = np.random.default_rng(seed)
+    return (15 + 35 * np.exp(-np.arange(count) / 50)) * rng.normal(1, 0.1, count).clip(0.7, 1.3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loss_a_thousand_times_as_large_is_seen_and_no_other(seed):
+    losses = falling(300, seed)
+    at = int(np.random.default_rng(seed).integers(10, 300))
+    assert not any(map(SpikeDetector().is_spike, losses))
+    losses[at] *= 1e3
+    spikes = SpikeDetector()
+    assert [step for step, loss in enumerate(losses) if spikes.is_spike(loss)] == [at]
+
+
+def test_the_rare_hard_batch_of_a_mixture_is_usual():
+    losses = [4.0 if step % 10 == 7 else 0.3 for step in range(200)]
+    assert not any(map(SpikeDetector().is_spike, losses))
+
+
+def test_a_new_level_is_a_spike_four_times_and_then_usual():
+    spikes = SpikeDetector([1.0] * 10)
+    assert [spikes.is_spike(9.0) for _ in range(30)] == [True] * 4 + [False] * 26
+
+
+def jumping(tiny, at=(AT,)):
+    """Passes of one data set; the gold of the steps ``at`` is a thousand times as large."""
+    stream = tiny.stream(tiny.rows(tiny.similarity))
+
+    def steps(start):
+        for step, passes in enumerate(accumulated(stream.since(start), 1), start):
+            factor = 1e3 if step in at else 1.0
+            yield [batch | {"labels": batch["labels"] * factor} for batch in passes]
+
+    return steps
+
+
+def learned(tiny, place, at=(AT,), steps=None, **options):
+    objective = tiny.supervised(tasks=(tiny.similarity,))
+    made = tiny.training(place, steps=STEPS, **options)
+    train(objective, steps or jumping(tiny, at), made, Worker())
+    path = place / "events.jsonl"
+    events = read_rows(path) if path.is_file() else []
+    return objective, [event for event in events if event["kind"] == "loss_spike"]
+
+
+def same(one, other):
+    ours, theirs = one.state_dict(), other.state_dict()
+    return all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tiny, tmp_path):
+    _, quiet = learned(tiny, tmp_path / "quiet", at=())
+    assert quiet == []
+    _, events = learned(tiny, tmp_path / "loud")
+    (event,) = events
+    rows = tiny.stream(tiny.rows(tiny.similarity)).row_numbers(AT).tolist()
+    assert (event["step"], event["datasets"]) == (AT, ["d_similarity"])
+    assert event["rows"] == rows
+    assert event["loss"] > 1e3 * event["largest_before"]
+
+
+def test_three_spikes_are_warned_of_and_all_are_events(tiny, tmp_path, caplog):
+    at = (AT - 1, AT, AT + 1, AT + 2)
+    _, events = learned(tiny, tmp_path, at=at)
+    assert [event["step"] for event in events] == list(at)
+    warnings = [one.getMessage() for one in caplog.records if "jumped" in one.getMessage()]
+    assert len(warnings) == 3
+    assert all("events.jsonl" in warning for warning in warnings)
+
+
+def stopped_and_resumed(tiny, place, at):
+    """As ``learned``, of a run that is stopped before ``AT`` and goes on."""
+
+    def broken(start):
+        for step, passes in enumerate(jumping(tiny, at)(start), start):
+            if step == AT:
+                raise InterruptedRunError("gone")
+            yield passes
+
+    with pytest.raises(InterruptedRunError):
+        learned(tiny, place, steps=broken, save_every_steps=AT)
+    return learned(tiny, place, at, save_every_steps=AT)
+
+
+def test_a_run_that_was_stopped_amid_spikes_counts_on(tiny, tmp_path):
+    """The fifth in a row is the new level, wherever the run was stopped."""
+    level = range(AT - 2, STEPS)
+    straight, events = learned(tiny, tmp_path / "straight", at=level)
+    assert [event["step"] for event in events] == [AT - 2, AT - 1, AT, AT + 1]
+    resumed, again = stopped_and_resumed(tiny, tmp_path / "resumed", at=level)
+    assert [event["step"] for event in again] == [event["step"] for event in events]
+    assert same(resumed, straight)
+
+
+@pytest.fixture
+def deferred(monkeypatch):
+    """Losses are read at rows of the journal only, as on a GPU."""
+    monkeypatch.setattr("road_ray.training.loop.is_deferrable", lambda *_: True)
+
+
+def diverged(tiny, place, **options):
+    """A run whose labels are not finite at step ``AT``: its weights and its error."""
+    stream = tiny.stream(tiny.rows(tiny.similarity))
+
+    def steps(start):
+        for step, passes in enumerate(accumulated(stream.since(start), 1), start):
+            gap = float("inf") if step == AT else 0.0
+            yield [batch | {"labels": batch["labels"] + gap} for batch in passes]
+
+    objective = tiny.supervised(tasks=(tiny.similarity,))
+    with pytest.raises(DivergedError) as raised:
+        train(objective, steps, tiny.training(place, steps=STEPS, **options), Worker())
+    return objective, str(raised.value)
+
+
+def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(
+    tiny, tmp_path, request
+):
+    at_once, error = diverged(tiny, tmp_path / "at_once")
+    request.getfixturevalue("deferred")
+    late, late_result = diverged(tiny, tmp_path / "late", log_every_steps=STEPS)
+    assert late_result.replace("late", "at_once") == error
+    assert f"step {AT}: gradient norm" in error
+    assert same(late, at_once)
+
+
+def test_spikes_that_are_read_late_are_the_same_events(tiny, tmp_path, request):
+    at_once, events = learned(tiny, tmp_path / "at_once")
+    request.getfixturevalue("deferred")
+    late, late_result = learned(tiny, tmp_path / "late", log_every_steps=STEPS)
+    assert [event["step"] for event in late_result] == [AT]
+    assert [event["loss"] for event in late_result] == [event["loss"] for event in events]
+    assert same(late, at_once)

@@ -1,4 +1,4 @@
-"""Signals that only ask."""
+"""What a run is told and tells: stop requests, out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import signal
 import threading
 
 import pytest
+import torch
 
-from road_ray.training import stop_request
-from road_ray.training.run_context import RunContext
-from road_ray.training.stop_request import StopRequest
+from road_ray.errors import ResourceError
+from road_ray.training import run_context
+from road_ray.training.run_context import RunContext, StopRequest, oom_as_error, shapes
 from road_ray.training.worker import Worker
 
 
@@ -62,7 +63,7 @@ def test_a_host_may_ask_to_stop():
 def test_a_notice_saves_at_once_and_then_every_few_seconds(monkeypatch):
     """The machine may live on for two minutes: the work of that time is saved too."""
     calls, now = [], [1000.0]
-    monkeypatch.setattr(stop_request.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run_context.time, "monotonic", lambda: now[0])
 
     def preempted() -> bool:
         calls.append(True)
@@ -97,3 +98,36 @@ def test_a_nested_training_shares_the_stop_request_and_nothing_else():
         assert stop.after_step(4, Worker()) == (True, False)
     assert (nested.on_row, nested.step) == (None, 4)
     assert (context.preempted, context.check_preemption, context.step) == (preempted, True, 7)
+
+
+def test_an_allocation_that_fails_names_what_was_worked_on():
+    context = RunContext(step=12, batch="8 x 512 tokens")
+    with (
+        pytest.raises(ResourceError, match="worker 3 ran out of memory after step 12") as caught,
+        oom_as_error(3, context),
+    ):
+        torch.empty(2**60)
+    assert "at work on 8 x 512 tokens" in str(caught.value)
+    assert "training.passes" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: out of memory",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_memory_that_other_libraries_of_a_gpu_lack_is_told_too(message):
+    with pytest.raises(ResourceError, match="ran out of memory"), oom_as_error(0, RunContext()):
+        raise RuntimeError(message)
+
+
+def test_other_errors_stay_as_they_are():
+    with pytest.raises(RuntimeError, match="shapes differ"), oom_as_error(0, RunContext()):
+        raise RuntimeError("shapes differ")
+
+
+def test_shapes_of_all_passes_are_told():
+    passes = [{"input_ids": torch.zeros(4, 16)}, {"input_ids": torch.zeros(2, 4, 8)}]
+    assert shapes(passes) == "4 x 16, 2 x 4 x 8 tokens"

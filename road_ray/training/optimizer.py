@@ -11,8 +11,25 @@ from torch import Tensor, nn
 from road_ray.models.encoder_layers import parameter_depths
 from road_ray.objectives.base import Objective
 from road_ray.training.config import OptimizerConfig
-from road_ray.training.fsdp import full_tensor
-from road_ray.training.performance.compile import encoders_of
+from road_ray.training.model_wrappers import encoders_of, full_tensor
+
+
+def rate(step: int, total_steps: int, warmup_steps: int, schedule: str) -> float:
+    """Return the multiplier of the peak learning rate at 0-based ``step``.
+
+    ``warmup_times_decay`` multiplies the two, so the rate at the end of the warm-up is below the
+    peak (google electra, model/optimization.py); ``warmup_then_decay`` runs them one after the
+    other.
+    """
+    warm = min(1.0, step / warmup_steps) if warmup_steps else 1.0
+    if schedule == "constant":
+        return warm
+    if schedule == "warmup_then_decay":
+        if step < warmup_steps:
+            return warm
+        return (total_steps - step) / max(1, total_steps - warmup_steps)
+    return warm * (1 - step / total_steps)
+
 
 EPSILON = 1e-6  # in the denominator of the update (Clark et al. 2020, table 6)
 

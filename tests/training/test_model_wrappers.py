@@ -1,4 +1,4 @@
-"""Parts of a model on two workers are the whole of it on one."""
+"""Compiled, recomputed and sharded models compute what plain ones do."""
 
 from __future__ import annotations
 
@@ -8,19 +8,191 @@ from functools import partial
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
+from transformers import PretrainedConfig, PreTrainedModel
 
 from road_ray.data.mixing import accumulated, draw_datasets, mixed
+from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.training.config import OptimizerConfig
-from road_ray.training.fsdp import full_tensor, shard, stacks_of
+from road_ray.training.gradients import backward
 from road_ray.training.loop import train
+from road_ray.training.model_wrappers import (
+    compile_encoders,
+    encoders_of,
+    full_tensor,
+    recompute,
+    shard,
+    stacks_of,
+)
 from road_ray.training.monitoring.metrics_journal import Journal, read_rows
-from road_ray.training.optimization.gradient_accumulation import backward
-from road_ray.training.optimization.optimizer import build_optimizer
-from road_ray.training.performance.compile import recompute
+from road_ray.training.optimizer import build_optimizer
+from road_ray.training.profile import forward_flops
 from road_ray.training.worker import Worker
+from tests.objectives import every
+from tests.objectives import tiny as small
 from tests.pair import both
+from tests.training.conftest import electra
+
+
+def batch(objective: Objective):
+    chance = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, 60, (4, 16), generator=chance)
+    ids[:, 0], ids[:, -1] = 2, 3
+    noise = torch.rand(objective.noise_channels, 4, 16, generator=chance)
+    same = torch.ones_like(ids)
+    made = {"input_ids": ids, "attention_mask": same, "token_type_ids": 0 * same, "noise": noise}
+    return objective.prepare(made)
+
+
+def gradients(objective: Objective):
+    objective.train()
+    torch.manual_seed(1)
+    terms = objective(batch(objective)).terms.values()
+    sum(term.weight * term.total / term.count for term in terms).backward()
+    return {name: x.grad.clone() for name, x in objective.named_parameters() if x.grad is not None}
+
+
+def test_recomputed_layers_give_the_same_gradients_with_dropout_too():
+    straight, saving = electra(), electra()
+    recompute(saving)
+    assert any(getattr(module, "gradient_checkpointing", False) for module in saving.modules())
+    assert_close(gradients(saving), gradients(straight), rtol=0, atol=0)
+
+
+def test_recomputed_layers_keep_less_for_the_backward_pass():
+    def saved_elements(objective):
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda x: sizes.append(x.numel()) or x, lambda x: x
+        ):
+            torch.manual_seed(1)
+            objective.train()(batch(objective))
+        return sum(sizes)
+
+    straight, saving = electra(), electra()
+    recompute(saving)
+    assert saved_elements(saving) < 0.8 * saved_elements(straight)
+
+
+@pytest.mark.slow
+def test_a_compiled_encoder_stays_compiled_when_its_flops_are_counted():
+    calls = []
+
+    def backend(graph, inputs):
+        return lambda *values: calls.append(len(values)) or graph.forward(*values)
+
+    torch._dynamo.reset()
+    objective = electra()
+    compile_encoders(objective, backend=backend)
+    objective.eval()(batch(objective))
+    before = len(calls)
+    forward_flops(objective, batch(objective), Worker(), None)
+    objective(batch(objective))
+    torch._dynamo.reset()
+    assert before
+    assert len(calls) == 2 * before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "layers"), [("mlm", 1), pytest.param("electra", 2, marks=pytest.mark.long)]
+)
+def test_compiled_encoders_give_the_same_gradients_under_the_same_names(kind, layers):
+    straight, compiled = (small.objective_of(kind, dropout=0.0, layers=layers) for _ in range(2))
+    compile_encoders(compiled, backend="aot_eager")
+    assert compiled.state_dict().keys() == straight.state_dict().keys()
+    assert_close(gradients(compiled), gradients(straight), rtol=1e-5, atol=1e-6)
+
+
+class OneLayer(PreTrainedModel):
+    """An encoder of one matrix; of a larger one every frame is tried, and fails, by itself."""
+
+    config_class = PretrainedConfig
+
+    def __init__(self):
+        super().__init__(PretrainedConfig())
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, hidden):
+        return torch.tanh(self.linear(hidden))
+
+
+def gradients_of_one_layer(encoder):
+    encoder(torch.arange(12.0).view(3, 4)).sum().backward()
+    return {name: x.grad.clone() for name, x in encoder.named_parameters()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("made", "learnt"),
+    [
+        (OneLayer, gradients_of_one_layer),
+        pytest.param(lambda: electra(0.0), gradients, marks=pytest.mark.long),
+    ],
+)
+def test_what_cannot_be_compiled_runs_as_it_is(made, learnt):
+    calls = []
+
+    def broken(graph, inputs):
+        calls.append(graph)
+        raise RuntimeError("no compiler here")
+
+    straight, fallen = made(), made()
+    compile_encoders(fallen, backend=broken)
+    assert_close(learnt(fallen), learnt(straight), rtol=1e-5, atol=1e-6)
+    assert calls, "nothing was compiled"
+
+
+_TRACED = [name for name in every.CASES if name != "features head"]  # an LSTM of packed rows
+_SHORT = ("electra", "span each teacher")
+_LENGTHS = (12, 16, 20, 24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(item, marks=[] if item in _SHORT else pytest.mark.long) for item in _TRACED],
+)
+def test_an_objective_is_one_graph_for_batches_of_all_lengths(name, tmp_path):
+    """``fullgraph`` makes a break of the graph an error; the backend gets one graph in all."""
+    objective, given = every.case_of(name, tmp_path, dropout=0.0, layers=1, length=_LENGTHS[0])
+    counter = CompileCounter()
+    with torch.no_grad():
+        objective(objective.prepare(given))  # transformers puts its hooks in place
+    compiled = torch.compile(objective, fullgraph=True, dynamic=True, backend=counter)
+    for length in _LENGTHS:
+        batch = objective.prepare(every.batch_of(name, objective, length=length, rows=6))
+        torch.manual_seed(7)  # some heads have dropout of their own
+        with torch.no_grad():
+            expected = objective(batch).terms
+        torch.manual_seed(7)
+        terms = compiled(batch).terms
+        sum(term.total for term in terms.values()).backward()
+        for key, term in expected.items():
+            assert_close(terms[key].total.detach(), term.total, rtol=1e-5, atol=1e-5)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["span head", *(pytest.param(n, marks=pytest.mark.long) for n in ("electra", "choices head"))],
+)
+def test_encoders_as_a_training_compiles_them_have_one_graph_each(name, tmp_path):
+    """Errors are suppressed there, so a break would only cost time: it is counted here."""
+    objective, counter = every.case_of(name, tmp_path, dropout=0.0, layers=1)[0], CompileCounter()
+    encoders = list(encoders_of(objective))
+    compile_encoders(objective, backend=counter)
+    torch._dynamo.utils.counters.clear()
+    for length in _LENGTHS:
+        batch = objective.prepare(every.batch_of(name, objective, length=length, rows=6))
+        sum(term.total for term in objective(batch).terms.values()).backward()
+    assert not torch._dynamo.utils.counters["graph_break"]
+    assert counter.frame_count == len(encoders)
+
 
 ALONE = Worker()
 STEPS = 4
@@ -166,7 +338,7 @@ def state_of(checkpoint):
     return state | {"row": row}
 
 
-def gradients(objective, worker, tiny, autocast=None):
+def sharded_gradients(objective, worker, tiny, autocast=None):
     place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
     passes = [tiny.stream(tiny.rows(tiny.nli, count=21), **place)[0] | {"fraction": torch.ones(1)}]
     backward(objective.train(), objective, passes, worker, seed=1, step=0, autocast=autocast)
@@ -177,11 +349,11 @@ def gradients(objective, worker, tiny, autocast=None):
 
 def held(worker, tiny):
     """What each process does: it counts what it holds, after one update."""
-    alone = gradients(tiny.supervised(0.0), ALONE, tiny)
+    alone = sharded_gradients(tiny.supervised(0.0), ALONE, tiny)
     for run_as in (lambda _: None, recompute):
         objective = shard(tiny.supervised(0.0), worker)
         run_as(objective)
-        ours = gradients(objective, worker, tiny)
+        ours = sharded_gradients(objective, worker, tiny)
         assert_close(ours, alone, **NOISE)  # two heads have none
     half = shard(tiny.supervised(0.0), worker, torch.bfloat16)
     dtypes = set()
@@ -190,7 +362,7 @@ def held(worker, tiny):
     )
     inputs, real = set(), half.predict
     half.predict = lambda batch: inputs.add(batch["fraction"].dtype) or real(batch)
-    ours = gradients(half, worker, tiny, torch.bfloat16)
+    ours = sharded_gradients(half, worker, tiny, torch.bfloat16)
     assert inputs == {torch.float32}  # noise, numbers and teachers' logits stay as they are
     assert dtypes == {torch.bfloat16}  # gathered in half the bytes; exchanged and kept in fp32
     assert_close(ours, alone, rtol=0.1, atol=0.02)

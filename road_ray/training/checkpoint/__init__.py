@@ -1,1 +1,0 @@
-"""Checkpoints: written atomically, hashed, mirrored to other storage, and restored bit for bit."""
