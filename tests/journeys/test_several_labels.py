@@ -12,6 +12,7 @@ import torch
 from sklearn.metrics import f1_score
 
 import road_ray as rr
+from road_ray.errors import DataError
 from road_ray.recipes.run_directory.model_record import stored_threshold
 
 WORDS = {"joy": ("fine", "bright"), "anger": ("dull", "poor"), "fear": ("slow", "dark")}
@@ -140,3 +141,26 @@ def test_init_writes_a_configuration_that_trains(road, trained, tmp_path, monkey
     done = road("finetune", "moods.yaml", "training.steps=2", "--json")
     assert done.code == 0, done.err
     assert "eval/moods/lrap" in json.loads(done.out)["metrics"]
+
+
+def test_what_predict_writes_is_a_teacher(road, overrides, trained, tmp_path):
+    file = tmp_path / "answers.csv"
+    train = f"{overrides['data.root']}/train.jsonl"
+    assert road("predict", str(trained.directory), train, "--output", str(file)).code == 0
+    chosen = overrides | {"training.steps": 3}
+    students = [
+        rr.distill(
+            overrides=chosen
+            | {"distillation.teachers": [teacher], "run_dir": str(tmp_path / f"student-{number}")}
+        )
+        for number, teacher in enumerate((str(trained.directory), str(file)))
+    ]
+    for name in ("lrap", "micro_f1"):
+        live, filed = (student.metrics[f"eval/moods/{name}"] for student in students)
+        assert filed == pytest.approx(live, abs=1.0)
+    cells = file.read_text().splitlines()
+    file.write_text("\n".join([cells[0], cells[1].replace(",0.", ",7."), *cells[2:]]))
+    with pytest.raises(DataError, match="allowed: probabilities from 0 to 1"):
+        rr.distill(
+            overrides=chosen | {"distillation.teachers": [str(file)], "run_dir": f"{tmp_path}/x"}
+        )

@@ -23,7 +23,15 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import UNKNOWN, Example, TextExample
 from road_ray.data.load_split import Split, read_examples, root_of
 from road_ray.data.readers.tables import Row, table_rows
-from road_ray.data.task_and_dataset import Classify, Dataset, Regress, Task, label_text, plain_label
+from road_ray.data.task_and_dataset import (
+    Classify,
+    Dataset,
+    MultiLabel,
+    Regress,
+    Task,
+    label_text,
+    plain_label,
+)
 from road_ray.distillation.answer_table import Keys, keys_of_texts
 from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.stored_ensemble import TeacherTables
@@ -54,14 +62,14 @@ def file_entry(path: str, task: Task, label_map: LabelMap | None) -> dict[str, A
     """Return the entry of a file in the manifest of teachers. Raises ``ConfigError`` for a task
     whose answers are not one row of numbers.
     """
-    if not isinstance(task.kind, Classify | Regress):
+    if not isinstance(task.kind, Classify | MultiLabel | Regress):
         raise ConfigError(
             f"distillation.teachers: {path}: task {task.name!r} is of kind "
-            f"{type(task.kind).__name__}\n  allowed: answers from a file for a class or a number "
+            f"{type(task.kind).__name__}\n  allowed: answers from a file for classes or a number "
             "of a text or pair\n  fix: name a model"
         )
     entry: dict[str, Any] = {"directory": path, FILE_SHA256: sha256_of(Path(path))}
-    if isinstance(task.kind, Classify):
+    if isinstance(task.kind, Classify | MultiLabel):
         entry |= {"labels": task.kind.labels, "label_map": names_for(label_map, Path(path))}
     return entry
 
@@ -87,7 +95,8 @@ def read_files(
         writers.append(partial(_write, answers, tables))
     if not writers:  # tasks of spans and tags have none
         return []
-    unknown = split.features.example[split.features.gold["labels"] == UNKNOWN]
+    labels = split.features.gold["labels"].reshape(len(split.features), -1)  # several of a row
+    unknown = split.features.example[(labels == UNKNOWN).all(-1)]
     lost = [split.examples[n] for n in unknown if texts_of(split.examples[n]) not in answered]
     if alone and lost:
         raise DataError(
@@ -213,21 +222,27 @@ def _reader(
     kind, dataset = split.task.kind, split.dataset
     if isinstance(kind, Regress) and (column := next(filter(columns.__contains__, _NUMBER), None)):
         return partial(_numbers, _LOGIT, [column])
-    if isinstance(kind, Classify):
+    if isinstance(kind, Classify | MultiLabel):
+        several = isinstance(kind, MultiLabel)
         renamed = {**dataset.label_map, **names_for(label_map, place)}
         for prefix in _PREFIXES:
             given = [column for column in columns if column.startswith(prefix)]
             if given:
                 labels = dict(enumerate(column.removeprefix(prefix) for column in given))
                 order = label_order(place, labels, split.task, renamed, "distillation.label_map")
-                return partial(_numbers, prefix, [given[n] for n in order or range(len(given))])
-        if "label" in columns:
+                ordered = [given[n] for n in order or range(len(given))]
+                return partial(_numbers, prefix, ordered, several=several)
+        if "label" in columns and not several:
             return partial(_of_label, kind.labels, renamed)
     raise DataError(f"{where}: no answer in columns {', '.join(columns)}\n  allowed: {_FORM}")
 
 
-def _numbers(prefix: str, columns: Sequence[str], row: Row, where: str) -> Answer | None:
-    """Return the logits in columns of logits, log-probabilities or probabilities."""
+def _numbers(
+    prefix: str, columns: Sequence[str], row: Row, where: str, several: bool = False
+) -> Answer | None:
+    """Return the logits in columns of logits, log-probabilities or probabilities, which are the
+    labels' own where a row may have ``several``.
+    """
     cells = [row[column] for column in columns]
     if all(cell in (None, "") for cell in cells):
         return None
@@ -238,6 +253,11 @@ def _numbers(prefix: str, columns: Sequence[str], row: Row, where: str) -> Answe
     least = math.log(LEAST_PROBABILITY)
     if prefix == _LOGIT:
         valid, allowed = all(map(math.isfinite, values)), "finite numbers"
+    elif several:
+        shares = [math.exp(value) if prefix == _LOGPROB else value for value in values]
+        valid, allowed = all(0 <= x <= 1 + _TOLERANCE for x in shares), "probabilities from 0 to 1"
+        bounded = [min(max(x, LEAST_PROBABILITY), 1 - LEAST_PROBABILITY) for x in shares]
+        logits = [math.log(x) - math.log1p(-x) for x in bounded]
     elif prefix == _LOGPROB:
         valid, allowed = all(value <= _TOLERANCE for value in values), "numbers up to 0"
         logits = [max(value, least) for value in values]

@@ -209,8 +209,8 @@ class WeightingConfig(Config):
     leaves the case open; ``scale`` is our choice."""
     span_correctness: Literal["independent", "joint"] = "independent"
     """Correctness of an answer span. ``independent``: start and end are weighted separately.
-    ``joint``: a teacher is correct if both are. The paper leaves it open; ``independent`` is our
-    choice."""
+    ``joint``: a teacher is correct if both are. So are the labels of a row with several. The paper
+    leaves it open; ``independent`` is our choice."""
 
     @field_validator("rule")
     @classmethod
