@@ -20,15 +20,24 @@ from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode_examples import check_labels, encode
 from road_ray.data.features.examples_and_features import Example, Features, SpanExample, TextExample
 from road_ray.data.folds import held_out
-from road_ray.data.readers.layouts import found_paths, read_split
+from road_ray.data.readers.layouts import READER, found_paths, read_split
 from road_ray.data.readers.quac import with_history
 from road_ray.data.row_limits import row_limits, window_limits
 from road_ray.data.special_heads import SPECIAL_HEADS
-from road_ray.data.task_and_dataset import Classify, Dataset, MultiLabel, Span, Tag, Task
+from road_ray.data.task_and_dataset import (
+    Classify,
+    Dataset,
+    MultiLabel,
+    Span,
+    Tag,
+    Task,
+    own_metric,
+)
 from road_ray.data.tokenizer import load_tokenizer, put_space_before_words
 from road_ray.data.training_rows import REST, corrected, read_unlabelled, unlabelled_file
 from road_ray.errors import ConfigError, nearest
 from road_ray.system import files as places
+from road_ray.system.own_names import is_own, named_object
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -65,6 +74,14 @@ def resolve_root(root: str | None) -> Path | None:
             f"  fix: {where}=miniature tries the command without files of your own"
         )
     return place
+
+
+def check_own_names(entry: Dataset) -> None:
+    """Raise ``ConfigError`` for a reader or metric of the user's own that this process lacks."""
+    if entry.reader is not None:
+        named_object("layout", entry.reader, {}, READER)
+    for metric in filter(is_own, entry.metrics):
+        own_metric(metric)
 
 
 def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
@@ -154,6 +171,7 @@ def load_split(
     filters examples. The rows of the files and data sets ``unlabelled`` follow without labels.
     """
     entry, task = find_dataset(name, source)
+    check_own_names(entry)
     examples: Sequence[Example] = read_examples(entry, split, root_of(name, source))
     is_training = split == "train" and not judged
     most = source.max_rows if is_training else source.max_judged_rows

@@ -6,12 +6,19 @@ Number of classes, head shape and problem type are derived from them.
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from road_ray.errors import DataError
+from road_ray.system.own_names import is_own, named_object, unfit
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def plain_label(label: str) -> str:
@@ -207,6 +214,29 @@ class Hub:
     first_rows: int | None = None
 
 
+_METRIC = (
+    "a function of the true and the predicted values [N], as floats, that returns a number, 1 for "
+    "the best\n  fix: correct it until road_ray.testing.check_metric passes"
+)
+
+
+def own_metric(name: str) -> Callable[[NDArray[np.float64], NDArray[np.float64]], float]:
+    """Return the user's own metric ``package.module:name``. It is called once with two right
+    predictions, so that a mistake fails before a training; ``ConfigError`` tells it.
+    """
+    import numpy as np
+
+    metric = named_object("metrics", name, {}, _METRIC)
+    try:
+        score = float(metric(np.array([0.0, 1.0]), np.array([0.0, 1.0])))
+    except Exception as error:
+        problem = f"called with [0, 1] and [0, 1]: {error!r}"
+        raise unfit("metrics", name, problem, _METRIC) from error
+    if not math.isfinite(score):
+        raise unfit("metrics", name, f"returns {score} for [0, 1] and [0, 1]", _METRIC)
+    return metric  # type: ignore[no-any-return]  # seen when it was called
+
+
 @dataclass(frozen=True)
 class Dataset:
     """One entry of the catalogue: task, file layout, folder, columns, splits and metrics.
@@ -217,7 +247,7 @@ class Dataset:
     ``also`` names tasks that learn from the same rows, each with a head of its own.
     ``dev_fraction`` is the fraction of the training rows that is the dev split; None: it has files.
     ``negative_labels`` is True if a number below 0 may be a label; else a test split hides labels
-    by such numbers.
+    by such numbers. ``reader``, ``package.module:name``, reads the rows of a file in its place.
     """
 
     name: str
@@ -233,6 +263,12 @@ class Dataset:
     also: tuple[str, ...] = ()
     dev_fraction: float | None = None
     negative_labels: bool = False
+    reader: str | None = None
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the metrics in results: of ``package.module:name`` the last part."""
+        return tuple(m.rpartition(":")[2] if is_own(m) else m for m in self.metrics)
 
     def columns_of(self, split: str) -> Columns:
         """Return the columns of the files of a split."""

@@ -14,18 +14,16 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import sys
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
-from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from road_ray.data.features.examples_and_features import UNKNOWN
-from road_ray.errors import ConfigError, DataError, RoadError, did_you_mean
+from road_ray.errors import ConfigError, DataError, RoadError
+from road_ray.system.own_names import named_object, unfit
 
 
 class Merge(partial[Tensor]):
@@ -313,6 +311,11 @@ RULES: dict[str, Callable[..., Tensor]] = {
     "mean_probabilities": mean_probabilities,
     "probability_shift": probability_shift,
 }
+_CONTRACT = (
+    "a function of logits [M, B, ..., C] and targets [B, ...] that returns weights [M, B, ...] or "
+    "soft logits [B, ..., C]; its options are keyword-only and have defaults\n"
+    "  fix: correct it until road_ray.testing.check_rule passes"
+)
 
 
 def default_rule(num_teachers: int) -> str:
@@ -347,37 +350,18 @@ def resolve(name: str, **options: object) -> Rule:
     except RoadError:
         raise
     except Exception as error:
-        raise _no_rule(name, f"called with logits [2, 3, 4] and targets [3]: {error!r}") from error
+        problem = f"called with logits [2, 3, 4] and targets [3]: {error!r}"
+        raise unfit("weighting.rule", name, problem, _CONTRACT) from error
     if shape == (2, 3):
         return rule
     if shape == (3, 4):
         return Merge(rule)
-    raise _no_rule(name, f"returns {list(shape)} for logits [2, 3, 4] and targets [3]")
+    problem = f"returns {list(shape)} for logits [2, 3, 4] and targets [3]"
+    raise unfit("weighting.rule", name, problem, _CONTRACT)
 
 
 def _function(name: str) -> Callable[..., Tensor]:
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        if name not in RULES:
-            raise ConfigError(
-                f"weighting.rule: unknown rule {name!r}{did_you_mean(name, RULES)}\n"
-                f"  allowed: {', '.join(RULES)}, or package.module:name"
-            )
-        return RULES[name]
-    if (directory := str(Path.cwd())) not in sys.path:
-        sys.path.append(directory)  # as `python -m` does; Ray does so for its workers
-    try:
-        function = getattr(import_module(module), attribute)
-        inspect.signature(function)
-    except Exception as error:  # whatever the module raises
-        raise _no_rule(name, repr(error)) from error
-    return function  # type: ignore[no-any-return]  # seen when it is called
-
-
-def _no_rule(name: str, problem: str) -> ConfigError:
-    return ConfigError(
-        f"weighting.rule = {name}: {problem}\n"
-        "  allowed: a function of logits [M, B, ..., C] and targets [B, ...] that returns weights "
-        "[M, B, ...] or soft logits [B, ..., C]; its options are keyword-only and have defaults\n"
-        "  fix: correct it until road_ray.testing.check_rule passes\n  nothing was started"
-    )
+    function: Callable[..., Tensor] = named_object("weighting.rule", name, RULES, _CONTRACT)
+    if not callable(function):
+        raise unfit("weighting.rule", name, f"{function!r} is not callable", _CONTRACT)
+    return function

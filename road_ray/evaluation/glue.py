@@ -66,7 +66,7 @@ def electra_figure(dataset: Dataset, figures: Mapping[str, float]) -> float:
     """Return the figure of a data set as in ELECTRA's tables, or the mean of its metrics outside
     GLUE. Return NaN if it was not evaluated.
     """
-    return _mean(figures, dataset.name, _ELECTRA.get(dataset.name, dataset.metrics))
+    return _mean(figures, dataset.name, _ELECTRA.get(dataset.name, dataset.figures))
 
 
 def write_submission(

@@ -1,7 +1,8 @@
 """Metrics of classification and regression.
 
 Every score is a percentage (accuracy and F1 0 to 100; correlations -100 to 100), as in the GLUE
-tables; larger is better. A new metric is a function and an entry of ``METRICS``.
+tables; larger is better. A new metric is a function and an entry of ``METRICS``, or one of any
+module as ``package.module:name``, where the part behind the colon names the result.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from road_ray.data.task_and_dataset import own_metric
 from road_ray.errors import ConfigError, DataError, did_you_mean
+from road_ray.system.own_names import is_own
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +83,9 @@ def score(
         del known["f1"]
     result = {}
     for name in metrics:
+        if is_own(name) and name not in known:
+            result[name.rpartition(":")[2]] = 100.0 * float(own_metric(name)(truth, predictions))
+            continue
         if name not in known:
             raise ConfigError(
                 f"metric {name!r} of {len(labels) or 'no'} labels: "

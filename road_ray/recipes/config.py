@@ -10,13 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from road_ray.config import Config
 from road_ray.config.base import Extends, Free
 from road_ray.data.config import SourceConfig
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
 from road_ray.recipes.train.teaching_config import teacher_files
+from road_ray.system.own_names import check_name
 
 IN_THIS_PROCESS = {"workers": 0, "min_workers": None, "gpus_per_worker": 0.0}
 """Keys of a run in one process."""
@@ -39,6 +40,14 @@ class TrackingConfig(Config):
     exist. None: no group, and the experiment ``road_ray``; for a sweep, the name of the sweep."""
     tensorboard: bool = False
     """Write TensorBoard event files to ``tensorboard/`` in the run directory."""
+    custom: str | None = None
+    """Tracker of your own, ``package.module:name``: a function of run directory, name and
+    configuration (secrets masked) that returns a ``Tracker``. None: no such tracker."""
+
+    @field_validator("custom")
+    @classmethod
+    def _own(cls, custom: str | None) -> str | None:
+        return None if custom is None else check_name(custom, (), "tracker")
 
 
 class RunConfig(Config):

@@ -79,4 +79,4 @@ def _metrics(name: str, source: SourceConfig) -> tuple[str, ...]:
     if isinstance(task.kind, MultiLabel):
         tuned = [f"at_threshold_{name}" for name in dataset.metrics if name != "lrap"]
         return (*dataset.metrics, *tuned)
-    return _SPAN if isinstance(task.kind, Span) else dataset.metrics
+    return _SPAN if isinstance(task.kind, Span) else dataset.figures

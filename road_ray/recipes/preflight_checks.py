@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.load_split import Split, find_dataset, has_files, root_of
+from road_ray.data.load_split import Split, check_own_names, find_dataset, has_files, root_of
 from road_ray.data.readers.layouts import file_names
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.errors import ConfigError, DataError, nearest
@@ -78,6 +78,7 @@ def require_splits(needed: Iterable[tuple[str, str, SourceConfig]], fix: str) ->
     """
     missing: dict[str, Path] = {}
     for name, split, source in needed:
+        check_own_names(find_dataset(name, source)[0])
         if has_files(name, split, source) or (root := root_of(name, source)) is None:
             continue
         file_names(find_dataset(name, source)[0], split)

@@ -73,6 +73,16 @@ def test_the_file_of_the_multi_task_guide_has_a_data_set_that_fits(file):
     assert (dataset.name, task.kind.labels) == ("tickets", ("sales", "help"))
 
 
+def test_the_parts_of_the_data_guide_are_those_of_the_example(file):
+    text = blocks("docs/guides/data.md", "yaml")["parts"]
+    file.write_text("preset: sst2_small\n" + text)
+    config = configure("finetune", path=file)
+    example = configure("finetune", path=ROOT / "examples/extension/reviews.yaml")
+    assert config.data.sets["reviews"].metrics == example.data.sets["reviews"].metrics
+    assert config.data.sets["reviews"].layout == example.data.sets["reviews"].layout
+    assert config.tracking == example.tracking
+
+
 def test_the_experiment_of_the_comparison_guide_has_its_arms(file, world, pretrained, tmp_path):
     file.write_text(blocks("docs/guides/comparisons.md", "yaml")["rates"])
     assert verb_of_file(file) == "reproduce"

@@ -93,6 +93,17 @@ def test_files_of_ones_own(road, place, name):
         assert {"answer", "label"} & rows[0].keys()
 
 
+def test_parts_of_ones_own(road, place, monkeypatch):
+    install, train = commands_of("extension/reviews.yaml")
+    assert install == ["pip", "install", "examples/extension"]
+    monkeypatch.syspath_prepend(EXAMPLES / "extension")  # in its place
+    run(road, train, *SHORT)
+    metrics = json.loads((place / "runs/parts/metrics.json").read_text())
+    assert {"eval/reviews/accuracy", "eval/reviews/kappa"} <= metrics.keys()
+    assert (place / "runs/parts/curves.csv").stat().st_size
+    del sys.modules["my_road_parts"]
+
+
 def test_three_published_teachers(road, place, world, monkeypatch):
     monkeypatch.setenv("ROAD_DATA", str(world))
     for seed, (name, (family, labels)) in enumerate(TEACHERS.items()):

@@ -30,8 +30,10 @@ from road_ray.data.task_and_dataset import (
     plain_label,
 )
 from road_ray.errors import did_you_mean
+from road_ray.system.own_names import check_name, is_own
 
 _LAYOUTS = {"span": "squad_json", "tag": "conll", "choose": "choices"}
+LAYOUT_NAMES = ("table", "glue_tsv", "squad_json", "mrqa", "quac", "conll", "choices")
 _NAME = re.compile(r"[^\W_][\w.-]{0,79}")
 SPANS = "mrc"  # task of the catalogue's spans; all heads of spans have one shape
 TOO_FEW_LABELS = "at least two, or a task; for numbers: kind: regress"
@@ -93,13 +95,14 @@ class CustomDataset(Config):
     """Task whose head the data set shares: one of the catalogue, such as ``sentiment``, or any name
     that several sets of ``data.sets`` have in common. None: ``mrc``, the task of SQuAD, for spans;
     else a separate task with a new head."""
-    layout: (
-        Literal["table", "glue_tsv", "squad_json", "mrqa", "quac", "conll", "choices"] | None
-    ) = None
+    layout: str | None = Field(
+        None, json_schema_extra={"anyOf": [{"enum": [None, *LAYOUT_NAMES]}, {"type": "string"}]}
+    )
     """Layout of the files. ``table``: CSV, TSV, JSONL, a JSON array, Parquet or Arrow by suffix.
     ``glue_tsv``: GLUE's TSV without quoting. ``squad_json``: SQuAD's JSON, or a table of its flat
     rows. ``mrqa``, ``quac``: those formats. ``conll``: columns, one word a line, or a table with
-    lists of words and tags. ``choices``: a table with one column for each choice. None:
+    lists of words and tags. ``choices``: a table with one column for each choice. Or a reader of
+    your own, ``package.module:name``: a function from a path to its rows. None:
     ``squad_json`` for spans, ``conll`` for tags, ``choices`` for choices, else ``table``."""
     train: _File = None
     """Path of the training file: beside the YAML file that names it, absolute, or below
@@ -162,7 +165,13 @@ class CustomDataset(Config):
     or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of spans, ``entity_f1``,
     ``entity_precision`` and ``entity_recall`` of tags; ``micro_f1``, ``macro_f1``, ``samples_f1``
     (mean over rows), ``subset_accuracy`` (all labels of a row), ``lrap`` (label ranking average
-    precision) and ``f1_of_LABEL`` of ``multi``. None: the usual ones of the kind."""
+    precision) and ``f1_of_LABEL`` of ``multi``. Of ``classify`` and ``regress`` also a function of
+    your own, ``package.module:name``. None: the usual ones of the kind."""
+
+    @field_validator("layout")
+    @classmethod
+    def _known_layout(cls, layout: str | None) -> str | None:
+        return None if layout is None else check_name(layout, LAYOUT_NAMES, "layout")
 
     @field_validator("labels")
     @classmethod
@@ -183,6 +192,9 @@ class CustomDataset(Config):
         mistakes = {
             "a data set without files\n    fix: give train, dev or test, or hub": not (
                 self.train or self.dev or self.test or self.hub
+            ),
+            f"layout = {self.layout}: hub has rows already\n    fix: leave layout out": (
+                self.hub and self.layout and is_own(self.layout)
             ),
             "configuration, revision and first_rows are those of hub, which is not given": (
                 not self.hub and (self.configuration or self.revision or self.first_rows)
@@ -228,9 +240,13 @@ class CustomDataset(Config):
             known = (*known, *(f"{_F1_OF}{label}" for label in self._named_labels))
         if self.kind == "classify" and len(self.labels) > 2:
             known = tuple(metric for metric in known if metric != "f1")  # of which label?
+        last = [m.rpartition(":")[2] if is_own(m) else m for m in self.metrics or ()]
+        if len({*last}) < len(last):
+            raise ValueError(f"metrics = {list(self.metrics or ())}: results would share a name")
         for metric in self.metrics or ():
             of_another = self.task is not None and metric.startswith(_F1_OF)
-            if metric not in known and not of_another:
+            own = is_own(metric) and self.kind in ("classify", "regress")
+            if metric not in known and not of_another and not own:
                 raise ValueError(
                     f"metrics: kind {self.kind} has no metric {metric}"
                     f"{did_you_mean(metric, known)}\n    allowed: {', '.join(known)}"
@@ -248,6 +264,7 @@ class CustomDataset(Config):
         if dev_fraction is not None:
             train = self.train or "train"
             splits = Splits(train, train, self.test)
+        reader = self.layout if self.layout and is_own(self.layout) else None
         hub = None
         if self.hub:
             names = {split: name for split, name in vars(splits).items() if name}
@@ -261,7 +278,7 @@ class CustomDataset(Config):
         return Dataset(
             name,
             task=self.task_name(name),
-            layout=self.layout or _LAYOUTS.get(self.kind, "table"),
+            layout=(not reader and self.layout) or _LAYOUTS.get(self.kind, "table"),
             folder="",
             columns=Columns(
                 text, label, self.id, self.label_map if self.kind == "tag" else {}, self.separator
@@ -271,6 +288,7 @@ class CustomDataset(Config):
             hub=hub,
             label_map=self.label_map,
             dev_fraction=dev_fraction,
+            reader=reader,
         )
 
     @property

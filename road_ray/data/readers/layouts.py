@@ -22,8 +22,9 @@ from road_ray.data.readers.hub import hub_tables
 from road_ray.data.readers.sentences import adv_glue_rows, glue_rows, sentences
 from road_ray.data.readers.tables import Row, Table, first_faults, missing_columns, named_rows
 from road_ray.data.task_and_dataset import Columns, Dataset, below_zero
-from road_ray.errors import ConfigError, DataError
+from road_ray.errors import ConfigError, DataError, RoadError
 from road_ray.system.files import nearest_path
+from road_ray.system.own_names import named_object
 
 SPLITS = ("train", "dev", "test")
 _NO_LABEL = "-"  # SNLI and MNLI: the annotators did not agree
@@ -94,9 +95,37 @@ def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]
         if path.is_file() and not path.stat().st_size:
             raise DataError(f"{path}: 0 rows, the file is empty\n  fix: download or write it again")
         columns = dataset.columns_of(split)
-        rows = layout.rows(path, columns, split != "test")
+        if dataset.reader is None:
+            rows = layout.rows(path, columns, split != "test")
+        else:
+            rows = own_rows(dataset.reader, path)
         examples += table_examples(Table(str(path), rows, columns), dataset, split)
     return examples
+
+
+READER = "a function of a file's path that yields its rows: (place of the row, {column: value})"
+
+
+def own_rows(reader: str, path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of a file by the user's own ``reader``, ``package.module:name``.
+
+    Raises ``ConfigError`` if it cannot be imported, ``DataError`` for what is no row and for an
+    exception of the reader, with the last row before it.
+    """
+    where, read = str(path), named_object("layout", reader, {}, READER)
+    try:
+        for made in read(path):
+            where, row = made
+            if not isinstance(where, str) or not isinstance(row, dict):
+                raise TypeError(f"yields {made!r}")
+            yield where, row
+    except RoadError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{where}: layout = {reader} fails here or behind it: {error!r}\n  allowed: {READER}\n"
+            "  fix: correct it until road_ray.testing.check_reader passes"
+        ) from error
 
 
 def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:

@@ -1,4 +1,5 @@
-"""Pre-training objectives by name. To add one, write a module and enter its class here.
+"""Pre-training objectives by name. To add one, write a module and enter its class here, or name a
+class of your own: ``objective.name=package.module:Class``.
 
 The signature of ``__init__`` declares the objective: positional parameters name the models that it
 needs (``generator``, ``model``: a language model, ``discriminator``), keyword-only ones are its
@@ -8,8 +9,9 @@ options with their defaults.
 from __future__ import annotations
 
 import inspect
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+
+from road_ray.system.own_names import named_object, unfit
 
 if TYPE_CHECKING:
     from road_ray.objectives.base import Objective
@@ -26,12 +28,25 @@ OBJECTIVES = {
 }
 """The class of each objective, in the module of its name. Configuration reads the names alone: the
 classes need torch, so ``objective_class`` loads them."""
+_CONTRACT = (
+    "a subclass of road_ray.objectives.base.Objective whose positional parameters are among "
+    "generator, model and discriminator; its options are keyword-only and have defaults\n"
+    "  fix: correct it until road_ray.testing.check_objective passes"
+)
 
 
 def objective_class(name: str) -> type[Objective]:
-    """Return the class of the objective ``name``, a key of ``OBJECTIVES``."""
-    module = import_module(f"road_ray.objectives.pretraining.{name}")
-    return cast("type[Objective]", getattr(module, OBJECTIVES[name]))
+    """Return the class of the objective ``name``: of ``OBJECTIVES``, or ``package.module:Class``.
+
+    Raises ``ConfigError`` for a module that cannot be imported and for what is no objective.
+    """
+    from road_ray.objectives.base import Objective
+
+    shipped = {n: f"road_ray.objectives.pretraining.{n}:{kind}" for n, kind in OBJECTIVES.items()}
+    found = named_object("objective.name", name, shipped, _CONTRACT)
+    if not (isinstance(found, type) and issubclass(found, Objective)):
+        raise unfit("objective.name", name, f"{found!r} is no objective", _CONTRACT)
+    return found
 
 
 def models_of(kind: type[Objective]) -> tuple[str, ...]:

@@ -14,11 +14,11 @@ from pydantic import Field, field_validator, model_validator
 
 from road_ray.config import Config
 from road_ray.data.config import CorpusConfig
-from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig, Tying
 from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory.input_files import Inputs, corpus_files, model_files
+from road_ray.system.own_names import check_name
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
@@ -55,12 +55,14 @@ class ObjectiveConfig(Config):
     from its paper; an option that the objective does not have is refused.
     """
 
-    name: str = Field("electra", json_schema_extra={"enum": list(OBJECTIVES)})
+    name: str = Field(
+        "electra", json_schema_extra={"anyOf": [{"enum": list(OBJECTIVES)}, {"type": "string"}]}
+    )
     """Pre-training objective. ``electra``: detection of replaced tokens. ``electra_masked``:
     detection at chosen positions only. ``replace_mlm`` and ``all_tokens_mlm``: the intermediate
     models of Clark et al. 2020, section 3.5. ``mlm``: BERT without next-sentence prediction.
     ``mc_bert``, ``teams``: successors. ``adversarial``: ELECTRA with a generator trained by
-    reinforcement."""
+    reinforcement. Or a class of your own, ``package.module:Class``."""
     choose_fraction: float | None = Field(None, gt=0, lt=1)
     """Fraction of real tokens that are chosen for prediction and replacement. None: 0.15. Use 0.25
     for Large, whose generator is too accurate otherwise (Clark et al. 2020, table 6)."""
@@ -93,10 +95,7 @@ class ObjectiveConfig(Config):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        if name not in OBJECTIVES:
-            hint = did_you_mean(name, OBJECTIVES)
-            raise ValueError(f"no such objective{hint}; allowed: {', '.join(OBJECTIVES)}")
-        return name
+        return check_name(name, OBJECTIVES, "objective")
 
 
 class PretrainConfig(RunConfig):

@@ -25,7 +25,12 @@ from road_ray.models.performance.encoder_flops import (
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.parts.generator_and_encoder import CorruptingObjective
 from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
-from road_ray.objectives.pretraining.registry import models_of, objective_class, options_of
+from road_ray.objectives.pretraining.registry import (
+    OBJECTIVES,
+    models_of,
+    objective_class,
+    options_of,
+)
 from road_ray.recipes.pretraining.build_objective import config_at, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import phases, prepare
@@ -71,6 +76,8 @@ def _head_flops(
     defaults = options_of(objective_class(name))
     candidates = int(config.objective.options.get("candidates", defaults.get("candidates", 1)))
     detection = detection_head_flops(size, length)
+    if name not in OBJECTIVES and "model" in models_of(objective_class(name)):
+        return word_head_flops(size, vocab_size, length)  # the user's own: as for mlm or electra
     match name:
         case "mlm" | "replace_mlm":
             return word_head_flops(size, vocab_size, length)

@@ -43,6 +43,7 @@ from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import (
     Tracker,
     mlflow_tracker,
+    own_tracker,
     tensorboard_tracker,
     wandb_tracker,
 )
@@ -243,6 +244,8 @@ def journal(
         )
     if tracking.tensorboard:
         trackers["tensorboard"] = partial(tensorboard_tracker, directory)
+    if (own := tracking.custom) is not None and leads:
+        trackers[own] = own_tracker(own, directory, name, to_dict(config))
     return Journal(
         config.run_dir,
         console=config.console,

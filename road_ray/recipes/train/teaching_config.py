@@ -7,7 +7,6 @@ have folds. ``find_teachers.py`` and ``teachers.py`` consume them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -17,9 +16,10 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from road_ray.config import Config
 from road_ray.config.base import ByContent, Free
 from road_ray.distillation.schedule import Shape, schedule
-from road_ray.errors import ConfigError, did_you_mean
+from road_ray.errors import ConfigError
 from road_ray.models.config import TeacherPrecision
 from road_ray.recipes.run_directory.input_files import model_files
+from road_ray.system.own_names import check_name
 
 
 class MatchingConfig(Config):
@@ -215,12 +215,7 @@ class WeightingConfig(Config):
     @field_validator("rule")
     @classmethod
     def _known(cls, rule: str | None) -> str | None:
-        if rule is not None and rule not in RULES and not re.fullmatch(r"[\w.]+:\w+", rule):
-            hint = did_you_mean(rule, RULES)
-            raise ValueError(
-                f"no such rule{hint}; allowed: {', '.join(RULES)}, or package.module:name"
-            )
-        return rule
+        return None if rule is None else check_name(rule, RULES, "rule")
 
 
 class MixTeachingConfig(TeachingConfig):

@@ -14,6 +14,7 @@ from typing import Any
 from road_ray.config import flatten
 from road_ray.config.secrets import redact
 from road_ray.errors import ConfigError
+from road_ray.system.own_names import named_object, unfit
 
 START_TIMEOUT_SECONDS = 30.0  # for a server to answer before the run starts without it
 _LONGEST_VALUE = 500  # of a parameter, which MLflow limits
@@ -129,6 +130,31 @@ def mlflow_tracker(
         log,
         close=lambda failed: client.set_terminated(run_id, "FAILED" if failed else "FINISHED"),
     )
+
+
+_CONTRACT = (
+    "a function of run directory, name and configuration that returns a "
+    "road_ray.training.monitoring.trackers.Tracker\n"
+    "  fix: correct it until road_ray.testing.check_tracker passes"
+)
+
+
+def own_tracker(
+    name: str, run_dir: Path, run_name: str, config: Mapping[str, object]
+) -> Callable[[], Tracker]:
+    """Return a function that starts the user's own tracker ``package.module:name``; secrets of the
+    configuration are masked. Raises ``ConfigError`` at once if there is none of that name; the
+    returned function does so if it returns something else.
+    """
+    start = named_object("tracking.custom", name, {}, _CONTRACT)
+
+    def started() -> Tracker:
+        tracker = start(run_dir, run_name, redact(config))
+        if not isinstance(tracker, Tracker):
+            raise unfit("tracking.custom", name, f"returns {tracker!r}", _CONTRACT)
+        return tracker
+
+    return started
 
 
 def _stored_id(directory: Path, create: Callable[[], str]) -> str:

@@ -1,0 +1,56 @@
+"""A weighting rule, a metric, a reader and a tracker, each named in a configuration as
+``my_road_parts:name``. ``tests/`` has the contract test of each.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.distillation.weighting import mean
+from road_ray.training.monitoring.trackers import Tracker
+
+
+def agreement(logits: Tensor, targets: Tensor) -> Tensor:
+    """``weighting.rule``: weight a teacher by the number of teachers that predict the same.
+
+    ``[M, B, ..., C], [B, ...] -> [M, B, ...]``, which sums to M over the teachers.
+    """
+    if targets.is_floating_point():  # numbers have no votes
+        return mean(logits, targets)
+    predicted = logits.argmax(-1)
+    votes = (predicted.unsqueeze(0) == predicted.unsqueeze(1)).sum(1).float()
+    return len(logits) * votes / votes.sum(0)
+
+
+def kappa(gold: NDArray[np.float64], predicted: NDArray[np.float64]) -> float:
+    """``data.sets.NAME.metrics``: Cohen's kappa, agreement beyond chance. 1 is the best."""
+    labels = np.unique([gold, predicted])
+    by_chance = sum((gold == one).mean() * (predicted == one).mean() for one in labels)
+    if by_chance == 1:  # one label everywhere
+        return 1.0
+    return float(((gold == predicted).mean() - by_chance) / (1 - by_chance))
+
+
+def fasttext(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
+    """``data.sets.NAME.layout``: fastText's lines, ``__label__good The text of the row``."""
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            label, _, text = line.strip().removeprefix("__label__").partition(" ")
+            yield f"{path}:{number}", {"text": text, "label": label}
+
+
+def csv_tracker(run_dir: Path, name: str, config: Mapping[str, object]) -> Tracker:
+    """``tracking.custom``: the rows of a run in ``curves.csv``, one value a line."""
+    file = (run_dir / "curves.csv").open("a", encoding="utf-8", newline="")
+    writer = csv.writer(file)
+
+    def log(step: int, metrics: Mapping[str, float]) -> None:
+        writer.writerows([name, step, key, value] for key, value in metrics.items())
+
+    return Tracker(log, close=lambda failed: file.close())

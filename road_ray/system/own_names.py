@@ -1,0 +1,66 @@
+"""Names in a configuration: one that is built in, or ``package.module:name`` of the user's own."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Collection, Mapping
+from importlib import import_module
+from typing import Any
+
+from road_ray.errors import ConfigError, did_you_mean
+
+_OWN = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
+
+
+def is_own(name: str) -> bool:
+    """Return True for ``package.module:name``."""
+    return _OWN.fullmatch(name) is not None
+
+
+def check_name(name: str, known: Collection[str], what: str) -> str:
+    """Return ``name``. Raises ``ValueError`` unless it is known or of the user's own; no module is
+    loaded.
+    """
+    if name not in known and not is_own(name):
+        hint = did_you_mean(name, known)
+        raise ValueError(f"no such {what}{hint}; allowed: {_allowed(known)}")
+    return name
+
+
+def named_object(key: str, name: str, known: Mapping[str, Any], contract: str) -> Any:
+    """Return the object of a name: the entry of ``known``, or what ``package.module:name`` names;
+    an entry may be such a name too. The module is installed, or lies in the working directory.
+
+    ``key`` and ``contract``, what the object must be, stand in errors. Raises ``ConfigError`` for
+    an unknown name, and for a module that cannot be imported in this process or lacks the name.
+    """
+    target = known.get(name, name)
+    if not isinstance(target, str):
+        return target
+    if not is_own(target):
+        raise ConfigError(
+            f"{key} = {name}: unknown{did_you_mean(name, known)}\n  allowed: {_allowed(known)}"
+        )
+    module, _, attribute = target.partition(":")
+    if (directory := os.getcwd()) not in sys.path:
+        sys.path.append(directory)  # as `python -m` does; Ray does so for its workers
+    try:
+        return getattr(import_module(module), attribute)
+    except Exception as error:  # whatever the module raises
+        tried = (
+            f"{error!r}\n  tried: from {module} import {attribute}, in {directory} and the packages"
+            f" of {sys.executable} on {platform.node()}"
+        )
+        raise unfit(key, name, tried, contract) from error
+
+
+def unfit(key: str, name: str, problem: str, contract: str) -> ConfigError:
+    """Return the error of an object that cannot be used for ``key``."""
+    return ConfigError(f"{key} = {name}: {problem}\n  allowed: {contract}\n  nothing was started")
+
+
+def _allowed(known: Collection[str]) -> str:
+    return ", ".join([*known, "or package.module:name"])

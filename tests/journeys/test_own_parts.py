@@ -1,0 +1,128 @@
+"""Parts of a user's own train in this process, in a worker, in a trial and in actors; one that a
+worker cannot import is told before the first step.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+
+import pytest
+
+import road_ray as rr
+from road_ray.errors import ConfigError
+from road_ray.training.monitoring.metrics_journal import read_rows
+from tests.docs.blocks import ROOT
+
+OBJECTIVE = """
+from road_ray.objectives.pretraining.mlm import MaskedLanguageModel
+
+
+class Plain(MaskedLanguageModel):
+    def __init__(self, model, *, sharpness=1.0, **masking):
+        super().__init__(model, **masking)
+"""
+READER = """
+import os
+
+if os.environ.get("RAY_JOB_ID") or "default_worker" in " ".join(__import__("sys").argv):
+    raise OSError("this package is not on the worker")
+
+
+def read(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        label, _, text = line.partition("|")
+        yield f"{path}:{number}", {"text": text, "label": label}
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A working directory whose modules are found, and the example package."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    parts = ROOT / "examples" / "extension"
+    (tmp_path / "my_road_parts.py").write_text((parts / "my_road_parts.py").read_text("utf-8"))
+    yield tmp_path
+    for name in ("my_road_parts", "my_objective", "only_here"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def settings(sentiment, place):
+    """A training on fastText's lines, scored by accuracy and kappa, tracked in a CSV file."""
+    parts = ROOT / "examples" / "extension"
+    files = {split: str(parts / f"reviews-{split}.txt") for split in ("train", "dev")}
+    own = {"layout": "my_road_parts:fasttext", "text": "text", "labels": ["unhappy", "happy"]}
+    own |= {"metrics": ["accuracy", "my_road_parts:kappa"]}
+    changes = {
+        "data.dataset": "reviews",
+        "data.evaluate_on": [],
+        "data.sets": {"reviews": files | own},
+    }
+    return sentiment | changes | {"tracking.custom": "my_road_parts:csv_tracker"}
+
+
+def check(run):
+    kappa, accuracy = (run.metrics[f"eval/reviews/{name}"] for name in ("kappa", "accuracy"))
+    assert kappa <= accuracy <= 100
+    with (run.directory / "curves.csv").open() as file:
+        tracked = {(row[1], row[2]): row[3] for row in csv.reader(file)}
+    rows = read_rows(run.directory / "metrics.jsonl")
+    assert float(tracked["2", "train/reviews"]) == rows[0]["train/reviews"] or rows[0]["step"] != 2
+    return accuracy
+
+
+def test_reader_metric_and_tracker_of_ones_own(settings, place):
+    run = rr.finetune(overrides=settings, run_dir=place / "run")
+    check(run)
+    again = rr.evaluate(init=str(run.directory), run_dir=place / "again")
+    assert again.metrics["eval/reviews/kappa"] == run.metrics["eval/reviews/kappa"]
+    (said,) = rr.load(run.hf_dir)(["Never again!"])
+    assert said["label"] in ("unhappy", "happy")
+
+
+def test_an_objective_of_ones_own(pretraining, place):
+    (place / "my_objective.py").write_text(OBJECTIVE)
+    changes = {"objective.name": "my_objective:Plain", "objective.options.sharpness": 2.0}
+    run = rr.pretrain(overrides=pretraining | changes, run_dir=place / "run")
+    plain = rr.pretrain(overrides=pretraining | {"objective.name": "mlm"}, run_dir=place / "mlm")
+    assert run.metrics["train/mlm"] == plain.metrics["train/mlm"]
+    changes = {"objective.name": "my_objective:Plain", "objective.options.softness": 2.0}
+    with pytest.raises(ConfigError, match="has no option softness"):
+        rr.pretrain(overrides=pretraining | changes, run_dir=place / "refused")
+
+
+@pytest.mark.ray
+def test_in_a_worker_a_trial_and_beside_actors(settings, place, cluster):
+    run = rr.finetune(overrides=settings, workers=1, run_dir=place / "run")
+    check(run)
+    trials = {
+        "verb": "finetune",
+        "metric": "eval/reviews/kappa",
+        "space": {"seed": {"choice": [0]}},
+        "trials": 1,
+        "scheduler": "none",
+        "overrides": {key: settings[key] for key in settings.keys() - {"console"}},
+    }
+    (place / "sweep.yaml").write_text(json.dumps(trials, default=str))
+    assert rr.sweep(place / "sweep.yaml", ["max_concurrent=1", "console=quiet"]).best
+    rule = {"weighting.rule": "my_road_parts:agreement", "distillation.resources": {"CPU": 0.3}}
+    teachers = [str(run.directory)] * 2
+    student = rr.distill(
+        overrides=settings | rule, teachers=teachers, host="actors", run_dir=place / "student"
+    )
+    check(student)
+
+
+@pytest.mark.ray
+def test_what_a_worker_cannot_import_is_told_before_the_first_step(settings, place, cluster):
+    (place / "only_here.py").write_text(READER)
+    (place / "rows.txt").write_text("happy|Well done\nunhappy|Never again\n" * 8)
+    own = {"train": str(place / "rows.txt"), "dev": str(place / "rows.txt"), "text": "text"}
+    own |= {"layout": "only_here:read", "labels": ["unhappy", "happy"]}
+    changes = {"data.sets": {"reviews": own}, "tracking.custom": None}
+    with pytest.raises(ConfigError, match=r"(?s)layout = only_here:read.*not on the worker.*tried"):
+        rr.finetune(overrides=settings | changes, workers=1, run_dir=place / "run")
+    assert not (place / "run" / "metrics.jsonl").exists()
