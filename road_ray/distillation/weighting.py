@@ -363,5 +363,5 @@ def resolve(name: str, **options: object) -> Rule:
 def _function(name: str) -> Callable[..., Tensor]:
     function: Callable[..., Tensor] = named_object("weighting.rule", name, RULES, _CONTRACT)
     if not callable(function):
-        raise unfit("weighting.rule", name, f"{function!r} is not callable", _CONTRACT)
+        raise unfit("weighting.rule", name, f"{function!r} is not a callable", _CONTRACT)
     return function

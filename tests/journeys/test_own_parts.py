@@ -101,10 +101,12 @@ def test_in_a_worker_a_trial_and_beside_actors(settings, place, cluster):
     trials = {
         "verb": "finetune",
         "metric": "eval/reviews/kappa",
-        "space": {"seed": {"choice": [0]}},
+        "space": {"optimizer.peak_lr": {"choice": [0.01]}},
         "trials": 1,
         "scheduler": "none",
-        "overrides": {key: settings[key] for key in settings.keys() - {"console"}},
+        "overrides": {
+            key: settings[key] for key in settings.keys() - {"console", "optimizer.peak_lr"}
+        },
     }
     (place / "sweep.yaml").write_text(json.dumps(trials, default=str))
     assert rr.sweep(place / "sweep.yaml", ["max_concurrent=1", "console=quiet"]).best
