@@ -128,6 +128,7 @@ def has_files(name: str, split: str, source: SourceConfig) -> bool:
 
 def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:
     """Return the examples of a split below ``root``, or from the hub."""
+    check_own_names(entry)
     read = read_split(entry, root, split)
     if entry.dev_fraction is None or split == "test":
         return read
@@ -171,7 +172,6 @@ def load_split(
     filters examples. The rows of the files and data sets ``unlabelled`` follow without labels.
     """
     entry, task = find_dataset(name, source)
-    check_own_names(entry)
     examples: Sequence[Example] = read_examples(entry, split, root_of(name, source))
     is_training = split == "train" and not judged
     most = source.max_rows if is_training else source.max_judged_rows
