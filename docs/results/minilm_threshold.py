@@ -38,7 +38,7 @@ def with_choice(way: str) -> Iterator[None]:
     choices = {
         "all_tokens": ("road_ray.objectives.supervised.allowed_positions", every_token),
         "electra_weights": (
-            "road_ray.models.heads.standard.initialize_task_output",
+            "road_ray.models.heads.initialize_task_output",
             electra_weights,
         ),
     }

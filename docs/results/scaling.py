@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 from road_ray.models.config import EncoderConfig
-from road_ray.models.performance.encoder_flops import encoder_flops
 from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.training.profile import encoder_flops
 from road_ray.verbs import preset_config
 
 GPU_FLOPS = 990e12 * 0.35  # bf16 peak of an H100, and the fraction of it that small models reach

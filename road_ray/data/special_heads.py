@@ -1,7 +1,7 @@
 """Heads that transformers has no class for: the key that selects each, and the head it replaces.
 
 To add one, add a kind in `task_and_dataset.py`, an entry here, its value in `SourceConfig` and a
-module in `models/heads/`.
+class in `models/heads.py`.
 """
 
 from __future__ import annotations

@@ -34,11 +34,9 @@ from road_ray.distillation.teacher_directory import (
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import is_decoder, longest_row
 from road_ray.models.config import TeacherPrecision
-from road_ray.models.heads.label_order import LabelMap
+from road_ray.models.label_order import LabelMap
 from road_ray.models.load_weights import load_stored
-from road_ray.models.performance.compilation import compile_for_all_shapes
-from road_ray.models.performance.device_and_precision import autocast_dtype
-from road_ray.models.performance.int8_linear import round_to_int8
+from road_ray.models.precision import autocast_dtype, compile_for_all_shapes, round_to_int8
 
 # In a batch ``[B]``: teachers that read texts answer for their own tokens, not for the student's.
 OWN_TOKENS = "own_tokens"

@@ -46,7 +46,7 @@ from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spa
 from road_ray.evaluation.tag_metrics import entity_scores, predicted_tags
 from road_ray.models.config import Precision
 from road_ray.models.multitask import MultitaskModel
-from road_ray.models.performance.device_and_precision import autocast_dtype
+from road_ray.models.precision import autocast_dtype
 
 _ROWS_AT_ONCE = 64
 DIAGNOSTICS = "diagnostics.json"

@@ -36,7 +36,7 @@ from road_ray.inference.predictor import ChooseAny, Predictor
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import load_trained
-from road_ray.models.performance.device_and_precision import autocast_dtype, default_device
+from road_ray.models.precision import autocast_dtype, default_device
 from road_ray.system.files import read_json
 
 if TYPE_CHECKING:

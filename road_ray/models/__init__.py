@@ -1,7 +1,8 @@
 """Models: Hugging Face encoders, task heads, loading and export.
 
 ``architectures.py`` lists the families of encoders, ``encoder.py`` builds and loads one,
-``multitask.py`` joins an encoder with one head per task, ``heads/`` has the heads,
-``weight_tying.py`` shares weights between generator and discriminator, ``performance/`` counts
-operations and chooses their precision. Losses are in ``objectives/``.
+``multitask.py`` joins an encoder with one head per task, ``heads.py`` has the heads,
+``language_model.py`` the heads of language models and the weights that generator and discriminator
+share, ``precision.py`` chooses device and precision, ``cpu_kernels.py`` has dropout and attention
+that train faster on a CPU. Losses are in ``objectives/``.
 """

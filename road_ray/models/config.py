@@ -2,7 +2,7 @@
 
 ``EncoderConfig`` is the section ``encoder`` of ``road pretrain``; ``models/encoder.py`` turns it
 into a Hugging Face configuration. ``Precision`` and ``Tying`` are types of fields of other
-sections; ``models/performance/device_and_precision.py`` and ``models/weight_tying.py`` consume
+sections; ``models/precision.py`` and ``models/language_model.py`` consume
 them.
 """
 

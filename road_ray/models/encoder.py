@@ -19,8 +19,7 @@ from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.architectures import detector_output, family_of
 from road_ray.models.config import EncoderConfig
-from road_ray.models.hf_logging import suppress_logging
-from road_ray.models.load_weights import load_stored
+from road_ray.models.load_weights import load_stored, suppress_logging
 
 _log = logging.getLogger(__name__)
 

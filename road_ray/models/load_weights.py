@@ -1,9 +1,10 @@
 """Loading of stored models by ``transformers``, from safetensors files alone; what it reports or
-lets pass is checked: every weight of the encoder is stored, floating-point and finite.
-"""
+lets pass is checked: every weight of the encoder is stored, floating-point and finite."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,11 +12,27 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedModel
+from transformers.utils import logging as hugging_face_logging
 
 from road_ray.data.model_files.locate_model import check_hashes
 from road_ray.data.model_files.remote_code import read_config
 from road_ray.errors import CheckpointError
-from road_ray.models.hf_logging import suppress_logging
+
+
+@contextmanager
+def suppress_logging() -> Iterator[None]:
+    """Context in which ``transformers`` shows no progress bars and logs errors only."""
+    verbosity = hugging_face_logging.get_verbosity()
+    bars = hugging_face_logging.is_progress_bar_enabled()
+    hugging_face_logging.set_verbosity_error()
+    hugging_face_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hugging_face_logging.set_verbosity(verbosity)
+        if bars:
+            hugging_face_logging.enable_progress_bar()
+
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; constants

@@ -28,7 +28,7 @@ from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits, 
 from road_ray.evaluation.label_sets import Thresholds
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
-from road_ray.models.heads.label_order import LabelMap
+from road_ray.models.label_order import LabelMap
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits

@@ -19,7 +19,7 @@ from road_ray.distributed.room import (
     check_memory,
     check_room,
 )
-from road_ray.models.performance.device_and_precision import default_device
+from road_ray.models.precision import default_device
 from road_ray.recipes.config import IN_THIS_PROCESS, TrackingConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases

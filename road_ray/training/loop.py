@@ -17,7 +17,7 @@ from torch.profiler import record_function
 
 from road_ray.data.batching import Batch
 from road_ray.errors import CheckpointError, InterruptedRunError
-from road_ray.models.performance.device_and_precision import autocast_dtype
+from road_ray.models.precision import autocast_dtype
 from road_ray.objectives.base import Objective
 from road_ray.system.operating_system import keep_freed_memory
 from road_ray.training.checkpoint_directory import RemoteCopy

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from road_ray.models.performance.compilation import compile_for_all_shapes
+from road_ray.models.precision import compile_for_all_shapes
 from road_ray.objectives.base import Objective
 from road_ray.training.worker import Worker
 

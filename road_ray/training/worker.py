@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from road_ray.data.batching import Batch, to_device
-from road_ray.models.performance.device_and_precision import default_device
+from road_ray.models.precision import default_device
 from road_ray.objectives.base import Objective
 
 _LONGEST_WAIT = timedelta(days=7)  # for the evaluation, checkpoint or download of another worker

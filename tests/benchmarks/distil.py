@@ -32,7 +32,7 @@ from road_ray.distillation.weighting import resolve
 from road_ray.distributed.teachers.public_ensemble import Ensemble as PublicEnsemble
 from road_ray.models.config import Precision
 from road_ray.models.encoder import hugging_face_config
-from road_ray.models.hf_logging import suppress_logging
+from road_ray.models.load_weights import suppress_logging
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
 from road_ray.objectives.distilled import Distilled

@@ -34,7 +34,7 @@ from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.evaluation.evaluate_split import evaluate_logits
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import hugging_face_config
-from road_ray.models.hf_logging import suppress_logging
+from road_ray.models.load_weights import suppress_logging
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from road_ray.models.config import EncoderConfig
-from road_ray.models.performance.device_and_precision import autocast_dtype
+from road_ray.models.precision import autocast_dtype
 from tests.benchmarks import race
 from tests.benchmarks.corpora import Text
 from tests.benchmarks.finetuning import Study

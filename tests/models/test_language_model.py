@@ -1,4 +1,4 @@
-"""Every family of encoders is called alike and says what Hugging Face's own forward says."""
+"""Heads of language models, and weights that networks share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from road_ray.errors import ConfigError
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import new_detector, new_language_model
-from road_ray.models.language_model import decoder, detection_scores, states, vocabulary_logits
-from road_ray.models.weight_tying import tie
+from road_ray.models.language_model import (
+    decoder,
+    detection_scores,
+    share,
+    share_layers,
+    states,
+    tie,
+    vocabulary_logits,
+)
+from tests.tiny_encoder import TINY as ELECTRA
 
 
 def size(family):
@@ -53,3 +62,37 @@ def test_detectors_score_every_token_after_a_trip_to_the_disk(family, batch, tmp
     model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path).eval()
     assert_close(detection_scores(loaded, batch["input_ids"], batch), scores)
+
+
+ALBERT = ELECTRA.model_copy(update={"family": "albert"})
+BERT = ELECTRA.model_copy(update={"family": "bert", "embedding_size": 32})
+
+
+@pytest.mark.parametrize("main", [ELECTRA, ALBERT, BERT], ids=lambda size: size.family)
+def test_a_generator_of_electra_s_kind_shares_any_embeddings(main):
+    small = ELECTRA.model_copy(
+        update={"hidden_size": 16, "heads": 1, "embedding_size": main.embedding_size}
+    )
+    generator, detector = new_language_model(small, 50), new_detector(main, 50)
+    share(generator, detector, "embeddings")
+    table = detector.get_input_embeddings().weight
+    assert generator.get_output_embeddings().weight is table
+    tokens = torch.randint(5, 50, (2, 9))
+    assert generator(input_ids=tokens).logits.shape == (2, 9, 50)
+
+
+@pytest.mark.parametrize("main", [ELECTRA, ALBERT, BERT], ids=lambda size: size.family)
+def test_all_of_one_family_can_be_shared(main):
+    generator, detector = new_language_model(main, 50), new_detector(main, 50)
+    share(generator, detector, "all")
+    assert generator.base_model is detector.base_model
+    generator(input_ids=torch.randint(5, 50, (2, 9))).logits.sum().backward()
+
+
+def test_more_layers_than_there_are_cannot_be_shared():
+    ours, theirs = (new_language_model(ELECTRA, 50) for _ in range(2))
+    share_layers(ours, theirs, 0)
+    share_layers(ours, theirs, 2)
+    assert list(ours.base_model.encoder.layer) == list(theirs.base_model.encoder.layer)
+    with pytest.raises(ConfigError, match="shared_layers = 3"):
+        share_layers(ours, theirs, 3)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import ConfigError
-from road_ray.models.performance.device_and_precision import default_device
+from road_ray.models.precision import default_device
 from road_ray.system.operating_system import lock_exclusively, process_exists, sync
 
 ROOT = Path(__file__).parents[2]

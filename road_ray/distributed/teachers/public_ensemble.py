@@ -31,7 +31,7 @@ from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import task_of
 from road_ray.models.config import TeacherPrecision
-from road_ray.models.heads.label_order import LabelMap
+from road_ray.models.label_order import LabelMap
 
 
 class Ensemble(protocol.WrappedEnsemble):

@@ -40,7 +40,7 @@ from road_ray.distributed.ray_private import propagate_environment_variable
 from road_ray.distributed.room import room
 from road_ray.distributed.train.messages import Inbox, Messages, append
 from road_ray.errors import ClusterError, RoadError
-from road_ray.models.performance.device_and_precision import gpu_problem
+from road_ray.models.precision import gpu_problem
 from road_ray.training.monitoring.metrics_journal import read_metrics
 from road_ray.training.run_context import REMEDY, RunContext, StopRequest, oom_as_error
 from road_ray.training.worker import Worker

@@ -11,8 +11,7 @@ from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.models.encoder import initialize_output
-from road_ray.models.language_model import states, vocabulary_logits
-from road_ray.models.weight_tying import tie
+from road_ray.models.language_model import states, tie, vocabulary_logits
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.parts.generator import Generator

@@ -10,8 +10,14 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
-from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
-from road_ray.models.weight_tying import share_output_bias, tie
+from road_ray.models.language_model import (
+    decoder,
+    prediction_states,
+    share_output_bias,
+    states,
+    tie,
+    vocabulary_logits,
+)
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import invert, rows_at
 from road_ray.objectives.pretraining.parts.generator import Generator

@@ -10,10 +10,9 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
-from road_ray.models.hf_logging import suppress_logging
-from road_ray.models.language_model import states, vocabulary_logits
-from road_ray.models.performance.cpu_kernels import use_cpu_kernels
-from road_ray.models.weight_tying import tie
+from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.language_model import states, tie, vocabulary_logits
+from road_ray.models.load_weights import suppress_logging
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective

@@ -13,8 +13,14 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import initialize, initialize_output
-from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
-from road_ray.models.weight_tying import share_layers, tie
+from road_ray.models.language_model import (
+    decoder,
+    prediction_states,
+    share_layers,
+    states,
+    tie,
+    vocabulary_logits,
+)
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import invert, rows_at
 from road_ray.objectives.pretraining.mc_bert import candidate_logits

@@ -15,13 +15,6 @@ from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import scale_encoder, size_of
-from road_ray.models.performance.encoder_flops import (
-    choice_head_flops,
-    detection_head_flops,
-    encoder_flops,
-    layer_flops,
-    word_head_flops,
-)
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.parts.generator_and_encoder import CorruptingObjective
 from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
@@ -37,6 +30,13 @@ from road_ray.recipes.pretraining.pretrain import phases, prepare
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.checkpoint_state import load_weights
+from road_ray.training.profile import (
+    choice_head_flops,
+    detection_head_flops,
+    encoder_flops,
+    layer_flops,
+    word_head_flops,
+)
 from road_ray.training.worker import Worker
 
 

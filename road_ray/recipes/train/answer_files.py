@@ -36,7 +36,7 @@ from road_ray.distillation.answer_table import Keys, keys_of_texts
 from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.stored_ensemble import TeacherTables
 from road_ray.errors import ConfigError, DataError, did_you_mean
-from road_ray.models.heads.label_order import LabelMap, label_order, names_for
+from road_ray.models.label_order import LabelMap, label_order, names_for
 from road_ray.system.files import sha256_of
 
 FILE_SHA256 = "file_sha256"  # of a teacher that is a file, in a manifest

@@ -12,8 +12,8 @@ from road_ray.distributed.train import worker_group as gpu_check
 from road_ray.distributed.train import worker_group as module
 from road_ray.distributed.train.worker_group import _problem, check_gpus
 from road_ray.errors import ClusterError
-from road_ray.models.performance import device_and_precision
-from road_ray.models.performance.device_and_precision import default_device, gpu_problem
+from road_ray.models import precision
+from road_ray.models.precision import default_device, gpu_problem
 
 
 def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
@@ -110,7 +110,7 @@ def too_old():
 def old_driver(monkeypatch, tmp_path):
     """A machine with a GPU whose driver is older than torch wants."""
     (tmp_path / "version").write_text("NVRM version: 470")
-    monkeypatch.setattr(device_and_precision, "_DRIVER", tmp_path / "version")
+    monkeypatch.setattr(precision, "_DRIVER", tmp_path / "version")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "init", too_old)
 
@@ -122,7 +122,7 @@ def test_a_driver_that_is_too_old_is_told_in_torchs_words(old_driver):
 
 def test_one_process_uses_the_cpu_and_says_why(old_driver, monkeypatch, caplog):
     monkeypatch.delenv("ROAD_DEVICE", raising=False)
-    device_and_precision._warn_once.cache_clear()
+    precision._warn_once.cache_clear()
     for _ in range(2):
         assert default_device().type == "cpu"
     assert caplog.text.count(OLD) == 1

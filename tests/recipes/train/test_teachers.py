@@ -16,8 +16,8 @@ from torch.testing import assert_close
 import road_ray as rr
 from road_ray.distillation.answer_table import open_table, write_table
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.performance import int8_linear
-from road_ray.models.performance.compilation import compile_for_all_shapes
+from road_ray.models import precision
+from road_ray.models.precision import compile_for_all_shapes
 from road_ray.recipes.train import teachers as module
 from road_ray.training.monitoring.metrics_journal import read_rows
 
@@ -113,7 +113,7 @@ def test_a_rule_of_a_module_teaches_and_one_that_is_none_stops_before_any_teache
 def test_teachers_in_int8_tell_their_drift_and_have_tables_of_their_own(
     student, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(int8_linear, "_LEAST_WIDTH", 16)  # the teachers are narrow
+    monkeypatch.setattr(precision, "_LEAST_WIDTH", 16)  # the teachers are narrow
     exact = student("exact")
     run = student("rounded", **{"distillation.precision": "int8"})
     proven = events(run)["teachers_proven"]

@@ -12,10 +12,9 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
 from road_ray.models.config import Tying
-from road_ray.models.hf_logging import suppress_logging
-from road_ray.models.language_model import states, vocabulary_logits
-from road_ray.models.performance.cpu_kernels import use_cpu_kernels
-from road_ray.models.weight_tying import share
+from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.language_model import share, states, vocabulary_logits
+from road_ray.models.load_weights import suppress_logging
 from road_ray.objectives.base import Metrics, Term
 from road_ray.objectives.masking import corrupt, put, rows_at
 from road_ray.objectives.pretraining.parts.generator import (

@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 from transformers import ElectraConfig, ElectraForPreTraining
 
-from road_ray.models.performance.cpu_kernels import (
+from road_ray.models.cpu_kernels import (
     CpuDropout,
     attention,
     keep_mask,

@@ -9,8 +9,8 @@ from transformers import ElectraConfig, ElectraModel
 
 from road_ray.data.task_and_dataset import Classify, Reason, Task
 from road_ray.errors import CheckpointError
-from road_ray.models.heads import san
-from road_ray.models.heads.san import STEPS, StochasticAnswerNetwork
+from road_ray.models import heads
+from road_ray.models.heads import STEPS, StochasticAnswerNetwork
 from road_ray.models.multitask import MultitaskModel, load_trained
 
 CONFIG = ElectraConfig(
@@ -64,7 +64,7 @@ def test_training_drops_a_tenth_of_the_steps_but_never_all(head, monkeypatch):
     mask = head._step_mask(rows)
     assert mask.shape == (20_000, STEPS)
     assert mask.mean() == pytest.approx(0.9, abs=0.01)
-    monkeypatch.setattr(san, "_DROPOUT", 1.0)
+    monkeypatch.setattr(heads, "_DROPOUT", 1.0)
     assert head._step_mask(rows).sum(1).eq(1).all()
 
 

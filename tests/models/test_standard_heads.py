@@ -7,7 +7,7 @@ import torch
 from transformers import BertConfig, ElectraConfig
 
 from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag
-from road_ray.models.heads.standard import build_head
+from road_ray.models.heads import build_head
 
 BATCH = {"attention_mask": None}
 CONFIG = ElectraConfig(hidden_size=32, num_attention_heads=2, hidden_dropout_prob=0.0)

@@ -1,8 +1,7 @@
 """Dropout and attention that train faster on a CPU; other devices use those of PyTorch.
 
 PyTorch draws a Bernoulli number in about 6 ns on most CPUs, and its attention with dropout computes
-in fp32 for inputs of any dtype. Names, weights and saved configurations do not change.
-"""
+in fp32 for inputs of any dtype. Names, weights and saved configurations do not change."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from transformers import AutoModel, ElectraConfig, ElectraModel
 
 from road_ray.data.task_and_dataset import JointSpan, Task
 from road_ray.errors import CheckpointError
-from road_ray.models.heads.joint_span import BEAM, JointSpanHead
+from road_ray.models.heads import BEAM, JointSpanHead
 from road_ray.models.multitask import MultitaskModel, load_trained
 
 CONFIG = ElectraConfig(

@@ -9,7 +9,7 @@ import pytest
 from road_ray.data.catalog import task
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.errors import CheckpointError
-from road_ray.models.heads.label_order import label_order
+from road_ray.models.label_order import label_order
 
 NLI = task("nli")
 

@@ -1,0 +1,278 @@
+"""Heads: the output layers that a task adds to an encoder, those of transformers and ours.
+
+``build_head`` chooses one. Ours are ELECTRA's joint head for questions and MT-DNN's stochastic
+answer network (SAN). To add one, write a class here, a kind in ``data/task_and_dataset.py`` and an
+entry in ``data/special_heads.py``.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import (
+    MODEL_FOR_MULTIPLE_CHOICE_MAPPING,
+    MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    PreTrainedConfig,
+)
+from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPooling, ModelOutput
+
+from road_ray.data.batching import Batch, allowed_positions, second_text
+from road_ray.data.task_and_dataset import Choose, JointSpan, Kind, Reason, Regress, Span, Tag
+from road_ray.errors import CheckpointError
+from road_ray.models.architectures import FAMILIES
+from road_ray.models.encoder import initialize, initialize_output
+
+BEAM = 20
+_WIDTH = 512
+_MASKED = float("-inf")
+
+
+class JointSpanHead(nn.Module):
+    """Joint span head. With labels ``[B, L, D] -> [B, 3, L]``: start logits, end logits given the
+    labelled start, and the logit of no answer, repeated in every position.
+
+    Without labels ``-> [B, 2 + K, L]``: log-probabilities of the start, the logit of no answer in
+    every position, and for each of the K best starts those of its ends, ``-inf`` before the start.
+    Source: google-research/electra, finetune/qa/qa_tasks.py.
+    """
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.start = nn.Linear(config.hidden_size, 1)
+        self.end_dense = nn.Linear(2 * config.hidden_size, _WIDTH)
+        self.end = nn.Linear(_WIDTH, 1)
+        self.impossible_dense = nn.Linear(2 * config.hidden_size, _WIDTH)
+        self.impossible = nn.Linear(_WIDTH, 1)
+        initialize(self, config.initializer_range)
+        for output in (self.start, self.end, self.impossible):
+            initialize_output(output)
+
+    def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
+        allowed = allowed_positions(batch).to(hidden.device)
+        start = self.start(hidden).squeeze(-1).float().masked_fill(~allowed, _MASKED)
+        unanswered = self._impossible(hidden, start)[:, None].expand_as(start)
+        if "start_positions" in batch:
+            label = batch["start_positions"].clamp(min=0)  # the loss ignores unknown labels
+            return torch.stack([start, self._ends(hidden, label, allowed), unanswered], 1)
+        first = start.log_softmax(-1)
+        rows = [first, unanswered]
+        positions = torch.arange(start.shape[1], device=hidden.device)
+        for begin in first.topk(min(BEAM, start.shape[1])).indices.unbind(1):
+            ends = self._ends(hidden, begin, allowed).log_softmax(-1)
+            masked = first.gather(1, begin[:, None]) == _MASKED  # fewer starts than BEAM
+            rows.append(ends.masked_fill(masked | (positions < begin[:, None]), _MASKED))
+        return torch.stack(rows, 1)
+
+    def _ends(self, hidden: Tensor, start: Tensor, allowed: Tensor) -> Tensor:
+        """Return the end logits for one start per row: ``[B, L, D], [B] -> [B, L]``."""
+        begin = hidden[torch.arange(len(hidden), device=hidden.device), start]
+        both = torch.cat([begin[:, None].expand_as(hidden), hidden], -1)
+        logits: Tensor = self.end(functional.gelu(self.end_dense(both))).squeeze(-1).float()
+        return logits.masked_fill(~allowed, _MASKED)
+
+    def _impossible(self, hidden: Tensor, start: Tensor) -> Tensor:
+        """Return the logit of no answer, from first token and expected start: ``-> [B]``."""
+        expected = (start.softmax(-1)[..., None] * hidden).sum(1).to(hidden.dtype)
+        dense = self.impossible_dense(torch.cat([hidden[:, 0], expected], -1))
+        logit: Tensor = self.impossible(functional.gelu(dense)).squeeze(-1).float()
+        return logit
+
+
+STEPS = 5
+_DROPOUT = 0.1  # of inputs and, in training, of whole steps
+
+
+class StochasticAnswerNetwork(nn.Module):
+    """Log-probabilities of the classes, averaged over ``STEPS`` steps: ``[B, L, D] -> [B, width]``.
+
+    In training each row drops some of its steps, but never all. A row without a second text
+    attends to its only one. Source: Liu et al. 2018 (SAN); Liu et al. 2019 (MT-DNN), section 3.
+    """
+
+    def __init__(self, config: PreTrainedConfig, width: int) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.dropout = nn.Dropout(_DROPOUT)
+        self.begin = nn.Linear(size, 1)
+        self.look = nn.Linear(size, size)
+        self.update = nn.GRUCell(size, size)
+        self.classifier = nn.Linear(4 * size, width)
+        initialize(self, config.initializer_range)
+        initialize_output(self.classifier)
+
+    def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
+        # A recurrence over few vectors gains little in bf16, and probabilities are averaged.
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self._answer(self.dropout(hidden.float()), batch)
+
+    def _answer(self, hidden: Tensor, batch: Batch) -> Tensor:
+        first, second = _sides(batch, hidden)
+        state = _attend(hidden, self.begin(hidden).squeeze(-1), second)
+        steps = []
+        for _ in range(STEPS):
+            query = self.look(state)[:, None]
+            seen = _attend(hidden, (hidden * query).sum(-1), first)
+            features = [state, seen, (state - seen).abs(), state * seen]
+            steps.append(self.classifier(self.dropout(torch.cat(features, -1))).softmax(-1))
+            state = self.update(seen, state)
+        mask = self._step_mask(hidden)
+        mean = (torch.stack(steps, 1) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        return mean.clamp(min=1e-8).log()
+
+    def _step_mask(self, hidden: Tensor) -> Tensor:
+        """Return ``[B, STEPS]`` ones, and zeros for dropped steps."""
+        mask = hidden.new_ones(len(hidden), STEPS)
+        if self.training:
+            noise = torch.rand_like(mask)
+            mask = (noise > _DROPOUT).float()
+            mask.scatter_(1, noise.argmax(1, keepdim=True), 1.0)
+        return mask
+
+
+def _sides(batch: Batch, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the masks of the first and the second text, ``[B, L]`` each."""
+    real = batch["attention_mask"].bool().to(hidden.device)
+    marks = second_text(batch)
+    second = torch.zeros_like(real) if marks is None else (marks == 1).to(hidden.device) & real
+    alone = ~second.any(1, keepdim=True)
+    return real & ~second, second | (real & alone)
+
+
+def _attend(hidden: Tensor, scores: Tensor, where: Tensor) -> Tensor:
+    """Return the mean of the tokens in the mask ``where``, weighted by their scores: ``[B, D]``."""
+    weights = scores.masked_fill(~where, _MASKED).softmax(-1)
+    return (weights[..., None] * hidden).sum(1)
+
+
+class TransformersHead(nn.Module):
+    """Layers that a model class of ``transformers`` puts on its encoder, with the class's own
+    ``forward``: what they compute and how they are stored is the architecture's.
+
+    ``[B, L, D]`` (``[B * N, L, D]`` of choices) to the logits of ``MultitaskModel``.
+    """
+
+    def __init__(self, kind: Kind, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.choices = kind.choices if isinstance(kind, Choose) else 1
+        sized = deepcopy(config)
+        sized.num_labels = 2 if isinstance(kind, Span) else max(kind.width, 1)
+        sized.problem_type = "regression" if isinstance(kind, Regress) else None
+        with torch.device("meta"):  # the encoder of this model is dropped before it takes memory
+            model: Any = model_class(kind, config)(sized)
+        setattr(model, model.base_model_prefix, _GivenStates(model.base_model))
+        model.to_empty(device="cpu")
+        if config.model_type in FAMILIES:
+            _initialize(model, config)
+        else:
+            for part in model.modules():
+                part._is_hf_initialized = False
+            model.initialize_weights()
+        self.model = model
+
+    def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
+        if self.choices > 1:
+            hidden = hidden.view(-1, self.choices, *hidden.shape[1:])
+        output = self.model(inputs_embeds=hidden, attention_mask=batch["attention_mask"])
+        if "start_logits" in output:
+            return torch.stack([output.start_logits, output.end_logits], 1)
+        logits: Tensor = output.logits
+        return logits
+
+
+class _GivenStates(nn.Module):
+    """Module in the place of the encoder that returns the states it is given, and the encoder's
+    pooler on them if the class wants one.
+    """
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.pooler: Any = getattr(encoder, "pooler", None)
+        # ALBERT's pooler is a linear layer, with its activation beside it.
+        self.activation: Any = getattr(encoder, "pooler_activation", None)
+
+    def forward(self, *_: object, inputs_embeds: Tensor, **__: object) -> ModelOutput:
+        if self.pooler is None:
+            return BaseModelOutput(last_hidden_state=inputs_embeds)
+        if self.activation is None:
+            pooled = self.pooler(inputs_embeds)
+        else:
+            pooled = self.activation(self.pooler(inputs_embeds[:, 0]))
+        return BaseModelOutputWithPooling(last_hidden_state=inputs_embeds, pooler_output=pooled)
+
+
+def _initialize(model: nn.Module, config: PreTrainedConfig) -> None:
+    """Initialize a head of a family of ours as its published fine-tuning code does: ELECTRA's last
+    layer as ``initialize_output``, others as all their layers.
+
+    Source: google-research/electra and google-research/bert, the classes in ``transformers``.
+    """
+    linears = [part for part in model.modules() if isinstance(part, nn.Linear)]
+    for linear in linears:
+        linear.reset_parameters()  # draws what a module built on the CPU has drawn
+    is_electra = config.model_type == "electra"
+    for part in model.children():
+        if not (is_electra and part is linears[-1]):
+            initialize(part, config.initializer_range)
+    if is_electra:
+        initialize_output(linears[-1])
+
+
+def model_class(kind: Kind, config: PreTrainedConfig) -> Any:
+    """Return the class of ``transformers`` for a kind of head on an architecture.
+
+    Raises ``CheckpointError`` if it has none.
+    """
+    match kind:
+        case Span():
+            mapping, name = MODEL_FOR_QUESTION_ANSWERING_MAPPING, "question answering"
+        case Tag():
+            mapping, name = MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, "token classification"
+        case Choose():
+            mapping, name = MODEL_FOR_MULTIPLE_CHOICE_MAPPING, "multiple choice"
+        case _:
+            mapping, name = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, "sequence classification"
+    entry = mapping.get(type(config), None)
+    if entry is None:
+        raise CheckpointError(
+            f"{config.name_or_path or 'config.json'}: transformers has no head for {name} on "
+            f"{config.model_type!r}\n  fix: name a model of another architecture, such as roberta"
+        )
+    return entry[0] if isinstance(entry, tuple) else entry
+
+
+def build_head(kind: Kind, config: PreTrainedConfig) -> nn.Module:
+    """Return a new head of ``kind`` for an encoder with ``config``: ``head(hidden, batch)`` gives
+    the logits.
+    """
+    match kind:
+        case JointSpan():
+            return JointSpanHead(config)
+        case Reason():
+            return StochasticAnswerNetwork(config, kind.width)
+        case _:
+            return TransformersHead(kind, config)
+
+
+class Heads(nn.ModuleDict):
+    """Heads by task name, also names such as ``v1.2`` and ``train``, which PyTorch refuses."""
+
+    def __getitem__(self, key: str) -> nn.Module:
+        return super().__getitem__(_module_name(key))
+
+    def __setitem__(self, key: str, module: nn.Module) -> None:
+        super().__setitem__(_module_name(key), module)
+
+
+_EMPTY = nn.ModuleDict()
+
+
+def _module_name(task: str) -> str:
+    """Return the name, or one with a space where PyTorch refuses it; no task name has a space."""
+    refused = "." in task or hasattr(_EMPTY, task)
+    return f"task {task.replace('.', ' ')}" if refused else task
