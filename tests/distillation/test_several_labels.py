@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import ElectraConfig, ElectraForSequenceClassification
 
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Task
-from road_ray.distillation.annotate import annotate
+from road_ray.distillation.annotate import annotate, model_inputs, student_loss
 from road_ray.distillation.losses import kd_loss, soft_loss_sum, two_classes
 from road_ray.distillation.teacher_directory import check_teacher
 from road_ray.distillation.weighting import RULES, resolve
@@ -85,6 +86,20 @@ def test_float_labels_of_a_custom_loop_are_several_labels_and_no_numbers():
     assert_close(own["soft_logits"], annotated(teachers, labels, "correctness")["soft_logits"])
     total, count = soft_loss_sum(student, own, temperature=2.0, regression=True)
     assert_close(total / count, kd_loss(two_classes(student), own["soft_logits"], temperature=2.0))
+
+
+def test_a_model_of_transformers_learns_in_a_loop_of_ones_own():
+    config = ElectraConfig(
+        **{"vocab_size": 9, "embedding_size": 8, "hidden_size": 8, "num_hidden_layers": 1},
+        **{"num_attention_heads": 1, "intermediate_size": 8, "num_labels": 3},
+        problem_type="multi_label_classification",
+    )
+    model = ElectraForSequenceClassification(config).eval()
+    batch = annotated(torch.randn(2, 2, 3), torch.tensor([[1.0, 0, 0], [0, 1, 1]]))
+    outputs = model(**model_inputs(batch))
+    loss = student_loss(outputs, batch, temperature=2.0, kd_weight=0.25)
+    soft = kd_loss(two_classes(outputs.logits), batch["soft_logits"], temperature=2.0)
+    assert_close(loss, 0.75 * outputs.loss + 0.25 * soft)
 
 
 def test_a_teacher_of_another_problem_is_refused(tmp_path):

@@ -164,3 +164,35 @@ def test_what_predict_writes_is_a_teacher(road, overrides, trained, tmp_path):
         rr.distill(
             overrides=chosen | {"distillation.teachers": [str(file)], "run_dir": f"{tmp_path}/x"}
         )
+
+
+def test_teachers_of_folds_teach_and_are_evaluated_together(road, overrides, tmp_path):
+    skipped = ("run_dir", "console", "training.steps")
+    keys = [f"{k}={json.dumps(v)}" for k, v in overrides.items() if k not in skipped]
+    steps, folds = "training.steps=3", tmp_path / "folds"
+    done = road("teachers", *keys, steps, "num_folds=2", "num_teachers=1", f"run_dir={folds}")
+    assert done.code == 0, done.err
+    teachers = {"distillation.teachers": [f"{folds}/teachers.json"], "training.steps": 3}
+    student = rr.distill(overrides=overrides | teachers | {"run_dir": str(tmp_path / "student")})
+    assert (student.directory / "teachers.json").is_file()
+    sets = [key for key in keys if key.startswith(("data.root", "data.sets"))]
+    chosen = ["data.datasets=[moods]", f"run_dir={tmp_path}/judged", "--json"]
+    done = road("evaluate", f"{folds}/teachers.json", *sets, *chosen)
+    assert done.code == 0, done.err
+    assert "eval/moods/ensemble_lrap" in json.loads(done.out)["metrics"]
+    done = road("data", "errors", f"{folds}/teachers.json")
+    assert done.code == 2
+    assert "moods" in done.err
+
+
+def test_a_head_among_others(overrides, sentiment, tmp_path):
+    place = overrides["data.root"]
+    own = overrides["data.sets"]["moods"]
+    own |= {split: f"{place}/{split}.jsonl" for split in ("train", "dev")}
+    chosen = {key: value for key, value in sentiment.items() if key != "data.dataset"}
+    chosen |= {"data.datasets": ["moods", "sst2"], "data.sets": {"moods": own}}
+    run = rr.multitask(overrides=chosen | {"run_dir": str(tmp_path / "run")})
+    assert {"eval/moods/micro_f1", "eval/sst2/accuracy"} <= run.metrics.keys()
+    moods = rr.load(str(run.directory), head="moods")
+    assert set(moods.threshold) == set(moods("The fine film.")["scores"]) == set(WORDS)
+    assert "label" in rr.load(str(run.directory), head="sentiment")("The fine film.")

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.encode_examples import check_labels
+from road_ray.data.inspection.guess import guess
 from road_ray.data.load_split import find_dataset, load_split, read_examples
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import MultiLabel
@@ -53,6 +54,19 @@ def test_every_form_of_file_gives_the_same_labels(tmp_path):
         assert sets_of(source_of(tmp_path, file, **keys)) == expected, file
     bare = source_of(tmp_path, "b.csv", label=LABELS, labels=[])
     assert find_dataset("own", bare)[1].kind == MultiLabel(tuple(LABELS))
+
+
+def test_numbers_of_classes_have_the_names_of_the_features(tmp_path):
+    import datasets
+
+    classes = datasets.List(datasets.ClassLabel(names=[*LABELS, "awe"]))
+    features = datasets.Features({"text": datasets.Value("string"), "labels": classes})
+    made = {"text": ["red"] * 9, "labels": [[0, 2], [], [1]] * 3}
+    datasets.Dataset.from_dict(made, features).to_parquet(tmp_path / "a.parquet")
+    source = source_of(tmp_path, "a.parquet", label="labels")
+    assert sets_of(source)[:3] == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    entry = guess(str(tmp_path / "a.parquet")).entry
+    assert (entry["kind"], entry["labels"]) == ("multi", [*LABELS, "awe"])
 
 
 def test_hidden_labels_of_a_test_split_and_other_spellings(tmp_path):
