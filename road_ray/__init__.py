@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from road_ray.distillation.annotate import model_inputs as model_inputs
     from road_ray.distillation.annotate import student_loss as student_loss
     from road_ray.distillation.hf_trainer import DistillationTrainer as DistillationTrainer
-    from road_ray.distributed.teachers.public_ensemble import Ensemble as Ensemble
+    from road_ray.distributed.public_ensemble import Ensemble as Ensemble
     from road_ray.inference.load_model import load as load
     from road_ray.recipes.run_directory.run import Run as Run
     from road_ray.recipes.sweep.sweep import sweep as sweep
@@ -41,7 +41,7 @@ _VERBS = (
 )
 _ELSEWHERE = {
     "DistillationTrainer": "road_ray.distillation.hf_trainer",
-    "Ensemble": "road_ray.distributed.teachers.public_ensemble",
+    "Ensemble": "road_ray.distributed.public_ensemble",
     "Run": "road_ray.recipes.run_directory.run",
     "load": "road_ray.inference.load_model",
     "model_inputs": "road_ray.distillation.annotate",

@@ -241,7 +241,7 @@ def pooled(students: int, replicas: int, place: Path) -> dict[str, float]:
     """Send batches of 16 rows from threads that each are a student, one batch ahead; return rows a
     second of all, the median wait for an answer, and the fewest answers of a student over the most.
     """
-    from road_ray.distributed.teachers.pool import start_teachers
+    from road_ray.distributed.teachers import start_teachers
     from tests.distributed.small import NLI, batches
     from tests.tiny_teacher import make_teacher
 

@@ -1,7 +1,7 @@
 """Ensembles of teachers, which answer a batch with logits ``[M, B, ..., C]``: the base class,
 teachers in this process, and out-of-fold teachers.
 
-``distributed/teachers/client.py`` has the ensemble in Ray actors, ``stored_ensemble.py`` the one
+``distributed/teachers.py`` has the ensemble in Ray actors, ``stored_ensemble.py`` the one
 that reads answers that were given once. The student's loop, loss and head are the same for all.
 """
 

@@ -1,10 +1,10 @@
 """All code that uses Ray.
 
-``train/`` runs a training in Ray Train workers, ``teachers/`` hosts teachers in actors, ``tune/``
-searches with Ray Tune and Optuna, ``jobs/`` submits jobs to clusters, ``serving/`` serves a model.
-``connection.py`` joins a cluster or starts one on this machine, ``cluster_token.py`` manages its
-token, ``environment_check.py`` has the checks of ``road check``,
-``room.py`` waits until a cluster has room for the requested actors. ``parallel_runs.py`` runs
-several trainings as tasks, ``corpus_encoding.py`` encodes a corpus on all machines,
-``batch_inference.py`` maps a model over items with several actors, in order.
+``train/`` runs a training in Ray Train workers, ``tune/`` searches with Ray Tune and Optuna,
+``jobs/`` submits jobs to clusters, ``serving/`` serves a model. ``teachers.py`` hosts teachers in
+actors, ``public_ensemble.py`` is ``road_ray.Ensemble``. ``connection.py`` joins a cluster or starts
+one on this machine, ``cluster_token.py`` manages its token, ``environment_check.py`` has the checks
+of ``road check``, ``room.py`` waits until a cluster has room for the requested actors.
+``parallel_runs.py`` runs several trainings as tasks, ``corpus_encoding.py`` encodes a corpus on all
+machines, ``batch_inference.py`` maps a model over items with several actors, in order.
 """

@@ -42,7 +42,7 @@ from road_ray.system.files import write_json_atomic
 from road_ray.training.run_context import RunContext
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers.client import ActorEnsemble
+    from road_ray.distributed.teachers import ActorEnsemble
 
 _log = logging.getLogger(__name__)
 C = TypeVar("C", bound=FinetuneConfig)

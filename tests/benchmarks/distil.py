@@ -29,7 +29,7 @@ from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble
 from road_ray.distillation.teacher import TeacherOptions
 from road_ray.distillation.weighting import resolve
-from road_ray.distributed.teachers.public_ensemble import Ensemble as PublicEnsemble
+from road_ray.distributed.public_ensemble import Ensemble as PublicEnsemble
 from road_ray.models.config import Precision
 from road_ray.models.encoder import hugging_face_config
 from road_ray.models.load_weights import suppress_logging
@@ -92,7 +92,7 @@ def in_actors(lesson: Lesson, connection: Connection) -> None:
 def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
     """Teachers in actors of a cluster, one of our own unless there is one."""
     from road_ray.distributed.connection import connected
-    from road_ray.distributed.teachers.pool import start_teachers
+    from road_ray.distributed.teachers import start_teachers
 
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))

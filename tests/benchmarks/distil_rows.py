@@ -23,7 +23,7 @@ from road_ray.data.task_and_dataset import Span
 from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble
 from road_ray.distillation.weighting import resolve
-from road_ray.distributed.teachers.public_ensemble import Ensemble as PublicEnsemble
+from road_ray.distributed.public_ensemble import Ensemble as PublicEnsemble
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig

@@ -10,7 +10,7 @@ import road_ray as rr
 from road_ray.data.catalog import task
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.distillation.ensemble import LocalEnsemble
-from road_ray.distributed.teachers.public_ensemble import Ensemble
+from road_ray.distributed.public_ensemble import Ensemble
 from tests.published import TEXTS, publish, tokenizer_of
 
 pytest.importorskip("accelerate")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -56,27 +55,6 @@ def actor_processes():
     }
 
 
-def slow_square(seconds):
-    """Return a function that squares a number in so many seconds and tells its process."""
-
-    def compute(number):
-        time.sleep(seconds)
-        return number * number, os.getpid()
-
-    return compute
-
-
-def test_results_keep_their_order_though_an_actor_is_killed(cluster):
-    with batch_inference(slow_square, 0.3, workers=2) as answer:
-        results = answer(iter(range(12)))
-        first = next(results)
-        os.kill(first[1], signal.SIGKILL)
-        rest = list(results)
-    assert [number for number, _ in [first, *rest]] == [number * number for number in range(12)]
-    assert len({process for _, process in rest}) > 1
-    assert not actor_processes()  # the pool ends with its body
-
-
 def refuses_three():
     def compute(number):
         if number == 3:
@@ -103,6 +81,7 @@ def test_errors_come_as_they_are_raised_behind_the_results_before_them(cluster):
             with pytest.raises(error, match=message):
                 seen.extend(iter_into(seen, answer(given)))
             assert seen == [0, 1, 2]
+    assert not actor_processes()  # the pool ends with its body
 
 
 def iter_into(seen, results):

@@ -211,19 +211,3 @@ ray.init(address="local", num_cpus=1, include_dashboard=False, _temp_dir=sys.arg
 print(ray.get_runtime_context().gcs_address, flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.mark.long
-@pytest.mark.ray
-def test_a_script_that_imported_ray_first_gets_a_cluster_of_the_cores_it_asked_for():
-    code = (
-        "import ray\n"
-        "from road_ray.distributed.train.launch import connected\n"
-        "with connected(num_cpus=1):\n"
-        "    print('cores', ray.cluster_resources()['CPU'])\n"
-    )
-    unset = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=180, env=unset
-    )
-    assert "cores 1.0" in done.stdout, done.stderr

@@ -61,7 +61,7 @@ def test_a_process_of_ray_without_a_gpu_uses_the_cpu(cluster, monkeypatch):
 def test_no_library_that_a_training_imports_switches_tf32_on():
     """``training.precision=fp32`` promises full precision on a GPU too."""
     import_module("road_ray.training.loop")
-    import_module("road_ray.distributed.teachers.client")
+    import_module("road_ray.distributed.teachers")
     assert torch.get_float32_matmul_precision() == "highest"
     assert not torch.backends.cuda.matmul.allow_tf32
 

@@ -34,7 +34,7 @@ from road_ray.reporting.report import write_report
 from road_ray.system.files import write_json_atomic, write_text_atomic
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers.client import ActorEnsemble
+    from road_ray.distributed.teachers import ActorEnsemble
 
 
 _DATA = ("data.root", "data.dataset", "data.sets")  # keys that name files

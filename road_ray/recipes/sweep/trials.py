@@ -28,7 +28,7 @@ from road_ray.recipes.train.config import DistillConfig
 from road_ray.verbs import VERBS, configure
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers.client import ActorEnsemble
+    from road_ray.distributed.teachers import ActorEnsemble
 
 SECOND = "then."  # prefix of the keys of the second run
 # The sweep sets these keys of a trial, so they cannot be searched.

@@ -40,7 +40,7 @@ from road_ray.training.worker import Worker
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from road_ray.distributed.teachers.client import ActorEnsemble
+    from road_ray.distributed.teachers import ActorEnsemble
 
 
 _PARITY_ROWS = 4
@@ -109,7 +109,7 @@ class Teachers:
         """Start the teachers in actors of the connected cluster. Leaves room for ``beside`` workers
         and for the teachers of other data sets.
         """
-        from road_ray.distributed.teachers.pool import start_teachers
+        from road_ray.distributed.teachers import start_teachers
 
         settings, models = self.settings, self.models
         assert models is not None

@@ -62,7 +62,7 @@ from road_ray.training.run_context import RunContext, Training
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers.client import ActorEnsemble
+    from road_ray.distributed.teachers import ActorEnsemble
 
 
 _log = logging.getLogger(__name__)

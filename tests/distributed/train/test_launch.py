@@ -149,39 +149,11 @@ def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch)
 
 @pytest.mark.parametrize(
     ("given", "environment", "joined"),
-    [
-        (None, None, "local"),
-        (None, "10.0.0.1:6379", "10.0.0.1:6379"),
-        ("10.0.0.2:6379", "10.0.0.1:6379", "10.0.0.2:6379"),
-    ],
+    [(None, None, None), (None, "a:1", "a:1"), ("b:2", "a:1", "b:2"), ("b:2", None, "b:2")],
 )
 def test_the_address_of_the_environment_is_joined(monkeypatch, given, environment, joined):
-    import ray
-
-    calls = []
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-
-    def init(**options):
-        calls.append(options)
-        return SimpleNamespace(dashboard_url=None)
-
-    monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(connection, "require_token", lambda create: None)
-    monkeypatch.setattr(connection, "_require_answer", lambda address: None)
-    head = SimpleNamespace(gcs_address=joined)
-    asked = []
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: head)
-    monkeypatch.setattr(connection, "refuse_open_head", asked.append)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    if environment is not None:
-        monkeypatch.setenv("RAY_ADDRESS", environment)
-    with connected(given, num_cpus=3):
-        pass
-    (options,) = calls
-    assert options["address"] == joined
-    assert asked == ([] if joined == "local" else [joined])  # whether it asks for a token
-    assert options.get("num_cpus") == (3 if joined == "local" else None)
+    monkeypatch.setenv("RAY_ADDRESS", environment or "")
+    assert connection.address_of(given) == joined
 
 
 def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):

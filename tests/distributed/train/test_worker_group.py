@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 import pytest
 import torch
+from ray.exceptions import RayActorError
+from ray.train import ControllerError, WorkerGroupError
 
-from road_ray.distributed.train import worker_group as gpu_check
 from road_ray.distributed.train import worker_group as module
-from road_ray.distributed.train.worker_group import _problem, check_gpus
+from road_ray.distributed.train.worker_group import check_gpus
 from road_ray.errors import ClusterError
 from road_ray.models import precision
 from road_ray.models.precision import default_device, gpu_problem
 
 
 def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
-    from ray.exceptions import RayActorError
-    from ray.train import ControllerError, WorkerGroupError
-
     gone = {0: RuntimeError("Connection closed by peer"), 1: RayActorError()}
     for error in (WorkerGroupError("x", gone), ControllerError(RayActorError()), RayActorError()):
         user_error = module._user_error(error)
@@ -29,49 +26,25 @@ def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
     assert module._user_error(own) is own, "its traceback is what helps"
 
 
-def test_a_death_during_the_start_is_no_end():
-    from ray.exceptions import RayActorError
-    from ray.train import ControllerError
-
-    causes = [RayActorError(), RayActorError(), None]
-
+@pytest.mark.parametrize("deaths", [[RayActorError()] * 3, [ControllerError(RayActorError())] * 3])
+def test_a_death_of_the_controller_or_during_the_start_is_no_end_up_to_three_times(deaths):
     def fit():
-        cause = causes.pop(0)
-        if cause:
-            raise ControllerError(cause)
+        if left:
+            raise left.pop()
         return {"a": 1.0}
 
+    left = [*deaths]
     assert module._persistent(fit, lambda: 0) == {"a": 1.0}
-    causes[:] = [ValueError("ours")]
+    left = deaths * 3
+    with pytest.raises(type(deaths[0])):
+        module._persistent(fit, lambda: 0)
+    assert len(left) == 9 - 4
+    left = [ControllerError(ValueError("ours"))]
     with pytest.raises(ControllerError):
         module._persistent(fit, lambda: 0)
-    causes[:] = [RayActorError()] * 9
-    with pytest.raises(ControllerError):
-        module._persistent(fit, lambda: 0)
-    assert len(causes) == 9 - 4
-
-
-def test_a_controller_that_is_gone_is_no_end():
-    from ray.exceptions import RayActorError
-
-    tries = []
-
-    def fit(deaths):
-        tries.append(1)
-        if len(tries) <= deaths:
-            raise RayActorError
-        return {"a": 1.0}
-
-    assert module._persistent(lambda: fit(3), lambda: 0) == {"a": 1.0}
-    tries.clear()
-    with pytest.raises(RayActorError):
-        module._persistent(lambda: fit(9), lambda: 0)
-    assert len(tries) == 4
 
 
 def test_deaths_are_no_end_as_long_as_the_run_gets_further():
-    from ray.train import WorkerGroupError
-
     reached = [10, 20, 30, 30]
     tries = []
 
@@ -147,13 +120,3 @@ def test_a_torch_that_cannot_use_the_gpus_is_told_within_a_minute(machines_with_
     with pytest.raises(ClusterError, match=r"GPUs of 1 of 1 machines:(?s:.)*CUDA(?s:.)*fix"):
         check_gpus()
     assert time.monotonic() - began < 60
-
-
-def test_the_driver_of_a_machine_is_asked_in_a_process_there(machines_with_gpus, monkeypatch):
-    def looked():
-        torch.cuda.init = too_old
-        return _problem()
-
-    monkeypatch.setattr(gpu_check, "_problem", looked)
-    with pytest.raises(ClusterError, match=rf"\n    [\d.]+: {re.escape(OLD)} Please update"):
-        check_gpus()

@@ -29,18 +29,6 @@ def test_a_storage_that_cannot_be_opened_is_told_without_its_password(tmp_path, 
     assert "secret" not in str(error.value)
 
 
-def test_a_storage_is_opened_with_the_password_of_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "secret")
-    # SQLite takes no user, and its refusal shows what it was given.
-    with pytest.raises(ResourceError, match=r"sqlite://\*\*\*@/x\.db"):
-        open_storage(search(storage="sqlite://me@/x.db"), "s", tmp_path)
-
-
-def test_a_storage_that_holds_a_password_is_refused():
-    with pytest.raises(ConfigError, match=r"holds a password.*set ROAD_SWEEP_PASSWORD"):
-        search(storage="mysql+pymysql://me:very-secret@host/db")
-
-
 def test_a_database_of_another_application_is_refused_and_stays_as_it_is(tmp_path):
     path = tmp_path / "mlflow.db"
     with contextlib.closing(sqlite3.connect(path)) as database:

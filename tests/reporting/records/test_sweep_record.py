@@ -50,15 +50,6 @@ def test_secrets_of_a_storage_stay_out(tmp_path):
     assert "very-secret" not in str(error.value)
 
 
-def test_a_database_is_opened_with_the_password_of_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "very-secret")
-    settings = {"storage": "sqlite://me@/x.db", "space": {}}
-    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(settings))
-    with pytest.raises(DataError, match=r"cannot be opened: .*sqlite://\*\*\*@/x.db") as error:
-        read_sweep(tmp_path)
-    assert "very-secret" not in str(error.value)
-
-
 def test_reading_a_sweep_neither_makes_nor_changes_a_database_that_it_names(tmp_path):
     foreign = tmp_path / "mlflow.db"
     with contextlib.closing(sqlite3.connect(foreign)) as database:

@@ -142,10 +142,8 @@ class Ensemble(protocol.WrappedEnsemble):
             return LocalEnsemble.load(directories, self.task, self._teacher, **self._options)
         with ExitStack() as stack:
             stack.enter_context(connected())
-            from road_ray.distributed.teachers import pool
+            from road_ray.distributed.teachers import start_teachers
 
-            started = pool.start_teachers(
-                directories, self.task, teacher=self._teacher, **self._options
-            )
+            started = start_teachers(directories, self.task, teacher=self._teacher, **self._options)
             self._cluster.enter_context(stack.pop_all())
         return started

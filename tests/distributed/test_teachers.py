@@ -1,11 +1,13 @@
 """Teachers in actors give the logits of teachers in process, also when actors are killed, frozen or
-broken. Every fault is asserted to have happened."""
+broken (every fault is asserted to have happened); their resources, refusal without room.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -16,9 +18,16 @@ from road_ray.data.catalog import task
 from road_ray.distillation import weighting
 from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import LocalEnsemble
-from road_ray.distillation.teacher import Teacher
-from road_ray.distributed.teachers.client import TeacherActor, packed_inputs, packed_logits
-from road_ray.errors import CheckpointError, ClusterError, DataError
+from road_ray.distillation.teacher import Teacher, TeacherOptions
+from road_ray.distributed.teachers import (
+    TeacherActor,
+    _absolute,
+    _absolute_labels,
+    packed_inputs,
+    packed_logits,
+    start_teachers,
+)
+from road_ray.errors import CheckpointError, ClusterError, ConfigError, DataError
 from tests.distributed.small import FLOAT16, MRC, NLI, batches, gone, within
 from tests.tiny_teacher import make_teacher
 
@@ -28,9 +37,7 @@ pytestmark = pytest.mark.ray
 @pytest.fixture(scope="module")
 def three(cluster, directories):
     """Three teachers for the tests that leave them working."""
-    from road_ray.distributed.teachers import pool
-
-    with pool.start_teachers(directories, NLI, num_cpus=0.5, start_timeout_seconds=180) as ensemble:
+    with start_teachers(directories, NLI, num_cpus=0.5, start_timeout_seconds=180) as ensemble:
         yield ensemble
 
 
@@ -42,13 +49,11 @@ def local(directories):
 @pytest.fixture
 def started(cluster):
     """``started(directories, **options)``: a pool of its own, ended with the test."""
-    from road_ray.distributed.teachers import pool
-
     made = []
 
     def start(places, task=NLI, **options):
         given = {"num_cpus": 0.25, "start_timeout_seconds": 180} | options
-        made.append(pool.start_teachers(places, task, **given))
+        made.append(start_teachers(places, task, **given))
         return made[-1]
 
     yield start
@@ -232,3 +237,82 @@ def test_numbers_keep_their_precision_and_large_logits_are_refused(tmp_path):
     torch.nn.init.constant_(teacher._model.classifier.out_proj.bias, 1e6)
     with pytest.raises(CheckpointError, match="do not fit float16"):
         packed_logits(teacher, inputs)
+
+
+class Asked(Exception):
+    """What was asked of the cluster: a number of actors, and the resources of each."""
+
+
+@pytest.mark.parametrize(
+    ("options", "count", "expected"),
+    [
+        (
+            {"num_cpus": 1.5, "num_gpus": 0.25, "resources": {"teacher": 1}},
+            3,
+            {"CPU": 1.5, "GPU": 0.25, "teacher": 1},
+        ),
+        ({}, 3, {"CPU": 1, "GPU": 0.0}),
+        ({"replicas": 2}, 6, {"CPU": 0.66, "GPU": 0.0}),  # together half of the cluster
+        ({"other_teachers": 5}, 8, {"CPU": 0.5, "GPU": 0.0}),
+        ({"other_teachers": 5, "num_cpus": 2}, 8, {"CPU": 2, "GPU": 0.0}),
+    ],
+)
+def test_an_actor_asks_for_what_its_teachers_need(monkeypatch, options, count, expected):
+    def check(actors, number, resources, **_):
+        raise Asked(number, resources)
+
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0})
+    monkeypatch.setattr("road_ray.distributed.teachers.room", check)
+    with pytest.raises(Asked) as asked:
+        start_teachers(["a", "b", "c"], NLI, **options)
+    assert asked.value.args == (count, expected)
+
+
+@pytest.mark.parametrize(
+    ("directories", "options", "message"),
+    [
+        ([], {}, "is empty"),
+        (["a"], {"replicas": 0}, "replicas is 0"),
+        (["a"], {"timeout_seconds": 0.0}, "timeout_seconds"),
+        (["a"], {"timeout_seconds": float("nan")}, "timeout_seconds"),
+        (["a"], {"start_timeout_seconds": float("inf")}, "start_timeout_seconds"),
+    ],
+)
+def test_what_makes_no_pool_is_refused(directories, options, message):
+    with pytest.raises(ConfigError, match=message):
+        start_teachers(directories, NLI, **options)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    "requested",
+    [{"num_cpus": 64}, {"resources": {"moon": 1}}],
+)
+def test_teachers_without_a_place_fail_at_once(cluster, directories, requested, record_property):
+    begin = time.monotonic()
+    with pytest.raises(ClusterError, match=r"(?s)asked.*available.*3 x"):
+        start_teachers(directories, NLI, **requested)
+    seconds = time.monotonic() - begin
+    record_property("64 cores asked of 2", f"an error after {seconds:.1f} s, asked and available")
+    assert seconds < 10
+
+
+@pytest.mark.ray
+def test_a_teacher_that_does_not_load_is_named_at_the_start(cluster, directories, tmp_path):
+    broken = make_teacher(tmp_path / "broken", 0)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-40])
+    with pytest.raises(ClusterError, match=r"teacher 0 of 1 .*broken\) cannot load: .*cannot be"):
+        start_teachers([broken], NLI, num_cpus=0.5)
+
+
+def test_directories_and_those_in_the_map_of_labels_are_absolute(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    label_map = {"model": {"a": "b"}, "org/name": {"c": "d"}, "docs": "e"}
+    place = str(tmp_path / "model")
+    assert _absolute("model") == place
+    assert _absolute("org/name") == "org/name"
+    found = _absolute_labels(TeacherOptions(label_map=label_map)).label_map
+    assert found == {place: {"a": "b"}, "org/name": {"c": "d"}, "docs": "e"}
