@@ -16,15 +16,19 @@ from numpy.typing import NDArray
 from road_ray.data import catalog, miniature
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
 from road_ray.data.custom_task import custom_entry, labels_missing
-from road_ray.data.features import cache as feature_cache
-from road_ray.data.features.encode_examples import check_labels, encode
+from road_ray.data.features.encode_examples import (
+    LEAST_EXAMPLES,
+    cache_directory,
+    cache_key,
+    check_labels,
+    encode,
+    load_or_encode,
+)
 from road_ray.data.features.examples_and_features import Example, Features, SpanExample, TextExample
-from road_ray.data.folds import held_out
 from road_ray.data.readers.layouts import READER, found_paths, read_split
 from road_ray.data.readers.quac import with_history
-from road_ray.data.row_limits import row_limits, window_limits
-from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.task_and_dataset import (
+    SPECIAL_HEADS,
     Classify,
     Dataset,
     MultiLabel,
@@ -34,7 +38,15 @@ from road_ray.data.task_and_dataset import (
     own_metric,
 )
 from road_ray.data.tokenizer import load_tokenizer, put_space_before_words
-from road_ray.data.training_rows import REST, corrected, read_unlabelled, unlabelled_file
+from road_ray.data.training_rows import (
+    REST,
+    corrected,
+    held_out,
+    read_unlabelled,
+    row_limits,
+    unlabelled_file,
+    window_limits,
+)
 from road_ray.errors import ConfigError, nearest
 from road_ray.system import files as places
 from road_ray.system.own_names import is_own, named_object
@@ -209,11 +221,11 @@ def load_split(
         further=[catalog.TASKS[other] for other in entry.also],
         **window_limits(row_limits(source), task),
     )
-    directory = feature_cache.cache_directory(source.cache)
-    if directory is None or len(examples) < feature_cache.LEAST_EXAMPLES:
+    directory = cache_directory(source.cache)
+    if directory is None or len(examples) < LEAST_EXAMPLES:
         return Split(entry, task, examples, make())
-    key = feature_cache.cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
-    return Split(entry, task, examples, feature_cache.load_or_encode(directory, key, make))
+    key = cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
+    return Split(entry, task, examples, load_or_encode(directory, key, make))
 
 
 def read_unlabelled_rows(

@@ -8,8 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.data.model_files.locate_model import check_hashes, locate_model
-from road_ray.data.model_files.remote_code import check_tokenizer_files, read_config
+from road_ray.data.model_files import check_hashes, check_tokenizer_files, locate_model, read_config
 from road_ray.errors import CheckpointError, DataError
 from road_ray.system.files import read_json
 

@@ -1,19 +1,30 @@
-"""Changes of training rows: rows without labels that are added, labels that are corrected."""
+"""Changes of training rows (unlabelled rows that are added, labels that are corrected), folds as a
+pure function of the text, and the limits of a row, which are recorded with a model and taken from
+there by later commands.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
-from road_ray.data.features.examples_and_features import Example, TextExample
+import numpy as np
+
+from road_ray.data.config import SourceConfig
+from road_ray.data.features.examples_and_features import Example, Ints, TextExample
 from road_ray.data.readers.layouts import table_examples
 from road_ray.data.readers.squad import squad_rows
-from road_ray.data.readers.tables import Row, Table, named_rows
-from road_ray.data.readers.text_files import numbered_lines
+from road_ray.data.readers.tables import Row, Table, named_rows, numbered_lines
 from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, Span, Tag, Task
 from road_ray.errors import ConfigError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from road_ray.data.load_split import Split
+
 
 DROP = "drop"
 FIELDS = (
@@ -129,3 +140,93 @@ def _read(path: Path, allowed: Sequence[str]) -> dict[tuple[str, str], str]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"data.corrections = {path}: cannot be read: {error}") from error
     return corrections
+
+
+def fold_of(example: Example, num_folds: int) -> int:
+    """Return the fold, 0 to ``num_folds - 1``, of an example, ignoring case and white space.
+
+    All questions about one context are in one fold, since a model that has seen one of them has
+    seen the text.
+    """
+    return _number_of(example) % num_folds
+
+
+def row_folds(split: Split, num_folds: int) -> Ints:
+    """Return the fold of every row of a split, ``[rows]``."""
+    folds = np.array([fold_of(example, num_folds) for example in split.examples], dtype=np.int32)
+    taken: Ints = folds[split.features.example]
+    return taken
+
+
+def held_out(examples: Sequence[Example], fraction: float, name: str) -> list[bool]:
+    """Return for each example True if it is in the dev split of ``fraction`` of all.
+
+    Examples with one text (for spans: one context) stay together. Raises ``DataError`` if all have
+    the same text.
+    """
+    groups: dict[int, list[int]] = {}
+    for index, example in enumerate(examples):
+        groups.setdefault(_number_of(example), []).append(index)
+    if len(groups) < 2:
+        raise DataError(
+            f"data.sets.{name}: dev_fraction = {fraction}: all {len(examples)} rows have one text\n"
+            "  fix: add rows with other texts, or name a file as dev"
+        )
+    held = [False] * len(examples)
+    remaining = max(1, round(fraction * len(examples)))
+    for group in sorted(groups)[:-1]:
+        if remaining <= 0:
+            break
+        remaining -= len(groups[group])
+        for index in groups[group]:
+            held[index] = True
+    return held
+
+
+def _number_of(example: Example) -> int:
+    """Return a number of 64 bits that follows from the text, ignoring case and white space."""
+    text = " ".join(example.fold_text().casefold().split())
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+S = TypeVar("S", bound=SourceConfig)
+
+_DEFAULTS = {"stride_tokens": 128, "max_question_tokens": 64, "history_turns": 0}
+LIMITS = ("max_length_tokens", *_DEFAULTS)
+"""Keys of ``data`` and of ``road_ray.json``."""
+
+
+def row_limits(source: SourceConfig) -> dict[str, int | None]:
+    """Return every limit of ``data``, with the defaults of those that are not set; None for a row
+    length that depends on the task.
+    """
+    limits = {name: _or_default(getattr(source, name), name) for name in _DEFAULTS}
+    return {"max_length_tokens": source.max_length_tokens, **limits}
+
+
+class WindowLimits(TypedDict, total=False):
+    """Limits of the windows of a span task, as ``encode`` takes them."""
+
+    stride_tokens: int
+    max_question_tokens: int
+
+
+def window_limits(limits: Mapping[str, int | None], task: Task) -> WindowLimits:
+    """Return the limits of windows in a record or in ``row_limits``; none if the task has none."""
+    if not isinstance(task.kind, Span):
+        return {}
+    stride, question = "stride_tokens", "max_question_tokens"
+    return {
+        "stride_tokens": _or_default(limits.get(stride), stride),
+        "max_question_tokens": _or_default(limits.get(question), question),
+    }
+
+
+def with_trained_limits(source: S, trained: Mapping[str, int]) -> S:
+    """Return ``data`` with the limits of a training where it sets none of its own."""
+    unset = {name: trained[name] for name in trained if getattr(source, name) is None}
+    return source.model_copy(update=unset)
+
+
+def _or_default(value: int | None, name: str) -> int:
+    return _DEFAULTS[name] if value is None else value

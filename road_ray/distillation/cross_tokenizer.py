@@ -27,11 +27,9 @@ from road_ray.data.features.examples_and_features import (
     TagExample,
 )
 from road_ray.data.features.span_windows import without_spaces
-from road_ray.data.features.text_rows import packed, tokenized
-from road_ray.data.features.word_tags import encode_tags
+from road_ray.data.features.text_rows import encode_tags, packed, tokenized
 from road_ray.data.load_split import Split
-from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.model_files.remote_code import read_config
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
 from road_ray.distillation.teacher_directory import teacher_tokenizer
 from road_ray.errors import DataError

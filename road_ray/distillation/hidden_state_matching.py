@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModel
 
 from road_ray.data.batching import Batch, encoder_inputs
-from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files import locate_model
 from road_ray.distillation.teacher_directory import refuse_random, teacher_input_names
 from road_ray.errors import ConfigError
 from road_ray.models.cpu_kernels import use_cpu_kernels

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from road_ray.data.batching import INPUTS
-from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files import locate_model
 from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
 from road_ray.data.tokenizer import pad_id_of

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.data.features.text_rows import check_fast
-from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.model_files.remote_code import read_config
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError

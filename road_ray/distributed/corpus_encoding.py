@@ -1,6 +1,6 @@
 """Encode a corpus on all machines of a cluster: this machine reads the text and writes the shards.
 
-``data/corpus/parallel_encoding.py`` does the same on one machine.
+``data/corpus/encode_documents.py`` does the same on one machine.
 """
 
 from __future__ import annotations
@@ -9,8 +9,15 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
-from road_ray.data.corpus.encode_documents import Block, Encoded, Encoder, encode_block
-from road_ray.data.corpus.parallel_encoding import Encoding, encoded_blocks, submit_in_order
+from road_ray.data.corpus.encode_documents import (
+    Block,
+    Encoded,
+    Encoder,
+    Encoding,
+    encode_block,
+    encoded_blocks,
+    submit_in_order,
+)
 from road_ray.distributed.connection import address_of, connected
 from road_ray.errors import ClusterError
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from road_ray.data import catalog
-from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation import ensemble as protocol
 from road_ray.distillation import weighting as rules

@@ -25,16 +25,19 @@ from road_ray.data.task_and_dataset import Classify, JointSpan, Kind, MultiLabel
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
 from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
-from road_ray.evaluation.label_sets import (
+from road_ray.evaluation.metrics import (
     Thresholds,
     best_thresholds,
+    entity_scores,
     label_set_balance,
     label_set_scores,
     predicted_sets,
+    predicted_tags,
     probabilities_of,
     table_of_labels,
 )
-from road_ray.evaluation.no_answer_threshold import (
+from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
+from road_ray.evaluation.squad import (
     answerability,
     choose_threshold,
     score,
@@ -42,8 +45,6 @@ from road_ray.evaluation.no_answer_threshold import (
     write_json,
     write_predictions,
 )
-from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
-from road_ray.evaluation.tag_metrics import entity_scores, predicted_tags
 from road_ray.models.config import Precision
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.precision import autocast_dtype

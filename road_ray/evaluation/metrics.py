@@ -1,19 +1,24 @@
-"""Metrics of classification and regression.
+"""Metrics of classes, numbers, tags and label sets.
 
 Every score is a percentage (accuracy and F1 0 to 100; correlations -100 to 100), as in the GLUE
 tables; larger is better. A new metric is a function and an entry of ``METRICS``, or one of any
-module as ``package.module:name``, where the part behind the colon names the result.
+module as ``package.module:name``, where the part behind the colon names the result. Entities are
+scored by seqeval. A label of a set is predicted where its probability is above its threshold, which
+is 0.5 where none was tuned: there the sign of the logit decides.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
+from road_ray.data.features.examples_and_features import Features, TagExample
 from road_ray.data.task_and_dataset import own_metric
 from road_ray.errors import ConfigError, DataError, did_you_mean
 from road_ray.system.own_names import is_own
@@ -127,3 +132,156 @@ def as_numbers(values: ArrayLike) -> Numbers:
     if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all():
         raise DataError(f"scores: {array}\n  allowed: one or more finite numbers")
     return array
+
+
+OUTSIDE = "O"
+
+
+def predicted_tags(
+    features: Features,
+    examples: Sequence[TagExample],
+    labels: Sequence[str],
+    logits: Sequence[NDArray[np.float32]],
+) -> list[list[str]]:
+    """Return the likeliest tag of every word of every sentence, read at its first sub-token."""
+    if features.words is None:
+        raise DataError(f"{features.dataset}: the rows of task {features.task!r} have no words")
+    tags = [[OUTSIDE] * len(example.words) for example in examples]
+    for row, values in enumerate(logits):
+        words = features.words[features.bounds[row] : features.bounds[row + 1]]
+        best = values.argmax(-1)
+        for place in np.flatnonzero(words >= 0):
+            tags[features.example[row]][words[place]] = labels[best[place]]
+    return tags
+
+
+def entity_scores(
+    predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Return ``entity_f1``, ``entity_precision`` and ``entity_recall`` (whole entities,
+    micro-averaged) and ``accuracy`` (words), as percentages.
+
+    An entity that starts with ``I-`` counts as started. Source: conlleval, as implemented in
+    seqeval.
+    """
+    from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
+
+    predictions, truth = [list(tags) for tags in predicted], [list(tags) for tags in gold]
+    scores = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
+    result = {
+        f"entity_{name}": 100.0 * float(score(truth, predictions, zero_division=0))
+        for name, score in scores.items()
+    }
+    return result | {"accuracy": 100.0 * float(accuracy_score(truth, predictions))}
+
+
+Labels = NDArray[np.integer[Any]]
+Thresholds = Mapping[str, float]
+UNTUNED = 0.5
+LABEL_THRESHOLDS = "label_thresholds"  # entry of a model's record
+
+
+def probabilities_of(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the probability of each label: the sigmoid of its logit."""
+    probabilities: NDArray[np.float64] = expit(logits.astype(np.float64))
+    return probabilities
+
+
+def predicted_sets(
+    probabilities: NDArray[np.float64], labels: Sequence[str], thresholds: Thresholds | None
+) -> NDArray[np.bool_]:
+    """Return which labels are predicted, of probabilities ``[..., C]``."""
+    limits = np.array([(thresholds or {}).get(label, UNTUNED) for label in labels])
+    predicted: NDArray[np.bool_] = probabilities > limits
+    return predicted
+
+
+def best_thresholds(
+    probabilities: NDArray[np.float64], gold: Labels, labels: Sequence[str]
+) -> dict[str, float]:
+    """Return the threshold with the best F1 of each label on these (dev) rows, ``[N, C]`` both.
+
+    It lies midway between two probabilities of rows. The nearest to 0.5 is taken among equals; 0.5
+    itself where it is as good, and for a label that no row has.
+    """
+    return {
+        label: _best(probabilities[:, column], gold[:, column] == 1)
+        for column, label in enumerate(labels)
+    }
+
+
+def _best(probabilities: NDArray[np.float64], gold: NDArray[np.bool_]) -> float:
+    values = np.unique(probabilities)
+    limits = np.array([UNTUNED, *((values[1:] + values[:-1]) / 2), values[0] / 2])
+    order = np.sort(probabilities)
+    positives = np.sort(probabilities[gold])
+    num_predicted = len(order) - np.searchsorted(order, limits, "right")
+    hits = len(positives) - np.searchsorted(positives, limits, "right")
+    f1 = 2 * hits / np.maximum(num_predicted + len(positives), 1)
+    best = limits[f1 == f1.max()]
+    return float(best[np.abs(best - UNTUNED).argmin()])
+
+
+def label_set_scores(
+    metrics: Sequence[str],
+    probabilities: NDArray[np.float64],
+    predicted: NDArray[np.bool_],
+    gold: Labels,
+    labels: Sequence[str],
+) -> dict[str, float]:
+    """Return the ``metrics`` of predicted labels, ``[N, C]`` all, as scikit-learn computes them.
+
+    A row that rightly has no label counts as 1 in ``samples_f1``; the F1 of a label that is neither
+    predicted nor of a row is 0.
+    """
+    from sklearn.metrics import f1_score, label_ranking_average_precision_score
+
+    def f1(average: str | None, empty: float = 0.0) -> Any:
+        return f1_score(gold, predicted, average=average, zero_division=empty)
+
+    scores = {}
+    for name in metrics:
+        if name.startswith(F1_OF):
+            score = f1(None)[labels.index(name.removeprefix(F1_OF))]
+        elif name == "subset_accuracy":
+            score = (predicted == gold).all(-1).mean()
+        elif name == "lrap":
+            score = label_ranking_average_precision_score(gold, probabilities)
+        else:
+            score = f1(name.removesuffix("_f1"), float(name == "samples_f1"))
+        scores[name] = 100.0 * float(score)
+    return scores
+
+
+def label_set_balance(predicted: NDArray[np.bool_], gold: Labels) -> dict[str, float]:
+    """Return what the scores are to be compared with: ``majority_accuracy``, the share of rows with
+    the most frequent set of labels, ``majority_micro_f1`` of predicting the most frequent label for
+    every row; and the number of ``predicted_labels``. ``[N, C], [N, C]``.
+    """
+    _, counts = np.unique(gold, axis=0, return_counts=True)
+    hits = int(gold.sum(0).max())
+    return {
+        "majority_accuracy": 100.0 * float(counts.max()) / len(gold),
+        "majority_micro_f1": 200.0 * hits / (len(gold) + int(gold.sum())),
+        "predicted_labels": float(predicted.any(0).sum()),
+    }
+
+
+def table_of_labels(
+    predicted: NDArray[np.bool_], gold: Labels, labels: Sequence[str], thresholds: Thresholds | None
+) -> dict[str, dict[str, float]]:
+    """Return precision, recall, F1, rows, predicted rows and threshold of each label."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    columns = precision_recall_fscore_support(gold, predicted, average=None, zero_division=0.0)
+    return {
+        label: {
+            "rows": int(columns[3][number]),
+            "predicted": int(predicted[:, number].sum()),
+            "precision": round(100.0 * float(columns[0][number]), 2),
+            "recall": round(100.0 * float(columns[1][number]), 2),
+            "f1": round(100.0 * float(columns[2][number]), 2),
+            "threshold": round((thresholds or {}).get(label, UNTUNED), 4),
+        }
+        for number, label in enumerate(labels)
+    }

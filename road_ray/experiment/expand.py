@@ -13,8 +13,7 @@ from road_ray.config import Config, override
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import SpanExample, TextExample
 from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, root_of
-from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.model_files.remote_code import read_config
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.training_rows import REST
 from road_ray.errors import DataError
 from road_ray.experiment.config import ArmConfig, ReproduceConfig, StageConfig

@@ -8,7 +8,7 @@ from typing import Any
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset
-from road_ray.data.model_files.locate_model import MODEL_RECORD
+from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.task_and_dataset import Span
 from road_ray.errors import RoadError
 from road_ray.evaluation.glue import electra_figure

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from road_ray.data.features.examples_and_features import Features, TagExample
 from road_ray.data.task_and_dataset import Tag
-from road_ray.evaluation.tag_metrics import OUTSIDE, predicted_tags
+from road_ray.evaluation.metrics import OUTSIDE, predicted_tags
 
 Floats = NDArray[np.float32]
 

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from road_ray.config.secrets import redact
-from road_ray.data.model_files.locate_model import check_hashes
+from road_ray.data.model_files import check_hashes
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
 
 _WEIGHTS = (".safetensors", ".onnx", ".onnx.data", ".model", ".spm")

@@ -15,19 +15,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from road_ray.data.model_files.locate_model import MODEL_RECORD
+from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.readers.conll import conll_rows
 from road_ray.data.readers.mrqa import mrqa_rows
 from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import (
     TABLES,
     check_text,
+    decoded_lines,
     json_shape,
     missing_columns,
+    numbered_lines,
+    parse_json_line,
     suffix_of,
     table_rows,
 )
-from road_ray.data.readers.text_files import decoded_lines, numbered_lines, parse_json_line
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.files import STDIN, check_input, read_json

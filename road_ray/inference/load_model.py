@@ -13,9 +13,7 @@ from torch import Tensor
 from road_ray.data import catalog
 from road_ray.data.batching import Batch
 from road_ray.data.features.encode_examples import row_limit
-from road_ray.data.model_files.locate_model import MODEL_RECORD, locate_model
-from road_ray.data.model_files.remote_code import read_config
-from road_ray.data.special_heads import special_head
+from road_ray.data.model_files import MODEL_RECORD, locate_model, read_config
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -27,10 +25,11 @@ from road_ray.data.task_and_dataset import (
     Span,
     Tag,
     Task,
+    special_head,
 )
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.evaluation.label_sets import LABEL_THRESHOLDS, Thresholds
+from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.inference.predictor import ChooseAny, Predictor
 from road_ray.models.architectures import longest_row

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.data.batching import Batch
-from road_ray.data.special_heads import special_head
-from road_ray.data.task_and_dataset import Choose
+from road_ray.data.task_and_dataset import Choose, special_head
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.inference.onnx_model import OnnxModel, files_of, not_installed

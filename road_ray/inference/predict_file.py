@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from road_ray.data.model_files.locate_model import locate_model, model_hashes
+from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError, counted
 from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.load_model import load

@@ -25,7 +25,6 @@ from road_ray.data.features.examples_and_features import (
     TextExample,
 )
 from road_ray.data.readers.tables import check_text
-from road_ray.data.row_limits import window_limits
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -40,9 +39,10 @@ from road_ray.data.task_and_dataset import (
     Task,
 )
 from road_ray.data.tokenizer import pad_id_of
+from road_ray.data.training_rows import window_limits
 from road_ray.errors import DataError
 from road_ray.evaluation.evaluate_split import batched_logits
-from road_ray.evaluation.label_sets import Thresholds, predicted_sets, probabilities_of
+from road_ray.evaluation.metrics import Thresholds, predicted_sets, probabilities_of
 from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
 from road_ray.inference.entities import Sentence, entities
 from road_ray.inference.input_rows import Row, TrainedInput

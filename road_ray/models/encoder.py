@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 
-from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.model_files.remote_code import read_config
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.architectures import detector_output, family_of

@@ -1,8 +1,8 @@
 """Heads: the output layers that a task adds to an encoder, those of transformers and ours.
 
 ``build_head`` chooses one. Ours are ELECTRA's joint head for questions and MT-DNN's stochastic
-answer network (SAN). To add one, write a class here, a kind in ``data/task_and_dataset.py`` and an
-entry in ``data/special_heads.py``.
+answer network (SAN). To add one, write a class here, a kind in ``data/task_and_dataset.py`` and
+its entry there.
 """
 
 from __future__ import annotations

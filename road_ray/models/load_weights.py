@@ -14,8 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import logging as hugging_face_logging
 
-from road_ray.data.model_files.locate_model import check_hashes
-from road_ray.data.model_files.remote_code import read_config
+from road_ray.data.model_files import check_hashes, read_config
 from road_ray.errors import CheckpointError
 
 

@@ -14,9 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
 
 from road_ray.data.batching import Batch, encoder_inputs
-from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.model_files.remote_code import read_config
-from road_ray.data.special_heads import SpecialHead, special_head
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -25,8 +23,10 @@ from road_ray.data.task_and_dataset import (
     Reason,
     Regress,
     Span,
+    SpecialHead,
     Tag,
     Task,
+    special_head,
 )
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import family_of, input_names

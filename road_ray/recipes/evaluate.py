@@ -17,15 +17,15 @@ from torch import Tensor
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, load_split, tasks_of
-from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.row_limits import with_trained_limits
+from road_ray.data.model_files import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
+from road_ray.data.training_rows import with_trained_limits
 from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_directory import check_equal_tokenizers
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits, evaluate_split
-from road_ray.evaluation.label_sets import Thresholds
+from road_ray.evaluation.metrics import Thresholds
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.label_order import LabelMap

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.model_files.locate_model import MODEL_RECORD, locate_model, model_hashes
+from road_ray.data.model_files import MODEL_RECORD, locate_model, model_hashes
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import head_directory, load
 from road_ray.inference.onnx_export import export_onnx, require_exporter

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.data.features.examples_and_features import UNKNOWN, Example, TextExample
-from road_ray.data.folds import fold_of
 from road_ray.data.load_split import Split, load_split
 from road_ray.data.task_and_dataset import Classify
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
-from road_ray.data.training_rows import DROP, FIELDS
+from road_ray.data.training_rows import DROP, FIELDS, fold_of
 from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import batched_logits

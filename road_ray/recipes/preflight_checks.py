@@ -11,7 +11,7 @@ from typing import Any
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import Split, check_own_names, find_dataset, has_files, root_of
 from road_ray.data.readers.layouts import file_names
-from road_ray.data.special_heads import SPECIAL_HEADS
+from road_ray.data.task_and_dataset import SPECIAL_HEADS
 from road_ray.errors import ConfigError, DataError, nearest
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory.recorded_config import require_whole_weights

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from road_ray.config import override
 from road_ray.data.load_split import has_files
-from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files import locate_model
 from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel_runs import run_all
 from road_ray.errors import ConfigError

@@ -16,8 +16,7 @@ from ruamel.yaml import YAML
 from road_ray.config import flatten
 from road_ray.config.secrets import redact
 from road_ray.data import catalog
-from road_ray.data.special_heads import SPECIAL_HEADS
-from road_ray.data.task_and_dataset import Hub
+from road_ray.data.task_and_dataset import SPECIAL_HEADS, Hub
 from road_ray.reporting.pages.run_page import headline
 from road_ray.reporting.records.run_record import (
     RunRecord,

@@ -28,7 +28,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.optim import Optimizer
 
-from road_ray.data.model_files.locate_model import MODEL_RECORD, model_hashes
+from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint_directory import RemoteCopy

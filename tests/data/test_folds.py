@@ -13,8 +13,8 @@ from road_ray.data.features.examples_and_features import (
     TagExample,
     TextExample,
 )
-from road_ray.data.folds import fold_of, row_folds
 from road_ray.data.load_split import load_split
+from road_ray.data.training_rows import fold_of, row_folds
 
 
 def text(*texts: str) -> TextExample:

@@ -9,14 +9,15 @@ import pytest
 from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset
-from road_ray.data.special_heads import SPECIAL_HEADS, special_head
 from road_ray.data.task_and_dataset import (
+    SPECIAL_HEADS,
     Choose,
     Classify,
     JointSpan,
     Reason,
     Span,
     Tag,
+    special_head,
 )
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.data.corpus import encode_documents
-from road_ray.data.corpus.encode_documents import Encoder, blocks_of
-from road_ray.data.corpus.parallel_encoding import encoded_blocks
+from road_ray.data.corpus.encode_documents import Encoder, blocks_of, encoded_blocks
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.distributed import corpus_encoding as module
 from road_ray.distributed.corpus_encoding import encoded_on_cluster, encoding_at

@@ -11,7 +11,7 @@ from sklearn.metrics import (
     precision_recall_curve,
 )
 
-from road_ray.evaluation.label_sets import (
+from road_ray.evaluation.metrics import (
     best_thresholds,
     label_set_balance,
     label_set_scores,

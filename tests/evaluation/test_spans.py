@@ -11,19 +11,19 @@ import pytest
 from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import Answer, Features, SpanExample
-from road_ray.evaluation.no_answer_threshold import (
-    answerability,
-    apply_threshold,
-    choose_threshold,
-    score,
-    write_predictions,
-)
 from road_ray.evaluation.spans import (
     Candidate,
     Span,
     SpanPrediction,
     best_spans,
     window_spans,
+)
+from road_ray.evaluation.squad import (
+    answerability,
+    apply_threshold,
+    choose_threshold,
+    score,
+    write_predictions,
 )
 
 Rows = list[NDArray[np.float32]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from road_ray.data.features.examples_and_features import Features, TagExample
-from road_ray.evaluation.tag_metrics import entity_scores, predicted_tags
+from road_ray.evaluation.metrics import entity_scores, predicted_tags
 
 LABELS = ("O", "B-PER", "I-PER")
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from road_ray.data import catalog
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.row_limits import window_limits
+from road_ray.data.training_rows import window_limits
 from road_ray.inference.load_model import load
 
 SPANS = ["data.max_length_tokens=96", "data.stride_tokens=16", "data.max_question_tokens=32"]

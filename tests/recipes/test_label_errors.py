@@ -10,10 +10,9 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
-from road_ray.data.folds import fold_of
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.data.training_rows import FIELDS
+from road_ray.data.training_rows import FIELDS, fold_of
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.label_errors import label_errors
 from road_ray.recipes.train.config import FinetuneConfig

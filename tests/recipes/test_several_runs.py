@@ -10,7 +10,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load, override
-from road_ray.data.folds import fold_of
+from road_ray.data.training_rows import fold_of
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.recipes.several_runs import finetunings, summarise_seeds

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from road_ray.data import miniature
-from road_ray.data.features.cache import cache_directory
+from road_ray.data.features.encode_examples import cache_directory
 from road_ray.data.load_split import resolve_root
-from road_ray.data.readers.text_files import numbered_lines
+from road_ray.data.readers.tables import numbered_lines
 from road_ray.distributed.cluster_token import token_path
 from road_ray.errors import CheckpointError, ClusterError, ConfigError, DataError, ResourceError
 from road_ray.recipes.preflight_checks import require_init

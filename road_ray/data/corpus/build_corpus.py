@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from road_ray.data.corpus.encode_documents import Encoded, Encoder, blocks_of
+from road_ray.data.corpus.encode_documents import (
+    Encoded,
+    Encoder,
+    Encoding,
+    blocks_of,
+    encoded_blocks,
+)
 from road_ray.data.corpus.memory_mapped_corpus import (
     FORMAT,
     MANIFEST,
@@ -26,10 +32,9 @@ from road_ray.data.corpus.memory_mapped_corpus import (
     DamagedCorpus,
     manifest_digest,
     open_corpus,
+    stored_manifest,
     tokenizer_digest,
 )
-from road_ray.data.corpus.parallel_encoding import Encoding, encoded_blocks
-from road_ray.data.corpus.shard_cache import stored_manifest
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
 from road_ray.system.files import staged_directory

@@ -14,8 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from road_ray.data.readers.tables import arrow_rows, check_text
-from road_ray.data.readers.text_files import numbered_lines, parse_json_line
+from road_ray.data.readers.tables import arrow_rows, check_text, numbered_lines, parse_json_line
 from road_ray.errors import DataError
 from road_ray.system.files import SUFFIXES, nearest_path
 from road_ray.system.remote_files import Entry, Storage, StoredFile, is_address

@@ -23,9 +23,16 @@ from road_ray.data.corpus.documents import (
     size_of_file,
     text_files,
 )
-from road_ray.data.corpus.memory_mapped_corpus import FORMAT, MANIFEST, Corpus, tokenizer_digest
-from road_ray.data.corpus.parallel_encoding import Encoding, encoded_blocks
-from road_ray.data.corpus.shard_cache import ShardCache, open_stored_corpus, stored_manifest
+from road_ray.data.corpus.encode_documents import Encoding, encoded_blocks
+from road_ray.data.corpus.memory_mapped_corpus import (
+    FORMAT,
+    MANIFEST,
+    Corpus,
+    ShardCache,
+    open_stored_corpus,
+    stored_manifest,
+    tokenizer_digest,
+)
 from road_ray.data.load_split import resolve_root
 from road_ray.data.readers.hub import load_rows
 from road_ray.data.task_and_dataset import Hub

@@ -20,10 +20,11 @@ from road_ray.data.readers.tables import (
     json_shape,
     named_rows,
     names_of_features,
+    numbered_lines,
+    read_document,
     suffix_of,
     with_class_names,
 )
-from road_ray.data.readers.text_files import numbered_lines, read_document
 from road_ray.data.task_and_dataset import Columns, Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.files import SUFFIXES, nearest_path

@@ -13,15 +13,16 @@ from road_ray.data.corpus.documents import read_corpus
 from road_ray.data.custom_task import sorted_labels, tag_labels
 from road_ray.data.inspection.columns import (
     Column,
+    LabelSets,
     count_columns,
     id_column,
     is_span,
     label_column,
+    label_sets,
     text_columns,
     word_and_tag_columns,
 )
 from road_ray.data.inspection.data_files import MOST_ROWS, Rows, Source, find_source
-from road_ray.data.inspection.label_sets import LabelSets, label_sets
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.squad import flat_answers
 from road_ray.data.task_and_dataset import Columns, below_zero, plain_label

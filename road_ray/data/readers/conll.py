@@ -22,9 +22,9 @@ from road_ray.data.readers.tables import (
     check_text,
     missing_columns,
     named_rows,
+    numbered_lines,
     suffix_of,
 )
-from road_ray.data.readers.text_files import numbered_lines
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError, shorten
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from road_ray.data.features.examples_and_features import ChoiceExample, Example, TextExample
-from road_ray.data.readers import mrqa, quac, relations, squad
+from road_ray.data.readers import mrqa, quac, squad
 from road_ray.data.readers.choices import CHOICES, choice_questions
 from road_ray.data.readers.conll import conll_rows, tagged_sentences
 from road_ray.data.readers.hub import hub_tables
@@ -66,8 +66,8 @@ LAYOUTS: dict[str, Layout] = {
     "squad_json": _spans(squad.squad_rows, squad.FORM),
     "mrqa": _spans(mrqa.mrqa_rows, mrqa.FORM, mrqa.from_hub),
     "quac": _spans(quac.quac_rows, quac.FORM),
-    "qasrl": _spans(relations.qasrl_rows),
-    "zre": _spans(relations.zre_rows, from_hub=relations.zre_from_hub),
+    "qasrl": _spans(squad.qasrl_rows),
+    "zre": _spans(squad.zre_rows, from_hub=squad.zre_from_hub),
     **{name: Layout(_named, partial(choice_questions, name)) for name in CHOICES},
 }
 

@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from road_ray.data.features.examples_and_features import SpanExample
-from road_ray.data.readers.tables import Row
-from road_ray.data.readers.text_files import read_document
+from road_ray.data.readers.tables import Row, read_document
 from road_ray.errors import DataError
 
 FORM = (

@@ -19,9 +19,10 @@ from road_ray.data.readers.tables import (
     check_text,
     first_faults,
     missing_columns,
+    numbered_lines,
+    read_document,
     refuse_repeated_columns,
 )
-from road_ray.data.readers.text_files import numbered_lines, read_document
 from road_ray.data.task_and_dataset import Columns, label_text
 from road_ray.errors import DataError, shorten
 

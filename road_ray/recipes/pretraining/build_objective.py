@@ -10,8 +10,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.data.corpus.memory_mapped_corpus import Corpus, tokenizer_digest
-from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.model_files.remote_code import read_config
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, special_ids
 from road_ray.errors import ConfigError, DataError
 from road_ray.models.architectures import detector_output, family_of

@@ -16,13 +16,13 @@ from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import ChoiceExample, SpanExample, TagExample
 from road_ray.data.load_split import Split
-from road_ray.data.model_files.locate_model import MODEL_RECORD, model_hashes
+from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.tables import TABLES
-from road_ray.data.row_limits import LIMITS
 from road_ray.data.task_and_dataset import Choose, Dataset, Regress, Span, Tag, Task
+from road_ray.data.training_rows import LIMITS
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.evaluation.label_sets import LABEL_THRESHOLDS, Thresholds
+from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.model_card import write_card

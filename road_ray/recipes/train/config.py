@@ -108,7 +108,7 @@ class FinetuneDataConfig(TrainDataConfig):
     def learns_from(self, example: Example) -> bool:
         if self.held_out_fold is None:
             return True
-        from road_ray.data.folds import fold_of
+        from road_ray.data.training_rows import fold_of
 
         held_out, num_folds = self.held_out_fold
         return fold_of(example, num_folds) != held_out

@@ -11,7 +11,7 @@ import numpy as np
 
 from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, row_features
-from road_ray.data.model_files.locate_model import locate_model
+from road_ray.data.model_files import locate_model
 from road_ray.data.task_and_dataset import Span
 from road_ray.distillation.cross_tokenizer import RowTexts, TextReader
 from road_ray.distillation.teacher_directory import (

@@ -19,8 +19,7 @@ from road_ray.data.features.examples_and_features import (
     UNKNOWN,
 )
 from road_ray.data.load_split import Split, training_tokenizer
-from road_ray.data.model_files.locate_model import locate_model
-from road_ray.data.model_files.remote_code import read_config
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag, Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching

@@ -17,10 +17,10 @@ from road_ray.config import to_dict
 from road_ray.data.batching import Batch, BatchStream, pad
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import Features, Longs
-from road_ray.data.folds import row_folds
 from road_ray.data.load_split import Split, row_features
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import pad_id_of
+from road_ray.data.training_rows import row_folds
 from road_ray.distillation.annotate import annotate
 from road_ray.distillation.cross_tokenizer import RowTexts
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, OutOfFoldEnsemble, WithTexts

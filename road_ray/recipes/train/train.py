@@ -15,13 +15,13 @@ from road_ray.config.base import resume_identity
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split
 from road_ray.data.mixing import Stream, with_fraction_done
-from road_ray.data.row_limits import row_limits
 from road_ray.data.tokenizer import pad_id_of
+from road_ray.data.training_rows import row_limits
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError, counted
 from road_ray.evaluation.evaluate_split import evaluate_split
-from road_ray.evaluation.label_sets import Thresholds
+from road_ray.evaluation.metrics import Thresholds
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from road_ray.data.corpus import encode_documents
-from road_ray.data.corpus.encode_documents import Block, Encoder, blocks_of
-from road_ray.data.corpus.parallel_encoding import encoded_blocks
+from road_ray.data.corpus.encode_documents import Block, Encoder, blocks_of, encoded_blocks
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ResourceError
 
@@ -98,7 +97,7 @@ def test_a_process_that_cannot_start_is_a_resource_error(encoder):
 SCRIPT = """
 import os, pickle, sys
 from road_ray.data.corpus import encode_documents
-from road_ray.data.corpus.parallel_encoding import encoded_blocks
+from road_ray.data.corpus.encode_documents import encoded_blocks
 print("script runs", flush=True)
 encode_documents._BLOCK_CHARACTERS = 100
 encoder = pickle.load(open(sys.argv[1], "rb"))

@@ -9,8 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus
-from road_ray.data.corpus.shard_cache import ShardCache, StoredShard
+from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus, ShardCache, StoredShard
 from road_ray.errors import ResourceError
 from road_ray.system.remote_files import Storage
 

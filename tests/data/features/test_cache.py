@@ -10,8 +10,7 @@ import pytest
 
 from road_ray.data import load_split as module
 from road_ray.data.config import SourceConfig
-from road_ray.data.features import cache as feature_cache
-from road_ray.data.features.cache import cache_directory, cache_key, load_or_encode
+from road_ray.data.features.encode_examples import cache_directory, cache_key, load_or_encode
 from road_ray.data.features.examples_and_features import TextExample
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import train_wordpiece
@@ -36,7 +35,7 @@ def same(one, other) -> bool:
 
 @pytest.mark.parametrize("name", ["sst2", "squad_v2"])
 def test_a_second_load_reads_what_the_first_made(name, world, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(feature_cache, "LEAST_EXAMPLES", 1)
+    monkeypatch.setattr("road_ray.data.load_split.LEAST_EXAMPLES", 1)
     source = SourceConfig(root=str(world), cache=str(tmp_path / "kept"))
     first = load_split(name, "dev", source, tokenizer).features
     (path,) = (tmp_path / "kept").iterdir()

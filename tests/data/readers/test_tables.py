@@ -13,9 +13,9 @@ from road_ray.data.readers.tables import (
     arrow_rows,
     delimiter_of,
     json_shape,
+    numbered_lines,
     table_rows,
 )
-from road_ray.data.readers.text_files import numbered_lines
 from road_ray.errors import DataError
 
 ROWS = [{"text": "a fine, long film", "label": "good"}, {"text": "é", "label": "bad"}]

@@ -6,7 +6,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import override
-from road_ray.data.folds import fold_of
+from road_ray.data.training_rows import fold_of
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import TeacherTables
 from road_ray.errors import ConfigError

@@ -8,8 +8,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from road_ray.data.model_files.locate_model import locate_model, model_hashes
-from road_ray.data.model_files.remote_code import read_config
+from road_ray.data.model_files import locate_model, model_hashes, read_config
 from road_ray.data.tokenizer import load_tokenizer, read_tokenizer
 from road_ray.errors import CheckpointError, RoadError
 from road_ray.models.encoder import load_encoder
