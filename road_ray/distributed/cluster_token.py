@@ -63,7 +63,10 @@ def require_token(*, create: bool = False) -> None:
         return
     path = token_path()
     if path.is_file():
-        restrict_permissions(path)
+        permissions = stat.S_IMODE(path.stat().st_mode)
+        if permissions & 0o077:
+            path.chmod(permissions & 0o700)
+            _log.warning("%s could be read by others (mode %o); closed", path, permissions)
     elif create:
         token = secrets.token_hex(32)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,16 +74,6 @@ def require_token(*, create: bool = False) -> None:
             file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             os.write(file, token.encode())  # few bytes: all or none
             os.close(file)
-
-
-def restrict_permissions(path: Path) -> bool:
-    """Remove all permissions of group and others; return True if there were any."""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if not mode & 0o077:
-        return False
-    path.chmod(mode & 0o700)
-    _log.warning("%s could be read by others (mode %o); closed", path, mode)
-    return True
 
 
 def accepts_anonymous(dashboard: str, timeout_seconds: float = 10.0) -> bool | None:

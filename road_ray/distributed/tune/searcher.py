@@ -127,19 +127,19 @@ class StudySearch(Searcher):  # type: ignore[misc]
         else:
             # Tune tells the report at which the scheduler stops a trial here alone.
             self.on_trial_result(trial_id, result or {})
-            record = record_of(self._study, find_trial(self._study, number))
-            record = self._unfinished_end(record, error)
+            trial = find_trial(self._study, number)
+            state, reason = "failed", _DIED
+            if trial.intermediate_values and not error:
+                step = max(trial.intermediate_values)
+                state, reason = "pruned", f"stopped by {self._config.scheduler} at step {step}"
+            record = replace(
+                record_of(self._study, trial),
+                state=state,
+                reason=reason,
+                seconds=self._seconds.get(number, 0.0),
+            )
         tell_outcome(self._study, record)
         self._write(number)
-
-    def _unfinished_end(self, record: Record, died: bool) -> Record:
-        """Return the record of a trial that told none: stopped by the scheduler, or failed."""
-        reports = find_trial(self._study, record.number).intermediate_values
-        seconds = self._seconds.get(record.number, 0.0)
-        if died or not reports:
-            return replace(record, state="failed", reason=_DIED, seconds=seconds)
-        reason = f"stopped by {self._config.scheduler} at step {max(reports)}"
-        return replace(record, state="pruned", reason=reason, seconds=seconds)
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: all state is in the study and the directories."""

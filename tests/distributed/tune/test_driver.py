@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.study_storage import JOURNAL
+from road_ray.distributed.tune.study import JOURNAL
 from tests.cluster import own_cluster, short_directory
 from tests.distributed.sweep_driver import HANGS, NAN, RAISES, STEPS
 
