@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from road_ray.data.task_and_dataset import Classify as Classify
+    from road_ray.data.task_and_dataset import MultiLabel as MultiLabel
     from road_ray.data.task_and_dataset import Regress as Regress
     from road_ray.data.task_and_dataset import Span as Span
     from road_ray.data.task_and_dataset import Tag as Tag
@@ -48,13 +49,14 @@ _ELSEWHERE = {
     "student_loss": "road_ray.distillation.annotate",
     "sweep": "road_ray.recipes.sweep.sweep",
     **dict.fromkeys(
-        ("Classify", "Regress", "Span", "Tag", "Task"), "road_ray.data.task_and_dataset"
+        ("Classify", "MultiLabel", "Regress", "Span", "Tag", "Task"),
+        "road_ray.data.task_and_dataset",
     ),
 }
 
 __all__ = [
     *("DistillationTrainer", "Ensemble", "Run", "load", "model_inputs", "student_loss", "sweep"),
-    *("Classify", "Regress", "Span", "Tag", "Task"),
+    *("Classify", "MultiLabel", "Regress", "Span", "Tag", "Task"),
     *_VERBS,
 ]
 

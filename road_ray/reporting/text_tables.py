@@ -16,6 +16,8 @@ _PRINCIPAL = {
     "matthews",
     "pearson",
     "spearman",
+    "at_threshold_micro_f1",
+    "at_threshold_macro_f1",
     "at_threshold_f1",
     "at_threshold_exact",
 }
@@ -78,8 +80,8 @@ def is_principal(name: str) -> bool:
 
 
 def is_baseline(name: str) -> bool:
-    """Return True for the accuracy of always predicting the most frequent label."""
-    return name.startswith("eval/") and name.endswith("/majority_accuracy")
+    """Return True for the scores of always predicting the most frequent label."""
+    return name.startswith("eval/") and "/majority_" in name
 
 
 def notes(metrics: Mapping[str, object]) -> list[str]:
@@ -89,10 +91,11 @@ def notes(metrics: Mapping[str, object]) -> list[str]:
     found = []
     for name, value in metrics.items():
         dataset, _, last = name.removeprefix("eval/").rpartition("/")
-        if last == "predicted_labels" and value == 1:
-            found.append(f"{dataset}: the model predicts one label for every row")
-        if last == "predicted_labels" and value == 0:
-            found.append(f"{dataset}: the model predicts no label for any row")
+        several = f"eval/{dataset}/majority_micro_f1" in metrics
+        if last == "predicted_labels" and value in (0, 1):
+            what = "one label for every row" if value == 1 else "no label for any row"
+            what = "only one of the labels" if several and value == 1 else what
+            found.append(f"{dataset}: the model predicts {what}")
         if last == "truncated_rows" and isinstance(value, int | float) and value:
             found.append(f"{dataset}: {value:,.0f} rows are truncated (data.max_length_tokens)")
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from road_ray.reporting.text_tables import aligned, figures
 
 
@@ -48,3 +50,15 @@ def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
         "note: cola: the model predicts one label for every row",
         "note: cola: 1,200 rows are truncated (data.max_length_tokens)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "what"), [(0, "no label for any row"), (1, "only one of the labels")]
+)
+def test_several_labels_stand_beside_the_most_frequent_one(count, what):
+    metrics = {"micro_f1": 50.0, "lrap": 60.0, "at_threshold_micro_f1": 55.0}
+    metrics |= {"majority_micro_f1": 40.0, "predicted_labels": float(count)}
+    lines = figures({f"eval/moods/{name}": value for name, value in metrics.items()}).splitlines()
+    shown = ["micro_f1", "at_threshold_micro_f1", "majority_micro_f1"]
+    assert [line.split()[0] for line in lines[2:5]] == [f"eval/moods/{name}" for name in shown]
+    assert lines[5:] == [f"note: moods: the model predicts {what}"]
