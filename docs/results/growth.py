@@ -242,7 +242,7 @@ def pooled(students: int, replicas: int, place: Path) -> dict[str, float]:
     second of all, the median wait for an answer, and the fewest answers of a student over the most.
     """
     from road_ray.distributed.teachers import start_teachers
-    from tests.distributed.small import NLI, batches
+    from tests.distributed.test_teachers import NLI, batches
     from tests.tiny_teacher import make_teacher
 
     teacher = make_teacher(place)

@@ -132,17 +132,16 @@ def _tell(error: RoadError, number: int, config: object) -> None:
 def run_parallel(
     function: Callable[..., object],
     configs: Sequence[object],
-    *extra: object,
-    num_cpus: float = 1.0,
+    *,
     num_gpus: float = 0.0,
     timeout_seconds: float = 7 * 86400.0,
     context: RunContext | None = None,
     after: Sequence[Sequence[int]] | None = None,
     return_errors: bool = False,
 ) -> list[Any]:
-    """Return ``function(config, *extra, context=...)`` for every config, in order; as many run at
-    once as the connected cluster has room for. Each gets a ``RunContext`` of its own, which stop
-    requests to this process and to ``context`` reach.
+    """Return ``function(config, context=...)`` for every config, in order; as many run at once, on
+    a core each, as the connected cluster has room for. Each gets a ``RunContext`` of its own, which
+    stop requests to this process and to ``context`` reach.
 
     An error is logged at once and raised when all runs have ended; with ``return_errors`` only that
     of a stop is raised, any other stands in the place of its result. Raises ``ClusterError`` when
@@ -152,13 +151,13 @@ def run_parallel(
 
     from road_ray.distributed.room import room
 
-    room("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
+    room("run", 1, {"CPU": 1.0, "GPU": num_gpus})
     directory, variables = os.getcwd(), variables_for_workers()
 
     def run(config: object, task_context: RunContext) -> Any:
-        torch.set_num_threads(max(1, int(num_cpus)))
+        torch.set_num_threads(1)
         try:
-            return function(config, *extra, context=task_context)
+            return function(config, context=task_context)
         except Exception as error:
             return failed_run(error)
 
@@ -175,7 +174,7 @@ def run_parallel(
                 task_context.stop.set()
             return result.result()
 
-    task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(in_thread)
+    task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=2)(in_thread)
     results = _results(
         task, configs, after or [()] * len(configs), timeout_seconds, context or RunContext()
     )

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,10 +29,55 @@ from road_ray.distributed.teachers import (
     start_teachers,
 )
 from road_ray.errors import CheckpointError, ClusterError, ConfigError, DataError
-from tests.distributed.small import FLOAT16, MRC, NLI, batches, gone, within
-from tests.tiny_teacher import make_teacher
+from tests.tiny_teacher import WORDS, make_teacher
 
 pytestmark = pytest.mark.ray
+NLI, MRC = task("nli"), task("mrc")
+FLOAT16 = {"rtol": 2**-11, "atol": 1e-6}  # what rounding to float16 may change
+
+
+def batches(count: int, *, kind: str = "nli", size: int = 4, length: int = 10) -> list[dict]:
+    """Random batches; the last row of each is half padding."""
+    generator = torch.Generator().manual_seed(count)
+    made = []
+    for _ in range(count):
+        ids = torch.randint(5, len(WORDS), (size, length), generator=generator)
+        mask = torch.ones_like(ids)
+        mask[-1, length // 2 :] = 0
+        first = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "token_type_ids": mask.cumsum(1) // 5 % 2,
+        }
+        gold = torch.randint(3, (size,), generator=generator)
+        names = ["labels"] if kind == "nli" else ["start_positions", "end_positions"]
+        made.append(first | {name: gold.clone() for name in names})
+    return made
+
+
+def gone(pid: int) -> bool:
+    """True when the process has ended (a zombie that waits for its parent has)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def within(seconds, condition):
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    """Three teachers on disk. Not to be written to."""
+    root = tmp_path_factory.mktemp("teachers")
+    return [make_teacher(root / str(seed), seed) for seed in range(3)]
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +329,6 @@ def test_what_makes_no_pool_is_refused(directories, options, message):
         start_teachers(directories, NLI, **options)
 
 
-@pytest.mark.ray
 @pytest.mark.parametrize(
     "requested",
     [{"num_cpus": 64}, {"resources": {"moon": 1}}],
@@ -297,7 +342,6 @@ def test_teachers_without_a_place_fail_at_once(cluster, directories, requested, 
     assert seconds < 10
 
 
-@pytest.mark.ray
 def test_a_teacher_that_does_not_load_is_named_at_the_start(cluster, directories, tmp_path):
     broken = make_teacher(tmp_path / "broken", 0)
     weights = broken / "model.safetensors"

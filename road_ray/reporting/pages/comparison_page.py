@@ -146,7 +146,11 @@ def _results(table: ComparisonTable, name: str, limits: Sequence[str]) -> list[B
             note = "Mean with its 95% interval; circles are single runs."
             plots.append(intervals(title, rows[:_MOST_GROUPS], note))
     blocks: list[Block] = [_verdict(table, name), Figures(plots), arms_table(table, name)]
-    papers = _papers(name, metrics)
+    figures = [{(p.model, p.source): p.value for p in published(name, m)} for m in metrics]
+    papers = [
+        [*map(Cell, model), *(_cell(known.get(model), ".2f") for known in figures)]
+        for model in dict.fromkeys(model for known in figures for model in known)
+    ]
     if papers and limits:
         blocks.append(Prose([f"Not comparable with published results: {', '.join(limits)}."]))
     elif papers and not table.source:
@@ -287,16 +291,6 @@ def _right(arms: Sequence[Arm]) -> Table:
 
 def _cell(value: float | None, form: str) -> Cell:
     return NOTHING if value is None else Cell(format(value, form), value)
-
-
-def _papers(dataset: str, metrics: Sequence[str]) -> list[list[Cell]]:
-    """Return rows of published results, one per model, in the columns of the metrics."""
-    columns = [{(p.model, p.source): p.value for p in published(dataset, m)} for m in metrics]
-    models = dict.fromkeys(model for column in columns for model in column)
-    return [
-        [*map(Cell, model), *(_cell(column.get(model), ".2f") for column in columns)]
-        for model in models
-    ]
 
 
 def _settings(groups: Sequence[Group]) -> Table:

@@ -111,7 +111,10 @@ def is_sweep(directory: Path) -> bool:
 
 def read_sweep(directory: Path) -> Sweep:
     """Return the sweep in ``directory``. Raises ``DataError`` if its study cannot be read."""
-    settings = _settings(directory)
+    try:
+        settings = read_yaml(directory / RECORD).values
+    except (OSError, RoadError):  # missing or damaged
+        settings = {}
     study = _study(directory, settings)
     attributes = study.user_attrs
     names = study.metric_names or attributes.get("metric") or settings.get("metric") or ()
@@ -172,14 +175,6 @@ def _checked_url(url: str) -> str:
     if path is not None and not path.is_file():
         raise ValueError(f"no file {path}")
     return with_password(url)
-
-
-def _settings(directory: Path) -> dict[str, Any]:
-    """Return the recorded configuration of the sweep; empty if it is missing or damaged."""
-    try:
-        return read_yaml(directory / RECORD).values
-    except (OSError, RoadError):
-        return {}
 
 
 _STATES = {"FAIL": "failed", "COMPLETE": "complete", "PRUNED": "pruned", "RUNNING": "running"}
