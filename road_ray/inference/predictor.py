@@ -44,9 +44,8 @@ from road_ray.errors import DataError
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.metrics import Thresholds, predicted_sets, probabilities_of
 from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
-from road_ray.inference.entities import Sentence, entities
 from road_ray.inference.input_rows import Row, TrainedInput
-from road_ray.inference.words import words_of
+from road_ray.inference.tagged_words import Sentence, entities, words_of
 
 Prediction: TypeAlias = dict[str, Any]
 Floats: TypeAlias = NDArray[np.float32]

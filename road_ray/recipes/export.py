@@ -11,8 +11,7 @@ from typing import Any
 from road_ray.data.model_files import MODEL_RECORD, locate_model, model_hashes
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import head_directory, load
-from road_ray.inference.onnx_export import export_onnx, require_exporter
-from road_ray.inference.onnx_model import ONNX
+from road_ray.inference.onnx_model import ONNX, export_onnx, require_exporter
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.run_directory.model_record import atomic_directory, threshold_entry
 from road_ray.system.files import check_new, write_json_atomic

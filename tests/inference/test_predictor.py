@@ -22,9 +22,9 @@ from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import Choose
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import evaluate_split
-from road_ray.inference.entities import Sentence, grouped
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor
+from road_ray.inference.tagged_words import Sentence, grouped
 from tests.published import TEXTS, publish
 from tests.tiny_encoder import model_of_all_tasks, tokenizer_of_world
 

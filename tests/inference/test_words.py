@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.inference.words import words_of
+from road_ray.inference.tagged_words import words_of
 
 
 @pytest.mark.parametrize(

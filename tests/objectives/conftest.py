@@ -7,7 +7,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
+from road_ray.objectives.pretraining.generator import MaskingObjective
 
 VOCAB, PAD, UNK, CLS, SEP, MASK = 97, 0, 1, 2, 3, 4
 SPECIAL = (PAD, CLS, SEP, MASK)

@@ -23,9 +23,8 @@ from road_ray.data.task_and_dataset import (
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
-from road_ray.objectives.distilled import Distilled
-from road_ray.objectives.intermediate import IntermediateDistilled
-from road_ray.objectives.pretraining.parts.generator import Frequencies
+from road_ray.objectives.distilled import Distilled, IntermediateDistilled
+from road_ray.objectives.pretraining.generator import Frequencies
 from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.objectives.supervised import Supervised
 from tests.objectives import tiny

@@ -17,8 +17,7 @@ from road_ray.distillation.hidden_state_matching import (
     hidden_error,
 )
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.distilled import Distilled
-from road_ray.objectives.intermediate import IntermediateDistilled
+from road_ray.objectives.distilled import Distilled, IntermediateDistilled
 
 PAIR = Task("pair", Classify(("a", "b")))
 

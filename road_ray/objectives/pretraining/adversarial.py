@@ -14,10 +14,9 @@ from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import detection_scores, states, vocabulary_logits
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import rows_at
+from road_ray.objectives.pretraining.detection import detection_losses, detection_metrics
 from road_ray.objectives.pretraining.electra import Electra
-from road_ray.objectives.pretraining.parts.detection import detection_losses, detection_metrics
-from road_ray.objectives.pretraining.parts.generator import Generator
-from road_ray.objectives.pretraining.parts.generator_and_encoder import language_model
+from road_ray.objectives.pretraining.generator import Generator, language_model
 
 
 def policy_loss(log_probabilities: Tensor, rewards: Tensor, baselines: Tensor) -> Tensor:

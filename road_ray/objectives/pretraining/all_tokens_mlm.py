@@ -14,8 +14,7 @@ from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import states, tie, vocabulary_logits
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import rows_at
-from road_ray.objectives.pretraining.parts.generator import Generator
-from road_ray.objectives.pretraining.parts.generator_and_encoder import CorruptingObjective
+from road_ray.objectives.pretraining.generator import CorruptingObjective, Generator
 
 
 def copy_losses(logits: Tensor, gate: Tensor, labels: Tensor, copied: Tensor) -> Tensor:

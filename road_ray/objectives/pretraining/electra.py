@@ -10,15 +10,15 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.models.language_model import detection_scores
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.pretraining.parts.detection import (
+from road_ray.objectives.pretraining.detection import (
     DETECTION_METRICS,
     detection_losses,
     detection_metrics,
 )
-from road_ray.objectives.pretraining.parts.generator import Generator
-from road_ray.objectives.pretraining.parts.generator_and_encoder import (
+from road_ray.objectives.pretraining.generator import (
     CorruptingObjective,
     Corruption,
+    Generator,
 )
 
 

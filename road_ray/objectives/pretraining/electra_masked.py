@@ -6,7 +6,7 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.objectives.pretraining.electra import Electra
-from road_ray.objectives.pretraining.parts.generator_and_encoder import Corruption
+from road_ray.objectives.pretraining.generator import Corruption
 
 
 class ElectraMasked(Electra):

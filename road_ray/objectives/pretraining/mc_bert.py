@@ -20,9 +20,9 @@ from road_ray.models.language_model import (
 )
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import invert, rows_at
-from road_ray.objectives.pretraining.parts.generator import Generator
-from road_ray.objectives.pretraining.parts.generator_and_encoder import (
+from road_ray.objectives.pretraining.generator import (
     CorruptingObjective,
+    Generator,
     language_model,
 )
 

@@ -15,7 +15,7 @@ from road_ray.models.language_model import states, tie, vocabulary_logits
 from road_ray.models.load_weights import suppress_logging
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import rows_at
-from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
+from road_ray.objectives.pretraining.generator import MaskingObjective
 
 
 class MaskedLanguageModel(MaskingObjective):

@@ -12,8 +12,7 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import states, tie, vocabulary_logits
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import rows_at
-from road_ray.objectives.pretraining.parts.generator import Generator
-from road_ray.objectives.pretraining.parts.generator_and_encoder import CorruptingObjective
+from road_ray.objectives.pretraining.generator import CorruptingObjective, Generator
 
 
 class ReplaceMLM(CorruptingObjective):

@@ -23,17 +23,17 @@ from road_ray.models.language_model import (
 )
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import invert, rows_at
-from road_ray.objectives.pretraining.mc_bert import candidate_logits
-from road_ray.objectives.pretraining.parts.detection import (
+from road_ray.objectives.pretraining.detection import (
     DETECTION_METRICS,
     detection_losses,
     detection_metrics,
 )
-from road_ray.objectives.pretraining.parts.generator import Generator
-from road_ray.objectives.pretraining.parts.generator_and_encoder import (
+from road_ray.objectives.pretraining.generator import (
     CorruptingObjective,
+    Generator,
     language_model,
 )
+from road_ray.objectives.pretraining.mc_bert import candidate_logits
 
 
 class Teams(CorruptingObjective):

@@ -34,7 +34,7 @@ from road_ray.models.encoder import (
     size_of,
 )
 from road_ray.objectives.base import Objective
-from road_ray.objectives.pretraining.parts.generator import Frequencies, Generator
+from road_ray.objectives.pretraining.generator import Frequencies, Generator
 from road_ray.objectives.pretraining.registry import models_of, objective_class, options_of
 from road_ray.recipes.pretraining.config import PretrainConfig
 

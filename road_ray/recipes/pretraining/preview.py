@@ -16,8 +16,7 @@ from road_ray.errors import ConfigError
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import scale_encoder, size_of
 from road_ray.objectives.base import Objective
-from road_ray.objectives.pretraining.parts.generator_and_encoder import CorruptingObjective
-from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
+from road_ray.objectives.pretraining.generator import CorruptingObjective, MaskingObjective
 from road_ray.objectives.pretraining.registry import (
     OBJECTIVES,
     models_of,

@@ -29,8 +29,7 @@ from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import build_encoder, load_encoder, log_heads, model_directory
 from road_ray.models.encoder_layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
-from road_ray.objectives.distilled import Distilled
-from road_ray.objectives.intermediate import IntermediateDistilled
+from road_ray.objectives.distilled import Distilled, IntermediateDistilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
 from road_ray.recipes.run_directory.input_files import identity_of

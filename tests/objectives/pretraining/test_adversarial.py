@@ -11,7 +11,7 @@ from road_ray.errors import ConfigError
 from road_ray.models.language_model import detection_scores
 from road_ray.objectives.pretraining.adversarial import Adversarial, policy_loss
 from road_ray.objectives.pretraining.electra import Electra
-from road_ray.objectives.pretraining.parts.generator import Frequencies
+from road_ray.objectives.pretraining.generator import Frequencies
 from tests.objectives.conftest import MASK, SPECIAL, VOCAB
 
 OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}

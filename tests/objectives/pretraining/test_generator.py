@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from road_ray.models.language_model import vocabulary_logits
 from road_ray.objectives.masking import sample
-from road_ray.objectives.pretraining.parts.generator import (
+from road_ray.objectives.pretraining.generator import (
     Frequencies,
     draw,
     is_frozen,

@@ -8,7 +8,7 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.errors import ConfigError
 from road_ray.objectives.pretraining.electra import Electra
-from road_ray.objectives.pretraining.parts.generator import Frequencies
+from road_ray.objectives.pretraining.generator import Frequencies
 from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
 
 OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}

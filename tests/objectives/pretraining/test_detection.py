@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from road_ray.objectives.pretraining.parts.detection import detection_losses, detection_metrics
+from road_ray.objectives.pretraining.detection import detection_losses, detection_metrics
 
 SCORES = torch.tensor([[2.0, -1.0, 3.0, -0.5]])
 REPLACED = torch.tensor([[True, True, False, False]])

@@ -15,7 +15,7 @@ from road_ray.data.task_and_dataset import JointSpan, Task
 from road_ray.errors import CheckpointError
 from road_ray.inference.hub_upload import model_files
 from road_ray.inference.load_model import load
-from road_ray.inference.onnx_export import check_equal, exportable
+from road_ray.inference.onnx_model import check_equal, exportable
 from road_ray.models.multitask import MultitaskModel, load_multitask
 from road_ray.recipes.export import _card, export
 from tests.published import TEXTS, publish

@@ -1,0 +1,328 @@
+"""Generators that corrupt the input (a masked language model, or context-free token frequencies),
+and the base classes of the objectives that mask a part of the tokens or have a generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from road_ray.data.batching import Batch
+from road_ray.errors import ConfigError
+from road_ray.models.config import Tying
+from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.language_model import share, states, vocabulary_logits
+from road_ray.models.load_weights import suppress_logging
+from road_ray.objectives.base import Metrics, Objective, Term
+from road_ray.objectives.masking import choose, corrupt, flat_positions, invert, mask, put, rows_at
+
+
+class MaskingObjective(Objective):
+    """Objective that chooses positions and masks most of them, by the noise of the batch.
+
+    Source of the defaults: google electra, pretrain_helpers.py.
+    """
+
+    predicts_all: ClassVar[bool] = False
+    """True where the loss reads every real token: ``prepare`` adds their positions, ``real``."""
+    chosen_terms: ClassVar[tuple[str, ...]] = ()
+    """Terms of the loss that are means over chosen positions."""
+    real_terms: ClassVar[tuple[str, ...]] = ()
+    """Terms of the loss that are means over real tokens."""
+
+    def __init__(
+        self,
+        *,
+        special_ids: Sequence[int],
+        mask_id: int,
+        choose_fraction: float = 0.15,
+        mask_fraction: float = 0.85,
+    ) -> None:
+        super().__init__()
+        self.special_ids = tuple(special_ids)
+        self.mask_id = mask_id
+        self.choose_fraction = choose_fraction
+        self.mask_fraction = mask_fraction
+
+    def prepare(self, batch: Batch) -> Batch:
+        """Return the batch with the positions that the loss reads, as ``Objective.prepare``."""
+        chosen = choose(
+            batch["input_ids"],
+            batch["attention_mask"],
+            batch["noise"][0],
+            special_ids=self.special_ids,
+            fraction=self.choose_fraction,
+        )
+        prepared: Batch = {**super().prepare(batch), "chosen": flat_positions(chosen)}
+        if self.predicts_all:
+            prepared["real"] = flat_positions(batch["attention_mask"])
+        return prepared
+
+    def counts(self, batch: Batch) -> dict[str, Tensor]:
+        real = batch["attention_mask"].sum()
+        chosen = torch.full((), len(batch["chosen"]), device=real.device)
+        return dict.fromkeys(self.chosen_terms, chosen) | dict.fromkeys(self.real_terms, real)
+
+    def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the chosen positions and the masked tokens, ``[B, L]`` each."""
+        tokens, positions = batch["input_ids"], batch["chosen"]
+        chosen = torch.zeros_like(tokens, dtype=torch.bool).flatten()
+        chosen = chosen.index_fill(0, positions, True).view_as(tokens)
+        return chosen, mask(
+            tokens,
+            chosen,
+            batch["noise"][1],
+            mask_id=self.mask_id,
+            mask_fraction=self.mask_fraction,
+        )
+
+
+class Frequencies(nn.Module):
+    """Generator that draws tokens from fixed ``probabilities`` ``[V]``, regardless of context.
+
+    Uniform or unigram. Source: Clark et al. 2020, section 3.2 (figure 3, "unigram").
+    """
+
+    probabilities: Tensor
+
+    def __init__(self, probabilities: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("probabilities", probabilities / probabilities.sum())
+
+    def draw(
+        self, labels: Tensor, noise: Tensor, temperature: float, *, disallow_correct: bool
+    ) -> GeneratorOutput:
+        """Return one sample per chosen position: ``[N], [N] -> [N]``."""
+        tempered = self.probabilities ** (1 / temperature)
+        tempered = (tempered / tempered.sum()).repeat(len(labels), 1)
+        entropy = torch.special.entr(tempered).sum()
+        loss = -self.probabilities[labels].clamp(min=1e-30).log().sum()
+        num_correct = (labels == self.probabilities.argmax()).sum()
+        if disallow_correct:
+            tempered.scatter_(1, labels[:, None], 0.0)
+        return GeneratorOutput(loss, invert(tempered, noise), num_correct, entropy)
+
+
+Generator: TypeAlias = PreTrainedModel | Frequencies
+
+
+class GeneratorOutput(NamedTuple):
+    """Output at ``N`` chosen positions: samples, with loss and metrics of their distributions. Only
+    the loss carries a gradient.
+    """
+
+    loss: Tensor  # [] summed cross-entropy
+    sampled: Tensor  # [N] one id a row
+    num_correct: Tensor  # [] rows whose label is the most probable id
+    entropy: Tensor  # [] summed, in nats
+
+
+def is_frozen(generator: Generator) -> bool:
+    """Return whether no parameter is trained: frequencies, or the second stage of two."""
+    return not any(parameter.requires_grad for parameter in generator.parameters())
+
+
+class _PredictAndSample(torch.autograd.Function):
+    """Cross-entropy and sampling with one softmax, which also becomes the gradient, in place."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        exact = logits.float()
+        probabilities = torch.softmax(exact, -1)
+        top, best = probabilities.max(-1)
+        highest = exact.gather(1, best[:, None]).squeeze(1)
+        # From the logits and the largest probability, because that of the label may be 0 in fp32.
+        lead = highest - exact.gather(1, labels[:, None]).squeeze(1)
+        # As a matrix product, which reads both once and stores no logarithms.
+        mean = torch.bmm(probabilities[:, None, :], exact[:, :, None]).flatten()
+        entropy = (highest - top.log() - mean).sum()
+        sampled = invert(probabilities, noise)
+        num_correct = (best == labels).sum()
+        ctx.probabilities = probabilities
+        ctx.dtype = logits.dtype
+        ctx.save_for_backward(labels)
+        ctx.mark_non_differentiable(sampled, num_correct, entropy)
+        return (lead - top.log()).sum(), sampled, num_correct, entropy
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (labels,) = ctx.saved_tensors
+        gradient: Tensor = ctx.probabilities
+        del ctx.probabilities
+        gradient.scatter_add_(1, labels[:, None], gradient.new_full((len(labels), 1), -1.0))
+        return gradient.mul_(gradients[0]).to(ctx.dtype), None, None
+
+
+def draw(
+    logits: Tensor,
+    labels: Tensor,
+    noise: Tensor,
+    *,
+    temperature: float = 1.0,
+    disallow_correct: bool = False,
+) -> GeneratorOutput:
+    """Return loss, samples, correct predictions and entropy: ``[N, V], [N], [N] -> [], [N], [],
+    []``.
+
+    Samples are drawn by inversion at ``noise``; with ``disallow_correct`` the label is never drawn
+    (google electra, ``disallow_correct``). Computed in fp32 for ``logits`` of any dtype, which get
+    their gradient through the loss only.
+    """
+    # A compiler fuses the plain form and cannot trace the other.
+    predict = _plain if torch.compiler.is_compiling() else _PredictAndSample.apply
+    output = GeneratorOutput(*predict(logits, labels, noise))
+    if temperature == 1.0 and not disallow_correct:
+        return output
+    tempered = torch.softmax(logits.detach().float() / temperature, -1)
+    if disallow_correct:
+        tempered.scatter_(1, labels[:, None], 0.0)
+    return output._replace(sampled=invert(tempered, noise))
+
+
+def _plain(logits: Tensor, labels: Tensor, noise: Tensor) -> GeneratorOutput:
+    """Return the result of ``_PredictAndSample`` by functions of PyTorch."""
+    log_probabilities = logits.float().log_softmax(-1)
+    loss = functional.nll_loss(log_probabilities, labels, reduction="sum")
+    log_probabilities = log_probabilities.detach()
+    probabilities = log_probabilities.exp()
+    num_correct = (log_probabilities.argmax(-1) == labels).sum()
+    entropy = torch.special.entr(probabilities).sum()
+    return GeneratorOutput(loss, invert(probabilities, noise), num_correct, entropy)
+
+
+class Corruption(NamedTuple):
+    """The corrupted input of the main encoder, and the terms and metrics of the generator."""
+
+    chosen: Tensor  # [B, L] bool
+    tokens: Tensor  # [B, L] with samples at chosen positions
+    replaced: Tensor  # [B, L] bool: where the sample is not the original
+    labels: Tensor  # [N] originals at chosen positions
+    terms: dict[str, Term]  # of the generator; empty where it is frozen
+    metrics: Metrics  # of the generator
+
+
+class CorruptingObjective(MaskingObjective):
+    """A generator and a main encoder ``main``, trained together.
+
+    The generator learns by masked language modelling; the subclass defines the loss of the main
+    encoder. A generator whose parameters are all frozen has no loss and no dropout: the second of
+    two stages. No gradient passes through the sampling. Source: Clark et al. 2020, section 2.
+    """
+
+    metric_names: ClassVar[tuple[str, ...]] = (
+        "generator",
+        "generator_accuracy",
+        "generator_entropy",
+        "replaced_fraction",
+    )
+
+    def __init__(
+        self,
+        generator: Generator,
+        main: PreTrainedModel,
+        *,
+        tying: Tying = "embeddings",
+        temperature: float = 1.0,
+        disallow_correct: bool = False,
+        **masking: Any,
+    ) -> None:
+        super().__init__(**masking)
+        if isinstance(generator, PreTrainedModel):
+            if tying != "none" and is_frozen(generator):
+                raise ConfigError(
+                    f"a frozen generator with generator.tying = {tying} would train shared "
+                    "weights\n  fix: generator.tying=none"
+                )
+            share(generator, main, tying)
+            use_cpu_kernels(generator)
+        use_cpu_kernels(main)
+        self.generator = generator
+        self.encoder = main.base_model
+        self.temperature = temperature
+        self.disallow_correct = disallow_correct
+        self.frozen = is_frozen(generator)
+
+    @property
+    def main(self) -> PreTrainedModel:
+        """The main encoder with its head, which subclasses hold under their name for it."""
+        main: PreTrainedModel = getattr(self, "discriminator", None) or self.model
+        return main
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.frozen:
+            self.generator.eval()
+        return self
+
+    def counts(self, batch: Batch) -> dict[str, Tensor]:
+        counts = super().counts(batch)
+        if self.frozen:
+            del counts["generator"]
+        return counts
+
+    def corrupted(self, batch: Batch) -> Corruption:
+        """Return the corrupted batch, with the terms and metrics of the generator."""
+        chosen, masked = self.hide(batch)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            if isinstance(self.generator, Frequencies):
+                drawn = self.generator.draw(
+                    rows_at(batch["input_ids"], batch["chosen"]),
+                    rows_at(batch["noise"][2], batch["chosen"]),
+                    self.temperature,
+                    disallow_correct=self.disallow_correct,
+                )
+            else:
+                hidden = states(self.generator.base_model, masked, batch)
+                hidden = rows_at(hidden, batch["chosen"])
+                drawn = self.draw_from(vocabulary_logits(self.generator, hidden), batch)
+        return self.replaced_by(drawn, chosen, batch)
+
+    def draw_from(self, logits: Tensor, batch: Batch) -> GeneratorOutput:
+        """Return samples from the generator's ``logits`` at the chosen positions, ``[N, V]``."""
+        return draw(
+            logits,
+            rows_at(batch["input_ids"], batch["chosen"]),
+            rows_at(batch["noise"][2], batch["chosen"]),
+            temperature=self.temperature,
+            disallow_correct=self.disallow_correct,
+        )
+
+    def replaced_by(self, drawn: GeneratorOutput, chosen: Tensor, batch: Batch) -> Corruption:
+        """Return the batch with the samples at the ``chosen`` positions ``[B, L]``."""
+        tokens, positions = batch["input_ids"], batch["chosen"]
+        changed, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
+        count = torch.full((), len(positions), device=tokens.device)
+        metrics = {
+            "generator_accuracy": (drawn.num_correct, count),
+            "generator_entropy": (drawn.entropy, count),
+            "replaced_fraction": (replaced.sum(), batch["attention_mask"].sum()),
+        }
+        terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
+        return Corruption(chosen, changed, replaced, rows_at(tokens, positions), terms, metrics)
+
+    def export(self, directory: Path) -> None:
+        """Write the main encoder to ``directory``, the generator to ``directory/generator``."""
+        with suppress_logging():
+            self.main.save_pretrained(directory)
+            if isinstance(self.generator, PreTrainedModel):
+                self.generator.save_pretrained(directory / "generator")
+
+
+def language_model(generator: Generator, name: str) -> PreTrainedModel:
+    """Return ``generator``, which the objective ``name`` needs to be a trainable language model.
+
+    Raises ``ConfigError`` if it is not.
+    """
+    if isinstance(generator, Frequencies) or is_frozen(generator):
+        raise ConfigError(
+            f"objective.name = {name} needs a generator that learns\n  fix: generator.kind=model"
+        )
+    return generator

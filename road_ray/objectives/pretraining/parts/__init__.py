@@ -1,1 +1,0 @@
-"""Parts that several pre-training objectives share: masked input, generator, detection."""
