@@ -204,7 +204,7 @@ except ResourceError as error:
 def child(root, *arguments, program=CHILD):
     return subprocess.run(
         [sys.executable, "-c", program, str(root), *arguments],
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=60,
