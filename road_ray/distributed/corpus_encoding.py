@@ -30,17 +30,13 @@ def encoding_at(address: str | None) -> Encoding:
     Inside a task of Ray it is this machine too: a task holds its cores while it waits, so tasks
     that wait for tasks could block each other.
     """
-    if address_of(address) is None or _is_task():
+    if address_of(address) is None:
         return encoded_blocks
-    return partial(encoded_on_cluster, address=address)
-
-
-def _is_task() -> bool:
-    """Return True in a process that Ray started, such as a trial of a sweep."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
-        return False
-    return bool(ray.get_runtime_context().worker.mode == ray.WORKER_MODE)
+        return partial(encoded_on_cluster, address=address)
+    in_task = ray.get_runtime_context().worker.mode == ray.WORKER_MODE
+    return encoded_blocks if in_task else partial(encoded_on_cluster, address=address)
 
 
 def encoded_on_cluster(

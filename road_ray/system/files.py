@@ -242,22 +242,19 @@ def hashes_of(
 
 def problems_of(directory: Path, files: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a line for each file that differs from its entry in ``files`` by ``hashes_of``."""
-    problems = (_problem(directory, name, f["bytes"], f["sha256"]) for name, f in files.items())
-    return [problem for problem in problems if problem]
-
-
-def _problem(directory: Path, name: str, size: int, digest: str) -> str | None:
-    path = directory / name
-    try:
-        if path.stat().st_size != size:
-            return f"{name} has {path.stat().st_size} bytes, {size} were written"
-        if sha256_of(path) != digest:
-            return f"{name} has the right size but other content (sha256 differs)"
-    except FileNotFoundError:
-        return f"{name} is missing"
-    except (OSError, ValueError) as error:
-        return f"{name} cannot be read: {error}"
-    return None
+    problems = []
+    for name, written in files.items():
+        path = directory / name
+        try:
+            if (size := path.stat().st_size) != written["bytes"]:
+                problems.append(f"{name} has {size} bytes, {written['bytes']} were written")
+            elif sha256_of(path) != written["sha256"]:
+                problems.append(f"{name} has the right size but other content (sha256 differs)")
+        except FileNotFoundError:
+            problems.append(f"{name} is missing")
+        except (OSError, ValueError) as error:
+            problems.append(f"{name} cannot be read: {error}")
+    return problems
 
 
 _log = logging.getLogger(__name__)

@@ -34,12 +34,16 @@ def scheduler(config: SearchConfig) -> TrialScheduler:
     """Return the configured scheduler; its time is the percentage of a trial's steps."""
     judged: dict[str, Any] = {"metric": config.metric[0], "mode": config.mode[0]}
     if config.scheduler in ("asha", "hyperband"):
+        # HyperBand: a bracket for each starting rung, and one that stops no trial, as its hedge
+        # against misleading early figures. They are asynchronous, so no trial is paused (Li et al.
+        # 2020, ASHA, section 3.3).
+        rungs = int(math.log(100 / config.grace_percent) / math.log(config.reduction) + 1e-9)
         return AsyncHyperBandScheduler(
             time_attr=PERCENT,
             max_t=100,
             grace_period=config.grace_percent,
             reduction_factor=config.reduction,
-            brackets=1 if config.scheduler == "asha" else _brackets(config),
+            brackets=1 if config.scheduler == "asha" else rungs + 1,
             stop_last_trials=False,  # a trial that reaches its end is complete
             **judged,
         )
@@ -51,16 +55,6 @@ def scheduler(config: SearchConfig) -> TrialScheduler:
             **judged,
         )
     return FIFOScheduler()
-
-
-def _brackets(config: SearchConfig) -> int:
-    """Return the number of brackets: one for each starting rung, and one that stops no trial, as
-    HyperBand's hedge against misleading early figures. They are asynchronous, so no trial is
-    paused.
-
-    Source: Li et al. 2020 (ASHA), section 3.3: asynchronous HyperBand loops through brackets.
-    """
-    return int(math.log(100 / config.grace_percent) / math.log(config.reduction) + 1e-9) + 1
 
 
 def replay_reports(
