@@ -94,7 +94,7 @@ def test_a_checkpoint_of_another_model_or_version_and_a_damaged_file_are_refused
 
 
 def test_a_checkpoint_of_the_version_before_is_whole_and_its_weights_load():
-    directory = Path(__file__).parents[2] / "fixtures" / "checkpoint_v1" / "step-00000003"
+    directory = Path(__file__).parents[1] / "fixtures" / "checkpoint_v1" / "step-00000003"
     assert verify(directory) == []
     module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
     module.load_state_dict(load_file(directory / "model.safetensors"))

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -231,11 +230,9 @@ def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(ti
     both(as_alone, tmp_path, tiny, kind, expected, timeout_seconds=60)
 
 
-pytestmark = pytest.mark.slow  # a third of a second for every objective
 META = torch.device("meta")
 PACKED = "features head"
 """PyTorch packs the rows of an LSTM by lengths on the host."""
-CASES = [name for name in every.CASES if name != PACKED]
 WAITS = "attention maps"
 """Only ``eager`` attention returns maps, and transformers looks whether its mask masks anything."""
 
@@ -269,8 +266,9 @@ def on_meta(name, directory) -> tuple[Objective, list, Worker]:
     return objective.to(META), [moved], worker
 
 
+@pytest.mark.slow  # a third of a second for every objective
 @pytest.mark.usefixtures("_no_autocast")
-@pytest.mark.parametrize("name", [name for name in CASES if name != WAITS])
+@pytest.mark.parametrize("name", [n for n in every.CASES if n not in (PACKED, WAITS)])
 def test_a_step_reads_nothing_back_from_the_device(name, tmp_path):
     objective, passes, worker = on_meta(name, tmp_path)
     optimizer = build_optimizer(objective, OptimizerConfig())
@@ -287,23 +285,6 @@ def test_a_step_reads_nothing_back_from_the_device(name, tmp_path):
     assert copies.calls == []
     assert norm.device == result.loss.device == META
     assert any(p.grad is not None for p in objective.parameters())
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_no_shape_depends_on_a_value(name, tmp_path):
-    objective, batch = every.case_of(name, tmp_path, layers=1)
-    passes = [placed(batch, objective, torch.device("cpu"))]
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fake = [_fake(mode, item) for item in passes]
-        result = backward(objective, objective, fake, Worker(), seed=1, step=0, autocast=None)
-    assert result.loss.shape == ()
-
-
-def _fake(mode, batch):
-    return {
-        name: mode.from_tensor(value) if torch.is_tensor(value) else value
-        for name, value in batch.items()
-    }
 
 
 AT = 12
