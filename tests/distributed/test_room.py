@@ -29,17 +29,14 @@ from tests.cluster import processes_with, short_directory
 ADDRESS = "127.0.0.1:6379"  # of a scaling_cluster
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("", 0.0), ("0", 0.0), ("90", 90.0), ("1e3", 1e3)])
-def test_seconds_are_read_from_the_environment(monkeypatch, text, seconds):
-    monkeypatch.setenv(SCALE_UP_VARIABLE, text)
-    assert scale_up_seconds() == seconds
-
-
-@pytest.mark.parametrize("text", ["20 min", "-1", "nan", "inf"])
-def test_other_values_are_refused(monkeypatch, text):
-    monkeypatch.setenv(SCALE_UP_VARIABLE, text)
-    with pytest.raises(ConfigError, match="no number of seconds"):
-        scale_up_seconds()
+def test_seconds_are_read_from_the_environment_and_other_values_refused(monkeypatch):
+    for text, seconds in (("", 0.0), ("0", 0.0), ("90", 90.0), ("1e3", 1e3)):
+        monkeypatch.setenv(SCALE_UP_VARIABLE, text)
+        assert scale_up_seconds() == seconds
+    for text in ("20 min", "-1", "nan", "inf"):
+        monkeypatch.setenv(SCALE_UP_VARIABLE, text)
+        with pytest.raises(ConfigError, match="no number of seconds"):
+            scale_up_seconds()
 
 
 @pytest.mark.ray

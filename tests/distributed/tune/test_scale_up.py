@@ -177,14 +177,10 @@ def test_workers_without_room_are_refused_unless_the_cluster_adds_machines(monke
     assert _max_concurrent(config(max_concurrent=1), workers) == 1
 
 
-def test_a_cluster_that_adds_machines_is_asked_for_as_many_as_may_run(monkeypatch):
+@pytest.mark.usefixtures("four_gpus")
+def test_a_cluster_that_adds_machines_is_asked_for_as_many_as_may_run(monkeypatch, caplog):
     monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
     assert (_max_pending(config()), _max_pending(config(max_concurrent=7))) == (1, 7)
-
-
-@pytest.mark.usefixtures("four_gpus")
-def test_trials_with_processes_are_limited_by_the_machines_that_are_up(monkeypatch, caplog):
-    monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
     assert _max_concurrent(config(gpus_per_trial=1, max_concurrent=7), TEACHERS) == 7
     assert not caplog.records
     assert _max_concurrent(config(gpus_per_trial=1), TEACHERS) == 2
