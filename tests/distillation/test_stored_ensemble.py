@@ -19,12 +19,9 @@ from road_ray.data.catalog import task
 from road_ray.distillation import stored_ensemble
 from road_ray.distillation.answer_table import (
     AnswerTable,
-    counts_of,
-    find_damage,
     list_teachers,
     open_table,
     rows_of,
-    unpadded,
     write_table,
 )
 from road_ray.distillation.ensemble import LocalEnsemble, WrappedEnsemble
@@ -91,21 +88,6 @@ def test_keys_that_share_their_first_half_are_different_rows(tmp_path):
     assert [float(table.read(row)[0]) if row >= 0 else None for row in found] == [
         *(3.0, None, 1.0, 0.0, 4.0, None, None)
     ]
-
-
-def test_spans_take_only_their_real_length(tmp_path):
-    ids = torch.ones(50, 384, dtype=torch.long)
-    ids[:, 0] = torch.arange(50)
-    mask = torch.arange(384) < torch.arange(10, 60)[:, None]
-    batch = rows_of({"input_ids": ids, "attention_mask": mask})
-    given = torch.randn(50, 2, 384)
-    values, counts = unpadded(given, batch, MRC.kind), counts_of(MRC.kind, batch.lengths)
-    table = open_table(write_table(tmp_path, batch.keys, counts, values))
-    size = sum(path.stat().st_size for path in table.directory.glob("*.npy"))
-    assert 0 <= size - (2 * 2 * sum(range(10, 60)) + 24 * 50) < 500
-    for number, row in enumerate(table.find(batch.keys)):
-        expected = given[number, :, : 10 + number].half().numpy().ravel()
-        assert (table.read(row) == expected).all()
 
 
 @pytest.mark.parametrize("part", list(WHO)[1:])
@@ -238,15 +220,6 @@ def test_a_run_that_has_a_table_open_keeps_it(root):
     tables = TeacherTables(root, WHO, NLI)
     shutil.rmtree(list_teachers(root)[0].directory)
     assert read(tables, 1, 4)
-
-
-def test_damage_is_found(root):
-    first, _ = list_teachers(root)
-    assert find_damage(first) == []
-    values = first.tables[0] / "values.npy"
-    values.write_bytes(values.read_bytes()[:-1] + b"x")
-    (problem,) = find_damage(first)
-    assert first.tables[0].name in problem
 
 
 def test_only_what_is_long_unused_goes(root, road):
