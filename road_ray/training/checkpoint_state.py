@@ -222,20 +222,17 @@ class AsyncSaver:
                 (directory / "hf" / MODEL_RECORD).write_text(record, encoding="utf-8")
             return {f"hf/{name}": digest for name, digest in hashes.items()}
 
-        self._writing = self._thread.submit(
-            lambda: self._copy(self._training.checkpoints.save(step, write))
-        )
+        def save_and_copy() -> None:
+            directory, config = self._training.checkpoints.save(step, write), self._training.config
+            if config.mirror is None:
+                return
+            try:
+                RemoteCopy(config.mirror, keep=config.keep_checkpoints).push(directory)
+            except ResourceError as error:  # an event: the checkpoint itself is there
+                _log.warning("%s", error)
+                self._training.journal.event("mirror_failed", checkpoint=directory.name)
 
-    def _copy(self, directory: Path) -> None:
-        """Copy a checkpoint to the mirror, if there is one; a failure is an event, not an error."""
-        config = self._training.config
-        if config.mirror is None:
-            return
-        try:
-            RemoteCopy(config.mirror, keep=config.keep_checkpoints).push(directory)
-        except ResourceError as error:
-            _log.warning("%s", error)
-            self._training.journal.event("mirror_failed", checkpoint=directory.name)
+        self._writing = self._thread.submit(save_and_copy)
 
 
 def _copy_on_cpu(objective: Objective) -> Objective:

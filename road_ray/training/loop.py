@@ -96,7 +96,11 @@ def train(
                     memory = guard.memory | evaluation.memory | {"row": report.row}
                     saver.save(done, memory, evaluation.best, wait=wait)
             if stopped and not last:
-                raise _interrupted(done, training)
+                raise InterruptedRunError(
+                    f"stopped after step {done} of {total}\n"
+                    f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
+                    "  to resume, run the same command"
+                )
     evaluation.finish()
     return report.row
 
@@ -119,14 +123,6 @@ def _set_up(
             *(warmup, total, max(total // 10, 1)),
         )
     return trained, warmup
-
-
-def _interrupted(done: int, training: Training) -> InterruptedRunError:
-    return InterruptedRunError(
-        f"stopped after step {done} of {training.total_steps}\n"
-        f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
-        "  to resume, run the same command"
-    )
 
 
 def _resume(

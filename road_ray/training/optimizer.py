@@ -109,7 +109,11 @@ class Lamb(ElectraAdamW):
             group["updates"] += bool(touched)
             for parameter in touched:
                 direction = self._direction(parameter, group)
-                ratio = _trust(parameter, direction) if parameter.ndim > 1 else 1.0
+                ratio: Tensor | float = 1.0
+                if parameter.ndim > 1:  # trust ratio, without waiting for the device
+                    weights, change = (full_tensor(t.norm()) for t in (parameter, direction))
+                    is_usable = (weights > 0) & (change > 0)
+                    ratio = torch.where(is_usable, weights / change, torch.ones_like(weights))
                 parameter.sub_(direction * (group["lr"] * ratio))
         return None
 
@@ -131,15 +135,6 @@ class Lamb(ElectraAdamW):
         root = (state["exp_avg_sq"] / second).sqrt_().add_(group["eps"])
         adam: Tensor = state["exp_avg"] / first / root
         return adam.add_(parameter, alpha=group["weight_decay"])
-
-
-def _trust(parameter: Tensor, direction: Tensor) -> Tensor:
-    """Return the trust ratio, norm of the weights over norm of the update; 1 where one of them is
-    0. Does not synchronize with the device.
-    """
-    weights, step = full_tensor(parameter.norm()), full_tensor(direction.norm())
-    usable = (weights > 0) & (step > 0)
-    return torch.where(usable, weights / step, torch.ones_like(weights))
 
 
 def layer_multiplier(depth: int, layers: int, decay: float, mode: str) -> float:

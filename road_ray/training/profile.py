@@ -316,7 +316,12 @@ _PREDICTED_SHARE = 0.15625  # 20 of 128 positions, in BERT and here
 
 def encoder_flops(size: EncoderConfig, vocab_size: int, length: int) -> float:
     """Return the FLOPs of embeddings and all layers for one row."""
-    return size.layers * layer_flops(size, length) + _embedding_flops(size, vocab_size, length)
+    width = size.embedding_size
+    each = 2 * width * vocab_size
+    each += 2 * width * (length + 2) + (2 + _LAYER_NORM + _DROPOUT) * width
+    if width != size.hidden_size:
+        each += 2 * size.hidden_size * width + size.hidden_size
+    return size.layers * layer_flops(size, length) + float(each * length)
 
 
 def layer_flops(size: EncoderConfig, length: int) -> float:
@@ -331,28 +336,16 @@ def layer_flops(size: EncoderConfig, length: int) -> float:
     return float((attention + feed_forward) * length)
 
 
-def _embedding_flops(size: EncoderConfig, vocab_size: int, length: int) -> float:
-    width = size.embedding_size
-    each = 2 * width * vocab_size
-    each += 2 * width * (length + 2) + (2 + _LAYER_NORM + _DROPOUT) * width
-    if width != size.hidden_size:
-        each += 2 * size.hidden_size * width + size.hidden_size
-    return float(each * length)
-
-
 def word_head_flops(
     size: EncoderConfig, vocab_size: int, length: int, share: float = _PREDICTED_SHARE
 ) -> float:
-    """Return the FLOPs of token prediction at ``share`` of one row's positions."""
+    """Return the FLOPs of token prediction at ``share`` of one row's positions; of a choice among
+    ``vocab_size`` candidates too.
+    """
     width = size.embedding_size
     each = 2 * width * vocab_size + 2 * size.hidden_size * width
     each += (1 + _ACTIVATION + _LAYER_NORM) * width + (_SOFTMAX + 2) * vocab_size
     return each * length * share
-
-
-def choice_head_flops(size: EncoderConfig, candidates: int, length: int, share: float) -> float:
-    """Return the FLOPs of a choice among candidates at ``share`` of one row's positions (ours)."""
-    return word_head_flops(size, candidates, length, share)
 
 
 def detection_head_flops(size: EncoderConfig, length: int) -> float:

@@ -13,7 +13,6 @@ from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.profile import (
     SHARE,
     ModelFlopsUtilization,
-    choice_head_flops,
     detection_head_flops,
     encoder_flops,
     forward_flops,
@@ -207,5 +206,5 @@ def test_a_layer_by_hand():
 
 
 def test_a_choice_among_few_is_cheaper_than_among_all():
-    few, all_words = (choice_head_flops(SMALL, n, 128, 1.0) for n in (10, 30522))
+    few, all_words = (word_head_flops(SMALL, n, 128, 1.0) for n in (10, 30522))
     assert few < all_words / 50

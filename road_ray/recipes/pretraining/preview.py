@@ -30,7 +30,6 @@ from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.checkpoint_state import load_weights
 from road_ray.training.profile import (
-    choice_head_flops,
     detection_head_flops,
     encoder_flops,
     layer_flops,
@@ -87,9 +86,9 @@ def _head_flops(
             everywhere = word_head_flops(small, vocab_size, length, 1.0)
             remaining = 1.0 - word_head_flops(small, vocab_size, length) / everywhere
             generator = word_head_flops(small, vocab_size, length, remaining)
-            return generator + choice_head_flops(size, candidates, length, 1.0)
+            return generator + word_head_flops(size, candidates, length, 1.0)
         case "teams":
-            choice = choice_head_flops(size, candidates, length, 0.15625)
+            choice = word_head_flops(size, candidates, length)
             return layer_flops(size, length) + detection + choice
     return detection
 
