@@ -17,6 +17,10 @@ from transformers.utils import logging as hugging_face_logging
 from road_ray.data.model_files import check_hashes, read_config
 from road_ray.errors import CheckpointError
 
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; constants
+_NAMED = 3  # weights in a message
+
 
 @contextmanager
 def suppress_logging() -> Iterator[None]:
@@ -32,10 +36,6 @@ def suppress_logging() -> Iterator[None]:
         if bars:
             hugging_face_logging.enable_progress_bar()
 
-
-_FLOATS = ("F64", "F32", "F16", "BF16")
-_BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; constants
-_NAMED = 3  # weights in a message
 
 ModelClass: TypeAlias = Any  # a class of transformers, which has no types
 

@@ -36,6 +36,8 @@ from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
+_log = logging.getLogger(__name__)
+
 _GATHERED = StateDictOptions(full_state_dict=True, cpu_offload=True)
 # Tied weights have one of their names, and a head without a step has no optimizer state.
 _GIVEN = StateDictOptions(full_state_dict=True, strict=False)
@@ -122,9 +124,6 @@ def load_weights(trained: nn.Module, directory: Path) -> None:
             "  fix: resume with the configuration of the run"
         )
     set_model_state_dict(trained, weights, options=_GIVEN)
-
-
-_log = logging.getLogger(__name__)
 
 
 class AsyncSaver:

@@ -22,6 +22,14 @@ from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
+_log = logging.getLogger(__name__)
+
+_WINDOW_STEPS = 50  # long enough to hold a hard batch of every data set of a mixture
+_LEAST_STEPS = 10  # needed to know the usual level
+_FACTOR = 2.0  # times the largest loss of the window; our choice
+_NEW_LEVEL_STEPS = 5  # spikes in a row mean that the level has changed
+_MOST_WARNINGS = 3  # the loss of rows that a model knows by heart jumps often, and harmlessly
+
 
 @dataclass
 class StepResult:
@@ -128,15 +136,6 @@ def _exchange_seconds(wrapped: nn.Module) -> float:
     times: dict[str, Any] = getattr(wrapped, "_get_ddp_logging_data", dict)()
     exchanged = times.get("avg_backward_comm_time", 0)
     return float(exchanged - times.get("avg_backward_compute_comm_overlap_time", 0)) / 1e9
-
-
-_log = logging.getLogger(__name__)
-
-_WINDOW_STEPS = 50  # long enough to hold a hard batch of every data set of a mixture
-_LEAST_STEPS = 10  # needed to know the usual level
-_FACTOR = 2.0  # times the largest loss of the window; our choice
-_NEW_LEVEL_STEPS = 5  # spikes in a row mean that the level has changed
-_MOST_WARNINGS = 3  # the loss of rows that a model knows by heart jumps often, and harmlessly
 
 
 class SpikeDetector:

@@ -96,11 +96,7 @@ def train(
                     memory = guard.memory | evaluation.memory | {"row": report.row}
                     saver.save(done, memory, evaluation.best, wait=wait)
             if stopped and not last:
-                raise InterruptedRunError(
-                    f"stopped after step {done} of {total}\n"
-                    f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
-                    "  to resume, run the same command"
-                )
+                raise _interrupted(done, training)
     evaluation.finish()
     return report.row
 
@@ -123,6 +119,14 @@ def _set_up(
             *(warmup, total, max(total // 10, 1)),
         )
     return trained, warmup
+
+
+def _interrupted(done: int, training: Training) -> InterruptedRunError:
+    return InterruptedRunError(
+        f"stopped after step {done} of {training.total_steps}\n"
+        f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
+        "  to resume, run the same command"
+    )
 
 
 def _resume(

@@ -39,6 +39,12 @@ _DATA_SHEETS = {
 _PRODUCTS = 5  # the fastest counts
 _BACKWARD = 2  # FLOPs of a backward pass, as a multiple of the forward pass
 SHARE = "time/mfu"
+_STEPS = 3  # measured, after one that warms up
+_FIRST_ROWS = 2
+_LONGEST_STEP_SECONDS = 1.0  # of a measured step, so that a plan comes in seconds everywhere
+# FLOPs of published models, counted as ELECTRA's released flops_computation.py does.
+_DROPOUT, _LAYER_NORM, _ACTIVATION, _SOFTMAX = 4, 5, 8, 5
+_PREDICTED_SHARE = 0.15625  # 20 of 128 positions, in BERT and here
 
 
 class ModelFlopsUtilization:
@@ -107,11 +113,6 @@ def measured_peak_flops(device: str, dtype: torch.dtype) -> float:
         float(product[0, 0])  # waits for the device
         best = min(best, time.perf_counter() - started)
     return 2 * side**3 / best
-
-
-_STEPS = 3  # measured, after one that warms up
-_FIRST_ROWS = 2
-_LONGEST_STEP_SECONDS = 1.0  # of a measured step, so that a plan comes in seconds everywhere
 
 
 @dataclass(frozen=True)
@@ -307,11 +308,6 @@ def _saved_tensors() -> Iterator[SimpleNamespace]:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
         yield saved
-
-
-# FLOPs of published models, counted as ELECTRA's released flops_computation.py does.
-_DROPOUT, _LAYER_NORM, _ACTIVATION, _SOFTMAX = 4, 5, 8, 5
-_PREDICTED_SHARE = 0.15625  # 20 of 128 positions, in BERT and here
 
 
 def encoder_flops(size: EncoderConfig, vocab_size: int, length: int) -> float:

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from road_ray.training.profile import Measured
 
 
+_log = logging.getLogger(__name__)
+# A machine is taken away up to two minutes after its notice; the work of that time is saved too.
+_SAVE_AGAIN_SECONDS = 5.0
+_EXCHANGE_EVERY_STEPS = 8  # on GPUs, which wait for the exchange
+
+
 @dataclass
 class RunContext:
     """Communication between a training and its host process: one object, created by the caller of
@@ -88,12 +94,6 @@ class Training:
     tokenizer: Any = None
     """Saved beside the model of every checkpoint, so that any stage can start from one."""
     context: RunContext = field(default_factory=RunContext)
-
-
-_log = logging.getLogger(__name__)
-# A machine is taken away up to two minutes after its notice; the work of that time is saved too.
-_SAVE_AGAIN_SECONDS = 5.0
-_EXCHANGE_EVERY_STEPS = 8  # on GPUs, which wait for the exchange
 
 
 class StopRequest:
