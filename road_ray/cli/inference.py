@@ -100,20 +100,21 @@ def predict(
     check_input(source)  # before torch is imported and a cluster started
     if output is not None:
         check_new(output)
-    pool = _pool(workers, gpus_per_worker, address)
-    chosen = _chosen(model, head, source, columns or [], keep or [], ignore or [])
-    options = {
-        "head": head,
-        "precision": precision,
-        "max_length_tokens": max_length_tokens,
-        "threshold": threshold,
-        "n_best": n_best,
-    }
+    on_pool = bool(workers or address)
+    if on_pool and output is None:
+        raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
+    if gpus_per_worker and not on_pool:
+        message = f"--gpus-per-worker {gpus_per_worker:g}: there are no workers without --workers"
+        raise ConfigError(f"{message} or --address\n  fix: add --workers 1, or leave it out")
+    chosen = _chosen(model, head, source, (columns or [], keep or [], ignore or []))
+    options = {"head": head, "precision": precision, "threshold": threshold, "n_best": n_best}
+    options["max_length_tokens"] = max_length_tokens
     if output is None:
-        _print(model, source, chosen, options, pool)
+        _print(model, source, chosen, options)
         return
     call = {"model": model, "columns": chosen, "escape_formulas": escape_formulas}
-    write = partial(_write_on_pool, pool) if pool else _write
+    pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
+    write = partial(_write_on_pool, pool) if on_pool else _write
     rows = run_interruptible(
         lambda call: write(source, output, call, options), call, output.absolute().parent
     )
@@ -126,31 +127,15 @@ def predict(
         typer.echo(f"next, if the rows have labels: {command}")
 
 
-def _pool(workers: int | None, gpus: float | None, address: str | None) -> dict[str, Any] | None:
-    """Return the options of a pool, or None for this process alone."""
-    if workers or address:
-        return {"workers": workers, "gpus": gpus or 0.0, "address": address}
-    if gpus:
-        raise ConfigError(
-            f"--gpus-per-worker {gpus:g}: there are no workers without --workers or --address\n"
-            "  fix: add --workers 1, or leave it out: one process uses the GPU that there is"
-        )
-    return None
-
-
 def _chosen(
-    model: str,
-    head: str | None,
-    source: str,
-    columns: list[str],
-    keep: list[str],
-    ignore: list[str],
+    model: str, head: str | None, source: str, words: tuple[list[str], list[str], list[str]]
 ) -> ColumnChoice:
-    """Return the chosen columns. If the model records its own they are checked against the first
-    row, before torch is imported; else ``input_rows`` does so later.
+    """Return the choice of --column, --keep and --ignore. If the model records its own columns they
+    are checked against the first row, before torch is imported; else ``input_rows`` does so later.
     """
     from road_ray.inference.input_rows import ColumnChoice, TrainedInput, input_rows
 
+    columns, keep, ignore = words
     fields = dict(_column(word, "--column") for word in columns)
     copied = dict(_column(word if "=" in word else f"{word}={word}", "--keep") for word in keep)
     chosen, trained = ColumnChoice(fields, copied, ignore), TrainedInput.of_model(model, head)
@@ -159,12 +144,8 @@ def _chosen(
     return chosen
 
 
-def _print(
-    model: str, source: str, columns: ColumnChoice, options: dict[str, Any], pool: object
-) -> None:
+def _print(model: str, source: str, columns: ColumnChoice, options: dict[str, Any]) -> None:
     """Print the predictions as JSONL."""
-    if pool is not None:
-        raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
     from road_ray.inference.predict_file import chunks_of, json_line, predict_chunk

@@ -158,7 +158,10 @@ def _marked(config: Config, kind: type[Mark], above: str = "") -> Iterator[str]:
     """Yield the dotted keys of all fields with a mark, in sections and in mappings of sections."""
     for name in type(config).model_fields:
         value = getattr(config, name)
-        marks = [mark for mark in _marks(config, name) if isinstance(mark, kind)]
+        # Those of the classes that declared the field before, too.
+        classes = [c for c in type(config).__mro__ if issubclass(c, Config)]
+        fields = [c.model_fields[name] for c in classes if name in c.model_fields]
+        marks = [mark for field in fields for mark in field.metadata if isinstance(mark, kind)]
         if any(not mark.unless or attrgetter(mark.unless)(config) is None for mark in marks):
             yield above + name
         elif isinstance(value, Config):
@@ -167,13 +170,6 @@ def _marked(config: Config, kind: type[Mark], above: str = "") -> Iterator[str]:
             for key, entry in value.items():
                 if isinstance(entry, Config):
                     yield from _marked(entry, kind, f"{above}{name}.{key}.")
-
-
-def _marks(config: Config, name: str) -> Iterator[Mark]:
-    """Yield the marks of a field in its class and in the classes that declared it before."""
-    for kind in type(config).__mro__:
-        if issubclass(kind, Config) and name in kind.model_fields:
-            yield from (item for item in kind.model_fields[name].metadata if isinstance(item, Mark))
 
 
 def _values(
@@ -187,16 +183,12 @@ def _values(
         if isinstance(inner, Config):
             yield from _values(inner, value, left_out, f"{key}.")
         elif isinstance(inner, Mapping):
-            yield (
-                key,
-                {entry: _without(left_out, f"{key}.{entry}", value[entry]) for entry in value},
-            )
+            for entry, section in value.items():
+                if isinstance(section, Mapping):
+                    kept = {
+                        n: v for n, v in section.items() if f"{key}.{entry}.{n}" not in left_out
+                    }
+                    value = value | {entry: kept}
+            yield key, value
         else:
             yield key, value
-
-
-def _without(left_out: set[str], above: str, entry: object) -> object:
-    """Return the entry of a mapping; of a section, the fields that are not left out."""
-    if not isinstance(entry, Mapping):
-        return entry
-    return {name: value for name, value in entry.items() if f"{above}.{name}" not in left_out}

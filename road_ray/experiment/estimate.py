@@ -90,7 +90,11 @@ def _table(
         steps, seconds = (sum(works[name][part] for name in waiting or names) for part in (0, 1))
         line = {"arm": arm, "seed": seed, "steps": steps, "seconds": seconds}
         lines.append(line | {"finished": not waiting})
-    side = max(1, min(config.max_concurrent, _cores(config)))
+    cores = float(os.cpu_count() or 1)
+    if config.address is not None:
+        with connected(config.address):
+            cores = available_resources().get("CPU", 1.0)
+    side = max(1, min(config.max_concurrent, int(cores)))
     return {
         "comparison": config.comparison,
         "rows": lines,
@@ -176,11 +180,3 @@ class _Costs:
             changes = sampled_corpus(stage, place)[0] | timed_start(stage) | one
             self.models[job.name] = str(RECIPES["pretrain"](override(stage, changes)).directory)
         return self.models[job.name]
-
-
-def _cores(config: ReproduceConfig) -> int:
-    """Return the cores of the cluster, or of this machine."""
-    if config.address is None:
-        return os.cpu_count() or 1
-    with connected(config.address):
-        return int(available_resources().get("CPU", 1))

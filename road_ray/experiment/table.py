@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from road_ray.data.config import SourceConfig
@@ -40,8 +40,12 @@ def experiment_table(
     the first metric of each data set, ``ensembles``, and ``failed`` runs.
     """
     done = [outcome for outcome in outcomes if outcome.error is None]
-    if experiment.config.of_pretraining:
-        done = [_with_score(experiment, outcome) for outcome in done]
+    if experiment.config.of_pretraining:  # ELECTRA's tables have the mean over the data sets
+        entries = [find_dataset(name, experiment.config.data)[0] for name in experiment.targets]
+        for number, outcome in enumerate(done):
+            scores = [electra_figure(entry, outcome.metrics) for entry in entries]
+            score = {f"eval/{SCORE}": sum(scores) / len(scores)}
+            done[number] = replace(outcome, metrics=score | dict(outcome.metrics))
     metrics = _metrics(experiment.config.data, done)
     by_arm: dict[str, dict[int, Outcome]] = {arm: {} for arm in experiment.arms}
     for outcome in done:
@@ -76,14 +80,6 @@ def experiment_metrics(table: Mapping[str, Any]) -> dict[str, float]:
             if figure["deviation"] is not None:
                 figures[f"eval/{arm['name']}/{name}_deviation"] = figure["deviation"]
     return figures
-
-
-def _with_score(experiment: Experiment, outcome: Outcome) -> Outcome:
-    """Return the outcome with the mean of the data sets' figures as ELECTRA's tables have them."""
-    entries = [find_dataset(name, experiment.config.data)[0] for name in experiment.targets]
-    scores = [electra_figure(entry, outcome.metrics) for entry in entries]
-    metrics = {f"eval/{SCORE}": sum(scores) / len(scores), **outcome.metrics}
-    return Outcome(outcome.arm, outcome.seed, metrics)
 
 
 def _metrics(data: SourceConfig, done: Iterable[Outcome]) -> dict[str, list[str]]:

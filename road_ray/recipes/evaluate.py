@@ -29,7 +29,7 @@ from road_ray.evaluation.metrics import Thresholds
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.label_order import LabelMap
-from road_ray.models.multitask import MultitaskModel, load_trained
+from road_ray.models.multitask import load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits
 from road_ray.recipes.run_directory.model_record import (
@@ -53,8 +53,13 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     """Return figures ``eval/<data set>/<metric>``; write predictions in the official layouts below
     ``predictions/``. The evaluation is repeated if the model or a data set has changed.
     """
-    config = _placed(_with_data(config))
-    data, tune_on = config.data, config.tune_threshold_on
+    require_init(config.init)
+    listed = []
+    if config.init.endswith(".json"):
+        listed = read_teacher_list(Path(config.init).expanduser(), "init")[0]
+    data = with_trained_data(config.data, listed[0] if listed else config.init)
+    config = _placed(config.model_copy(update={"data": data}))
+    tune_on = config.tune_threshold_on
     if tune_on not in (None, *data.datasets):
         raise ConfigError(
             f"tune_threshold_on = {tune_on}: is not evaluated\n"
@@ -73,8 +78,8 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
         atomic_directory(run_dir / "predictions") as place,
         closing(Console(config.console)) as console,
     ):
-        if config.init.endswith(".json"):
-            directories = [model_directory(require_init(name)) for name in _listed(config)]
+        if listed:
+            directories = [model_directory(require_init(name)) for name in listed]
             limits = trained_limits(locate_model(directories[0]))
             metrics = evaluate_ensemble(
                 directories,
@@ -92,13 +97,6 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     return Run(run_dir, metrics)
 
 
-def _with_data(config: EvaluateConfig) -> EvaluateConfig:
-    """Return the configuration with the data of the training where none are given."""
-    require_init(config.init)
-    model = _listed(config)[0] if config.init.endswith(".json") else config.init
-    return config.model_copy(update={"data": with_trained_data(config.data, model)})
-
-
 def _placed(config: EvaluateConfig) -> EvaluateConfig:
     """Return the configuration with a run directory named after the model and a digest, unless it
     names another directory.
@@ -109,11 +107,6 @@ def _placed(config: EvaluateConfig) -> EvaluateConfig:
     name = re.sub(r"[^\w.-]+", "-", "".join(parts[-1:])) or "model"
     place = config.run_dir.with_name(f"{name}-{deciding_digest(config)[:8]}")
     return config.model_copy(update={"run_dir": place})
-
-
-def _listed(config: EvaluateConfig) -> list[str]:
-    """Return the models in a ``teachers.json``."""
-    return read_teacher_list(Path(config.init).expanduser(), "init")[0]
 
 
 def _model_metrics(
@@ -129,7 +122,12 @@ def _model_metrics(
     heads = {name: head_for(directory, task, name) or first for name in config.data.datasets}
     models = {head: load_trained(str(head), task, config.label_map) for head in heads.values()}
     for name, head in heads.items():
-        _add_further_heads(models[head], directory, tasks_of(name, config.data)[1:])
+        for further in tasks_of(name, config.data)[1:]:  # such as those of QuAC
+            place_of_head = trained_head(directory, further)
+            if place_of_head is not None and further.name not in models[head].tasks:
+                trained = load_trained(str(place_of_head), further)
+                models[head].heads[further.name] = trained.heads[further.name]
+                models[head].tasks[further.name] = further
     for model in models.values():
         check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), str(directory))
     source = with_trained_limits(config.data, trained_limits(directory))
@@ -204,15 +202,6 @@ def evaluate_ensemble(
 
 def _logits(teacher: Teacher, batch: Mapping[str, Any]) -> Tensor:
     return teacher.logits(**inputs_of(batch))
-
-
-def _add_further_heads(model: MultitaskModel, directory: Path, tasks: Sequence[Task]) -> None:
-    """Add the further heads of a data set, such as QuAC's, that were trained with the model."""
-    for task in tasks:
-        place = trained_head(directory, task)
-        if place is not None and task.name not in model.tasks:
-            model.heads[task.name] = load_trained(str(place), task).heads[task.name]
-            model.tasks[task.name] = task
 
 
 def _task_of(data: EvaluateDataConfig) -> Task:

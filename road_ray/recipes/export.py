@@ -61,19 +61,30 @@ def _default_output(model: str, head: str | None, quantize: str | None) -> Path:
     return place / "-".join(["onnx", *filter(None, (head, quantize))])
 
 
-def _card(text: str, facts: Mapping[str, object]) -> str:
+def _card(text: str, facts: Mapping[str, Any]) -> str:
     """Return the text of the model's card with the use and the figures of the export."""
     use = (
         "## Use\n\n```python\nimport road_ray\n\n"
         'model = road_ray.load("path/to/this/directory")\n```\n\n'
         f"`{facts['file']}` takes `input_ids`, `attention_mask` and, of models with segments, "
         "`token_type_ids` (int64) of any number of rows and tokens and returns `logits`; ONNX "
-        "Runtime runs it without road_ray or PyTorch.\n\n"
+        "Runtime runs it without road_ray or PyTorch."
     )
+    rows = measured_rows(facts)
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    figures = (
+        f"## ONNX\n\n{table}\n\nLargest difference of a logit from PyTorch's on random rows.\n"
+    )
+    if facts["quantization"]:
+        figures += (
+            "\nThe figures of this card are those of the PyTorch model. int8 is not exact: evaluate "
+            "it on your own data before you use it.\n"
+        )
     without = re.sub(r"^## Use\n.*?(?=^## |^<!--|\Z)", "", text, flags=re.DOTALL | re.MULTILINE)
     front = without.replace("library_name: transformers", "library_name: onnx", 1)
     before, limits, after = front.partition("## Limits\n")
-    return f"{before.rstrip()}\n\n{use}{_measured(facts)}\n{limits}{after}"
+    return f"{before.rstrip()}\n\n{use}\n\n{figures}\n{limits}{after}"
 
 
 def measured_rows(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -85,18 +96,3 @@ def measured_rows(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
         row["logit difference"] = "" if difference is None else f"{difference:.2g}"
         rows.append(row)
     return rows
-
-
-def _measured(facts: Mapping[str, Any]) -> str:
-    """Return the section of the card with the figures."""
-    rows = measured_rows(facts)
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    inexact = (
-        "\nThe figures of this card are those of the PyTorch model. int8 is not exact: evaluate it "
-        "on your own data before you use it.\n"
-    )
-    return (
-        f"## ONNX\n\n{table}\n\nLargest difference of a logit from PyTorch's on random rows.\n"
-        f"{inexact if facts['quantization'] else ''}"
-    )

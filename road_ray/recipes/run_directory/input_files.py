@@ -136,23 +136,15 @@ def _entries(now: Mapping[str, Path], then: Mapping[str, Entry]) -> dict[str, En
 
 def changed_inputs(run_dir: Path) -> list[str]:
     """Return a line for each recorded file that has changed."""
-    return [
-        line
-        for entries in _recorded(run_dir).values()
-        for name, then in entries.items()
-        if (line := _change(Path(name), then))
-    ]
-
-
-def _change(path: Path, then: Entry) -> str | None:
-    if not path.parent.is_dir():
-        return None
-    if not path.is_file():
-        return f"{path}: then {_short(then)}, now missing"
-    now = _entry(path, then)
-    if now["sha256"] == then["sha256"]:
-        return None
-    return f"{path}: then {_short(then)}, now {_short(now)}"
+    lines = []
+    for name, then in (pair for kind in _recorded(run_dir).values() for pair in kind.items()):
+        path = Path(name)
+        if not path.parent.is_dir():
+            continue
+        now = _entry(path, then) if path.is_file() else None
+        if now is None or now["sha256"] != then["sha256"]:
+            lines.append(f"{path}: then {_short(then)}, now {_short(now) if now else 'missing'}")
+    return lines
 
 
 def _short(entry: Entry) -> str:
