@@ -185,10 +185,8 @@ def _values(
         elif isinstance(inner, Mapping):
             for entry, section in value.items():
                 if isinstance(section, Mapping):
-                    kept = {
-                        n: v for n, v in section.items() if f"{key}.{entry}.{n}" not in left_out
-                    }
-                    value = value | {entry: kept}
+                    fixed = [n for n in section if f"{key}.{entry}.{n}" not in left_out]
+                    value = value | {entry: {n: section[n] for n in fixed}}
             yield key, value
         else:
             yield key, value

@@ -78,8 +78,8 @@ def _card(text: str, facts: Mapping[str, Any]) -> str:
     )
     if facts["quantization"]:
         figures += (
-            "\nThe figures of this card are those of the PyTorch model. int8 is not exact: evaluate "
-            "it on your own data before you use it.\n"
+            "\nThe figures of this card are those of the PyTorch model. int8 is not exact: "
+            "evaluate it on your own data before you use it.\n"
         )
     without = re.sub(r"^## Use\n.*?(?=^## |^<!--|\Z)", "", text, flags=re.DOTALL | re.MULTILINE)
     front = without.replace("library_name: transformers", "library_name: onnx", 1)
