@@ -20,7 +20,7 @@ WALL_CLOCK = {
     "distributed/train/preemption.py",  # the deadline of a cloud, bounded
     "inference/predict_file.py",  # an identity of standard input, which is never resumed
     "training/monitoring/metrics_journal.py",  # the stamp of an event
-    "system/staging.py",  # the age of what another host staged
+    "system/files.py",  # the age of what another host staged
     "training/monitoring/trackers.py",  # the stamp of a row
 }
 

@@ -66,7 +66,7 @@ def four_commands(shell, file, new, labelled, *, short=""):
     shell(f"{trained} training.steps=2 {short}")
     shell(f"road predict runs/{name} {file} --output untouched.jsonl -q")  # the training file too
     result = shell(f"road predict runs/{name} {new} --output predicted.jsonl -q")
-    assert f"road evaluate init=runs/{name} {new}" in result
+    assert f"road evaluate runs/{name} {new}" in result
     own = json.loads(shell(f"road evaluate init=runs/{name} --json"))["metrics"]
     assert any(key.startswith(f"eval/{name}/") for key in own)
     known = json.loads(Path(f"runs/{name}/metrics.json").read_text())
