@@ -27,6 +27,30 @@ _SECRET_WORDS = {
     *("pwd", "pass", "auth", "authorization", "bearer", "credential", "credentials", "jwt"),
 }
 _SECRET_PARTS = re.compile(r"secret|passw|passphrase|token(?!i)|api_?key", re.IGNORECASE)
+PASSWORD = "ROAD_SWEEP_PASSWORD"
+# As SQLAlchemy parses it: a password may contain slashes.
+_HOLDS_PASSWORD = re.compile(r"^[^:/]+://[^:/]*:[^@]+@")
+# Dialects that Optuna supports. Others, such as ODBC, load libraries that the URL names.
+_DIALECTS = ("sqlite", "mysql", "mariadb", "postgresql")
+# Options of the connection. Others can run statements, send local files or load plugins.
+_OPTION = re.compile(
+    r"charset|user|host|port|unix_socket|ssl\w*|passfile|application_name|(\w+_)?timeout"
+)
+# Shorter values, such as "1", are not masked inside other text, where they occur by chance.
+_SHORTEST_CHARACTERS = 6
+_ALWAYS = re.compile(
+    r"secret|passw(or)?d|passphrase|credential|(api|access|private|ssh)[_-]?key|authorization|bearer",
+    re.IGNORECASE,
+)
+# `tokenizer`, `num_tokens` and `pad_token` are no secrets; only strings under these keys count.
+_TOKEN = re.compile(
+    r"(?<!pad_)(?<!mask_)(?<!special_)(?<!cls_)(?<!sep_)(?<!unk_)(?<!bos_)(?<!eos_)tokens?(?![a-z])",
+    re.IGNORECASE,
+)
+_KNOWN_SHAPES = re.compile(
+    r"hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16}|sk-[A-Za-z0-9_-]{20,}"
+    r"|(?i:(?<=token=)|(?<=password=)|(?<=secret=)|(?<=api_key=)|(?<=api-key=))[^\s&]+"
+)
 
 
 def secret_in(address: str) -> str | None:
@@ -72,17 +96,6 @@ def _is_secret(name: str) -> bool:
     if words & {"ssl", "tls"} and "key" in words:
         return False  # the path of a key file
     return bool(words & _SECRET_WORDS or _SECRET_PARTS.search(name))
-
-
-PASSWORD = "ROAD_SWEEP_PASSWORD"
-# As SQLAlchemy parses it: a password may contain slashes.
-_HOLDS_PASSWORD = re.compile(r"^[^:/]+://[^:/]*:[^@]+@")
-# Dialects that Optuna supports. Others, such as ODBC, load libraries that the URL names.
-_DIALECTS = ("sqlite", "mysql", "mariadb", "postgresql")
-# Options of the connection. Others can run statements, send local files or load plugins.
-_OPTION = re.compile(
-    r"charset|user|host|port|unix_socket|ssl\w*|passfile|application_name|(\w+_)?timeout"
-)
 
 
 def check_database(url: str) -> str:
@@ -154,23 +167,6 @@ def foreign_tables(url: str) -> list[str]:
     finally:
         opened.close()
     return [] if "studies" in names and "trials" in names else names
-
-
-# Shorter values, such as "1", are not masked inside other text, where they occur by chance.
-_SHORTEST_CHARACTERS = 6
-_ALWAYS = re.compile(
-    r"secret|passw(or)?d|passphrase|credential|(api|access|private|ssh)[_-]?key|authorization|bearer",
-    re.IGNORECASE,
-)
-# `tokenizer`, `num_tokens` and `pad_token` are no secrets; only strings under these keys count.
-_TOKEN = re.compile(
-    r"(?<!pad_)(?<!mask_)(?<!special_)(?<!cls_)(?<!sep_)(?<!unk_)(?<!bos_)(?<!eos_)tokens?(?![a-z])",
-    re.IGNORECASE,
-)
-_KNOWN_SHAPES = re.compile(
-    r"hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16}|sk-[A-Za-z0-9_-]{20,}"
-    r"|(?i:(?<=token=)|(?<=password=)|(?<=secret=)|(?<=api_key=)|(?<=api-key=))[^\s&]+"
-)
 
 
 def redact(mapping: Mapping[str, object]) -> dict[str, Any]:

@@ -34,6 +34,10 @@ FIELDS = (
 """Correction that leaves a row out, and the columns of a table of corrections."""
 REST = "rest"
 """Entry of ``data.unlabelled`` that names the training rows beyond ``data.max_rows``."""
+S = TypeVar("S", bound=SourceConfig)
+_DEFAULTS = {"stride_tokens": 128, "max_question_tokens": 64, "history_turns": 0}
+LIMITS = ("max_length_tokens", *_DEFAULTS)
+"""Keys of ``data`` and of ``road_ray.json``."""
 
 
 def unlabelled_file(name: str, root: Path | None) -> Path | None:
@@ -187,13 +191,6 @@ def _number_of(example: Example) -> int:
     """Return a number of 64 bits that follows from the text, ignoring case and white space."""
     text = " ".join(example.fold_text().casefold().split())
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-
-
-S = TypeVar("S", bound=SourceConfig)
-
-_DEFAULTS = {"stride_tokens": 128, "max_question_tokens": 64, "history_turns": 0}
-LIMITS = ("max_length_tokens", *_DEFAULTS)
-"""Keys of ``data`` and of ``road_ray.json``."""
 
 
 def row_limits(source: SourceConfig) -> dict[str, int | None]:

@@ -50,6 +50,11 @@ _SEGMENT_SHIFT = 24  # of a segment above its token id, in 32 bits
 Keys = NDArray[np.uint64]
 """``[N, 2]``: the two halves of each key."""
 Values = NDArray[Any]
+TABLES = "table-*"  # pattern of their names
+MANIFEST = "manifest.json"  # of the teacher whose tables a directory has
+_RECORD, _FORMAT = "table.json", 3
+_HASHED_BYTES = 2**28  # of a table that is checked whenever it is opened, in a quarter of a second
+_FIX = "delete it: the next run asks the teachers for its rows again"
 
 
 @dataclass(frozen=True)
@@ -150,13 +155,6 @@ def _hashed(rows: Iterable[bytes]) -> Keys:
 def _array(tensor: Tensor) -> NDArray[Any]:
     array: NDArray[Any] = tensor.detach().cpu().numpy()
     return array
-
-
-TABLES = "table-*"  # pattern of their names
-MANIFEST = "manifest.json"  # of the teacher whose tables a directory has
-_RECORD, _FORMAT = "table.json", 3
-_HASHED_BYTES = 2**28  # of a table that is checked whenever it is opened, in a quarter of a second
-_FIX = "delete it: the next run asks the teachers for its rows again"
 
 
 @dataclass(frozen=True)

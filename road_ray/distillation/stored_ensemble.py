@@ -59,6 +59,12 @@ _LOCK = ".lock"
 _TABLE_BYTES = 2**28  # of answers in memory, and ...
 _TABLE_SECONDS = 300.0  # ... the time after which they become a table: the most that a kill loses
 _POLL_SECONDS = 1.0
+_AHEAD = 4  # batches that are sent to the teachers before the answers of the first are read
+Members = tuple[int, ...]
+Live = Callable[[Members], AbstractContextManager[Ensemble]]
+"""Starts the teachers of these numbers until it is left; they answer in this order."""
+Batches = Callable[[], Iterable[Mapping[str, Any]]]
+"""Returns the batches to label, the same at each call."""
 
 
 class TeacherTables:
@@ -165,15 +171,6 @@ def _identity(teacher: Mapping[str, object], task: Task) -> dict[str, Any]:
     if entries.pop(ANSWERS_FOR, None):  # answers to texts, in the teacher's own tokens
         entries["reads"] = "texts"
     return {"task": task.name, "kind": str(task.kind)} | entries
-
-
-_AHEAD = 4  # batches that are sent to the teachers before the answers of the first are read
-
-Members = tuple[int, ...]
-Live = Callable[[Members], AbstractContextManager[Ensemble]]
-"""Starts the teachers of these numbers until it is left; they answer in this order."""
-Batches = Callable[[], Iterable[Mapping[str, Any]]]
-"""Returns the batches to label, the same at each call."""
 
 
 class StoredEnsemble(Ensemble):

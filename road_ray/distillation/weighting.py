@@ -25,17 +25,24 @@ from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.errors import ConfigError, DataError, RoadError
 from road_ray.system.own_names import named_object, unfit
 
+Rule = Callable[[Tensor, Tensor], Tensor]
+"""A ``Merge``, or a rule with its options bound that returns weights:
+``[M, B, ..., C], [B, ...] -> [M, B, ...]``.
+"""
+AllWrong = Literal["scale", "mean", "drop"]
+SpanCorrectness = Literal["independent", "joint"]
+_MAX_CROSS_ENTROPY = 1e4  # bound, because that of a class that is not allowed is infinite
+_CONTRACT = (
+    "a function of logits [M, B, ..., C] and targets [B, ...] that returns weights [M, B, ...] or "
+    "soft logits [B, ..., C]; its options are keyword-only and have defaults\n"
+    "  fix: correct it until road_ray.testing.check_rule passes"
+)
+
 
 class Merge(partial[Tensor]):
     """A rule with its options bound that returns soft logits:
     ``[M, B, ..., C], [B, ...] -> [B, ..., C]``.
     """
-
-
-Rule = Callable[[Tensor, Tensor], Tensor]
-"""A ``Merge``, or a rule with its options bound that returns weights:
-``[M, B, ..., C], [B, ...] -> [M, B, ...]``.
-"""
 
 
 class SoftTargets(NamedTuple):
@@ -170,10 +177,6 @@ def probability_shift(logits: Tensor, targets: Tensor) -> Tensor:
     return torch.scatter(shifted, -1, label, soft.gather(-1, top))
 
 
-AllWrong = Literal["scale", "mean", "drop"]
-SpanCorrectness = Literal["independent", "joint"]
-
-
 def correctness(
     logits: Tensor,
     targets: Tensor,
@@ -249,9 +252,6 @@ def _check_choice(key: str, value: str, kind: object) -> None:
         raise ConfigError(f"weighting.{key} is {value!r}\n  allowed: {allowed}")
 
 
-_MAX_CROSS_ENTROPY = 1e4  # bound, because that of a class that is not allowed is infinite
-
-
 def confidence(
     logits: Tensor, targets: Tensor, *, span_correctness: SpanCorrectness = "independent"
 ) -> Tensor:
@@ -311,11 +311,6 @@ RULES: dict[str, Callable[..., Tensor]] = {
     "mean_probabilities": mean_probabilities,
     "probability_shift": probability_shift,
 }
-_CONTRACT = (
-    "a function of logits [M, B, ..., C] and targets [B, ...] that returns weights [M, B, ...] or "
-    "soft logits [B, ..., C]; its options are keyword-only and have defaults\n"
-    "  fix: correct it until road_ray.testing.check_rule passes"
-)
 
 
 def default_rule(num_teachers: int) -> str:

@@ -41,6 +41,11 @@ _READ_AT_IMPORT = {  # by Ray
 # Variables that a run reads and that must agree with the driver's. ROAD_DEVICE is not one of them:
 # it depends on the machine.
 _SHARED_WITH_WORKERS = ("ROAD_DATA", CACHE, SCALE_UP_VARIABLE)
+_log = logging.getLogger(__name__)
+_ATTEMPTS = 3  # to start; a machine full of other work makes the first one miss Ray's limit
+# Ray would show its metrics to other machines, without a token. Those of its dashboard and its
+# autoscaler have no switch; their servers do not start without a port.
+_NO_METRICS = {"DASHBOARD_METRIC_PORT": "-1", "AUTOSCALER_METRIC_PORT": "-1"}
 
 
 def check_machine(workers: int, address: str | None) -> None:
@@ -153,13 +158,6 @@ def driver_environment(directory: str, variables: Mapping[str, str]) -> Iterator
         os.chdir(directory)
     with temporary_variables(variables):
         yield
-
-
-_log = logging.getLogger(__name__)
-_ATTEMPTS = 3  # to start; a machine full of other work makes the first one miss Ray's limit
-# Ray would show its metrics to other machines, without a token. Those of its dashboard and its
-# autoscaler have no switch; their servers do not start without a port.
-_NO_METRICS = {"DASHBOARD_METRIC_PORT": "-1", "AUTOSCALER_METRIC_PORT": "-1"}
 
 
 def start(num_cpus: int | None, *, dashboard: bool) -> None:

@@ -23,6 +23,7 @@ _BUSY_SECONDS = 30.0  # that room which others hold is waited for
 _SIGNALS_EVERY_SECONDS = 1  # Ray's own wait lets no handler of a signal run, and cuts off fractions
 _MESSAGE_EVERY_SECONDS = 60.0
 _log = logging.getLogger(__name__)
+_MARGIN = 1.2  # of disk and memory, beyond what was counted
 
 
 def scale_up_seconds() -> float:
@@ -145,9 +146,6 @@ def fitting(node: Mapping[str, float], resources: Mapping[str, float], most: int
 def _parts(total: float, amount: float) -> int:
     # The margin is for shares such as 0.1, of which ten must fit into one.
     return int(total / amount + 1e-9)
-
-
-_MARGIN = 1.2  # of disk and memory, beyond what was counted
 
 
 def check_room(

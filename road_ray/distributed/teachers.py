@@ -41,6 +41,10 @@ from road_ray.errors import CheckpointError, ClusterError, ConfigError, RoadErro
 Inputs = Mapping[str, NDArray[np.generic]]
 Answer = tuple[NDArray[np.generic], float, Mapping[str, float]]
 """Packed logits ``[B, ..., C]``, seconds of the forward pass, figures of the teacher."""
+logger = logging.getLogger(__name__)
+_KEPT = "  kept: checkpoints and the journal; to resume, run the same command"
+_LAST_SECONDS = 10.0  # that the end of a run waits for answers that nobody reads
+_RETRIES = 3  # of Ray, of a request whose teacher dies
 
 
 class TeacherActor:
@@ -105,12 +109,6 @@ def packed_logits(teacher: Teacher, inputs: Mapping[str, Any]) -> NDArray[np.gen
             "  fix: distillation.host: process"
         )
     return answer.astype(np.float16)
-
-
-logger = logging.getLogger(__name__)
-
-_KEPT = "  kept: checkpoints and the journal; to resume, run the same command"
-_LAST_SECONDS = 10.0  # that the end of a run waits for answers that nobody reads
 
 
 class Request:
@@ -280,9 +278,6 @@ def cause_of(error: RayError) -> str:
         r"^road_ray\.errors\.\w+: (.*)", str(error), flags=re.DOTALL | re.MULTILINE
     )
     return messages[-1].strip() if messages else str(error).strip()
-
-
-_RETRIES = 3  # of Ray, of a request whose teacher dies
 
 
 def start_teachers(

@@ -28,6 +28,12 @@ _log = logging.getLogger(__name__)
 F1_OF = "f1_of_"
 """Beginning of the metrics that are the F1 of one label, such as ``f1_of_neutral``."""
 Numbers = NDArray[np.float64]
+_CORRELATIONS = ("matthews", "pearson", "spearman")
+OUTSIDE = "O"
+Labels = NDArray[np.integer[Any]]
+Thresholds = Mapping[str, float]
+UNTUNED = 0.5
+LABEL_THRESHOLDS = "label_thresholds"  # entry of a model's record
 
 
 def _f1(gold: Numbers, predicted: Numbers, positive: int = 1) -> float:
@@ -68,7 +74,6 @@ METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
     "pearson": _pearson,
     "spearman": _spearman,
 }
-_CORRELATIONS = ("matthews", "pearson", "spearman")
 
 
 def score(
@@ -134,9 +139,6 @@ def as_numbers(values: ArrayLike) -> Numbers:
     return array
 
 
-OUTSIDE = "O"
-
-
 def predicted_tags(
     features: Features,
     examples: Sequence[TagExample],
@@ -173,12 +175,6 @@ def entity_scores(
         for name, score in scores.items()
     }
     return result | {"accuracy": 100.0 * float(accuracy_score(truth, predictions))}
-
-
-Labels = NDArray[np.integer[Any]]
-Thresholds = Mapping[str, float]
-UNTUNED = 0.5
-LABEL_THRESHOLDS = "label_thresholds"  # entry of a model's record
 
 
 def probabilities_of(logits: NDArray[np.float32]) -> NDArray[np.float64]:

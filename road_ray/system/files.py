@@ -37,6 +37,12 @@ from road_ray.system.operating_system import process_exists, sync
 
 CACHE = "ROAD_CACHE"
 STDIN = "-"  # in place of the path of an input
+SUFFIXES = (".gz", ".xz", ".zst")
+# Exceptions of a damaged compressed stream; ``OSError`` of a plain file is not among them.
+DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
+_log = logging.getLogger(__name__)
+_MARKED = re.compile(r"\.(?:tmp|old|damaged)-(?:(\w+)-)?(\d+)")
+_FOREIGN_SECONDS = 24 * 3600.0  # longer than a checkpoint or a shard is written
 
 
 def path_of(text: str, key: str) -> Path:
@@ -97,11 +103,6 @@ def cache_home() -> Path:
             f"{CACHE} is not set, and this user has no home directory ({error})\n"
             f"  fix: {CACHE}=a directory that can be written"
         ) from error
-
-
-SUFFIXES = (".gz", ".xz", ".zst")
-# Exceptions of a damaged compressed stream; ``OSError`` of a plain file is not among them.
-DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 
 
 class ReadableFile(Protocol):
@@ -255,12 +256,6 @@ def problems_of(directory: Path, files: Mapping[str, Mapping[str, Any]]) -> list
         except (OSError, ValueError) as error:
             problems.append(f"{name} cannot be read: {error}")
     return problems
-
-
-_log = logging.getLogger(__name__)
-
-_MARKED = re.compile(r"\.(?:tmp|old|damaged)-(?:(\w+)-)?(\d+)")
-_FOREIGN_SECONDS = 24 * 3600.0  # longer than a checkpoint or a shard is written
 
 
 def mark() -> str:

@@ -31,6 +31,9 @@ _log = logging.getLogger(__name__)
 # A machine is taken away up to two minutes after its notice; the work of that time is saved too.
 _SAVE_AGAIN_SECONDS = 5.0
 _EXCHANGE_EVERY_STEPS = 8  # on GPUs, which wait for the exchange
+# The allocator of the CPU, cuBLAS, pinned memory and NCCL raise a plain RuntimeError.
+_SIGNS = ("can't allocate memory", "out of memory", "STATUS_ALLOC_FAILED")
+REMEDY = "a smaller data.batch_size with more training.passes, or a smaller data.max_length_tokens"
 
 
 @dataclass
@@ -156,11 +159,6 @@ class StopRequest:
             _log.warning("a machine is about to be taken away: saving after step %d", step)
         self._saved_at = time.monotonic()
         return stop, True
-
-
-# The allocator of the CPU, cuBLAS, pinned memory and NCCL raise a plain RuntimeError.
-_SIGNS = ("can't allocate memory", "out of memory", "STATUS_ALLOC_FAILED")
-REMEDY = "a smaller data.batch_size with more training.passes, or a smaller data.max_length_tokens"
 
 
 def shapes(passes: Sequence[Batch]) -> str:

@@ -37,6 +37,8 @@ _SHORT_FRACTION = 0.05
 _BLOCK_CHARACTERS = 1 << 20  # about a second of a core
 # A row takes whole sentences and truncates the last, so paragraphs are split first (our choice).
 _SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+")
+Pending = TypeVar("Pending")
+_MIN_BLOCKS_FOR_PROCESSES = 4  # starting processes takes as long as encoding about two blocks
 
 
 class Block(NamedTuple):
@@ -199,8 +201,6 @@ def _row(
 
 Encoding: TypeAlias = Callable[..., Iterator[Encoded]]
 """``encoded_blocks``, or a function of the same signature and results."""
-Pending = TypeVar("Pending")
-_MIN_BLOCKS_FOR_PROCESSES = 4  # starting processes takes as long as encoding about two blocks
 
 
 def submit_in_order(

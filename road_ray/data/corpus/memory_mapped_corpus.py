@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 MANIFEST = "MANIFEST.json"
 FORMAT = 5  # the digest of the tokenizer has all that its rows depend on
 _TOKENIZER_PARTS = ("normalizer", "pre_tokenizer", "model", "added_tokens")
+SHUFFLED_SHARDS = 16  # where the configuration does not say how many
 
 
 class DamagedCorpus(DataError):
@@ -196,9 +197,6 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
     parts = [settings[name] for name in _TOKENIZER_PARTS]
     parts += [tokenizer.cls_token_id, tokenizer.sep_token_id]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-SHUFFLED_SHARDS = 16  # where the configuration does not say how many
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,14 @@ from road_ray.system.operating_system import sync
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+_log = logging.getLogger(__name__)
+LEAST_EXAMPLES = 2000  # fewer are encoded as fast as they are read
+OFF = "off"
+_GOLD = "gold:"
+_NOT_ENCODED = ("id", "where")
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile)
+FORMAT = 5
+"""Version of encoding and file layout: raise it when the same example gives another file."""
 
 
 def encode(
@@ -231,18 +239,6 @@ def _number(text: str, low: float, high: float) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and low <= value <= high else None
-
-
-_log = logging.getLogger(__name__)
-
-LEAST_EXAMPLES = 2000  # fewer are encoded as fast as they are read
-OFF = "off"
-_GOLD = "gold:"
-_NOT_ENCODED = ("id", "where")
-_DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile)
-
-FORMAT = 5
-"""Version of encoding and file layout: raise it when the same example gives another file."""
 
 
 def cache_directory(configured: str | None) -> Path | None:

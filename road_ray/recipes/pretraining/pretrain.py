@@ -44,12 +44,12 @@ from road_ray.recipes.run_directory.run import (
 )
 from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.train.train import finetune
-from road_ray.training.config import TrainingConfig
 from road_ray.training.loop import train
 from road_ray.training.run_context import RunContext, Training
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
+_STEPS = 300  # of each fine-tuning, as the sizes of its data: our choice, they bound its cost
 
 
 def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
@@ -211,9 +211,6 @@ def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -
         write_model_record(directory, **record, init=config.init, seed=config.seed, metrics=figures)
 
 
-_STEPS = 300  # of each fine-tuning, as the sizes of its data: our choice, they bound its cost
-
-
 def early_probe(
     config: PretrainConfig, objective: Objective, tokenizer: Any, context: RunContext
 ) -> dict[str, float]:
@@ -223,6 +220,7 @@ def early_probe(
     Raises ``InterruptedRunError`` for a stop request meanwhile.
     """
     figures: dict[str, float] = {}
+    steps = dict.fromkeys(("steps", "save_every_steps", "log_every_steps"), _STEPS)
     with tempfile.TemporaryDirectory(prefix=".probe-", dir=config.run_dir) as place:
         encoder = Path(place) / "encoder"
         objective.export(encoder)
@@ -235,9 +233,7 @@ def early_probe(
                 console="quiet",
                 data=_data(config, name),
                 optimizer=FinetuneConfig().optimizer.model_copy(update={"peak_lr": 3e-4}),
-                training=TrainingConfig(
-                    steps=_STEPS, save_every_steps=_STEPS, log_every_steps=_STEPS
-                ),
+                training=FinetuneConfig().training.model_copy(update=steps),
             )
             try:
                 metrics = finetune(tuning, context.nested()).metrics

@@ -246,8 +246,7 @@ def evaluate(
     last: bool = False,
 ) -> tuple[dict[str, float], dict[str, float | Thresholds]]:
     """Return the metrics on data sets, and the no-answer threshold of each span task, or those of
-    several labels. With ``last``
-    write predictions, and add ``data/<data set>/overlap_with_train``.
+    several labels. With ``last`` write predictions, and add ``data/<data set>/overlap_with_train``.
 
     The threshold is tuned on the task's first data set that is trained on and has questions without
     answer, and used on its other data sets.
