@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,10 +87,13 @@ def read_files(
     answers to their tables. Raises the errors of ``read_answers``; ``alone`` without models, also
     ``DataError`` for rows that have no label and no answer.
     """
+    # Numbers of rows are those of the file: also of rows that are held out or have no label.
+    columns = replace(split.dataset.columns, label=None)
+    file = replace(split.dataset, dev_fraction=None, columns=columns)
     rows, answered = None, set[Texts]()
     writers: list[Callable[[], None]] = []
     for path, tables in files:
-        rows = rows or read_examples(split.dataset, "train", root_of(split.dataset.name, source))
+        rows = rows or read_examples(file, "train", root_of(file.name, source))
         answers = read_answers(path, split, rows, label_map)
         answered.update(answers)
         writers.append(partial(_write, answers, tables))
@@ -109,8 +113,8 @@ def read_files(
 def read_answers(
     path: str, split: Split, training_rows: Sequence[Example], label_map: LabelMap | None
 ) -> dict[Texts, Answer]:
-    """Return the answers of a file to rows of ``split``. ``training_rows`` are those of the whole
-    training split, to which numbers of rows refer.
+    """Return the answers of a file to rows of ``split``. ``training_rows`` are all rows of its
+    training files, to which numbers of rows refer.
 
     A row of the file names a training row by ``row``, or by the text columns of the data set or
     ``text`` and ``text_pair``; without these its rows are all training rows in their order. Raises

@@ -162,18 +162,18 @@ def test_a_rule_sees_only_the_teachers_that_answer_a_row():
 
 @pytest.fixture(scope="module")
 def answered(sentiment, tmp_path_factory):
-    """``answered(rows)``: checks a file of these rows as the only teacher."""
+    """``answered(rows)``: the answers of a file of these rows as the only teacher."""
     place = tmp_path_factory.mktemp("answers")
 
-    def check(
-        rows: list[dict[str, object]], name: str = "answers.jsonl", **changes: object
-    ) -> None:
+    def check(rows: list[dict[str, object]], **changes: object) -> dict[tuple[str, ...], object]:
         path = write(place / "answers.jsonl", rows)
         keys = {"distillation.teachers": [str(path)], "run_dir": str(place / "run"), **changes}
         config = configure("distill", overrides=sentiment | keys)
-        teachers = find_teachers(config)["sst2"]
-        split = Mixture.of(config).read("sst2", "train", student_tokenizer(config))
-        teachers.read_files(split)
+        name = config.data.dataset
+        teachers = find_teachers(config)[name]
+        split = Mixture.of(config).read(name, "train", student_tokenizer(config))
+        (written,) = teachers.read_files(split)
+        return written.args[0]  # logits by the texts of a row
 
     return check
 
@@ -217,6 +217,22 @@ def test_a_file_that_is_no_teacher_is_refused_before_the_training(answered, colu
 def test_a_good_file_is_none_of_these(answered, columns):
     answered([GOOD])
     answered([{"text": columns[0]["sentence"], "label": "1"}] * 2)
+
+
+@pytest.mark.parametrize("by", ["row", "order", "text"])
+def test_numbers_of_rows_count_those_that_are_held_out_or_have_no_label(answered, tmp_path, by):
+    texts = [f"film {number}" for number in range(30)]
+    own = [{"text": t, "label": ("bad", "good", "")[n % 3]} for n, t in enumerate(texts)]
+    entry = {"train": str(write(tmp_path / "own.csv", own)), "dev_fraction": 0.3}
+    entry |= {"text": "text", "label": "label", "labels": ["bad", "good"]}
+    rows = [{"logit_bad": float(number), "logit_good": 0.0} for number in range(30)]
+    named = {"row": range(30), "text": texts}.get(by)
+    rows = [({by: name} | row) for name, row in zip(named or texts, rows, strict=True)]
+    if by == "order":
+        rows = [{key: row[key] for key in ("logit_bad", "logit_good")} for row in rows]
+    found = answered(rows, **{"data.sets": {"own": entry}, "data.dataset": "own"})
+    assert 0 < len(found) < 20  # ten have no label, some are held out
+    assert found == {(f"film {int(logits[0])}",): logits for logits in found.values()}
 
 
 def test_rows_without_a_label_and_an_answer_are_refused(answered, tmp_path):
