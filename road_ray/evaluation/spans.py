@@ -2,7 +2,7 @@
 
 Two numbers decide: the best span over the windows of a question, and its null score, that of
 position 0. ``null_odds`` is null minus best; the model abstains where it is above a threshold
-(``no_answer_threshold.py``).
+(``squad.py``).
 
 Source: Devlin et al. 2019, section 4.3; google-research/bert run_squad.py; google-research/electra,
 finetune/qa/qa_metrics.py.
