@@ -161,7 +161,7 @@ def entity_scores(
     predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """Return ``entity_f1``, ``entity_precision`` and ``entity_recall`` (whole entities,
-    micro-averaged) and ``accuracy`` (words), as percentages.
+    micro-averaged) and ``accuracy`` (words), as percentages, with the ``label_balance`` of words.
 
     An entity that starts with ``I-`` counts as started. Source: conlleval, as implemented in
     seqeval.
@@ -174,7 +174,10 @@ def entity_scores(
         f"entity_{name}": 100.0 * float(score(truth, predictions, zero_division=0))
         for name, score in scores.items()
     }
-    return result | {"accuracy": 100.0 * float(accuracy_score(truth, predictions))}
+    result["accuracy"] = 100.0 * float(accuracy_score(truth, predictions))
+    words = [tag for tags in (predictions, truth) for sentence in tags for tag in sentence]
+    _, numbers = np.unique(words, return_inverse=True)
+    return result | label_balance(*np.split(numbers, 2))
 
 
 def probabilities_of(logits: NDArray[np.float32]) -> NDArray[np.float64]:

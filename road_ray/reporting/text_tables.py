@@ -86,7 +86,7 @@ def is_baseline(name: str) -> bool:
 
 def notes(metrics: Mapping[str, object]) -> list[str]:
     """Return what makes principal figures misleading: a model that predicts one label for every
-    row, rows that were truncated.
+    row or word, rows that were truncated.
     """
     found = []
     for name, value in metrics.items():
@@ -95,6 +95,7 @@ def notes(metrics: Mapping[str, object]) -> list[str]:
         if last == "predicted_labels" and value in (0, 1):
             what = "one label for every row" if value == 1 else "no label for any row"
             what = "only one of the labels" if several and value == 1 else what
+            what = "one tag for every word" if f"eval/{dataset}/entity_f1" in metrics else what
             found.append(f"{dataset}: the model predicts {what}")
         if last == "truncated_rows" and isinstance(value, int | float) and value:
             found.append(f"{dataset}: {value:,.0f} rows are truncated (data.max_length_tokens)")

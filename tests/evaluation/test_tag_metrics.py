@@ -20,6 +20,9 @@ def test_whole_entities_are_counted():
     assert result["entity_recall"] == pytest.approx(200 / 3)
     assert result["entity_f1"] == pytest.approx(400 / 7)
     assert result["accuracy"] == pytest.approx(500 / 7)
+    # 3 of the 7 words are O; the tags given are O, B-PER, I-PER and B-LOC
+    assert result["majority_accuracy"] == pytest.approx(300 / 7)
+    assert result["predicted_labels"] == 4
 
 
 def test_an_entity_cut_short_or_without_its_beginning():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from road_ray.evaluation.metrics import entity_scores
 from road_ray.reporting.text_tables import aligned, figures
 
 
@@ -50,6 +51,13 @@ def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
         "note: cola: the model predicts one label for every row",
         "note: cola: 1,200 rows are truncated (data.max_length_tokens)",
     ]
+
+
+def test_one_tag_for_every_word_misleads():
+    scores = entity_scores([["O", "O"], ["O"]], [["O", "B-PER"], ["O"]])
+    lines = figures({f"eval/names/{name}": value for name, value in scores.items()}).splitlines()
+    assert [line.split()[1] for line in lines if "accuracy" in line] == ["66.67", "66.67"]
+    assert lines[-1] == "note: names: the model predicts one tag for every word"
 
 
 @pytest.mark.parametrize(
