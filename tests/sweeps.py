@@ -18,4 +18,4 @@ def leave_trials(config: SweepConfig, *records: Record) -> None:
         number = study.ask(fixed_distributions=distributions(config.space)).number
         if record.ended:
             tell_outcome(study, replace(record, number=number))
-        trial_record.write(config.directory, record_of(study, study.trials[number]))
+        trial_record.write(config.directory, record_of(study.trials[number]))

@@ -77,7 +77,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
 
     def _write(self, number: int) -> Record:
         """Write the record of a trial as the study has it, tell that it changed, and return it."""
-        record = record_of(self._study, find_trial(self._study, number))
+        record = record_of(find_trial(self._study, number))
         trial_record.write(self._directory, record)
         self._changed(record)
         return record
@@ -133,7 +133,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
                 step = max(trial.intermediate_values)
                 state, reason = "pruned", f"stopped by {self._config.scheduler} at step {step}"
             record = replace(
-                record_of(self._study, trial),
+                record_of(trial),
                 state=state,
                 reason=reason,
                 seconds=self._seconds.get(number, 0.0),

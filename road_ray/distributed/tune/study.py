@@ -8,11 +8,9 @@ one, and ``_suggest``, which draws a value from a distribution.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import random
-import uuid
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -38,11 +36,10 @@ from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.errors import ConfigError, ResourceError, first_line
 from road_ray.training.monitoring.metrics_journal import cut_torn_line
 
+_log = logging.getLogger(__name__)
 _SPACE = "road_ray:space"
 _PLACE = "road_ray:directory"  # attribute with the sweep directory of a study in a database
-IDENTITY = "road_ray:identity"  # attribute that the records of the study's trials repeat
 JOURNAL = "study.journal"
-_DIGEST = "sha256"  # of a line of the journal and all before it
 DAMAGED_REMEDY = (
     "  fix: put back a copy of it, or start another sweep (name, run_dir), which learns from the "
     "complete trials of this one by warm_from\n  kept: the sweep, as it is"
@@ -95,30 +92,26 @@ def open_storage(config: SearchConfig, name: str, directory: Path) -> optuna.Stu
         try:
             path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # of a killed process
             cut_torn_line(path)
-            return _created(config, name, JournalStorage(ChainedJournal(path)))
-        except (OSError, ValueError) as error:
+            return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
+        except ConfigError:
+            raise
+        except Exception as error:  # Optuna replays what it reads without checks
             raise ResourceError(
                 f"{path}: cannot be used: {first_line(error)}\n{DAMAGED_REMEDY}"
             ) from error
     storage = _database(config.storage)
     study = _created(config, name, storage)
-    _require_own_sweep(study, directory.resolve())
-    return study
-
-
-def _require_own_sweep(study: optuna.Study, directory: Path) -> None:
-    """Raise ``ConfigError`` if the study belongs to another sweep, which would take over this one's
-    trials.
-    """
-    before = study.user_attrs.get(_PLACE)
-    if before not in (None, str(directory)) and Path(before).is_dir():
+    here, before = str(directory.resolve()), study.user_attrs.get(_PLACE)
+    # The other sweep would take over this one's trials; one that was moved goes on.
+    if before not in (None, here) and Path(before).is_dir():
         raise ConfigError(
             f"a study named {study.study_name!r} is in that storage already, of the sweep in\n"
-            f"    there: {before}\n    asked: {directory}\n"
+            f"    there: {before}\n    asked: {here}\n"
             "  fix: name=ANOTHER, or run_dir as it was there to continue that sweep\n"
             "  kept: that study, as it is"
         )
-    study.set_user_attr(_PLACE, str(directory))
+    study.set_user_attr(_PLACE, here)
+    return study
 
 
 def _database(url: str) -> BaseStorage:
@@ -153,55 +146,22 @@ def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.St
     identity = json.dumps(
         {"space": space, "metric": config.metric, "mode": config.mode}, sort_keys=True
     )
-    known = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
-    if name in known:
-        study = optuna.load_study(study_name=name, storage=storage)
-        before = study.user_attrs.get(_SPACE)
-        if before is not None and before != identity:
-            raise ConfigError(
-                f"a study named {name!r} already exists, with another space or metric:\n"
-                f"    there: {before}\n    asked: {identity}\n"
-                "  fix: name=ANOTHER (and its own run_dir), or continue with the file as it was\n"
-                "  kept: that study, as it is"
-            )
     study = optuna.create_study(
         study_name=name, storage=storage, directions=directions, load_if_exists=True
     )
+    before = study.user_attrs.get(_SPACE)
+    if before not in (None, identity):
+        raise ConfigError(
+            f"a study named {name!r} already exists, with another space or metric:\n"
+            f"    there: {before}\n    asked: {identity}\n"
+            "  fix: name=ANOTHER (and its own run_dir), or continue with the file as it was\n"
+            "  kept: that study, as it is"
+        )
     study.set_user_attr(_SPACE, identity)
-    if IDENTITY not in study.user_attrs:
-        study.set_user_attr(IDENTITY, uuid.uuid4().hex)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.set_metric_names(list(config.metric))
     return study
-
-
-class ChainedJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna does not type it
-    """Optuna's journal, with a digest in each line over that line and all before it. One process
-    writes at a time: the one that holds the sweep lock.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Raises ``ValueError`` for a line that is not as it was written."""
-        super().__init__(str(path))
-        self._last = ""
-        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-            log = json.loads(line)
-            given = log.pop(_DIGEST, None) if isinstance(log, dict) else None
-            self._last = self._digest(log)
-            if given != self._last:
-                raise ValueError(f"line {number} is not as it was written")
-
-    def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append the logs, each with its digest."""
-        chained = []
-        for log in logs:
-            self._last = self._digest(log)
-            chained.append(log | {_DIGEST: self._last})
-        super().append_logs(chained)
-
-    def _digest(self, log: object) -> str:
-        return hashlib.sha256((self._last + json.dumps(log)).encode()).hexdigest()
 
 
 def sampler(config: SearchConfig, seed: int) -> Any:
@@ -217,22 +177,16 @@ def sampler(config: SearchConfig, seed: int) -> Any:
     return samplers.TPESampler(seed=seed, n_startup_trials=startup)
 
 
-_log = logging.getLogger(__name__)
-
-
 def distributions(space: Mapping[str, Range]) -> dict[str, BaseDistribution]:
     """Return the space as distributions of Optuna."""
-    return {key: _distribution(scope) for key, scope in space.items()}
-
-
-def _distribution(scope: Range) -> BaseDistribution:
-    if scope.choice is not None:
-        return CategoricalDistribution([encode_choice(choice) for choice in scope.choice])
-    low, high = scope.bounds
-    log = scope.kind.startswith("log")
-    if scope.kind.endswith("int"):
-        return IntDistribution(int(low), int(high), log=log)
-    return FloatDistribution(low, high, log=log)
+    found: dict[str, BaseDistribution] = {}
+    for key, scope in space.items():
+        if scope.choice is not None:
+            found[key] = CategoricalDistribution([encode_choice(value) for value in scope.choice])
+            continue
+        kind: Any = IntDistribution if scope.kind.endswith("int") else FloatDistribution
+        found[key] = kind(*scope.bounds, log=scope.kind.startswith("log"))
+    return found
 
 
 def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
@@ -277,13 +231,11 @@ def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig
 
     Raises ``ResourceError`` for a study that does not belong to the records.
     """
-    trials, own = study.get_trials(deepcopy=False), study.user_attrs[IDENTITY]
+    trials = study.get_trials(deepcopy=False)
     for number in trial_record.trial_numbers(directory):
         record = trial_record.read(directory, number)
         # A study that lost its last line would draw the values of a running trial anew.
-        if number >= len(trials) or (
-            record is not None and (record.study, record.params) != (own, trials[number].params)
-        ):
+        if number >= len(trials) or (record is not None and record.params != trials[number].params):
             raise ResourceError(
                 f"{trial_record.path_of(directory, number)}: is of another sweep than "
                 f"{directory / JOURNAL} (or the sweep's storage), or that is not whole\n"
@@ -291,7 +243,7 @@ def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig
             )
     for trial in trials:
         if trial.state.is_finished():
-            record = record_of(study, trial)
+            record = record_of(trial)
             if record != trial_record.read(directory, trial.number):
                 trial_record.write(directory, record)
         elif trial.state == TrialState.RUNNING:
@@ -321,7 +273,7 @@ def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConf
                 _log.warning("%s: its values are outside this space; left out", origin)
                 continue
             study.add_trial(copied)
-            trial_record.write(directory, record_of(study, study.get_trials(deepcopy=False)[-1]))
+            trial_record.write(directory, record_of(study.get_trials(deepcopy=False)[-1]))
 
 
 def _attributes(record: Record) -> dict[str, Any]:
@@ -375,10 +327,10 @@ def find_trial(study: optuna.Study, number: int) -> FrozenTrial:
 def records_of(study: optuna.Study) -> list[Record]:
     """Return the record of every trial that was started."""
     trials = study.get_trials(deepcopy=False)
-    return [record_of(study, trial) for trial in trials if trial.state != TrialState.WAITING]
+    return [record_of(trial) for trial in trials if trial.state != TrialState.WAITING]
 
 
-def record_of(study: optuna.Study, trial: FrozenTrial) -> Record:
+def record_of(trial: FrozenTrial) -> Record:
     """Return the record of a trial, from the study."""
     names = {state: name for name, state in STATES.items()}
     known = {name: trial.user_attrs[name] for name in _ATTRIBUTES if name in trial.user_attrs}
@@ -388,6 +340,5 @@ def record_of(study: optuna.Study, trial: FrozenTrial) -> Record:
         params=dict(trial.params),
         state=names.get(trial.state, "running"),
         values=tuple(trial.values or ()),
-        study=study.user_attrs[IDENTITY],
         **known,
     )

@@ -32,7 +32,6 @@ class Record:
     teacher_seconds: float = 0.0
     origin: str = ""  # the earlier sweep of a copied trial, which no budget counts
     retry_of: int | None = None  # the failed trial whose values it tries again
-    study: str = ""  # identity of the study
 
     @property
     def ended(self) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -40,7 +39,7 @@ def search(**values):
 
 def ask(study, config):
     trial = study.ask(fixed_distributions=distributions(config.space))
-    return record_of(study, study.trials[trial.number])
+    return record_of(study.trials[trial.number])
 
 
 def ended(record, value=0.5, state="complete"):
@@ -62,7 +61,7 @@ def half(tmp_path):
         record = ask(study, config)
         if state != "running":
             tell_outcome(study, ended(record, state=state))
-        trial_record.write(tmp_path, record_of(study, study.trials[record.number]))
+        trial_record.write(tmp_path, record_of(study.trials[record.number]))
     return config, tmp_path, states(study)
 
 
@@ -74,21 +73,15 @@ def test_the_same_study_is_opened_again(half):
     assert study.trials[0].user_attrs["deviation"] == [0.1]
 
 
-def flipped(content):
-    return content.replace(b'"values":[0.5]', b'"values":[0.7]')
-
-
 @pytest.mark.parametrize(
     "damage",
     {
         "cut between lines": lambda content: b"".join(content.splitlines(keepends=True)[:9]),
         "cut in half": lambda content: content[: len(content) // 2],
-        "a figure changed": flipped,
         "a line lost": lambda content: content[: content.index(b"\n") + 1] + content[999:],
         "empty": lambda content: b"",
         "no text": lambda content: b"\xff\xfe" + content,
         "null": lambda content: b"null\n",
-        "of Optuna, without digests": lambda content: re.sub(rb',"sha256":"\w+"', b"", content),
     }.items(),
     ids=lambda pair: pair[0],
 )
@@ -134,16 +127,13 @@ def test_a_study_that_lost_values_of_a_running_trial_is_named(tmp_path):
         open_study(config, "s", tmp_path)
 
 
-@pytest.mark.parametrize("of", ["journal", "record"])
-def test_files_of_another_sweep_over_the_same_space_are_named(half, tmp_path, of):
+@pytest.mark.parametrize("name", [JOURNAL, "trials/0000/trial.json"])
+def test_files_of_another_sweep_over_the_same_space_are_named(half, tmp_path, name):
     config, directory, _ = half
-    other = tmp_path / "other"
-    study = open_study(config, "s", other)
+    other, another_seed = tmp_path / "other", search(seed=7)
+    study = open_study(another_seed, "s", other)
     for _ in range(4):
-        record = ended(ask(study, config))
-        tell_outcome(study, record)
-        trial_record.write(other, record)
-    name = Path(JOURNAL) if of == "journal" else Path("trials/0000/trial.json")
+        trial_record.write(other, ask(study, another_seed))
     shutil.copy(other / name, directory / name)
     with pytest.raises(ResourceError, match=rf"trial\.json: is of another sweep.*{JOURNAL}"):
         open_study(config, "s", directory)
@@ -182,9 +172,9 @@ def test_a_figure_is_told_once_a_step(half):
     for report in (Report(3, 4, 0.1), Report(3, 4, 0.9), Report(4, 4, 0.2)):
         sweep_study.tell_report(study, 3, report)
     assert study.trials[3].intermediate_values == {3: 0.1, 4: 0.2}
-    tell_outcome(study, ended(record_of(study, study.trials[3]), state="pruned"))
+    tell_outcome(study, ended(record_of(study.trials[3]), state="pruned"))
     assert sweep_study.reports_of_ended(study)[3] == [Report(3, 4, 0.1), Report(4, 4, 0.2)]
-    assert record_of(study, study.trials[3]).values == (0.2,)
+    assert record_of(study.trials[3]).values == (0.2,)
 
 
 def test_given_points_come_first_and_once(tmp_path):
