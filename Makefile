@@ -56,9 +56,11 @@ lint: .venv/.installed-dev
 bench: .venv/.installed-bench
 	$(BIN)/python -m tests.benchmarks $(ONLY)
 
-# From the docstrings of the configuration classes; a test checks that the page is up to date.
-reference: .venv/.installed
+# From the docstrings of the configuration classes; tests check that page and stub are up to date.
+reference: .venv/.installed-dev
 	$(BIN)/python -m tools.reference > docs/reference/configuration.md
+	$(BIN)/python -m tools.stub | $(BIN)/ruff format --stdin-filename stub.pyi - > build.pyi
+	mv build.pyi road_ray/__init__.pyi
 
 # The documentation site, build/site/index.html, which a browser opens as a file. Warnings are errors.
 docs: .venv/.installed-docs

@@ -9,41 +9,18 @@ Names load on first use, so that ``import road_ray`` is quick.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from road_ray.data.task_and_dataset import Classify as Classify
-    from road_ray.data.task_and_dataset import MultiLabel as MultiLabel
-    from road_ray.data.task_and_dataset import Regress as Regress
-    from road_ray.data.task_and_dataset import Span as Span
-    from road_ray.data.task_and_dataset import Tag as Tag
-    from road_ray.data.task_and_dataset import Task as Task
-    from road_ray.distillation.annotate import model_inputs as model_inputs
-    from road_ray.distillation.annotate import student_loss as student_loss
-    from road_ray.distillation.hf_trainer import DistillationTrainer as DistillationTrainer
-    from road_ray.distributed.public_ensemble import Ensemble as Ensemble
-    from road_ray.inference.load_model import load as load
-    from road_ray.recipes.run_directory.run import Run as Run
-    from road_ray.recipes.sweep.sweep import sweep as sweep
-    from road_ray.verbs import VerbFunction
-
-    pretrain: VerbFunction
-    multitask: VerbFunction
-    finetune: VerbFunction
-    teachers: VerbFunction
-    distill: VerbFunction
-    evaluate: VerbFunction
-    reproduce: VerbFunction
-    demo: VerbFunction
+from typing import Any
 
 _VERBS = (
     *("pretrain", "multitask", "finetune", "teachers", "distill", "evaluate"),
     *("reproduce", "demo"),
 )
-_ELSEWHERE = {
+# Names in modules of their own. Types of all names are in `__init__.pyi`, made by tools/stub.py.
+OBJECTS = {
     "DistillationTrainer": "road_ray.distillation.hf_trainer",
     "Ensemble": "road_ray.distributed.public_ensemble",
     "Run": "road_ray.recipes.run_directory.run",
+    "RunContext": "road_ray.training.run_context",
     "load": "road_ray.inference.load_model",
     "model_inputs": "road_ray.distillation.annotate",
     "student_loss": "road_ray.distillation.annotate",
@@ -54,11 +31,7 @@ _ELSEWHERE = {
     ),
 }
 
-__all__ = [
-    *("DistillationTrainer", "Ensemble", "Run", "load", "model_inputs", "student_loss", "sweep"),
-    *("Classify", "MultiLabel", "Regress", "Span", "Tag", "Task"),
-    *_VERBS,
-]
+__all__ = sorted([*OBJECTS, *_VERBS])
 
 
 def __dir__() -> list[str]:
@@ -68,10 +41,10 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name in _VERBS:
         return _verb(name)
-    if name in _ELSEWHERE:
+    if name in OBJECTS:
         from importlib import import_module
 
-        return getattr(import_module(_ELSEWHERE[name]), name)
+        return getattr(import_module(OBJECTS[name]), name)
     raise AttributeError(f"module 'road_ray' has no attribute {name!r}")
 
 
@@ -81,5 +54,5 @@ def _verb(name: str) -> Callable[..., Any]:
     from road_ray.verbs import VERBS, perform
 
     function = partial(perform, name)
-    function.__doc__ = VERBS[name].about
+    function.__doc__ = VERBS[name].docstring
     return function

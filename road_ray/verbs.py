@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from road_ray.config import Config, flatten, load, override, preset_named_in, to_dict
 from road_ray.config.schema import at, known_keys, schema_of
@@ -38,6 +39,11 @@ class Verb:
     def config(self) -> type[Config]:
         """The configuration class."""
         return cast("type[Config]", _imported(self.config_at))
+
+    @property
+    def docstring(self) -> str:
+        """Text of ``help(road_ray.VERB)``."""
+        return textwrap.fill(f"{self.about[0].upper()}{self.about[1:]}.", 90)
 
     def following(self, directory: Path, given: Sequence[str] = (), *, has_model: bool) -> str:
         """Return the command that usually follows a run; several runs of one have no model.
@@ -224,7 +230,7 @@ def preset_config(name: str) -> Config:
 
 
 # Keys of a distillation by their names as keyword arguments, which have no sections.
-_FLAT_NAMES = {
+FLAT_NAMES = {
     "student": "init",
     "task": "data.dataset",
     "teachers": "distillation.teachers",
@@ -237,20 +243,6 @@ _FLAT_NAMES = {
     },
     **{name: f"weighting.{name}" for name in ("rule", "wrong", "all_wrong", "span_correctness")},
 }
-
-
-class VerbFunction(Protocol):
-    """A verb as a Python function, such as ``road_ray.finetune``; see `perform`."""
-
-    def __call__(
-        self,
-        config: Config | Path | str | None = None,
-        *,
-        preset: str | None = None,
-        overrides: Sequence[str] | Mapping[str, Any] = (),
-        context: RunContext | None = None,
-        **keys: Any,
-    ) -> Run: ...
 
 
 def perform(
@@ -284,7 +276,7 @@ def perform(
 
 def _unflattened(keys: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Return the dotted keys of a distillation's flat names, and an ensemble of actors."""
-    changes = {_FLAT_NAMES.get(name, name): value for name, value in keys.items()}
+    changes = {FLAT_NAMES.get(name, name): value for name, value in keys.items()}
     teachers: Any = keys.get("teachers")
     if (host := getattr(teachers, "host", None)) is not None:  # the public Ensemble
         expected, count = keys.get("num_teachers"), len(teachers.directories)

@@ -30,7 +30,7 @@ def performed(monkeypatch: pytest.MonkeyPatch):
 def test_every_verb_has_a_configuration_and_a_recipe(name):
     assert issubclass(VERBS[name].config, Config)
     assert callable(VERBS[name].run)
-    assert getattr(rr, name).__doc__ == VERBS[name].about
+    assert getattr(rr, name).__doc__ == VERBS[name].docstring
     assert configure(name) == VERBS[name].config()
 
 
