@@ -13,6 +13,7 @@ import typer
 
 from road_ray.cli.options import JsonOption, complete_key, complete_preset, show_list
 from road_ray.errors import ConfigError, ResourceError
+from road_ray.system.files import check_new
 
 if TYPE_CHECKING:
     from road_ray.config.schema import Key
@@ -53,11 +54,11 @@ def init(
     from road_ray.data.inspection.starter_config import longest_row, set_name, starter_yaml, verb_of
 
     if output is not None:
-        _refuse_existing(output)
+        check_new(output)
     task_guess = guess(source, Wishes(text or (), label, kind, longest_row(model or _INIT)))
     verb = verb_of(task_guess)
     place = output or Path(f"{set_name(task_guess)}.yaml")
-    _refuse_existing(place)
+    check_new(place)
     chosen = model or (_INIT if verb == "finetune" else "")
     content = starter_yaml(task_guess, place, chosen, schema_name(verb), source)
     rows = _write(place, content, verb, task_guess)
@@ -70,13 +71,6 @@ def init(
         typer.echo(f"  {line}")
     typer.echo(f"written: {place}, and {schema_name(verb)} for editors")
     typer.echo(f"next: {command}")
-
-
-def _refuse_existing(place: Path) -> None:
-    if place.exists():
-        raise ConfigError(
-            f"{place}: exists already; `road init` overwrites nothing\n  fix: --output OTHER.yaml"
-        )
 
 
 def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
@@ -133,8 +127,7 @@ def presets(
         return
     chosen = get_preset(name)
     if output is not None:
-        if output.exists():
-            raise ConfigError(f"{output}: exists\n  fix: name a new file\n  kept: {output}")
+        check_new(output)
         schema(chosen.verb, output.with_name(schema_name(chosen.verb)))
         write_file(output, chosen.text)
         typer.echo(f"next: road {chosen.verb} {output}")

@@ -203,12 +203,11 @@ def errors(
     through it first, and clear or change what you do not agree with.
     """
     from road_ray.data.training_rows import FIELDS
-    from road_ray.errors import ConfigError
     from road_ray.recipes.label_errors import label_errors
     from road_ray.reporting.text_tables import aligned
+    from road_ray.system.files import check_new
 
-    if output.exists():
-        raise ConfigError(f"{output}: exists\n  fix: name a new file: --output\n  kept: {output}")
+    check_new(output)
     rows = label_errors(
         teachers / "teachers.json" if teachers.is_dir() else teachers, relabel=relabel
     )

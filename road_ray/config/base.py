@@ -20,6 +20,7 @@ from pydantic_core import CoreSchema
 from road_ray.config.secrets import refuse_secret
 
 T = TypeVar("T")
+C = TypeVar("C", bound="Config")
 _LARGEST = 2**63 - 1  # of Python's counters and of the columns of torch and Arrow
 
 
@@ -92,6 +93,11 @@ def _expanded(value: object) -> Any:
 def to_dict(config: BaseModel) -> dict[str, Any]:
     """Return the whole configuration as plain values: dicts, lists, text, numbers, bools, null."""
     return config.model_dump(mode="json", round_trip=True)
+
+
+def as_base(kind: type[C], config: Config) -> C:
+    """Return a configuration, or a section of one, as one of its base classes."""
+    return kind(**{name: getattr(config, name) for name in kind.model_fields})
 
 
 def digest(config: Config) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from road_ray.config import override, to_dict
+from road_ray.config.base import as_base
 from road_ray.data.load_split import (
     find_dataset,
     read_examples,
@@ -25,7 +26,7 @@ from road_ray.data.load_split import (
 from road_ray.distributed.connection import connected
 from road_ray.distributed.room import available_resources
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.expand import ANSWERS, Experiment, Job, as_base, num_labelled
+from road_ray.experiment.expand import ANSWERS, Experiment, Job, num_labelled
 from road_ray.experiment.run import RECIPES
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.plan import measured_steps, sampled_corpus, timed_start

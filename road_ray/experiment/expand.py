@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from road_ray.config import Config, override
+from road_ray.config import override
+from road_ray.config.base import as_base
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import SpanExample, TextExample
 from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, root_of
@@ -35,7 +36,6 @@ from road_ray.recipes.train.config import (
 from road_ray.system.files import write_text_atomic
 from road_ray.training.config import TrainingConfig
 
-C = TypeVar("C", bound=Config)
 TEACHER_SEED = 1000  # added to ``seed``, so that no teacher shares the seed of a student
 ANSWERS = "answers"  # verb of the jobs in which teachers answer the rows of their students
 
@@ -338,8 +338,3 @@ def num_labelled(name: str, source: SourceConfig) -> int:
 @cache
 def _num_layers(init: str) -> int:
     return num_layers(read_config(locate_model(model_directory(init), weights=False)))
-
-
-def as_base(kind: type[C], config: object) -> C:
-    """Return a configuration, or a section of one, as one of its base classes."""
-    return kind(**{name: getattr(config, name) for name in kind.model_fields})

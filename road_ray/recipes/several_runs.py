@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from road_ray.config import override
+from road_ray.config.base import as_base
 from road_ray.data.load_split import has_files
 from road_ray.data.model_files import locate_model
 from road_ray.distributed.connection import connected
@@ -58,8 +59,7 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
     if not isinstance(config, FinetuningsConfig):
         return single.finetune(config, context)
     if not config.pool and config.num_seeds == 1:
-        plain = {name: getattr(config, name) for name in FinetuneConfig.model_fields}
-        return single.finetune(FinetuneConfig(**plain), context)
+        return single.finetune(as_base(FinetuneConfig, config), context)
     if done := load_finished_run(config):
         return done
     every = finetunings(config)
@@ -133,13 +133,12 @@ def _inner(
     kind: type[C], config: FinetuneConfig, place: Path, number: int, changes: Mapping[str, Any]
 ) -> C:
     """Return run ``number`` of the runs of ``config``, in ``place`` below its run directory."""
-    shared = {name: getattr(config, name) for name in kind.model_fields}
-    shared |= {
+    own = {
         "run_dir": config.run_dir / place,
         "training": mirrored_below(config.training, place),
         "seed": config.seed + number,
     }
-    return override(kind.model_validate(shared), changes)
+    return override(as_base(kind, config.model_copy(update=own)), changes)
 
 
 def summarise_seeds(by_seed: Sequence[Mapping[str, float]]) -> dict[str, float]:

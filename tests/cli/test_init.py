@@ -85,11 +85,11 @@ def test_rates_are_those_of_the_family_and_size_of_init(road, reviews, init, con
         (
             ["reviews.csv", "--label", "queue", "--output", "reviews.csv"],
             2,
-            "fix: --output OTHER.yaml",
+            "already exists",
         ),
         (["nowhere.csv"], 2, "nowhere.csv: no such file"),
         (["review.csv"], 2, "did you mean 'reviews.csv'?"),
-        (["nowhere.csv", "--output", "reviews.csv"], 2, "reviews.csv: exists"),
+        (["nowhere.csv", "--output", "reviews.csv"], 2, "reviews.csv: already exists"),
         ([], 2, "Missing argument"),
     ],
 )

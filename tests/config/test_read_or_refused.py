@@ -19,39 +19,16 @@ PACKAGE = Path(road_ray.__file__).parent
 SPREAD = ("num_seeds=2",)
 
 # verb, further overrides, an override of a key that has no effect there, what to do instead
+_PLACES = ("workers=2", "min_workers=1", "gpus_per_worker=1")
 REFUSED = [
-    ("teachers", (), "workers=4", "max_concurrent"),
-    ("teachers", (), "min_workers=1", "max_concurrent"),
-    ("teachers", (), "gpus_per_worker=1", "max_concurrent"),
-    ("finetune", SPREAD, "workers=2", "max_concurrent"),
-    ("finetune", SPREAD, "min_workers=2", "max_concurrent"),
-    ("finetune", SPREAD, "gpus_per_worker=1", "max_concurrent"),
+    *[("teachers", (), key, "max_concurrent") for key in (*_PLACES, "address=host:6379")],
+    *[("finetune", SPREAD, key, "max_concurrent") for key in (*_PLACES, "address=host:6379")],
+    *[("reproduce", (), key, "max_concurrent") for key in (*_PLACES, "address=host:6379")],
     ("finetune", ("pool={rte: {}}",), "workers=2", "max_concurrent"),
-    ("reproduce", (), "workers=2", "max_concurrent"),
-    ("reproduce", (), "min_workers=2", "max_concurrent"),
-    ("reproduce", (), "gpus_per_worker=1", "max_concurrent"),
     ("finetune", (), "address=host:6379", "workers"),
-    *[(verb, (), "address=host:6379", "max_concurrent") for verb in ("teachers", "reproduce")],
-    ("finetune", SPREAD, "address=host:6379", "max_concurrent"),
-    *[("demo", (), f"{key}=2", "leave") for key in ("workers", "min_workers", "gpus_per_worker")],
-    *[
-        ("evaluate", (), override, "leave")
-        for override in (
-            "seed=1",
-            "workers=2",
-            "min_workers=2",
-            "gpus_per_worker=1",
-            "address=host:6379",
-            "tracking.tensorboard=true",
-            "tracking.wandb_project=x",
-            "tracking.mlflow_uri=sqlite:///m.db",
-        )
-    ],
-    *[
-        (verb, (), override, "workers")
-        for verb in ("pretrain", "multitask", "finetune", "distill")
-        for override in ("gpus_per_worker=1", "min_workers=1")
-    ],
+    *[("demo", (), key, "leave") for key in _PLACES],
+    *[("evaluate", (), key, "leave") for key in (*_PLACES, "seed=1", "tracking.tensorboard=true")],
+    *[(verb, (), "min_workers=1", "workers") for verb in ("pretrain", "multitask", "distill")],
 ]
 TAKEN = [
     ("teachers", ("max_concurrent=2", "gpus_per_worker=0.5")),

@@ -106,22 +106,6 @@ def test_sizes_that_do_not_fit_are_refused(attempt, pretrained, key, value, mess
 class TestCorpora:
     """A file of one's own."""
 
-    @pytest.mark.parametrize(
-        ("name", "content", "code", "message"),
-        [
-            ("a.jsonl", '{"text": "one"}\n{"text": "two"}\n{"text": \n', 3, "a.jsonl:3"),
-            ("a.jsonl", '{"text": "one"}\n{"body": "two"}\n', 3, "a.jsonl:2"),
-            ("a.txt", "", 3, "a.txt"),
-            ("a.txt", " \n\n", 3, "0 documents"),
-            ("a.txt", "Only one line, and a short one.\n", 0, ""),
-        ],
-    )
-    def test_of_one_s_own(self, attempt, tmp_path, name, content, code, message):
-        (tmp_path / name).write_text(content)
-        result = attempt(data__corpus=tmp_path / name, training__steps=2)
-        assert result.code == code, result.err
-        assert message in result.err
-
     def test_that_is_not_there(self, attempt, monkeypatch):
         monkeypatch.delenv("ROAD_DATA", raising=False)
         result = attempt(data__corpus="no/such.txt")
@@ -139,13 +123,3 @@ class TestCorpora:
         assert result.code == 2
         assert f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory" in result.err
         assert not (tmp_path / "shards").exists()
-
-    def test_with_a_named_vocabulary(self, attempt, tmp_path, pretrained):
-        vocabulary = tmp_path / "vocab.txt"
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
-        vocabulary.write_text("\n".join(words + [f"##{letter}" for letter in words[5:]]))
-        assert attempt(data__tokenizer=vocabulary, training__steps=1).code == 0
-        (tmp_path / "bad.txt").write_text("a\nb\n")
-        result = attempt(run_dir=tmp_path / "b", data__tokenizer=tmp_path / "bad.txt")
-        assert result.code == 3
-        assert "bad.txt: not a WordPiece vocabulary" in result.err

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 import road_ray as rr
-from road_ray.data.config import SourceConfig
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.recipes.run_directory import input_files
 from road_ray.recipes.run_directory.input_files import (
     changed_inputs,
     current_inputs,
     model_files,
-    split_files,
 )
 from road_ray.system.files import write_json_atomic
 
@@ -86,16 +84,6 @@ def test_model_files_are_those_that_decide(teachers, tmp_path):
     assert {"config.json", "model.safetensors", "tokenizer.json", "road_ray.json"} <= names
     assert "README.md" not in names
     assert model_files("") == model_files("google/electra-small") == []
-
-
-def test_split_files_takes_the_packed_file_where_there_is_no_plain_one(world, tmp_path):
-    (plain,) = split_files(SourceConfig(root=str(world)), ["sst2"], "dev")
-    place = tmp_path / plain.relative_to(world)
-    place.parent.mkdir(parents=True)
-    packed = place.with_name(f"{place.name}.gz")
-    packed.write_bytes(b"")
-    assert split_files(SourceConfig(root=str(tmp_path)), ["sst2"], "dev") == [packed]
-    assert split_files(SourceConfig(root="hub"), ["sst2"], "dev") == []
 
 
 @pytest.fixture

@@ -110,12 +110,6 @@ def test_two_runs_of_one_verb_have_two_directories(tmp_path):
     assert second.init == str(first.run_dir)
 
 
-def test_a_single_run_lies_in_the_seeds_directory(tmp_path):
-    sweep = SweepConfig(verb="finetune", metric="m", space={"data.batch_size": {"int": [8, 9]}})
-    [(_, run)] = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)
-    assert run.run_dir == tmp_path / "seed-0"
-
-
 def test_trackers_of_a_sweep_group_its_runs(tmp_path):
     config = {"verb": "finetune", "metric": "m", "space": {"data.batch_size": {"int": [8, 9]}}}
     tracking = {"wandb_project": "p", "tensorboard": True}
