@@ -1,4 +1,8 @@
-"""Guess of the columns of text, of a label, or of any number of labels, with the reasons."""
+"""Columns of text, of a label, or of any number of labels in a table, by their names and values.
+
+``USUAL`` has the names; a column without a usual name is known by its values. What stays open is a
+``ConfigError`` that names the option to answer it by.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NoReturn
 
 from road_ray.data.inspection.data_files import Rows
 from road_ray.data.readers.conll import TAG
@@ -15,82 +20,74 @@ from road_ray.data.readers.tables import missing_columns
 from road_ray.data.task_and_dataset import label_text
 from road_ray.errors import ConfigError
 
+USUAL = {  # names in lower case
+    "label": "label",
+    "sure label": "labels gold_label class target",
+    "likely label": "category sentiment intent emotion topic polarity rating stars score "
+    "similarity y",
+    "several labels": "labels tags topics categories emotions genres classes",
+    "sure text": "text sentence",
+    "likely text": "review body content comment message tweet document description title question "
+    "utterance abstract",
+    "id": "id idx index guid uid uuid key row_id",
+}
 _PAIRS = (
     *(("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
     *(("question", "sentence"), ("text", "text_pair"), ("text_a", "text_b"), ("query", "document")),
 )
-_TEXTS = (
-    *("text", "sentence", "review", "body", "content", "comment", "message", "tweet", "document"),
-    *("description", "title", "question", "utterance", "abstract"),
-)
-_SURE_LABELS = ("label", "labels", "gold_label", "class", "target")
-LABELS = (
-    *_SURE_LABELS,
-    *("category", "sentiment", "intent", "emotion", "topic", "polarity"),
-    *("rating", "stars", "score", "similarity", "y"),
-)
-_IDS = ("id", "idx", "index", "guid", "uid", "uuid", "key", "row_id")
-_FEW = 50  # different values of a column that may be classes without being named so
-_SHORT_WORDS = 3  # of a value that may be a class
+_ANY_LABEL = ("label", "sure label", "likely label")
+_MOST_CLASSES = 50  # different values of a column that may be classes without being named so
+_MOST_CLASS_WORDS = 3
+_SEPARATORS = (";", "|", ",")
+_LEAST_MARKS = 3  # columns of 0 and 1 that are labels unless an option says so
+_MARKS = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
 _DATE = re.compile(r"(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3\d{2,4})([T ].*)?")
 
 
-@dataclass
 class Column:
-    """Counts of the values of one column; ``missing`` has the places of those that are empty."""
+    """Values of one column as text, counted; ``missing`` has the places of the empty ones."""
 
-    name: str
-    missing: list[str] = field(default_factory=list)
-    texts: int = 0
-    lists: int = 0
-    words: int = 0
-    values: Counter[str] = field(default_factory=Counter)
+    def __init__(self, name: str, cells: Sequence[tuple[str, object]]) -> None:
+        self.name = name
+        self.missing = [where for where, cell in cells if cell is None or cell == ""]
+        given = [cell for _, cell in cells if cell is not None and cell != ""]
+        self.has_lists = any(isinstance(cell, list | dict) for cell in given)
+        self.values = Counter(label_text(c) for c in given if not isinstance(c, list | dict))
+        words = [cell.count(" ") + 1 for cell in given if isinstance(cell, str)]
+        self.has_text = bool(words)
+        self.mean_words = sum(words) / max(len(words), 1)
 
-    def add(self, value: object, where: str) -> None:
-        """Count one value."""
-        if value is None or value == "":
-            self.missing.append(where)
-        elif isinstance(value, list | dict):
-            self.lists += 1
-        else:
-            self.values[label_text(value)] += 1
-        if isinstance(value, str):
-            self.texts += 1
-            self.words += value.count(" ") + 1
+    def is_usual(self, *roles: str) -> bool:
+        """Return True if the name is one of those of ``USUAL``."""
+        return any(self.name.lower() in USUAL[role].split() for role in roles)
 
     @property
-    def numbers(self) -> list[float] | None:
-        """The different values as numbers; None if one is not a finite number."""
+    def numbers(self) -> list[float]:
+        """The different values as numbers; empty if one is not a finite number."""
         try:
             numbers = [float(value) for value in self.values]
         except ValueError:
-            return None
-        return numbers if numbers and all(map(math.isfinite, numbers)) else None
-
-    @property
-    def mean_words(self) -> float:
-        return self.words / max(self.texts, 1)
+            return []
+        return numbers if all(map(math.isfinite, numbers)) else []
 
     @property
     def is_text(self) -> bool:
         """True if most values are different texts, not numbers or dates."""
-        other = self.numbers is not None or self.is_classes or self.is_dates
-        return self.texts > 0 and not other
+        return self.has_text and not (self.numbers or self.is_classes or self._is_dates)
 
     @property
     def is_classes(self) -> bool:
         """True if a few short values repeat."""
-        few = 2 <= len(self.values) <= _FEW and 2 * len(self.values) <= self.values.total()
-        return few and self.mean_words <= _SHORT_WORDS and not self.is_dates
-
-    @property
-    def is_dates(self) -> bool:
-        """True if all values are dates, perhaps with a time of day."""
-        return bool(self.values) and all(map(_DATE.fullmatch, self.values))
+        few = 2 <= len(self.values) <= _MOST_CLASSES and _repeat(self.values)
+        return few and self.mean_words <= _MOST_CLASS_WORDS and not self._is_dates
 
     @property
     def is_fractions(self) -> bool:
-        return any(not number.is_integer() for number in self.numbers or ())
+        return any(not number.is_integer() for number in self.numbers)
+
+    @property
+    def _is_dates(self) -> bool:
+        return bool(self.values) and all(map(_DATE.fullmatch, self.values))
 
     def shown(self) -> str:
         """Return the first different values, for messages."""
@@ -98,21 +95,25 @@ class Column:
         return f"{len(self.values):,} different values, such as {few}"
 
 
+def _repeat(values: Counter[str]) -> bool:
+    return 2 * len(values) <= values.total()
+
+
 def count_columns(rows: Rows) -> dict[str, Column]:
     """Return the columns of a table by name, in their order."""
-    columns: dict[str, Column] = {}
+    cells: dict[str, list[tuple[str, object]]] = {}
     for where, row in rows:
-        for name, value in row.items():
-            columns.setdefault(name, Column(name)).add(value, where)
-    return columns
+        for name, cell in row.items():
+            cells.setdefault(name, []).append((where, cell))
+    return {name: Column(name, of_column) for name, of_column in cells.items()}
 
 
 def is_span(columns: Mapping[str, Column]) -> bool:
-    """Return True for the flat rows of SQuAD."""
+    """Return True for the flat rows of SQuAD, whose answers are objects, in a CSV as text."""
     if not {"context", "question", "answers"} <= set(columns):
         return False
     answers = columns["answers"]
-    return answers.lists > 0 or all(text.lstrip()[:1] in ("{", "[") for text in answers.values)
+    return answers.has_lists or all(text.lstrip()[:1] in ("{", "[") for text in answers.values)
 
 
 def word_and_tag_columns(rows: Rows) -> tuple[str, str] | None:
@@ -130,9 +131,9 @@ def word_and_tag_columns(rows: Rows) -> tuple[str, str] | None:
 def id_column(columns: Mapping[str, Column], used: Sequence[str]) -> str | None:
     """Return a column that is named like an identifier and whose values are all different."""
     for name, column in columns.items():
+        is_named = column.is_usual("id") or name.lower().endswith("_id")
         is_unique = not column.missing and set(column.values.values()) == {1}
-        is_named = name.lower() in _IDS or name.lower().endswith("_id")
-        if is_named and name not in used and is_unique:
+        if is_named and is_unique and name not in used:
             return name
     return None
 
@@ -142,73 +143,73 @@ def label_column(
 ) -> tuple[Column, str]:
     """Return the column of the label and the reason. Raises ``ConfigError`` if several fit."""
     if chosen is not None:
-        return _column(columns, chosen, "--label", where), "--label names it"
-    free = {
-        name: column
+        return _named(columns, chosen, "--label", where), "--label names it"
+    free = [
+        column
         for name, column in columns.items()
-        if name not in texts and name.lower() not in _IDS and not column.lists and column.values
-    }
-    sure = [name for name in free if name.lower() in _SURE_LABELS]
-    usual = [name for name in free if name.lower() in LABELS]
-    guessed = [name for name, c in free.items() if c.is_classes or c.is_fractions]
-    exact = [name for name in sure if name.lower() == "label"]
-    likely = exact or sure or list(dict.fromkeys([*usual, *guessed]))
+        if name not in texts and column.values and not (column.has_lists or column.is_usual("id"))
+    ]
+    likely = (
+        [column for column in free if column.is_usual("label")]
+        or [column for column in free if column.is_usual("sure label")]
+        or [c for c in free if c.is_usual("likely label") or c.is_classes or c.is_fractions]
+    )
     if len(likely) == 1:
-        why = "its name says so" if likely[0] in usual else "the only column of classes or numbers"
-        return free[likely[0]], why
+        is_usual = likely[0].is_usual(*_ANY_LABEL)
+        why = "its name says so" if is_usual else "the only column of classes or numbers"
+        return likely[0], why
     if likely:
-        problem, remedy = f"{len(likely)} columns could be the label", shlex.quote(likely[0])
-        fix = f"name one by --label, such as --label {remedy}, or all of 0 and 1 by --kind multi"
-    else:
-        problem = "no column looks like a label"
-        fix = "name one by --label; for pre-training text, a table has the column `text` alone"
-    listed = "".join(f"\n    {name}: {columns[name].shown()}" for name in likely or columns)
-    raise ConfigError(f"{where}: {problem}:{listed}\n  fix: {fix}")
+        fix = (
+            f"name one by --label, such as --label {shlex.quote(likely[0].name)}, or all of 0 and "
+            "1 by --kind multi"
+        )
+        _ask(f"{where}: {len(likely)} columns could be the label", likely, fix)
+    fix = "name one by --label; for pre-training text, a table has the column `text` alone"
+    _ask(f"{where}: no column looks like a label", [*columns.values()], fix)
 
 
 def text_columns(
-    columns: Mapping[str, Column], chosen: Sequence[str], label: str, where: str
+    columns: Mapping[str, Column], chosen: Sequence[str], where: str
 ) -> tuple[list[str], str]:
-    """Return one or two columns of the text and the reason. Raises ``ConfigError`` if it is not
-    clear.
+    """Return one or two columns of the text and the reason; ``columns`` are those without the
+    label. Raises ``ConfigError`` if it is not clear.
     """
     if len(chosen) > 2:
         raise ConfigError(f"--text names {len(chosen)} columns\n  allowed: one, or two of a pair")
     if chosen:
-        return [_column(columns, name, "--text", where).name for name in chosen], "--text names it"
-    lower = {name.lower(): name for name in columns if name != label and columns[name].texts}
+        return [_named(columns, name, "--text", where).name for name in chosen], "--text names it"
+    lower = {name.lower(): column for name, column in columns.items() if column.has_text}
     for pair in _PAIRS:
         if all(name in lower for name in pair):
-            return [lower[name] for name in pair], "the two usual names of a pair"
-    texts = [name for key, name in lower.items() if key not in _IDS and columns[name].is_text]
-    texts = [name for name in texts if columns[name].mean_words > 1] or texts  # names, codes
-    if len(texts) == 1:
-        return texts, "the only column of text"
-    usual = [lower[name] for name in _TEXTS if name in lower and lower[name] in texts]
-    if usual and (len(texts) > 2 or usual[0].lower() in _TEXTS[:2]):
-        return usual[:1], "its name says so"
-    if len(texts) == 2:
-        return texts, "two columns of text are read as a pair; --text names one alone"
-    if not texts and len(lower) == 1:
-        return list(lower.values()), "the only column of text"
-    listed = texts or list(columns)
-    raise ConfigError(
-        f"{where}: {len(texts)} columns of text: {', '.join(listed)}\n"
-        f"  fix: name one, or two of a pair, by --text, such as --text {shlex.quote(listed[0])}"
+            return [lower[name].name for name in pair], "the two usual names of a pair"
+    texts = [column for column in lower.values() if column.is_text and not column.is_usual("id")]
+    texts = [column for column in texts if column.mean_words > 1] or texts  # no names or codes
+    if len(texts) == 1 or (not texts and len(lower) == 1):
+        return [(texts or [*lower.values()])[0].name], "the only column of text"
+    sure, likely = (
+        [lower[name].name for name in USUAL[role].split() if lower.get(name) in texts]
+        for role in ("sure text", "likely text")
     )
+    if sure or (likely and len(texts) > 2):
+        return [*sure, *likely][:1], "its name says so"
+    if len(texts) == 2:
+        why = "two columns of text are read as a pair; --text names one alone"
+        return [column.name for column in texts], why
+    listed = texts or [*columns.values()]
+    fix = f"name one, or two of a pair, by --text, such as --text {shlex.quote(listed[0].name)}"
+    _ask(f"{where}: {len(texts)} columns of text", listed, fix)
 
 
-def _column(columns: Mapping[str, Column], name: str, option: str, where: str) -> Column:
+def _ask(problem: str, columns: Sequence[Column], fix: str) -> NoReturn:
+    listed = "".join(f"\n    {column.name}: {column.shown()}" for column in columns)
+    raise ConfigError(f"{problem}:{listed}\n  fix: {fix}")
+
+
+def _named(columns: Mapping[str, Column], name: str, option: str, where: str) -> Column:
     if name not in columns:
         missing = missing_columns(where, [name], list(columns)).split("\n")[0]
         raise ConfigError(f"{missing}\n  fix: name a column of the file by {option}")
     return columns[name]
-
-
-_NAMES = ("labels", "tags", "topics", "categories", "emotions", "genres", "classes")
-_SEPARATORS = (";", "|", ",")
-_LONGEST_LABEL_WORDS = 3
-_LEAST_MARKS = 3  # columns of 0 and 1 that are labels unless an option says so
 
 
 @dataclass(frozen=True)
@@ -221,16 +222,16 @@ class LabelSets:
     why: str
     separator: str | None = None
 
-    @property
-    def are_marks(self) -> bool:
-        return len(self.columns) > 1
-
-    def counts(self, rows: Rows) -> Counter[str]:
-        """Return how many rows have each label."""
-        if self.are_marks:
-            return Counter(c for _, row in rows for c in self.columns if _mark(row.get(c)) == 1)
-        cells = (_parts(row.get(self.columns[0]), self.separator) for _, row in rows)
-        return Counter(part for cell in cells for part in {*cell})
+    def of(self, row: Mapping[str, object]) -> list[str]:
+        """Return the labels of a row."""
+        if len(self.columns) > 1:
+            return [name for name in self.columns if _mark(row.get(name)) == 1]
+        cell = row.get(self.columns[0])
+        if isinstance(cell, list):
+            return [label_text(item) for item in cell]
+        if self.separator is None or not isinstance(cell, str):
+            return []
+        return [part for item in cell.split(self.separator) if (part := item.strip())]
 
 
 def label_sets(
@@ -239,42 +240,36 @@ def label_sets(
     """Return the columns with several labels a row; None where each row has one. ``label`` and
     ``kind`` are what the user has named.
 
-    Columns of lists and of separated texts need a name that says so, or `--label`; their parts are
-    short and repeat. Raises ``ConfigError`` for ``multi`` without such columns.
+    A column of lists needs a name that says so, or ``--label``; with ``--kind multi`` any whose
+    parts are short and repeat will do. Raises ``ConfigError`` for ``multi`` without such columns.
     """
     if kind not in (None, "multi"):
         return None
-    named = [name for name in columns if name.lower() in _NAMES] if label is None else [label]
-    why = "its name says so" if label is None else "--label names it"
-    for name in named if kind is None else dict.fromkeys([*named, *(columns if not label else ())]):
-        column = columns.get(name)
-        if column is None:
-            continue
+    named = {name for name, column in columns.items() if column.is_usual("several labels")}
+    why = "its name says so"
+    if label is not None:
+        named, why = {label} & columns.keys(), "--label names it"
+    any_name = kind == "multi" and label is None
+    for name in sorted(columns, key=lambda name: name not in named) if any_name else named:
         reason = why if name in named else "its parts repeat"
-        if column.lists and not column.values:
+        column = columns[name]
+        if column.has_lists and not column.values:
             made = LabelSets((name,), f"{reason}; its cells are lists")
-            if name in named or _is_labels(made.counts(rows)):
+            if name in named or _are_labels(made, rows):
                 return made
-        for separator in _SEPARATORS if column.is_text or column.values else ():
-            made = LabelSets(
-                (name,), f"{reason}; its texts have {separator!r} between labels", separator
-            )
-            if _is_separated(column, made.counts(rows), separator):
+        for separator in _SEPARATORS if column.values else ():
+            written = f"{reason}; its texts have {separator!r} between labels"
+            made = LabelSets((name,), written, separator)
+            cells = [made.of({name: value}) for value in column.values]
+            if _are_combined(cells) and _are_labels(made, rows):
                 return made
-    return _marked(columns, label, kind, place)
-
-
-def _marked(
-    columns: Mapping[str, Column], label: str | None, kind: str | None, place: str
-) -> LabelSets | None:
-    """Return the columns of 0 and 1, if there is no other column of a label."""
-    marks = tuple(n for n, c in columns.items() if c.values and {*map(_mark, c.values)} <= {0, 1})
-    others = [
-        n for n, c in columns.items() if n not in marks and (n.lower() in LABELS or c.is_classes)
-    ]
-    fits = label is None and len(marks) > 1
-    if fits and (kind == "multi" or (len(marks) >= _LEAST_MARKS and not others)):
-        return LabelSets(marks, "all columns of 0 and 1")
+    marks = [n for n, c in columns.items() if c.values and None not in map(_mark, c.values)]
+    other = any(
+        n not in marks and (c.is_usual(*_ANY_LABEL) or c.is_classes) for n, c in columns.items()
+    )
+    is_likely = kind == "multi" or (len(marks) >= _LEAST_MARKS and not other)
+    if label is None and len(marks) > 1 and is_likely:
+        return LabelSets(tuple(marks), "all columns of 0 and 1")
     if kind == "multi":
         raise ConfigError(
             f"{place}: no {f'column {label!r}' if label else 'columns'} with several labels a row\n"
@@ -286,28 +281,20 @@ def _marked(
 
 def _mark(value: object) -> int | None:
     """Return 0 or 1 for a cell that is one of them."""
-    return {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}.get(str(value).lower())
+    return _MARKS.get(str(value).lower())
 
 
-def _parts(cell: object, separator: str | None) -> Sequence[str]:
-    if isinstance(cell, list):
-        return [label_text(item) for item in cell]
-    if separator is None or not isinstance(cell, str):
-        return []
-    return [part for item in cell.split(separator) if (part := item.strip())]
-
-
-def _is_labels(counts: Counter[str]) -> bool:
+def _are_labels(made: LabelSets, rows: Rows) -> bool:
     """Return True for short texts that repeat."""
-    short = all(part.count(" ") < _LONGEST_LABEL_WORDS for part in counts)
-    return len(counts) > 1 and 2 * len(counts) <= counts.total() and short
+    parts = Counter(part for _, row in rows for part in made.of(row))
+    short = all(part.count(" ") < _MOST_CLASS_WORDS for part in parts)
+    return len(parts) > 1 and _repeat(parts) and short
 
 
-def _is_separated(column: Column, counts: Counter[str], separator: str) -> bool:
-    """Return True for cells of which some have several parts, no part twice, in combinations: there
-    are fewer parts than different cells, as of "a", "b" and "a;b", not of "Oslo, Norway".
+def _are_combined(cells: Sequence[Sequence[str]]) -> bool:
+    """Return True for parts in combinations: there are fewer parts than different cells, as of "a",
+    "b" and "a;b", not of "Oslo, Norway", and no part is twice in a cell.
     """
-    cells = [_parts(cell, separator) for cell in column.values]
-    several = [cell for cell in cells if len(cell) > 1]
+    several = any(len(cell) > 1 for cell in cells)
     repeated = any(len({*cell}) < len(cell) for cell in cells)
-    return bool(several) and not repeated and len(counts) < len(cells) and _is_labels(counts)
+    return several and not repeated and len({p for cell in cells for p in cell}) < len(cells)

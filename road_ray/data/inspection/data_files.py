@@ -132,15 +132,12 @@ def _name_of(path: Path) -> str:
 
 
 def _file(path: Path) -> Source:
-    if not path.stat().st_size:
-        raise DataError(f"{path}: the file is empty\n  fix: name a file with rows")
-    layout, splits = layout_of(path), {"train": str(path)}
+    layout, files = layout_of(path), {"train": [path]}
     if layout != "text" and split_in_name(path.name) == "train":
         rest = _WORDS.sub("*", path.name, count=1)
-        for other in sorted(path.parent.iterdir()):
-            split = split_in_name(other.name)
-            if split not in (None, "train") and _WORDS.sub("*", other.name, count=1) == rest:
-                splits.setdefault(str(split), str(other))
+        beside = (f for f in path.parent.iterdir() if _WORDS.sub("*", f.name, count=1) == rest)
+        files = _files_by_split(beside) | files
+    splits = {split: str(group[0]) for split, group in files.items()}
     return Source(_name_of(path), layout, splits)
 
 
@@ -150,10 +147,7 @@ def _folder(path: Path) -> Source:
         names = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
         return Source(name, "table", {s: str(path / n) for s, n in _by_split(names).items()})
     files = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith((".", "_")))
-    by_split: dict[str, list[Path]] = {}
-    for file in files:
-        if (split := split_in_name(file.name)) is not None:
-            by_split.setdefault(split, []).append(file)
+    by_split = _files_by_split(files)
     if any(len(group) > 1 and group[0].suffix == ".parquet" for group in by_split.values()):
         return _hub_source(str(path.resolve()))  # several parquet files a split, as on the hub
     if by_split.get("train") and (layout := layout_of(by_split["train"][0])) != "text":
@@ -173,6 +167,14 @@ def _folder(path: Path) -> Source:
     )
 
 
+def _files_by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
+    by_split: dict[str, list[Path]] = {}
+    for file in sorted(files):
+        if (split := split_in_name(file.name)) is not None:
+            by_split.setdefault(split, []).append(file)
+    return by_split
+
+
 def _by_split(names: Iterable[str]) -> dict[str, str]:
     """Return the names of the splits of a data set by ``train``, ``dev`` and ``test``."""
     known = {_SPLIT_OF[name]: name for name in reversed([*names]) if name in _SPLIT_OF}
@@ -184,10 +186,7 @@ def _read(layout: Layout, path: Path, split: str) -> Rows:
         read = conll_rows(path, Columns((0,), -1), split != "test")
     else:
         read = (squad_rows if layout == "squad_json" else named_rows)(path)
-    rows = list(islice(read, MOST_ROWS))
-    if not rows:
-        raise DataError(f"{path}: has no rows\n  fix: name a file with a row below its header")
-    return rows
+    return list(islice(read, MOST_ROWS))
 
 
 def _hub_source(place: str) -> Source:

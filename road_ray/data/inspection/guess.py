@@ -22,7 +22,7 @@ from road_ray.data.inspection.columns import (
     text_columns,
     word_and_tag_columns,
 )
-from road_ray.data.inspection.data_files import MOST_ROWS, Rows, Source, find_source
+from road_ray.data.inspection.data_files import MOST_ROWS, Source, find_source
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.squad import flat_answers
 from road_ray.data.task_and_dataset import Columns, below_zero, plain_label
@@ -74,7 +74,7 @@ def guess(place: str, wishes: Wishes | None = None) -> Guess:
     """Return the guess for a file, a folder or ``hub:NAME``.
 
     Raises ``ConfigError`` for a question that an option answers, ``DataError`` for data that cannot
-    be used.
+    be used. Rows that a reader refuses are found when the file that ``road init`` writes is read.
     """
     wishes, source = wishes or Wishes(), find_source(place)
     chosen = bool(wishes.text or wishes.label or wishes.kind)  # of one label for a text or a pair
@@ -84,24 +84,23 @@ def guess(place: str, wishes: Wishes | None = None) -> Guess:
             f"{place}: the file is {what[source.layout]}, not a table with columns\n"
             "  fix: leave --label, --text and --kind out, or name a CSV, TSV, JSONL or parquet file"
         )
-    rows = source.rows.get("train", ())
-    columns = count_columns(rows)
     if source.layout == "text":
-        made = _corpus(source, "this is plain text")
-    elif not columns:
-        raise DataError(f"{place}: its rows have no columns\n  fix: name another file")
-    elif is_span(columns) and not chosen:
+        return _corpus(source, "this is plain text")
+    rows = source.rows["train"]
+    columns = count_columns(rows)
+    if not columns:
+        raise DataError(f"{place}: no row with a column\n  fix: name a file with rows")
+    if is_span(columns) and not chosen:
         made = _spans(source, wishes.limit)
     elif source.layout == "conll":
         made = _tags(source, word_and_tag(Columns(())), {})
     elif (lists := word_and_tag_columns(rows)) is not None and not chosen:
         made = _tags(source, lists, {"text": [lists[0]], "label": lists[1]})
     elif list(columns) == ["text"] and wishes.label is None:
-        made = _corpus(source, "`text` is the only column")
+        return _corpus(source, "`text` is the only column")
     else:
-        made = _sentences(source, columns, wishes, place)
-    if made.kind != "corpus":
-        _add_splits(made)
+        made = _texts(source, columns, wishes, place)
+    _add_splits(made)
     return made
 
 
@@ -133,8 +132,6 @@ def _tags(source: Source, columns: tuple[str, str], entry: dict[str, Any]) -> Gu
     words, column = columns
     cells = (row.get(column) or () for rows in source.rows.values() for _, row in rows)
     labels = tag_labels(sorted({str(tag) for tags in cells for tag in tags}))
-    if len(labels) < 2:
-        raise DataError(f"{source.splits['train']}: all tags are O\n  fix: name another file")
     kinds = [label[2:] for label in labels if label.startswith("B-")]
     reasons = [
         f"task: a tag for each word, by lists or lines of words and tags ({words}, {column})",
@@ -143,57 +140,17 @@ def _tags(source: Source, columns: tuple[str, str], entry: dict[str, Any]) -> Gu
     return Guess(source, "tag", {"kind": "tag", **entry, "labels": labels}, reasons)
 
 
-def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, place: str) -> Guess:
+def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place: str) -> Guess:
+    """Return the guess for a label, a number, or any number of labels of a text or a pair."""
     rows = source.rows["train"]
-    if (several := label_sets(rows, columns, wishes.label, wishes.kind, place)) is not None:
-        return _label_sets(source, columns, several, wishes, place)
-    label, why_label = label_column(columns, wishes.label, wishes.text, place)
-    texts, why_texts = text_columns(columns, wishes.text, label.name, place)
-    _check_texts(columns, texts, rows, place)
-    reasons = [f"text: {' and '.join(texts)} ({why_texts})", f"label: {label.name} ({why_label})"]
-    entry: dict[str, Any] = {"text": texts, "label": label.name}
-    if (id_name := id_column(columns, [*texts, label.name])) is not None:
-        entry["id"] = id_name
-        reasons.append(f"id: {id_name} (its name says so, and no value repeats)")
-    if label.missing:
-        reasons.append(
-            f"no label: {len(label.missing):,} of {len(rows):,} rows, the first at "
-            f"{label.missing[0]}; training leaves them out, and a distillation takes their texts "
-            "from a file in data.unlabelled"
-        )
-    left_out = [name for name in columns if name not in (*texts, label.name, id_name)]
-    if (lists := [name for name in left_out if columns[name].lists]) and not wishes.text:
-        raise ConfigError(
-            f"{place}: column {lists[0]!r} has lists, such as the choices of a question, which a "
-            "task of one label for a text would not read\n"
-            "  fix: for choices, a column for each and `kind: choose` (docs/guides/data.md); to "
-            f"leave it out: --text {shlex.quote(texts[0])}; for any number of labels: --kind multi "
-            f"--label {shlex.quote(lists[0])}"
-        )
-    if left_out:
-        reasons.append(f"not read: {', '.join(left_out)}")
-    unit = "a pair of texts" if len(texts) == 2 else "a text"
-    many_numbers = len(label.numbers or ()) > _MOST_NUMBERED_CLASSES
-    kind = wishes.kind or ("regress" if label.is_fractions or many_numbers else "classify")
-    if kind == "regress":
-        low, high = _range_of(source, label, place)
-        entry = {"kind": "regress", **entry, "low": low, "high": high}
-        reasons.insert(0, f"task: a number for {unit} (regress); the label has {label.shown()}")
-        reasons.append(f"range: {low:g} to {high:g}, around the numbers of the file")
+    several = label_sets(rows, columns, wishes.label, wishes.kind, place)
+    if several is None:
+        label, why_label = label_column(columns, wishes.label, wishes.text, place)
+        labels: tuple[str, ...] = (label.name,)
     else:
-        labels, label_map, lines = _classes(source, label, place)
-        entry |= {"labels": labels, **({"label_map": label_map} if label_map else {})}
-        numbers = "; for a number: --kind regress" if label.numbers else ""
-        reasons.insert(0, f"task: one of {len(labels)} classes for {unit}{numbers}")
-        reasons += lines
-    length = _length(rows, texts, wishes.limit, reasons)
-    return Guess(source, kind, entry, reasons, length)
-
-
-def _check_texts(
-    columns: Mapping[str, Column], texts: Sequence[str], rows: Rows, place: str
-) -> None:
-    """Raise ``DataError`` for rows without a text."""
+        labels, why_label = several.columns, several.why
+    others = {name: column for name, column in columns.items() if name not in labels}
+    texts, why_texts = text_columns(others, wishes.text, place)
     for text in texts:
         if missing := columns[text].missing:
             raise DataError(
@@ -201,53 +158,133 @@ def _check_texts(
                 f"the first at {missing[0]}\n"
                 "  fix: fill or remove these rows, or name another column"
             )
-
-
-def _label_sets(
-    source: Source, columns: Mapping[str, Column], several: LabelSets, wishes: Wishes, place: str
-) -> Guess:
-    """Return the guess for any number of labels a row."""
-    rows = source.rows["train"]
-    others = {name: column for name, column in columns.items() if name not in several.columns}
-    texts, why_texts = text_columns(others, wishes.text, "", place)
-    _check_texts(columns, texts, rows, place)
-    counts = several.counts(rows) + several.counts(source.rows.get("dev", ()))
-    spellings = _spellings(counts)
-    labels = sorted_labels(same[0] for same in spellings.values())
-    if several.are_marks:
-        labels = list(several.columns)
-    elif names := source.class_names.get(several.columns[0]):
-        labels = list(names)
-    if len(labels) < 2:
-        raise DataError(f"{place}: {len(labels)} labels in all rows\n  fix: name another column")
-    label = list(several.columns) if several.are_marks else several.columns[0]
-    entry: dict[str, Any] = {"kind": "multi", "text": texts, "label": label}
-    if several.separator is not None:
-        entry["separator"] = several.separator
-    if (id_name := id_column(columns, [*texts, *several.columns])) is not None:
-        entry["id"] = id_name
-    if not several.are_marks:
-        entry["labels"] = labels
-        if label_map := {v: same[0] for same in spellings.values() for v in same[1:]}:
-            entry["label_map"] = label_map
-    unit, share = "a pair of texts" if len(texts) == 2 else "a text", counts.total() / len(rows)
-    shown = ", ".join(f"{name} ({counts[name]:,})" for name in labels[:12])
+    id_name = id_column(others, texts)
+    left_out = [name for name in others if name not in (*texts, id_name)]
+    lists = [name for name in left_out if columns[name].has_lists]
+    if lists and several is None and not wishes.text:
+        raise ConfigError(
+            f"{place}: column {lists[0]!r} has lists, such as the choices of a question, which a "
+            "task of one label for a text would not read\n"
+            "  fix: for choices, a column for each and `kind: choose` (docs/guides/data.md); to "
+            f"leave it out: --text {shlex.quote(texts[0])}; for any number of labels: --kind multi "
+            f"--label {shlex.quote(lists[0])}"
+        )
     reasons = [
-        f"task: any of {len(labels)} labels for {unit} (multi), {share:.1f} of a row on average",
         f"text: {' and '.join(texts)} ({why_texts})",
-        f"label: {', '.join(several.columns[:12])} ({several.why})",
-        f"labels: {shown}{', ...' * (len(labels) > 12)}; a row without one has none of them",
+        f"label: {', '.join(labels[:12])} ({why_label})",
+        *([f"id: {id_name} (its name says so, and no value repeats)"] if id_name else []),
+        *([f"not read: {', '.join(left_out)}"] if left_out else []),
     ]
-    length = _length(rows, texts, wishes.limit, reasons)
-    return Guess(source, "multi", entry, reasons, length)
+    unit = "a pair of texts" if len(texts) == 2 else "a text"
+    if several is not None:
+        kind = "multi"
+        entry, about = _label_sets(source, several, unit)
+    else:
+        if label.missing:
+            reasons.append(
+                f"no label: {len(label.missing):,} of {len(rows):,} rows, the first at "
+                f"{label.missing[0]}; training leaves them out, and a distillation takes their "
+                "texts from a file in data.unlabelled"
+            )
+        is_number = label.is_fractions or len(label.numbers) > _MOST_NUMBERED_CLASSES
+        kind = wishes.kind or ("regress" if is_number else "classify")
+        guessed = _numbers if kind == "regress" else _classes
+        entry, about = guessed(source, label, unit, place)
+    reasons = [about[0], *reasons, *about[1:]]
+    words = [sum(str(row[text]).count(" ") + 1 for text in texts) for _, row in rows]
+    length = _length(words, wishes.limit, reasons)
+    start = {"kind": kind} if kind != "classify" else {}
+    ids = {"id": id_name} if id_name else {}
+    return Guess(source, kind, {**start, "text": texts, **ids, **entry}, reasons, length)
 
 
-def _spellings(counts: Counter[str]) -> dict[str, list[str]]:
-    """Return the values of each label, the most frequent first."""
-    spellings: dict[str, list[str]] = {}
+def _label_sets(source: Source, several: LabelSets, unit: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the entry of any number of labels a row, and lines about it, the task first."""
+    rows = [row for split in ("train", "dev") for _, row in source.rows.get(split, ())]
+    counts = Counter(label for row in rows for label in {*several.of(row)})
+    names: Sequence[str] = several.columns
+    entry: dict[str, Any] = {"label": [*names]}
+    if len(names) == 1:
+        spellings, label_map = _spellings(counts)
+        names = source.class_names.get(names[0]) or spellings
+        entry = {
+            "label": several.columns[0],
+            **({"separator": several.separator} if several.separator else {}),
+            "labels": [*names],
+            **({"label_map": label_map} if label_map else {}),
+        }
+    share = counts.total() / len(rows)
+    shown = ", ".join(f"{name} ({counts[name]:,})" for name in names[:12])
+    return entry, [
+        f"task: any of {len(names)} labels for {unit} (multi), {share:.1f} of a row on average",
+        f"labels: {shown}{', ...' * (len(names) > 12)}; a row without one has none of them",
+    ]
+
+
+def _numbers(
+    source: Source, label: Column, unit: str, place: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the entry of a regression: the whole numbers around the values of all splits, but for
+    hidden ones of the test split: those below 0, where train and dev have none.
+    """
+    known = label.values + _values(source, "dev", label.name)
+    has_negative = any(map(below_zero, known))
+    tested = _values(source, "test", label.name)
+    values = {*known, *(value for value in tested if has_negative or not below_zero(value))}
+    try:
+        low, high = math.floor(min(map(float, values))), math.ceil(max(map(float, values)))
+    except (ValueError, OverflowError) as error:
+        raise DataError(
+            f"{place}: column {label.name!r} holds no numbers, but {label.shown()}\n"
+            "  fix: name another column by --label, or leave out --kind regress"
+        ) from error
+    return {"label": label.name, "low": float(low), "high": float(high)}, [
+        f"task: a number for {unit} (regress); the label has {label.shown()}",
+        f"range: {low} to {high}, around the numbers of the file",
+    ]
+
+
+def _classes(
+    source: Source, label: Column, unit: str, place: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the entry of one label a row, and lines about it, the task first."""
+    counts = label.values + _values(source, "dev", label.name)
+    names = source.class_names.get(label.name)
+    for hidden in ["-"] if names is None else ["-", "-1"]:  # no label, as in SNLI
+        del counts[hidden]
+    labels, label_map = _spellings(counts)
+    if not 2 <= len(labels) <= min(_MOST_CLASSES, max(2, counts.total() // 2)):
+        raise ConfigError(
+            f"{place}: column {label.name!r} has {label.shown()} in {counts.total():,} rows, which "
+            "is no label\n  fix: name another column by --label"
+        )
+    if names is not None:
+        labels = [*names]
+        label_map = {} if source.hub else {str(number): name for number, name in enumerate(names)}
+        line = f"classes: {', '.join(names[:12])}, by the features of the data set"
+    else:
+        shown = [f"{value} ({counts[value]:,})" for value in sorted_labels(counts)]
+        line = f"classes: {', '.join([*shown[:12], *(['...'] if shown[12:] else [])])}"
+        if label_map:
+            line += f"; one class in several spellings: {', '.join(map(repr, label_map))}"
+    entry = {
+        "label": label.name,
+        "labels": labels,
+        **({"label_map": label_map} if label_map else {}),
+    }
+    numbers = "; for a number: --kind regress" if label.numbers else ""
+    return entry, [f"task: one of {len(labels)} classes for {unit}{numbers}", line]
+
+
+def _spellings(counts: Counter[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the labels, each in its most frequent spelling, and the map from others to them."""
+    first: dict[str, str] = {}
+    label_map = {}
     for value, _ in counts.most_common():
-        spellings.setdefault(plain_label(value), []).append(value)
-    return spellings
+        label = first.setdefault(plain_label(value), value)
+        if label != value:
+            label_map[value] = label
+    return sorted_labels(first.values()), label_map
 
 
 def _values(source: Source, split: str, column: str) -> Counter[str]:
@@ -256,60 +293,11 @@ def _values(source: Source, split: str, column: str) -> Counter[str]:
     return counted.values if counted else Counter()
 
 
-def _range_of(source: Source, label: Column, place: str) -> tuple[float, float]:
-    """Return the whole numbers around the values of all splits, but for hidden ones of the test
-    split: those below 0, where train and dev have none.
+def _length(words: Sequence[int], limit: int, reasons: list[str]) -> int | None:
+    """Return the length that holds 95% of the rows with so many words, at most ``limit``, which the
+    model takes; None for the default of 128 tokens.
     """
-    known = label.values + _values(source, "dev", label.name)
-    has_negative = any(map(below_zero, known))
-    tested = _values(source, "test", label.name)
-    values = [*known, *(value for value in tested if has_negative or not below_zero(value))]
-    numbers = Column(label.name, values=Counter(values)).numbers
-    if numbers is None or len(numbers) < 2:
-        raise DataError(
-            f"{place}: column {label.name!r} holds no numbers, but {label.shown()}\n"
-            "  fix: name another column by --label, or leave out --kind regress"
-        )
-    return float(math.floor(min(numbers))), float(math.ceil(max(numbers)))
-
-
-def _classes(
-    source: Source, label: Column, place: str
-) -> tuple[list[str], dict[str, str], list[str]]:
-    """Return labels, the map from other spellings to them, and lines about both."""
-    counts = label.values + _values(source, "dev", label.name)
-    names = source.class_names.get(label.name)
-    for hidden in ["-"] if names is None else ["-", "-1"]:  # no label, as in SNLI
-        del counts[hidden]
-    spellings, total = _spellings(counts), counts.total()
-    if len(spellings) < 2:
-        raise DataError(
-            f"{place}: column {label.name!r} has one class only: {', '.join(counts)}, in all "
-            f"{total:,} rows\n  fix: add rows of another class, or name another column by --label"
-        )
-    if len(counts) > min(_MOST_CLASSES, max(2, total // 2)):
-        raise ConfigError(
-            f"{place}: column {label.name!r} has {label.shown()} in {total:,} rows, which is no "
-            "label\n  fix: name another column by --label"
-        )
-    if names is not None:
-        numbers = {} if source.hub else {str(number): name for number, name in enumerate(names)}
-        line = f"classes: {', '.join(names[:12])}, by the features of the data set"
-        return list(names), numbers, [line]
-    shown = [f"{value} ({counts[value]:,})" for value in sorted_labels(counts)]
-    lines = [f"classes: {', '.join([*shown[:12], *(['...'] if shown[12:] else [])])}"]
-    label_map = {other: same[0] for same in spellings.values() for other in same[1:]}
-    if label_map:
-        lines.append(f"one class in several spellings: {', '.join(map(repr, label_map))}")
-    return sorted_labels(same[0] for same in spellings.values()), label_map, lines
-
-
-def _length(rows: Rows, texts: Sequence[str], limit: int, reasons: list[str]) -> int | None:
-    """Return the length that holds 95% of the texts, at most ``limit``, which the model takes; None
-    for the default of 128 tokens.
-    """
-    words = sorted(sum(str(row[text]).count(" ") + 1 for text in texts) for _, row in rows)
-    long = words[int(0.95 * (len(words) - 1))] * _TOKENS_PER_WORD + 3
+    long = sorted(words)[int(0.95 * (len(words) - 1))] * _TOKENS_PER_WORD + 3
     length = min(next((n for n in _LENGTHS if n >= long), _LENGTHS[-1]), limit)
     if length == _LENGTHS[0]:
         return None
