@@ -78,6 +78,9 @@ def predict(
     threshold: Annotated[
         float | None, typer.Option(help="no-answer threshold, or inf, or a label's probability")
     ] = None,
+    min_confidence: Annotated[
+        float, typer.Option(help="no label below this probability", min=0, max=1)
+    ] = 0.0,
     precision: Annotated[
         Literal["fp32", "bf16", "auto"], typer.Option(help="auto: the faster one")
     ] = "fp32",
@@ -108,7 +111,7 @@ def predict(
         raise ConfigError(f"{message} or --address\n  fix: add --workers 1, or leave it out")
     chosen = _chosen(model, head, source, (columns or [], keep or [], ignore or []))
     options = {"head": head, "precision": precision, "threshold": threshold, "n_best": n_best}
-    options["max_length_tokens"] = max_length_tokens
+    options |= {"max_length_tokens": max_length_tokens, "min_confidence": min_confidence}
     if output is None:
         _print(model, source, chosen, options)
         return

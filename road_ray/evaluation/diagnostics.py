@@ -1,5 +1,5 @@
-"""Details of an evaluation beyond its figures, for pages: confusion matrix, calibration, and the
-scores of SQuAD 2.0 at every no-answer threshold.
+"""Details of an evaluation beyond its figures, for pages: confusion matrix, calibration, accuracy
+by coverage, and the scores of SQuAD 2.0 at every no-answer threshold.
 """
 
 from __future__ import annotations
@@ -12,46 +12,33 @@ from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import SpanExample
 from road_ray.evaluation import squad
+from road_ray.evaluation.calibration import calibration, coverage, probabilities
 from road_ray.evaluation.spans import SpanPrediction
 
-_BINS = 10
 _MOST_LABELS = 20
 _THRESHOLDS = 60
 
 
 def class_diagnostics(
-    logits: NDArray[np.float32], gold: NDArray[np.integer[Any]], labels: Sequence[str]
+    logits: NDArray[np.float32],
+    gold: NDArray[np.integer[Any]],
+    labels: Sequence[str],
+    temperature: float = 1.0,
 ) -> dict[str, Any]:
-    """Return rows, labels, ``confusion[gold][predicted]`` (up to 20 labels) and ``calibration`` of
-    class logits ``[N, C]`` with labels ``[N]``.
+    """Return rows, labels, ``confusion[gold][predicted]`` (up to 20 labels), ``calibration`` and
+    ``coverage`` of class logits ``[N, C]`` at a temperature, with labels ``[N]``.
     """
-    shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
-    probabilities = np.exp(shifted) / np.exp(shifted).sum(-1, keepdims=True)
-    predicted = logits.argmax(-1)
+    predicted, confidence = logits.argmax(-1), probabilities(logits, temperature).max(-1)
     diagnostics: dict[str, Any] = {
         "rows": len(gold),
-        "calibration": calibration(probabilities.max(-1), predicted == gold),
+        "calibration": calibration(confidence, predicted == gold),
+        "coverage": coverage(confidence, predicted == gold),
     }
     if len(labels) <= _MOST_LABELS:
         confusion = np.zeros((len(labels), len(labels)), dtype=int)
         np.add.at(confusion, (gold, predicted), 1)
         diagnostics |= {"labels": list(labels), "confusion": confusion.tolist()}
     return diagnostics
-
-
-def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return the expected calibration error (Guo et al. 2017: ten bins of equal width, weighted by
-    their rows, in percentage points) and each bin that has rows: mean confidence, accuracy, rows.
-    """
-    places = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
-    bins, error = [], 0.0
-    for place in range(_BINS):
-        inside = places == place
-        if count := int(inside.sum()):
-            mean, accuracy = float(confidence[inside].mean()), float(right[inside].mean())
-            bins.append([round(mean, 4), round(accuracy, 4), count])
-            error += count / len(right) * abs(mean - accuracy)
-    return {"ece": round(100 * error, 2), "bins": bins}
 
 
 def span_diagnostics(

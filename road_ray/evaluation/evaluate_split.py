@@ -21,9 +21,19 @@ from road_ray.data.features.examples_and_features import (
     TagExample,
 )
 from road_ray.data.load_split import Split
-from road_ray.data.task_and_dataset import Classify, JointSpan, Kind, MultiLabel, Regress, Span, Tag
+from road_ray.data.task_and_dataset import (
+    Choose,
+    Classify,
+    JointSpan,
+    Kind,
+    MultiLabel,
+    Regress,
+    Span,
+    Tag,
+)
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
+from road_ray.evaluation.calibration import calibration_figures, fit_temperature
 from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
 from road_ray.evaluation.metrics import (
     Thresholds,
@@ -61,13 +71,15 @@ class Evaluation:
 
     ``threshold`` is the no-answer threshold of span predictions, or those of several labels. If it
     is None, there are no ``at_threshold_*`` metrics, and predictions follow the untuned rule.
-    ``limit`` is the threshold that predictions follow.
+    ``limit`` is the threshold that predictions follow. ``temperature`` is that of the probabilities
+    of classes and choices; if it is None, there are no figures of calibration.
     """
 
     figures: dict[str, float]
     threshold: float | Thresholds | None = None
     spans: Sequence[SpanPrediction] = ()
     limit: float = 0.0
+    temperature: float | None = None
     labels: Sequence[str | Sequence[str]] = ()
     ids: Sequence[str] = ()
     diagnostics: dict[str, Any] = field(default_factory=dict)
@@ -150,19 +162,23 @@ def evaluate_split(
     device: torch.device,
     threshold: float | Thresholds | None = None,
     tune: bool = False,
+    temperature: float | None = None,
+    calibrate: bool = False,
     precision: Precision = "auto",
     on_rows: OnRows | None = None,
 ) -> Evaluation:
     """Return the figures of a model on a split, of products in the ``precision`` in which it was
     trained; the default is that of predictions. ``threshold`` is the no-answer threshold, or
     those of several labels; ``tune`` chooses it on this split if there is none, unless all
-    questions have answers.
+    questions have answers. ``temperature`` and ``calibrate`` are the same of probabilities.
     """
     dtype = autocast_dtype(precision, device, int(model.encoder.config.hidden_size))
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
         logits = logits_of(model, split.features, pad_id=pad_id, device=device, on_rows=on_rows)
         further = _further(model, split, pad_id, device)
-    evaluation = evaluate_logits(split, logits, threshold, tune=tune)
+    evaluation = evaluate_logits(
+        split, logits, threshold, tune=tune, temperature=temperature, calibrate=calibrate
+    )
     figures = evaluation.figures | further
     if split.features.num_truncated:
         figures["truncated_rows"] = float(split.features.num_truncated)
@@ -175,6 +191,8 @@ def evaluate_logits(
     threshold: float | Thresholds | None = None,
     *,
     tune: bool = False,
+    temperature: float | None = None,
+    calibrate: bool = False,
 ) -> Evaluation:
     """Return the metrics of the logits of a split's rows. Rows without label have predictions
     only.
@@ -201,11 +219,18 @@ def evaluate_logits(
     diagnostics = {}
     if known.any():
         figures = metrics.score(split.dataset.metrics, predicted[known], gold[known], classes)
+    if known.any() and isinstance(kind, Classify | Choose):
+        if temperature is None and calibrate:
+            temperature = fit_temperature(values[known], gold[known])
+        if temperature is not None:
+            figures |= calibration_figures(values[known], gold[known], temperature)
     if known.any() and classes:
         figures |= metrics.label_balance(predicted[known], gold[known])
-        diagnostics = class_diagnostics(values[known], gold[known], classes)
+        diagnostics = class_diagnostics(values[known], gold[known], classes, temperature or 1.0)
     labels = [classes[int(p)] if classes else str(p) for p in predicted]
-    return Evaluation(figures, labels=labels, ids=ids, diagnostics=diagnostics)
+    return Evaluation(
+        figures, temperature=temperature, labels=labels, ids=ids, diagnostics=diagnostics
+    )
 
 
 def _evaluate_label_sets(

@@ -61,6 +61,7 @@ def load(
     max_length_tokens: int | None = None,
     threshold: float | None = None,
     n_best: int = 1,
+    min_confidence: float = 0.0,
 ) -> Predictor:
     """Load a model with its head for predictions.
 
@@ -70,7 +71,8 @@ def load(
     defaults to that of the training. ``threshold`` is the no-answer threshold of a span model, by
     default the stored one; ``inf``, as a model without one, always answers, ``-inf`` never does. Of
     a model of several labels it is the probability above which each is predicted.
-    ``n_best`` is the number of answers listed.
+    ``n_best`` is the number of answers listed. Below ``min_confidence``, a class or choice is None.
+    A stored temperature divides the logits of classes and choices.
 
     Raises ``CheckpointError`` for a directory without a head that predicts.
     """
@@ -95,6 +97,11 @@ def load(
     is_known = "max_length_tokens" in record
     longest = limit_length(tokenizer, positions, length if is_known else None)
     _check_options(task, longest, max_length_tokens, threshold, n_best)
+    if min_confidence and not isinstance(task.kind, Classify | Choose):
+        raise ConfigError(
+            f"min_confidence = {min_confidence}: the task {task.name} gives no single label\n"
+            "  fix: leave it out; answers abstain by `threshold`"
+        )
     return Predictor(
         model=runnable,
         tokenizer=tokenizer,
@@ -106,6 +113,7 @@ def load(
         threshold=_threshold(record, task, threshold),
         n_best=n_best,
         record=record,
+        min_confidence=min_confidence,
     )
 
 

@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError, counted
+from road_ray.evaluation.calibration import TEMPERATURE
 from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
@@ -125,6 +126,8 @@ def _identity(
         "precision": str(predictor.dtype),
         "threshold": str(predictor.threshold),  # JSON has no infinite number
         "n_best": predictor.n_best,
+        "min_confidence": predictor.min_confidence,
+        "temperature": predictor.record.get(TEMPERATURE),
         "escape_formulas": escape_formulas,
     }
 
@@ -155,6 +158,7 @@ class PredictionFile:
         self._identity = dict(identity)
         self._escape = escape_formulas
         self._formulas = 0
+        self._abstained = 0  # rows below min_confidence
         self._columns: list[str] | None = None  # of CSV and TSV, from the first chunk
         self._partial = path.with_name(f".{path.name}.partial")
         self._state = path.with_name(f".{path.name}.partial.json")
@@ -198,6 +202,7 @@ class PredictionFile:
             return 0
         self.rows = int(state["rows"])
         self._columns = state.get("columns")
+        self._abstained = int(state.get("abstained", 0))
         return size
 
     @property
@@ -213,8 +218,12 @@ class PredictionFile:
             self._file.flush()
             os.fsync(self._file.fileno())
             rows = self.rows + len(predictions)
+            self._abstained += sum(
+                None in (p.get("label", 0), p.get("choice", 0)) for p in predictions
+            )
             state = {"rows": rows, "bytes": self._file.tell(), "identity": self._identity}
-            write_json_atomic(self._state, state | {"columns": self._columns})
+            state |= {"columns": self._columns, "abstained": self._abstained}
+            write_json_atomic(self._state, state)
         except (OSError, ResourceError) as error:
             raise self._failure(error) from error
         self.rows = rows
@@ -226,6 +235,11 @@ class PredictionFile:
         check_new(self.path)
         self._partial.rename(self.path)
         self._state.unlink(missing_ok=True)
+        if self._abstained:
+            _log.warning(
+                "%s: %d of %d rows are below the confidence and have no label",
+                *(self.path, self._abstained, self.rows),
+            )
         if self._formulas:
             _log.warning(
                 "%s: %d cells begin like a formula (= + - @), which a spreadsheet executes\n"

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit
 from torch import Tensor
 
 from road_ray.data.batching import Batch, to_device
@@ -41,6 +41,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import window_limits
 from road_ray.errors import DataError
+from road_ray.evaluation.calibration import TEMPERATURE, probabilities
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.metrics import Thresholds, predicted_sets, probabilities_of
 from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
@@ -93,6 +94,7 @@ class Predictor:
     threshold: float | Thresholds | None
     n_best: int
     record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
+    min_confidence: float = 0.0  # label and choice are None below it
 
     @cached_property
     def trained(self) -> TrainedInput:
@@ -162,9 +164,9 @@ class Predictor:
             case Regress():
                 return [{"value": float(row[0])} for row in logits]
             case Choose():
-                return [_choice(row) for row in logits]
+                return [self._choice(row) for row in logits]
             case Classify():
-                return [_class(kind.labels, row) for row in logits]
+                return [self._class(kind.labels, row) for row in logits]
             case MultiLabel():
                 limits = self.threshold if isinstance(self.threshold, Mapping) else None
                 return [_label_set(kind.labels, row, limits) for row in logits]
@@ -197,9 +199,22 @@ class Predictor:
         parts = [_parts(example, size) for example in examples]
         logits = iter(self._logits([part for row in parts for part in row], 1)[1])
         return [
-            _choice(np.concatenate([next(logits) for _ in row])[: len(example.choices)])
+            self._choice(np.concatenate([next(logits) for _ in row])[: len(example.choices)])
             for example, row in zip(examples, parts, strict=True)
         ]
+
+    def _class(self, labels: Sequence[str], logits: Floats) -> Prediction:
+        chosen = self._choice(logits)
+        best, scores = chosen["choice"], dict(zip(labels, chosen["scores"], strict=True))
+        label = None if best is None else labels[best]
+        return {"label": label, "score": chosen["score"], "scores": scores}
+
+    def _choice(self, logits: Floats) -> Prediction:
+        """Return the best choice, None below ``min_confidence``, at the stored temperature."""
+        shares = probabilities(logits, self.record.get(TEMPERATURE) or 1.0)
+        best = int(logits.argmax())
+        chosen = best if shares[best] >= self.min_confidence else None
+        return {"choice": chosen, "score": float(shares[best]), "scores": shares.tolist()}
 
     def _answers(
         self, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
@@ -268,24 +283,11 @@ def _parts(example: ChoiceExample, size: int) -> list[ChoiceExample]:
     return [replace(example, choices=choices[start : start + size]) for start in starts]
 
 
-def _class(labels: Sequence[str], logits: Floats) -> Prediction:
-    shares = softmax(logits.astype(np.float64))
-    best = int(logits.argmax())
-    scores = dict(zip(labels, shares.tolist(), strict=True))
-    return {"label": labels[best], "score": float(shares[best]), "scores": scores}
-
-
 def _label_set(labels: Sequence[str], logits: Floats, thresholds: Thresholds | None) -> Prediction:
     shares = probabilities_of(logits)
     chosen = predicted_sets(shares, labels, thresholds)
     names = [label for label, has in zip(labels, chosen, strict=True) if has]
     return {"labels": names, "scores": dict(zip(labels, shares.tolist(), strict=True))}
-
-
-def _choice(logits: Floats) -> Prediction:
-    shares = softmax(logits.astype(np.float64))
-    best = int(logits.argmax())
-    return {"choice": best, "score": float(shares[best]), "scores": shares.tolist()}
 
 
 def _answer(

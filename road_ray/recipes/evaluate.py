@@ -35,6 +35,7 @@ from road_ray.recipes.preflight_checks import fit_positions, require_init, requi
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     head_for,
+    stored_temperature,
     stored_threshold,
     trained_head,
     trained_limits,
@@ -145,6 +146,7 @@ def _model_metrics(
             device=device,
             threshold=threshold,
             tune=name == tune_on,
+            temperature=stored_temperature(heads[name]),
             on_rows=partial(console.part, f"evaluating {name}"),
         )
         threshold = result.threshold

@@ -23,6 +23,7 @@ from road_ray.data.task_and_dataset import Choose, Dataset, Regress, Span, Tag, 
 from road_ray.data.training_rows import LIMITS
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds
+from road_ray.evaluation.calibration import TEMPERATURE
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.model_card import write_card
@@ -82,6 +83,11 @@ def stored_threshold(directory: Path) -> float | Thresholds | None:
     """Return the stored no-answer threshold of a model, or those of several labels, or None."""
     thresholds: Thresholds | None = _record(directory).get(LABEL_THRESHOLDS)
     return thresholds or _number(directory, "no_answer_threshold")
+
+
+def stored_temperature(directory: Path) -> float | None:
+    """Return the stored temperature of a model's probabilities, or None."""
+    return _number(directory, TEMPERATURE)
 
 
 def trained_limits(directory: Path) -> dict[str, int]:

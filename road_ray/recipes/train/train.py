@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config.base import resume_identity
 from road_ray.data.batching import Batch
-from road_ray.data.load_split import Split
+from road_ray.data.load_split import Split, find_dataset
 from road_ray.data.mixing import Stream, with_fraction_done
+from road_ray.data.task_and_dataset import Choose, Classify
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_limits
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError, counted
+from road_ray.evaluation.calibration import TEMPERATURE
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.evaluation.metrics import Thresholds
 from road_ray.recipes.metric_names import check_stopping_metric
@@ -148,6 +150,11 @@ def check(config: TrainConfig) -> None:
                 f"training.passes = {passes}: a step of `multitask` has mixing.passes\n"
                 f"  fix: mixing.passes={passes}, or a larger data.batch_size"
             )
+    kinds = [find_dataset(name, config.data)[1].kind for name in config.data.trained_on]
+    if config.calibrate and not any(isinstance(kind, Classify | Choose) for kind in kinds):
+        raise ConfigError(
+            "calibrate = true: no task has one label or choice a row\n  fix: leave it out"
+        )
     Mixture.of(config).check()
     kept_layers(config)
     check_stopping_metric(config)
@@ -196,8 +203,8 @@ def main(
         )
         train(build_objective(config, prepared, teachers), steps, training, worker)
         if worker.leads and not context.plan_only:
-            figures, thresholds = judge(mixture.evaluated, last=True)
-            export(config, prepared, figures, thresholds, training.record)
+            figures, tuned = judge(mixture.evaluated, last=True)
+            export(config, prepared, figures, tuned, training.record)
             log.write(total, figures)
             log.finish(figures)
     worker.barrier()
@@ -244,15 +251,17 @@ def evaluate(
     names: Sequence[str],
     *,
     last: bool = False,
-) -> tuple[dict[str, float], dict[str, float | Thresholds]]:
-    """Return the metrics on data sets, and the no-answer threshold of each span task, or those of
-    several labels. With ``last`` write predictions, and add ``data/<data set>/overlap_with_train``.
+) -> tuple[dict[str, float], dict[str, dict[str, object]]]:
+    """Return the metrics on data sets, and what is tuned for each task as its model records it: the
+    no-answer threshold or those of several labels, and the temperature. With ``last`` write
+    predictions, and add ``data/<data set>/overlap_with_train``.
 
     The threshold is tuned on the task's first data set that is trained on and has questions without
-    answer, and used on its other data sets.
+    answer, and used on its other data sets; so is the temperature, with ``last``.
     """
     figures: dict[str, float] = {}
     thresholds: dict[str, float | Thresholds] = {}
+    temperatures: dict[str, float] = {}
     for name in names:
         split = prepared.judged[name]
         task = split.features.task
@@ -263,6 +272,8 @@ def evaluate(
             device=worker.device,
             threshold=thresholds.get(task),
             tune=name in prepared.splits,
+            temperature=temperatures.get(task),
+            calibrate=config.calibrate and last and name in prepared.splits,
             precision=config.training.precision,
             on_rows=partial(log.part, f"evaluating {name}"),
         )
@@ -273,18 +284,23 @@ def evaluate(
         figures |= {f"eval/{name}/{key}": value for key, value in evaluation.figures.items()}
         if evaluation.threshold is not None:
             thresholds[task] = evaluation.threshold
-    return figures, thresholds
+        if evaluation.temperature is not None:
+            temperatures[task] = evaluation.temperature
+    tuned = {task: threshold_entry(thresholds.get(task)) for task in prepared.model.tasks}
+    for task, temperature in temperatures.items():
+        tuned[task] |= {TEMPERATURE: temperature}
+    return figures, tuned
 
 
 def export(
     config: TrainConfig,
     prepared: Prepared,
     figures: dict[str, float],
-    thresholds: Mapping[str, float | Thresholds],
+    tuned: Mapping[str, Mapping[str, object]],
     record: Mapping[str, Any],
 ) -> None:
     """Write the model in Hugging Face layout with the head of the first task, with tokenizer,
-    threshold, card and record; heads of a mixture and further heads go below ``heads/``.
+    what is tuned, card and record; heads of a mixture and further heads go below ``heads/``.
     """
     model = prepared.model
     first, *further = model.tasks
@@ -302,7 +318,7 @@ def export(
                 init=config.init,
                 seed=config.seed,
                 **row_limits(config.data),
-                **threshold_entry(thresholds.get(task)),
+                **tuned[task],
                 layers_of_init=kept_layers(config),
                 **(trained_rows(config.data, of_task[0]) if of_task else {}),
                 parameters=sum(x.numel() for x in model.parameters()),

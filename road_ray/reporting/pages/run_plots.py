@@ -110,6 +110,8 @@ def prediction_figures(run: RunRecord) -> list[Block]:
                 drawn.append(_confusion(name, labels, known["confusion"]))
             if "calibration" in known:
                 drawn.append(_reliability(name, known["calibration"], int(known["rows"])))
+            if "coverage" in known:
+                drawn.append(_coverage(name, known["coverage"]))
             if "thresholds" in known:
                 drawn.append(_thresholds(name, known["thresholds"], float(known["threshold"])))
             plots += drawn
@@ -169,11 +171,23 @@ def _reliability(name: str, calibration: dict[str, Any], rows: int) -> Plot:
         f"{name}: reliability, ECE {float(calibration['ece']):.1f}",
         "confidence (%)",
         "accuracy (%)",
-        note=f"Mean confidence and accuracy of {rows:,} rows in ten bins. Below the dashed line "
+        note=f"Mean confidence and accuracy of {rows:,} rows in 15 bins. Below the dashed line "
         "the model is too sure of itself. ECE: mean distance from it, in points.",
     )
     plot.axes.plot([low, 100.0], [low, 100.0], "--", color=palette()["line"])
     plot.axes.plot(*zip(*points, strict=True), marker="o", color=colors("s")[0])
+    return plot
+
+
+def _coverage(name: str, curve: list[list[float]]) -> Plot:
+    plot = new_plot(
+        f"{name}: accuracy by coverage",
+        "rows answered (%)",
+        "accuracy on them (%)",
+        note="A model that answers only its surest rows: `road predict --min-confidence`. "
+        f"All rows: {curve[0][2]:.1f}; the surest {curve[-1][1]:.0f}%: {curve[-1][2]:.1f}.",
+    )
+    plot.axes.plot([row[1] for row in curve], [row[2] for row in curve], marker="o")
     return plot
 
 

@@ -15,6 +15,7 @@ CLASSES = {
     "labels": ["no", "<script>"],
     "confusion": [[4, 1], [2, 3]],
     "calibration": {"ece": 12.5, "bins": [[0.6, 0.5, 4], [0.9, 0.8, 6]]},
+    "coverage": [[0.5, 100.0, 70.0], [0.9, 40.0, 100.0]],
 }
 SPANS = {
     "rows": 4,
@@ -37,7 +38,7 @@ def run(tmp_path):
 
 def test_classes_have_a_confusion_matrix_and_a_reliability_diagram(run):
     figures, _ = prediction_figures(run(sst2=CLASSES))
-    matrix, reliability = figures.figures
+    matrix, reliability, coverage = figures.figures
     # The first label is the top row: its 4 right ones are the left upper cell.
     assert (matrix.axes.texts[0].get_text(), matrix.axes.texts[0].get_position()) == ("4", (0, 0))
     assert matrix.axes.yaxis_inverted()
@@ -45,9 +46,10 @@ def test_classes_have_a_confusion_matrix_and_a_reliability_diagram(run):
     assert [label.get_text() for label in matrix.axes.get_yticklabels()] == ["no", "<script>"]
     assert reliability.title == "sst2: reliability, ECE 12.5"
     assert reliability.axes.lines[1].get_xydata().tolist() == [[60.0, 50.0], [90.0, 80.0]]
+    assert coverage.axes.lines[0].get_xydata().tolist() == [[100.0, 70.0], [40.0, 100.0]]
     html = render(Page("t", sections=[Section("s", [figures])]))
     assert "<script>no" not in html
-    assert html.count("<svg") == 2
+    assert html.count("<svg") == 3
 
 
 def test_spans_have_their_scores_by_threshold_with_the_one_in_use_marked(run):
