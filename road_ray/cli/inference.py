@@ -61,6 +61,9 @@ EscapeOption = Annotated[
         help="in CSV and TSV, an apostrophe before cells that begin like a formula",
     ),
 ]
+ConfidenceOption = Annotated[
+    float, typer.Option(help="no label below this probability", min=0, max=1)
+]
 WorkersOption = Annotated[
     int | None, typer.Option(help="number of Ray actors with the model", min=1)
 ]
@@ -78,9 +81,7 @@ def predict(
     threshold: Annotated[
         float | None, typer.Option(help="no-answer threshold, or inf, or a label's probability")
     ] = None,
-    min_confidence: Annotated[
-        float, typer.Option(help="no label below this probability", min=0, max=1)
-    ] = 0.0,
+    min_confidence: ConfidenceOption = 0.0,
     precision: Annotated[
         Literal["fp32", "bf16", "auto"], typer.Option(help="auto: the faster one")
     ] = "fp32",

@@ -96,12 +96,7 @@ def load(
     length = row_limit(record.get("max_length_tokens"), task)
     is_known = "max_length_tokens" in record
     longest = limit_length(tokenizer, positions, length if is_known else None)
-    _check_options(task, longest, max_length_tokens, threshold, n_best)
-    if min_confidence and not isinstance(task.kind, Classify | Choose):
-        raise ConfigError(
-            f"min_confidence = {min_confidence}: the task {task.name} gives no single label\n"
-            "  fix: leave it out; answers abstain by `threshold`"
-        )
+    _check_options(task, longest, max_length_tokens, threshold, n_best, min_confidence)
     return Predictor(
         model=runnable,
         tokenizer=tokenizer,
@@ -130,7 +125,12 @@ def task_of(model: str | Path) -> Task:
 
 
 def _check_options(
-    task: Task, longest: int, max_length_tokens: int | None, threshold: float | None, n_best: int
+    task: Task,
+    longest: int,
+    max_length_tokens: int | None,
+    threshold: float | None,
+    n_best: int,
+    min_confidence: float,
 ) -> None:
     """Raise ``ConfigError`` for rows that are too long, options of answers for another task, and a
     NaN.
@@ -139,6 +139,11 @@ def _check_options(
         raise ConfigError(
             f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
             f"  allowed: at most {longest}"
+        )
+    if min_confidence and not isinstance(task.kind, Classify | Choose):
+        raise ConfigError(
+            f"min_confidence = {min_confidence}: the task {task.name} gives no single label\n"
+            "  fix: leave it out; answers abstain by `threshold`"
         )
     if isinstance(task.kind, MultiLabel) and threshold is not None:
         if not 0 <= threshold <= 1:
