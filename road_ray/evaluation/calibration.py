@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 TEMPERATURE = "temperature"  # entry of a model's record
 _BINS = 15
-_LOWEST, _HIGHEST = 0.05, 20.0
-_SHARES = 20  # of the rows, in a curve of coverage
+_BOUNDS = (0.05, 20.0)
 
 
 def probabilities(
@@ -34,17 +33,13 @@ def fit_temperature(logits: NDArray[np.floating[Any]], gold: NDArray[np.integer[
     bound where all rows are right. It changes no prediction. Source: Guo et al. 2017, section 4.2.
     """
     from scipy.optimize import minimize_scalar
-    from scipy.special import logsumexp
-
-    z = logits.astype(np.float64)
-    right = z[np.arange(len(z)), gold]
+    from scipy.special import log_softmax
 
     def loss(log_t: float) -> float:
-        scaled = z / math.exp(log_t)
-        return float((logsumexp(scaled, axis=-1) - right / math.exp(log_t)).mean())
+        scaled = logits.astype(np.float64) / math.exp(log_t)
+        return -float(log_softmax(scaled, axis=-1)[np.arange(len(gold)), gold].mean())
 
-    bounds = (math.log(_LOWEST), math.log(_HIGHEST))
-    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
+    found = minimize_scalar(loss, bounds=np.log(_BOUNDS), method="bounded", options={"xatol": 1e-6})
     return math.exp(found.x)
 
 
@@ -67,26 +62,22 @@ def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> di
 
 
 def coverage(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> list[list[float]]:
-    """Return what a model answers that abstains below a confidence: 20 rows of smallest confidence,
-    percentage of rows answered and accuracy on these, from all rows to the surest. ``[N], [N]``.
+    """Return what a model answers that abstains below a confidence: at most 20 rows of smallest
+    confidence, percentage of rows answered and accuracy on these, all rows first. ``[N], [N]``.
     """
-    surest = np.argsort(-confidence, kind="stable")
-    sure, hits = confidence[surest], np.cumsum(right[surest])
-    counts = sorted({math.ceil(len(right) * n / _SHARES) for n in range(1, _SHARES + 1)})
-    # Rows of equal confidence are answered together.
-    counts = sorted({int((sure >= sure[count - 1]).sum()) for count in counts}, reverse=True)
-    return [
-        [float(sure[n - 1]), round(100 * n / len(right), 2), round(100 * float(hits[n - 1]) / n, 2)]
-        for n in counts
-    ]
+    curve = []
+    for limit in np.unique(np.quantile(confidence, np.arange(20) / 20, method="lower")):
+        answered = confidence >= limit
+        shares = (100 * float(answered.mean()), 100 * float(right[answered].mean()))
+        curve.append([float(limit), *(round(share, 2) for share in shares)])
+    return curve
 
 
 def calibration_figures(
     logits: NDArray[np.floating[Any]], gold: NDArray[np.integer[Any]], temperature: float
 ) -> dict[str, float]:
     """Return the temperature, and ``ece`` before and ``ece_calibrated`` with it."""
-    found = {TEMPERATURE: temperature}
+    right, found = logits.argmax(-1) == gold, {TEMPERATURE: temperature}
     for name, t in (("ece", 1.0), ("ece_calibrated", temperature)):
-        right = logits.argmax(-1) == gold
         found[name] = float(calibration(probabilities(logits, t).max(-1), right)["ece"])
     return found

@@ -24,6 +24,7 @@ from road_ray.data.training_rows import with_trained_limits
 from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_directory import check_equal_tokenizers
 from road_ray.errors import ConfigError
+from road_ray.evaluation.calibration import TEMPERATURE
 from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits, evaluate_split
 from road_ray.evaluation.metrics import Thresholds
 from road_ray.models.architectures import longest_row
@@ -35,7 +36,7 @@ from road_ray.recipes.preflight_checks import fit_positions, require_init, requi
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     head_for,
-    stored_temperature,
+    stored_number,
     stored_threshold,
     trained_head,
     trained_limits,
@@ -146,7 +147,7 @@ def _model_metrics(
             device=device,
             threshold=threshold,
             tune=name == tune_on,
-            temperature=stored_temperature(heads[name]),
+            temperature=stored_number(heads[name], TEMPERATURE),
             on_rows=partial(console.part, f"evaluating {name}"),
         )
         threshold = result.threshold

@@ -72,5 +72,4 @@ def test_coverage_answers_the_surest_rows_first():
     assert coverage(confidence, right) == [
         [0.6, 100.0, 75.0],  # both rows of 0.6, or none
         [0.8, 50.0, 100.0],
-        [0.9, 25.0, 100.0],
     ]

@@ -23,7 +23,6 @@ from road_ray.data.task_and_dataset import Choose, Dataset, Regress, Span, Tag, 
 from road_ray.data.training_rows import LIMITS
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds
-from road_ray.evaluation.calibration import TEMPERATURE
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.model_card import write_card
@@ -82,17 +81,12 @@ def threshold_entry(threshold: float | Thresholds | None) -> dict[str, object]:
 def stored_threshold(directory: Path) -> float | Thresholds | None:
     """Return the stored no-answer threshold of a model, or those of several labels, or None."""
     thresholds: Thresholds | None = _record(directory).get(LABEL_THRESHOLDS)
-    return thresholds or _number(directory, "no_answer_threshold")
-
-
-def stored_temperature(directory: Path) -> float | None:
-    """Return the stored temperature of a model's probabilities, or None."""
-    return _number(directory, TEMPERATURE)
+    return thresholds or stored_number(directory, "no_answer_threshold")
 
 
 def trained_limits(directory: Path) -> dict[str, int]:
     """Return the limits of the rows that a model was trained on, as far as they are recorded."""
-    numbers = {name: _number(directory, name) for name in LIMITS}
+    numbers = {name: stored_number(directory, name) for name in LIMITS}
     return {name: int(number) for name, number in numbers.items() if number is not None}
 
 
@@ -101,7 +95,8 @@ def _record(directory: Path) -> dict[str, Any]:
     return read_json(path, fix=_REMEDY) if path.is_file() else {}
 
 
-def _number(directory: Path, name: str) -> float | None:
+def stored_number(directory: Path, name: str) -> float | None:
+    """Return a number of a model's record, or None if it has none."""
     value = _record(directory).get(name)
     if type(value) not in (int, float, type(None)):
         raise CheckpointError(
