@@ -71,7 +71,7 @@ def test_spans_have_their_scores_by_threshold_with_the_one_in_use_marked(run):
 def test_a_damaged_file_is_named_and_the_rest_is_shown(run, damaged):
     figures, prose, _ = prediction_figures(run(a=damaged, sst2=CLASSES))
     assert isinstance(figures, Figures)
-    assert [plot.title.split(":")[0] for plot in figures.figures] == ["sst2", "sst2"]
+    assert [plot.title.split(":")[0] for plot in figures.figures] == ["sst2"] * 3
     assert isinstance(prose, Prose)
     assert prose.lines[0].startswith("a: no figures")
 
