@@ -21,6 +21,20 @@ def make_tokenizer(words: Sequence[str] = WORDS, **options: object) -> PreTraine
     return ElectraTokenizer(vocab={word: index for index, word in enumerate(words)}, **options)
 
 
+def make_batch(seed: int, *, kind: str = "nli", size: int = 4, length: int = 10) -> dict:
+    """Random rows with gold; the last one is half padding."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(5, len(WORDS), (size, length), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[-1, length // 2 :] = 0
+    segments = (torch.arange(length) >= 3).long().expand(size, length).clone()
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+    if kind == "mrc":
+        start = torch.randint(0, 5, (size,), generator=generator)
+        return inputs | {"start_positions": start, "end_positions": start.clone()}
+    return inputs | {"labels": torch.randint(3, (size,), generator=generator)}
+
+
 def make_teacher(
     directory: Path, seed: int = 0, *, kind: str = "nli", labels: Sequence[str] = LABELS
 ) -> Path:

@@ -24,22 +24,9 @@ from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, stacked
 from road_ray.distillation.losses import kd_loss
 from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.errors import CheckpointError, ConfigError, DataError
+from tests.tiny_teacher import make_batch
 
 NLI, MRC = task("nli"), task("mrc")
-
-
-def batch(seed: int, *, spans: bool = False, size: int = 4, length: int = 10) -> dict:
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(5, 24, (size, length), generator=generator)
-    mask = torch.ones_like(ids)
-    mask[-1, length // 2 :] = 0
-    segments = torch.zeros_like(ids)
-    segments[:, 3:] = 1
-    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments, "task": "t"}
-    if spans:
-        start = torch.randint(0, 5, (size,), generator=generator)
-        return inputs | {"start_positions": start, "end_positions": start.clone()}
-    return inputs | {"labels": torch.randint(3, (size,), generator=generator)}
 
 
 @pytest.fixture
@@ -83,7 +70,7 @@ def test_int8_is_refused_on_a_device_that_has_better(teacher, tmp_path):
 def test_a_teacher_answers_as_the_plain_model_does(tmp_path, teacher):
     from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 
-    first = batch(0)
+    first = make_batch(0)
     directory = teacher(tmp_path / "nli")
     model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
     assert torch.equal(
@@ -100,7 +87,7 @@ def test_a_teacher_answers_as_the_plain_model_does(tmp_path, teacher):
 
 
 def test_padding_is_no_answer(tmp_path, teacher):
-    first = batch(0, spans=True)
+    first = make_batch(0, kind="mrc")
     logits = Teacher(teacher(tmp_path, kind="mrc"), MRC).logits(**inputs_of(first))
     padding = first["attention_mask"][:, None].expand_as(logits) == 0
     assert padding.any()
@@ -111,7 +98,7 @@ def test_padding_is_no_answer(tmp_path, teacher):
 def test_a_regression_teacher_gives_one_number(tmp_path, teacher):
     similarity = task("similarity")
     ensemble = LocalEnsemble.load([teacher(tmp_path, kind="similarity")], similarity)
-    scored = batch(0) | {"labels": torch.rand(4)}
+    scored = make_batch(0) | {"labels": torch.rand(4)}
     (softened,) = annotate([scored], ensemble, weighting.resolve("correctness"))
     assert softened["soft_logits"].shape == (4, 1)
     assert set(softened["stats"]) == {"time/teacher_wait_seconds"}
@@ -127,7 +114,7 @@ def test_a_teacher_with_permuted_labels_is_aligned_by_name(tmp_path, teacher):
     for name in ("classifier.out_proj.weight", "classifier.out_proj.bias"):
         weights[name] = weights[name][[1, 2, 0]].contiguous()
     save_file(weights, moved / "model.safetensors", metadata={"format": "pt"})
-    inputs = inputs_of(batch(0))
+    inputs = inputs_of(make_batch(0))
     assert_close(Teacher(moved, NLI).logits(**inputs), straight.logits(**inputs))
 
 
@@ -135,7 +122,7 @@ def test_logits_that_are_not_finite_name_the_teacher(tmp_path, teacher):
     broken = Teacher(teacher(tmp_path / "broken"), NLI)
     broken._model.classifier.out_proj.bias[0] = torch.nan
     with pytest.raises(CheckpointError, match=r"broken.*not finite"):
-        broken.logits(**inputs_of(batch(0)))
+        broken.logits(**inputs_of(make_batch(0)))
 
 
 def test_a_head_that_is_not_in_the_file_is_refused(tmp_path, teacher):
@@ -158,14 +145,13 @@ def test_answers_of_different_shapes_are_never_mixed():
 
 
 def test_annotate_attaches_the_weighted_logits_and_leaves_the_batch_alone(trio):
-    first = batch(1)
+    first = make_batch(1)
     keys = set(first)
     (softened,) = annotate([first], trio, functools.partial(weighting.correctness, wrong=0.5))
     logits = trio.gather(trio.submit(first))
     weights = weighting.correctness(logits, first["labels"], wrong=0.5)
     assert torch.equal(softened["soft_logits"], weighting.combine(logits, weights))
     assert softened["kd_keep"].all()
-    assert softened["task"] == "t"
     assert set(first) == keys
     right = [softened["stats"][f"teachers/right_{n}"] for n in range(4)]
     expected = weighting.num_right(logits, first["labels"])
@@ -177,7 +163,7 @@ def test_spans_are_weighed_a_head(tmp_path, teacher):
     ensemble = LocalEnsemble.load(
         [teacher(tmp_path / str(s), s, kind="mrc") for s in range(2)], MRC
     )
-    first = batch(2, spans=True)
+    first = make_batch(2, kind="mrc")
     first["end_positions"][0] = -100
     (softened,) = annotate([first], ensemble, weighting.resolve("correctness", all_wrong="drop"))
     assert softened["soft_logits"].shape == (4, 2, 10)
@@ -212,7 +198,7 @@ def test_a_teacher_is_not_wrong_for_what_it_says_of_the_question():
 
 
 def test_teachers_are_kept_apart_when_asked(trio):
-    first = batch(1)
+    first = make_batch(1)
     (softened,) = annotate([first], trio, weighting.resolve("correctness"), each=True)
     logits = trio.gather(trio.submit(first))
     assert torch.equal(softened["teacher_logits"], logits)
@@ -238,15 +224,10 @@ def test_order_is_kept_and_no_more_than_lookahead_are_ahead(lookahead):
 def test_a_batch_of_a_collator_keeps_its_type(trio):
     from transformers import BatchEncoding
 
-    first = BatchEncoding(batch(0))
+    first = BatchEncoding(make_batch(0))
     (softened,) = annotate([first], trio, weighting.mean)
     assert isinstance(softened, BatchEncoding)
     assert "soft_logits" not in first
-
-
-def test_a_negative_lookahead_is_refused():
-    with pytest.raises(ConfigError, match="lookahead"):
-        next(annotate([], Echo(), weighting.mean, lookahead=-1))
 
 
 def test_targets_come_from_labels_or_from_positions():
@@ -305,6 +286,8 @@ def test_mistakes_are_told():
         student_loss(outputs, batch, kd_weight=1.5)
     with pytest.raises(ConfigError, match="temperature"):
         student_loss(outputs, batch, temperature=0.0)
+    with pytest.raises(ConfigError, match="lookahead"):
+        next(annotate([], Echo(), weighting.mean, lookahead=-1))
     with pytest.raises(DataError, match="outputs have no loss"):
         student_loss(SimpleNamespace(loss=None), batch)
 

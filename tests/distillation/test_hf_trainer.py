@@ -16,24 +16,33 @@ from tests.published import TEXTS, publish, tokenizer_of
 pytest.importorskip("accelerate")
 
 
-def rows(count: int = 8) -> list[dict]:
-    torch.manual_seed(0)
-    ids = torch.randint(5, 24, (count, 8))
+def rows(count: int = 8, **gold) -> list[dict]:
+    """Rows of eight tokens; ``gold`` gives the number of values that go round."""
+    ids = torch.randint(5, 24, (count, 8), generator=torch.Generator().manual_seed(0))
+    gold = gold or {"start_positions": 8, "end_positions": 8}
     return [
-        {
-            "input_ids": row,
-            "attention_mask": torch.ones_like(row),
-            "start_positions": torch.tensor(number % 8),
-            "end_positions": torch.tensor(number % 8),
-        }
+        {"input_ids": row, "attention_mask": torch.ones_like(row)}
+        | {name: torch.tensor(number % values) for name, values in gold.items()}
         for number, row in enumerate(ids)
     ]
+
+
+def batch_of(examples: list[dict]) -> dict:
+    return {name: torch.stack([row[name] for row in examples]) for name in examples[0]}
+
+
+def arguments(directory, **options):
+    """Those of a trainer that writes and tells nothing."""
+    from transformers import TrainingArguments
+
+    quiet = {"report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": True}
+    return TrainingArguments(output_dir=str(directory / "out"), **quiet, **options)
 
 
 @pytest.fixture
 def trainer(tmp_path, teacher):
     """``trainer(**options)``: one on spans; the student has the shape of its two teachers."""
-    from transformers import ElectraForQuestionAnswering, TrainingArguments
+    from transformers import ElectraForQuestionAnswering
 
     from road_ray.distillation.hf_trainer import DistillationTrainer
 
@@ -43,27 +52,14 @@ def trainer(tmp_path, teacher):
         student = ElectraForQuestionAnswering.from_pretrained(
             directories[0], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
         )
-        arguments = TrainingArguments(
-            output_dir=str(tmp_path / "out"),
-            max_steps=1,
-            per_device_train_batch_size=size,
-            gradient_accumulation_steps=accumulate,
-            learning_rate=1e-2,
-            optim="sgd",
-            max_grad_norm=0.0,
-            lr_scheduler_type="constant",
-            report_to=[],
-            save_strategy="no",
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-        )
-        ensemble = LocalEnsemble.load(directories, task("mrc"))
+        plain = {"learning_rate": 1e-2, "optim": "sgd", "lr_scheduler_type": "constant"}
+        sizes = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulate}
         return DistillationTrainer(
             model=student,
-            args=arguments,
+            args=arguments(tmp_path, max_steps=1, max_grad_norm=0.0, **plain, **sizes),
             train_dataset=rows(),
             eval_dataset=rows(),
-            ensemble=ensemble,
+            ensemble=LocalEnsemble.load(directories, task("mrc")),
             **options,
         )
 
@@ -84,8 +80,7 @@ def test_accumulated_batches_are_one_large_one(trainer):
 
 def test_evaluation_is_on_gold_and_a_foreign_loader_is_taught_late(trainer):
     first = trainer(kd_weight=1.0)
-    figures = first.evaluate()
-    batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
+    figures, batch = first.evaluate(), batch_of(rows())
     first.model.eval()
     with torch.no_grad():
         assert figures["eval_loss"] == pytest.approx(first.model(**batch).loss.item(), rel=1e-4)
@@ -97,8 +92,7 @@ def test_evaluation_is_on_gold_and_a_foreign_loader_is_taught_late(trainer):
 def test_the_schedule_follows_the_steps_of_the_trainer(trainer):
     ours = trainer(schedule="linear")
     ours.state.global_step, ours.state.max_steps = 3, 4
-    batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
-    (annotated,) = ours.annotated([batch], 0)
+    (annotated,) = ours.annotated([batch_of(rows())], 0)
     loss = ours.compute_loss(ours.model.train(), annotated)
     plain = trainer(kd_weight=0.25)
     plain.model.load_state_dict(ours.model.state_dict())
@@ -106,36 +100,28 @@ def test_the_schedule_follows_the_steps_of_the_trainer(trainer):
 
 
 def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path, teacher):
-    from transformers import ElectraForSequenceClassification, TrainingArguments
+    from transformers import ElectraForSequenceClassification
 
     from road_ray.distillation.hf_trainer import DistillationTrainer
 
     directory = teacher(tmp_path / "teacher", 1, labels=("LABEL_0", "LABEL_1", "LABEL_2"))
     mapped = {"LABEL_0": "sport", "LABEL_1": "politics", "LABEL_2": "art"}
     own = Task("topic", Classify(("art", "politics", "sport")))
-    torch.manual_seed(0)
-    ids = torch.randint(5, 24, (16, 8))
-    examples = [
-        {"input_ids": row, "attention_mask": torch.ones_like(row), "labels": torch.tensor(n % 3)}
-        for n, row in enumerate(ids)
-    ]
+    examples = rows(16, labels=3)
     student = ElectraForSequenceClassification.from_pretrained(directory)
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path / "out"), max_steps=2, report_to=[], save_strategy="no"
-    )
     with Ensemble([directory], task=own, host="process", label_map=mapped) as ensemble:
         first = DistillationTrainer(
             model=student,
-            args=arguments,
+            args=arguments(tmp_path, max_steps=2),
             train_dataset=examples,
             ensemble=ensemble,
             schedule=[(0.0, 1.0), (1.0, 0.0)],
             average_loss=True,
         )
-        batch = {name: torch.stack([row[name] for row in examples]) for name in examples[0]}
+        batch = batch_of(examples)
         (annotated,) = first.annotated([batch], 0)
         with torch.no_grad():
-            plain = student.eval()(ids, torch.ones_like(ids)).logits
+            plain = student.eval()(batch["input_ids"], batch["attention_mask"]).logits
         torch.testing.assert_close(annotated["soft_logits"], plain[:, [2, 1, 0]])
         assert first.train().training_loss > 0
 
@@ -161,9 +147,6 @@ def ensemble(directories):
 
 @pytest.mark.slow
 def test_the_trainer_distils_from_texts_of_a_collator(ensemble, tmp_path):
-    pytest.importorskip("accelerate")
-    from transformers import TrainingArguments
-
     from road_ray.distillation.hf_trainer import DistillationTrainer
 
     opened, tokenizer = ensemble
@@ -182,21 +165,12 @@ def test_the_trainer_distils_from_texts_of_a_collator(ensemble, tmp_path):
 
     learnt = {}
     for weight in (0.0, 1.0):
-        arguments = TrainingArguments(
-            output_dir=str(tmp_path / "out"),
-            max_steps=2,
-            per_device_train_batch_size=3,
-            remove_unused_columns=False,
-            report_to=[],
-            save_strategy="no",
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-            use_cpu=True,
-        )
         data = [{"text": text, "label": number % 2} for number, text in enumerate(TEXTS)] * 2
         trainer = DistillationTrainer(
             model=AutoModelForSequenceClassification.from_pretrained(directory),
-            args=arguments,
+            args=arguments(
+                tmp_path, max_steps=2, per_device_train_batch_size=3, remove_unused_columns=False
+            ),
             train_dataset=data,
             eval_dataset=data,
             data_collator=collate,

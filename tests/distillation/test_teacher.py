@@ -21,6 +21,7 @@ from road_ray.distillation.teacher import TeacherOptions, TextTeacher, check_par
 from road_ray.distillation.teacher_directory import check_teacher
 from road_ray.errors import CheckpointError
 from tests.published import TEXTS, tokenizer_of
+from tests.tiny_teacher import make_batch
 
 END, PAD = "<|endoftext|>", "<|pad|>"
 WIDTH = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -83,10 +84,7 @@ def test_a_student_learns_from_a_decoder(sentiment, tmp_path):
 
 
 NLI = task("nli")
-BATCH = {
-    "input_ids": torch.randint(5, 24, (4, 8), generator=torch.Generator().manual_seed(0)),
-    "attention_mask": torch.ones(4, 8, dtype=torch.long),
-}
+BATCH = make_batch(0)
 
 
 @pytest.fixture

@@ -16,18 +16,13 @@ from road_ray.distributed.public_ensemble import Ensemble
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from tests.cluster import short_directory
 from tests.forked_workers import FORKED
-from tests.tiny_teacher import WORDS, make_teacher
+from tests.tiny_teacher import make_batch, make_teacher
 
 LABELS = ("negative", "positive")
 
 
 def batch() -> dict[str, torch.Tensor]:
-    ids = torch.randint(5, len(WORDS), (6, 8), generator=torch.Generator().manual_seed(0))
-    return {
-        "input_ids": ids,
-        "attention_mask": torch.ones_like(ids),
-        "labels": torch.tensor([0, 1] * 3),
-    }
+    return make_batch(0, size=6, length=8) | {"labels": torch.tensor([0, 1] * 3)}
 
 
 @pytest.fixture

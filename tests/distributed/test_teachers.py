@@ -29,30 +29,15 @@ from road_ray.distributed.teachers import (
     start_teachers,
 )
 from road_ray.errors import CheckpointError, ClusterError, ConfigError, DataError
-from tests.tiny_teacher import WORDS, make_teacher
+from tests.tiny_teacher import make_batch, make_teacher
 
 pytestmark = pytest.mark.ray
 NLI, MRC = task("nli"), task("mrc")
 FLOAT16 = {"rtol": 2**-11, "atol": 1e-6}  # what rounding to float16 may change
 
 
-def batches(count: int, *, kind: str = "nli", size: int = 4, length: int = 10) -> list[dict]:
-    """Random batches; the last row of each is half padding."""
-    generator = torch.Generator().manual_seed(count)
-    made = []
-    for _ in range(count):
-        ids = torch.randint(5, len(WORDS), (size, length), generator=generator)
-        mask = torch.ones_like(ids)
-        mask[-1, length // 2 :] = 0
-        first = {
-            "input_ids": ids,
-            "attention_mask": mask,
-            "token_type_ids": mask.cumsum(1) // 5 % 2,
-        }
-        gold = torch.randint(3, (size,), generator=generator)
-        names = ["labels"] if kind == "nli" else ["start_positions", "end_positions"]
-        made.append(first | {name: gold.clone() for name in names})
-    return made
+def batches(count: int) -> list[dict]:
+    return [make_batch(number) for number in range(count)]
 
 
 def gone(pid: int) -> bool:
@@ -263,7 +248,7 @@ def test_an_actor_answers_as_its_teacher_in_float16(tmp_path, kind):
     place = make_teacher(tmp_path / "one", 0, kind=kind)
     actor = TeacherActor(str(place), asked_task)
     local = LocalEnsemble.load([place], asked_task)
-    (first,) = batches(1, kind=kind)
+    first = make_batch(0, kind=kind)
     answer, seconds, figures = actor.logits(packed_inputs(first))
     assert seconds > 0
     assert figures == {}
