@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -64,9 +63,12 @@ def batch_inference(
         )
         pool = [actor_class.remote(make, *arguments) for _ in range(workers)]
         try:
-            for started in [actor.failure.remote() for actor in pool]:
-                if error := _get(started, _START_SECONDS, actors):
-                    raise error
+            with _no_answer(actors):
+                failures = ray.get(
+                    [actor.failure.remote() for actor in pool], timeout=_START_SECONDS
+                )
+            for error in filter(None, failures):
+                raise error
             yield partial(_in_order, pool, actors)
         finally:
             for actor in pool:
@@ -81,44 +83,31 @@ def _most(free: dict[str, float], resources: dict[str, float]) -> int:
 
 
 def _in_order(pool: list[Any], actors: str, items: Iterable[Item]) -> Iterator[Any]:
-    """Yield the result of each item. The actor with the fewest open items gets the next one."""
-    import ray
+    """Yield the result of each item."""
+    from ray.util import ActorPool
 
-    waiting: deque[Any] = deque()  # references to results, in the order of the items
-    open_at: dict[Any, int] = {}
-    failure: RoadError | None = None
-    source = iter(items)
-    while True:
-        while failure is None and len(waiting) < _OPEN_PER_ACTOR * len(pool):
-            try:
-                item = next(source)
-            except StopIteration:
-                break
-            except RoadError as error:  # told behind the results of the items before it
-                failure = error
-                break
-            if open_at:
-                done, _ = ray.wait(list(open_at), num_returns=len(open_at), timeout=0)
-                for reference in done:
-                    del open_at[reference]
-            load = [0] * len(pool)
-            for number in open_at.values():
-                load[number] += 1
-            number = load.index(min(load))
-            reference = pool[number].compute.remote(item)
-            waiting.append(reference)
-            open_at[reference] = number
-        if not waiting:
+    slots, failure = ActorPool(pool * _OPEN_PER_ACTOR), None
+    for item in _until_failure(items):
+        if isinstance(item, RoadError):
+            failure = item
             break
-        reference = waiting.popleft()
-        result = _get(reference, _ITEM_SECONDS, actors)
-        open_at.pop(reference, None)
-        del reference
-        if isinstance(result, RoadError):
-            raise result
-        yield result
+        if not slots.has_free():
+            yield _next(slots, actors)
+        slots.submit(lambda actor, item: actor.compute.remote(item), item)
+    while slots.has_next():
+        yield _next(slots, actors)
     if failure is not None:
         raise failure
+
+
+def _until_failure(items: Iterable[Item]) -> Iterator[Item | RoadError]:
+    """Yield the items, and at last the error of the source, if there is one: it is told behind the
+    results of the items before it.
+    """
+    try:
+        yield from items
+    except RoadError as error:
+        yield error
 
 
 class InferenceActor:
@@ -147,27 +136,32 @@ class InferenceActor:
             return error
 
 
-def _get(reference: Any, seconds: float, actors: str) -> Any:
-    """Return what a reference holds. Raises an error of the computation as it was raised there."""
-    import ray
+def _next(slots: Any, actors: str) -> Any:
+    """Return the result of the oldest item. Raises an error of the computation as it was raised
+    there.
+    """
+    with _no_answer(actors):
+        result = slots.get_next(timeout=_ITEM_SECONDS)
+    if isinstance(result, RoadError):
+        raise result
+    return result
+
+
+@contextmanager
+def _no_answer(actors: str) -> Iterator[None]:
+    """Raise ``ClusterError`` where Ray has no answer of an actor."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
-        return ray.get(reference, timeout=seconds)
-    except RayTaskError as error:
-        cause = getattr(error, "cause", None)
+        yield
+    except (RayError, TimeoutError) as error:
+        cause = error.cause if isinstance(error, RayTaskError) else None
         if isinstance(cause, Exception) and not isinstance(cause, RayError):
             raise cause from error
-        raise _no_answer(actors, error) from error
-    except RayError as error:
-        raise _no_answer(actors, error) from error
-
-
-def _no_answer(actors: str, error: Exception) -> ClusterError:
-    return ClusterError(
-        f"{actors} did not answer: {(str(error).splitlines() or [type(error).__name__])[0]}\n"
-        f"  allowed: a start within {_START_SECONDS:g} s, an answer within {_ITEM_SECONDS:g} s; "
-        f"what an actor died of is tried {_RETRIES + 1} times, an actor {_RESTARTS + 1} times\n"
-        "  fix: check memory and log of the cluster, then repeat the command\n"
-        "  kept: what was written so far"
-    )
+        raise ClusterError(
+            f"{actors} did not answer: {(str(error).splitlines() or [type(error).__name__])[0]}\n"
+            f"  allowed: a start within {_START_SECONDS:g} s, an answer within {_ITEM_SECONDS:g} "
+            f"s; what an actor died of is tried {_RETRIES + 1} times, an actor {_RESTARTS + 1} "
+            "times\n  fix: check memory and log of the cluster, then repeat the command\n"
+            "  kept: what was written so far"
+        ) from error

@@ -171,11 +171,6 @@ def test_the_guide_works_as_it_stands(shell):
     assert followed.returncode == 0
     assert "succeeded" in followed.stderr
     assert "resuming from" in followed.stdout
-    typo = line.replace("$TEACHERS", "${TEACHERS%.json}-typo.json").replace("$RUN", "$RUN-typo")
-    refused = shell(typo)
-    assert refused.returncode == 2
-    assert "teachers-typo.json" in refused.stderr
-    assert "nothing was sent" in refused.stderr
     events = [json.loads(text) for text in (run / "events.jsonl").read_text().splitlines()]
     assert [event["step"] for event in events if event["kind"] == "resumed"] == [at]
 

@@ -20,11 +20,7 @@ from typing import Any, TypeVar
 from road_ray.config.secrets import masked, redact
 from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
-from road_ray.distributed.jobs.working_dir import (
-    pack_working_dir,
-    refuse_missing_models,
-    tracked_files,
-)
+from road_ray.distributed.jobs.working_dir import pack_working_dir
 from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.errors import ClusterError, ConfigError
 
@@ -120,8 +116,10 @@ class Jobs:
                     "another --run-dir\n  kept: that job, untouched"
                 )
             return job, False
-        name = _job_name(run, len(before) + 1)
-        refuse_missing_models(words, source, tracked_files(source))
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", run).strip("-.")
+        if plain != run:  # a/b is not a-b
+            plain = f"{plain}-{hashlib.sha256(run.encode()).hexdigest()[:6]}"
+        name = f"road-{plain}-{len(before) + 1}"
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
             pack_working_dir(source, Path(place), words=words, exclude=self.profile.exclude)
             metadata = {_RUN: run, _GIVEN: given, _LINE: line, "user": getpass.getuser()}
@@ -274,7 +272,9 @@ def run_directory_of(words: Sequence[str]) -> str:
 
 
 def _run_directory_word(words: Sequence[str]) -> tuple[int, str]:
-    """Return the number of the word with the run directory, and what stands before it there."""
+    """Return the number of the word with the run directory, and what stands before it there.
+    Raises ``ConfigError`` without one.
+    """
     for number, word in enumerate(words):
         if word == "--run-dir" and number + 1 < len(words):
             return number + 1, ""
@@ -306,13 +306,6 @@ def _completed(words: Sequence[str], profile: Profile) -> list[str]:
         ):
             done += [f"--{flag}", f"{value:g}"]
     return done
-
-
-def _job_name(run: str, attempt: int) -> str:
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", run).strip("-.")
-    if plain != run:  # a/b is not a-b
-        plain = f"{plain}-{hashlib.sha256(run.encode()).hexdigest()[:6]}"
-    return f"road-{plain}-{attempt}"
 
 
 def runtime_environment(profile: Profile, place: str) -> dict[str, object]:

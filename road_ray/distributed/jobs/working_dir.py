@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ from pathlib import Path
 from road_ray.errors import ConfigError
 
 LIMIT_BYTES = 100 * 2**20  # Ray's limit for an uploaded working directory
-_MODELS = ("init", "generator.init", "distillation.teachers")  # keys that name models
 
 
 def pack_working_dir(
@@ -24,9 +22,18 @@ def pack_working_dir(
     YAML files that ``words`` name. Secrets are rarely tracked, so nothing else is sent, and no file
     outside of ``source`` to which a link leads.
 
-    Raises ``ConfigError`` if the total is too large.
+    Raises ``ConfigError`` for too much in all, and for such a YAML file outside of ``source``.
     """
     root = source.resolve()
+    named = [word for word in words if word.endswith((".yaml", ".yml"))]
+    named = [word for word in named if (source / word).is_file()]
+    for word in named:
+        if not (source / word).resolve().is_relative_to(root):
+            raise ConfigError(
+                f"{word}: is outside of {source}, the working directory of the job\n"
+                "  fix: copy it here"
+            )
+    named = [str((source / word).resolve().relative_to(root)) for word in named]
     tracked = [
         path
         for path in tracked_files(source)
@@ -36,7 +43,7 @@ def pack_working_dir(
     ]
     paths = [
         path
-        for path in dict.fromkeys([*tracked, *_files_of_line(words, source)])
+        for path in dict.fromkeys([*tracked, *named])
         if (source / path).is_file() and (source / path).resolve().is_relative_to(root)
     ]
     sizes = {path: (source / path).stat().st_size for path in paths}
@@ -54,21 +61,6 @@ def pack_working_dir(
     return paths
 
 
-def _files_of_line(words: Sequence[str], source: Path) -> list[str]:
-    """Return the YAML files that a command line names. Raises ``ConfigError`` for one outside of
-    ``source``.
-    """
-    files = [word for word in words if word.endswith((".yaml", ".yml"))]
-    files = [word for word in files if os.path.isfile(source / word)]
-    for word in files:
-        if not (source / word).resolve().is_relative_to(source.resolve()):
-            raise ConfigError(
-                f"{word}: is outside of {source}, the working directory of the job\n"
-                "  fix: copy it here"
-            )
-    return [str((source / word).resolve().relative_to(source.resolve())) for word in files]
-
-
 def tracked_files(source: Path) -> list[str]:
     """Return the relative paths that git tracks below ``source``; empty outside of a repository."""
     try:
@@ -81,29 +73,3 @@ def tracked_files(source: Path) -> list[str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return [name for name in os.fsdecode(output.stdout).split("\0") if name]
-
-
-def refuse_missing_models(words: Sequence[str], source: Path, sent: Sequence[str] = ()) -> None:
-    """Raise ``ConfigError`` for a model or a list of teachers that the job cannot find: a relative
-    path that is not sent, or an absolute one that is missing in a directory of this machine.
-
-    Names of the hub, and paths on disks that this machine does not have, are left to the job.
-    """
-    for word in words:
-        key, _, value = word.partition("=")
-        if key not in _MODELS and not key.startswith("distillation.teachers."):
-            continue
-        for name in re.findall(r"[^\[\], '\"]+", value):
-            place = source / Path(name).expanduser()
-            if Path(name).expanduser().is_absolute():
-                known = place.parent.is_dir() or place.is_relative_to(source.absolute())
-                missing = known and not place.exists()
-            else:
-                is_sent = any(p == name or p.startswith(f"{name.rstrip('/')}/") for p in sent)
-                missing = not is_sent and (place.exists() or name.endswith(".json"))
-            if missing:
-                raise ConfigError(
-                    f"{key} = {name}: a job, which runs in a directory of its own, does not find "
-                    "it\n  allowed: the absolute path of a file that is there, on a disk that the "
-                    "machines share\n  nothing was sent"
-                )

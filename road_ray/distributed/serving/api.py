@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import torch
 from fastapi import FastAPI, Request, Response, Security
@@ -26,14 +27,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from road_ray.distributed.serving.config import ServingConfig
+from road_ray.distributed.serving.config import ServingConfig, is_loopback
 from road_ray.distributed.serving.request_checks import (
     Problem,
     Refusal,
     RowReader,
-    Status,
     TokenCheck,
-    check_site,
     deadline,
     read_body,
     row_type,
@@ -148,14 +147,14 @@ def build_api(
         app.add_middleware(OnlyFromHere, host=host)
 
     @app.get("/health")
-    async def health() -> Status:
+    async def health() -> dict[str, str]:
         """Return that the process answers."""
-        return Status(status="ok")
+        return {"status": "ok"}
 
     @app.get("/ready")
-    async def ready() -> Status:
+    async def ready() -> dict[str, str]:
         """Return that the model is loaded."""
-        return Status(status="ready", task=predictor.task.name)
+        return {"status": "ready", "task": predictor.task.name}
 
     # The function reads the body itself, to be able to limit and explain it.
     row = kind_of_row.model_json_schema()
@@ -180,8 +179,9 @@ def build_api(
 
 
 class OnlyFromHere:
-    """Middleware that refuses a request that a page of another site makes: its browser names that
-    site.
+    """Middleware that refuses a request whose headers Host and Origin name neither this machine nor
+    ``host``: a page of another site, whose name its owner points to this machine, could read the
+    answers. Browsers name that site.
     """
 
     def __init__(self, app: ASGIApp, host: str) -> None:
@@ -190,23 +190,33 @@ class OnlyFromHere:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it with status 403."""
         answer = self._app
-        if scope["type"] == "http":
-            try:
-                check_site(Headers(scope=scope), self._host)
-            except Refusal as refusal:
+        headers = Headers(scope=scope) if scope["type"] == "http" else {}
+        sites = {"Host": f"//{headers.get('host', '')}", "Origin": headers.get("origin") or ""}
+        for header, site in sites.items() if headers else ():
+            if site and not self._is_here(site):
+                allowed = f"localhost, 127.0.0.1, ::1, {self._host}; others need a token"
+                shown = site.removeprefix("//")
+                refusal = Refusal(403, "another site", f"header {header}", shown, allowed)
                 answer = JSONResponse(refusal.problem.model_dump(), refusal.status)
         await answer(scope, receive, send)
+
+    def _is_here(self, site: str) -> bool:
+        try:
+            name = urlsplit(site).hostname or ""
+        except ValueError:
+            return False
+        return is_loopback(name) or name == self._host.lower()
 
 
 def _answer_errors_as_json(app: FastAPI) -> None:
     def answer(
-        status: int, problem: Problem, headers: Sequence[tuple[str, str]] = ()
+        status: int, problem: Problem, headers: Mapping[str, str] | None = None
     ) -> JSONResponse:
-        return JSONResponse(problem.model_dump(), status, dict(headers))
+        return JSONResponse(problem.model_dump(), status, headers)
 
     @app.exception_handler(Refusal)
     async def refused(request: Request, error: Refusal) -> Response:
-        headers = [("WWW-Authenticate", "Bearer")] if error.status == 401 else []
+        headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
         return answer(error.status, error.problem, headers)
 
     @app.exception_handler(ClientDisconnect)
@@ -219,7 +229,7 @@ def _answer_errors_as_json(app: FastAPI) -> None:
         problem = Problem(
             error=error.detail, where=f"{request.method} {request.url.path}", allowed=paths
         )
-        return answer(error.status_code, problem, list((error.headers or {}).items()))
+        return answer(error.status_code, problem, error.headers)
 
     @app.exception_handler(RoadError)
     async def failed(request: Request, error: RoadError) -> Response:

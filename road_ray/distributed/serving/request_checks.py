@@ -1,44 +1,42 @@
-"""Requests: types of their rows, one for each kind of head, and checks of token or site, of size
-and of rows. What is wrong becomes a ``Refusal``.
+"""Requests: types of their rows, one for each kind of head, and checks of token, size and rows.
+What is wrong becomes a ``Refusal``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import math
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Self, TypeAlias
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Self
 
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
-from starlette.datastructures import Headers
 
 from road_ray.data.task_and_dataset import Choose, Kind, Span, Tag
-from road_ray.distributed.serving.config import ServingConfig, digest_of, is_loopback
+from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.inference.input_rows import Row
 from road_ray.inference.predictor import Predictor
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+class RequestRow(BaseModel):
+    """Fields of every row."""
 
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
     id: str | int | None = None
     """Name of the row in the answer; by default its number in the request."""
 
 
-class OneTextRow(_Row):
+class OneTextRow(RequestRow):
     """Text to classify or to score, of a model that was trained on single texts."""
 
     text: str
     """The text."""
 
 
-class PairRow(_Row):
+class PairRow(RequestRow):
     """Pair of texts to classify or to score."""
 
     text: str
@@ -47,7 +45,7 @@ class PairRow(_Row):
     """The second text of the pair."""
 
 
-class TextRow(_Row):
+class TextRow(RequestRow):
     """Text or pair to classify or to score, of a model that does not record which it reads."""
 
     text: str
@@ -56,7 +54,7 @@ class TextRow(_Row):
     """The second text of a pair."""
 
 
-class QuestionRow(_Row):
+class QuestionRow(RequestRow):
     """Question about a context."""
 
     question: str
@@ -65,7 +63,7 @@ class QuestionRow(_Row):
     """The text that holds the answer."""
 
 
-class SentenceRow(_Row):
+class SentenceRow(RequestRow):
     """Sentence to tag: a text, or its words."""
 
     text: str | None = None
@@ -80,7 +78,7 @@ class SentenceRow(_Row):
         return self
 
 
-class ChoiceRow(_Row):
+class ChoiceRow(RequestRow):
     """Question with choices."""
 
     question: str
@@ -103,24 +101,7 @@ class Problem(BaseModel):
     """The values that are allowed."""
 
 
-class Status(BaseModel):
-    """State of a replica."""
-
-    status: str
-    task: str | None = None
-
-
-RowType: TypeAlias = (
-    type[OneTextRow]
-    | type[PairRow]
-    | type[TextRow]
-    | type[QuestionRow]
-    | type[SentenceRow]
-    | type[ChoiceRow]
-)
-
-
-def row_type(kind: Kind, trained: Collection[str] = ()) -> RowType:
+def row_type(kind: Kind, trained: Collection[str] = ()) -> type[RequestRow]:
     """Return the type of a row; ``trained`` are the fields of the training rows, if the model
     records them.
     """
@@ -158,11 +139,11 @@ class Refusal(Exception):
 class RowReader:
     """Reads the rows of a body and holds them to the limits."""
 
-    def __init__(self, predictor: Predictor, config: ServingConfig, row_type: RowType) -> None:
+    def __init__(self, predictor: Predictor, config: ServingConfig, row: type[RequestRow]) -> None:
         self._tokenizer, self._config = predictor.tokenizer, config
-        self._fields = ", ".join(row_type.model_fields)
-        self._row_adapter: TypeAdapter[Any] = TypeAdapter(row_type)
-        self._rows_adapter: TypeAdapter[Any] = TypeAdapter(list[row_type])  # type: ignore[valid-type]
+        self._fields = ", ".join(row.model_fields)
+        self._one: TypeAdapter[Any] = TypeAdapter(row)
+        self._many: TypeAdapter[Any] = TypeAdapter(list[row])  # type: ignore[valid-type]
 
     def rows(self, body: bytes) -> tuple[list[tuple[str, Row]], bool]:
         """Return the rows with their places, and whether the body is one row rather than a list.
@@ -171,31 +152,26 @@ class RowReader:
         """
         single = not body.lstrip().startswith(b"[")
         try:
-            parsed = (
-                [self._row_adapter.validate_json(body)]
-                if single
-                else self._rows_adapter.validate_json(body)
-            )
+            rows = (self._one if single else self._many).validate_json(body)
         except ValidationError as error:
             raise self._refusal(error) from error
-        json.loads(body, object_pairs_hook=_refuse_repeated)  # the last one would win silently
+        parsed = [rows] if single else rows
         if not 1 <= len(parsed) <= self._config.max_request_rows:
             allowed = f"1 to {self._config.max_request_rows} rows"
             status = 413 if parsed else 422
             raise Refusal(status, "number of rows", "body", len(parsed), allowed)
-        rows = []
-        for number, body_row in enumerate(parsed):
+        read = []
+        for number, parsed_row in enumerate(parsed):
             where = "row" if single else f"[{number}]"
-            row = body_row.model_dump(exclude_none=True)
+            row = parsed_row.model_dump(exclude_none=True)
             row["id"] = str(row.get("id", number))
             self._check_size(row, where)
-            rows.append((where, row))
-        return rows, single
+            read.append((where, row))
+        return read, single
 
     def _check_size(self, row: Row, where: str) -> None:
         values = [value for name, value in row.items() if name != "id"]
-        lists = [value if isinstance(value, list) else [value] for value in values]
-        texts = [text for parts in lists for text in parts if isinstance(text, str)]
+        texts = [text for v in values for text in (v if isinstance(v, list) else [str(v)])]
         size, most = sum(map(len, texts)), self._config.max_row_characters
         if size > most:
             raise Refusal(413, "characters of a row", where, size, f"at most {most} characters")
@@ -220,32 +196,6 @@ class RowReader:
             known = {"missing": "missing field", "extra_forbidden": "unknown field"}
             return Refusal(422, known[first["type"]], where, None, f"fields {self._fields}")
         return Refusal(422, message, where, first["input"], f"fields {self._fields}")
-
-
-def _refuse_repeated(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Refusal(422, "repeated field", twice, None, "each field once")
-    return row
-
-
-def check_site(headers: Headers, host: str) -> None:
-    """Raise ``Refusal`` unless the headers Host and Origin name this machine or ``host``: a page of
-    another site, whose name its owner points to this machine, could read the answers.
-    """
-    origin = headers.get("origin")
-    sites = {"Host": f"//{headers.get('host', '')}"} | ({"Origin": origin} if origin else {})
-    for header, site in sites.items():
-        try:
-            name = urlsplit(site).hostname or ""
-        except ValueError:
-            name = ""
-        if not (is_loopback(name) or name == host.lower()):
-            shown = site.removeprefix("//")
-            allowed = f"localhost, 127.0.0.1, ::1, {host}; others need a server with a token"
-            raise Refusal(403, "another site", f"header {header}", shown, allowed)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.distributed.jobs import working_dir
-from road_ray.distributed.jobs.working_dir import pack_working_dir, refuse_missing_models
+from road_ray.distributed.jobs.working_dir import pack_working_dir
 from road_ray.errors import ConfigError
 
 
@@ -109,42 +109,3 @@ def test_links_within_the_tree_travel_as_files_and_broken_ones_stay(repository, 
     assert "inside" in names
     assert not {"broken", "circle"} & set(names)
     assert (tmp_path / "t" / "inside").read_text() == "changed"
-
-
-class TestModelsOfTheLine:
-    """What a job would not find there is refused here."""
-
-    @pytest.mark.parametrize(
-        "word",
-        [
-            "distillation.teachers=[missing/teachers.json]",  # relative: no file of the job's
-            "distillation.teachers=runs/t/teachers.json",  # there, but not sent
-            "distillation.teachers.sst2=[runs/t]",
-            "init=runs/t",
-            "distillation.teachers=[{here}/runs/gone/teachers.json]",
-            "init={here}/runs/typo",
-        ],
-    )
-    def test_refused(self, tmp_path, word):
-        (tmp_path / "runs" / "t").mkdir(parents=True)
-        (tmp_path / "runs" / "t" / "teachers.json").write_text("{}")
-        with pytest.raises(ConfigError, match="nothing was sent"):
-            refuse_missing_models([word.format(here=tmp_path)], tmp_path)
-
-    @pytest.mark.parametrize(
-        "word",
-        [
-            "init=google/electra-small-discriminator",
-            "init=/of/another/machine/run",
-            "distillation.teachers=[/of/another/machine/teachers.json]",
-            "distillation.teachers=[{here}/runs/t/teachers.json, {here}/runs/t]",
-            "init=models/small",
-            "distillation.num_teachers=3",
-        ],
-    )
-    def test_accepted(self, tmp_path, word):
-        (tmp_path / "runs" / "t").mkdir(parents=True)
-        (tmp_path / "runs" / "t" / "teachers.json").write_text("{}")
-        (tmp_path / "models" / "small").mkdir(parents=True)
-        sent = ["models/small/config.json"]
-        refuse_missing_models([word.format(here=tmp_path)], tmp_path, sent)
