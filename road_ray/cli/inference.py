@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -152,14 +153,18 @@ def _print(model: str, source: str, columns: ColumnChoice, options: dict[str, An
     """Print the predictions as JSONL."""
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import chunks_of, json_line, predict_chunk
+    from road_ray.inference.predict_file import chunks_of, json_line, note_truncated, predict_chunk
     from road_ray.inference.predictor import CHUNK_ROWS
 
     predictor = load(model, **options)
     rows = input_rows(source, columns, predictor.fields, predictor.trained)
-    for chunk in chunks_of(rows, CHUNK_ROWS):
-        for prediction in predict_chunk(predictor, chunk):
+    cut: Counter[str] = Counter()
+    for given in chunks_of(rows, CHUNK_ROWS):
+        chunk = predict_chunk(predictor, given)
+        cut += chunk.cut
+        for prediction in chunk.predictions:
             typer.echo(json_line(prediction))
+    note_truncated(cut, predictor.max_length_tokens)
 
 
 def _write(source: str, output: Path, call: dict[str, Any], options: dict[str, Any]) -> int:

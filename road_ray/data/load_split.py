@@ -223,9 +223,19 @@ def load_split(
     )
     directory = cache_directory(source.cache)
     if directory is None or len(examples) < LEAST_EXAMPLES:
-        return Split(entry, task, examples, make())
-    key = cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
-    return Split(entry, task, examples, load_or_encode(directory, key, make))
+        features = make()
+    else:
+        key = cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
+        features = load_or_encode(directory, key, make)
+    if cut := features.num_truncated:
+        rows = len(features.bounds) - 1
+        _log.log(
+            logging.WARNING if cut == rows else logging.INFO,
+            "%s: %d of %d rows are cut to %s tokens, which loses %.1f%% of all tokens",
+            *(name, cut, rows, features.max_length_tokens),
+            features.truncation["truncated_tokens_percent"],
+        )
+    return Split(entry, task, examples, features)
 
 
 def read_unlabelled_rows(

@@ -179,9 +179,7 @@ def evaluate_split(
     evaluation = evaluate_logits(
         split, logits, threshold, tune=tune, temperature=temperature, calibrate=calibrate
     )
-    figures = evaluation.figures | further
-    if split.features.num_truncated:
-        figures["truncated_rows"] = float(split.features.num_truncated)
+    figures = evaluation.figures | further | split.features.truncation
     return replace(evaluation, figures=figures)
 
 

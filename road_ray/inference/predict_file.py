@@ -15,12 +15,13 @@ import math
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError, counted
@@ -38,7 +39,15 @@ SUFFIXES = (".jsonl", ".csv", ".tsv")
 # What spreadsheets execute begins like this (OWASP); a number with a sign does not count.
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!\.?\d[\d.]*(?:[eE][+-]?\d+)?$)")
 
-Predict = Callable[[Iterable[list[InputRow]]], Iterator[list[Prediction]]]
+
+class Chunk(NamedTuple):
+    """Predictions of a chunk of rows, and what was cut of them, as ``predict_rows`` counts it."""
+
+    predictions: list[Prediction]
+    cut: Counter[str]
+
+
+Predict = Callable[[Iterable[list[InputRow]]], Iterator[Chunk]]
 """Function that yields the predictions of each chunk of rows, in order."""
 
 
@@ -65,6 +74,7 @@ def predict_file(
     done = file.rows
     if done:
         _log.info("%s: resuming after %s", output, counted(done, "row"))
+    cut: Counter[str] = Counter()
     console = Console(None if _log.isEnabledFor(logging.INFO) else "quiet")
     try:
         rows = input_rows(source, columns, predictor.fields, predictor.trained)
@@ -72,8 +82,9 @@ def predict_file(
         if total is not None:
             console.part("predictions", done, total)
         predict = predict or partial(map, partial(predict_chunk, predictor))
-        for predictions in predict(chunks_of(islice(rows, done, None), CHUNK_ROWS)):
-            file.append(predictions)
+        for chunk in predict(chunks_of(islice(rows, done, None), CHUNK_ROWS)):
+            file.append(chunk.predictions)
+            cut += chunk.cut
             if total is not None:
                 console.part("predictions", file.rows, total)
         file.finish()
@@ -87,12 +98,20 @@ def predict_file(
     finally:
         console.close()
         file.close()
+    note_truncated(cut, predictor.max_length_tokens)
     return file.rows
 
 
-def chunk_predictor(
-    model: str, options: Mapping[str, Any]
-) -> Callable[[list[InputRow]], list[Prediction]]:
+def note_truncated(cut: Counter[str], max_length_tokens: int) -> None:
+    """Log how many rows were truncated, if any were."""
+    if cut["rows"]:
+        _log.warning(
+            "%s truncated to %d tokens, %.1f%% of all tokens are lost (--max-length-tokens)",
+            *(counted(cut["rows"], "row"), max_length_tokens, 100 * cut["lost"] / cut["all"]),
+        )
+
+
+def chunk_predictor(model: str, options: Mapping[str, Any]) -> Callable[[list[InputRow]], Chunk]:
     """Return the function that predicts a chunk with a model, which ``load`` loads with
     ``options``.
     """
@@ -105,11 +124,12 @@ def chunks_of(rows: Iterator[InputRow], size: int) -> Iterator[list[InputRow]]:
         yield chunk
 
 
-def predict_chunk(predictor: Predictor, chunk: Sequence[InputRow]) -> list[Prediction]:
+def predict_chunk(predictor: Predictor, chunk: Sequence[InputRow]) -> Chunk:
     """Return the predictions of the rows, with the cells that are copied."""
-    predictions = predictor.predict_rows([(row.where, row.fields) for row in chunk])
+    cut: Counter[str] = Counter()
+    predictions = predictor.predict_rows([(row.where, row.fields) for row in chunk], cut)
     pairs = zip(predictions, chunk, strict=True)
-    return [prediction | dict(row.copied) for prediction, row in pairs]
+    return Chunk([prediction | dict(row.copied) for prediction, row in pairs], cut)
 
 
 def _identity(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -130,10 +131,14 @@ class Predictor:
         while chunk := list(islice(waiting, chunk_rows)):
             yield from self.predict_rows([(where, self.trained.named(row)) for where, row in chunk])
 
-    def predict_rows(self, rows: Sequence[tuple[str, Row]]) -> list[Prediction]:
+    def predict_rows(
+        self, rows: Sequence[tuple[str, Row]], cut: Counter[str] | None = None
+    ) -> list[Prediction]:
         """Return the predictions of a chunk of rows by fields of the model; rows of similar length
-        share a batch.
+        share a batch. ``cut`` counts the ``rows`` that are truncated, their ``lost`` tokens and
+        ``all`` tokens.
         """
+        cut = Counter() if cut is None else cut
         examples = [self._example(row, where) for where, row in rows]
         predictions: list[Prediction] = [{}] * len(rows)
         groups: dict[int, list[int]] = {}
@@ -145,17 +150,19 @@ class Predictor:
                 width = len(example.texts) if isinstance(example, TextExample) else 1
                 groups.setdefault(width, []).append(number)
         for width, numbers in groups.items():
-            answers = self._predict_group([examples[n] for n in numbers], width)
+            answers = self._predict_group([examples[n] for n in numbers], width, cut)
             for number, answer in zip(numbers, answers, strict=True):
                 predictions[number] = {"id": examples[number].id} | answer
         return predictions
 
-    def _predict_group(self, examples: Sequence[Example], width: int) -> list[Prediction]:
+    def _predict_group(
+        self, examples: Sequence[Example], width: int, cut: Counter[str]
+    ) -> list[Prediction]:
         """Return predictions of rows with the same number of texts."""
         kind = self.task.kind
         if isinstance(kind, ChooseAny):
-            return self._choose_any(examples, kind.choices)
-        features, logits = self._logits(examples, width)
+            return self._choose_any(examples, kind.choices, cut)
+        features, logits = self._logits(examples, width, cut)
         match kind:
             case Span():
                 return self._answers(examples, features, logits)
@@ -171,7 +178,9 @@ class Predictor:
                 limits = self.threshold if isinstance(self.threshold, Mapping) else None
                 return [_label_set(kind.labels, row, limits) for row in logits]
 
-    def _logits(self, examples: Sequence[Example], width: int) -> tuple[Features, list[Floats]]:
+    def _logits(
+        self, examples: Sequence[Example], width: int, cut: Counter[str]
+    ) -> tuple[Features, list[Floats]]:
         """Return the features of rows with the same number of texts, and their logits."""
         columns = Columns(tuple(range(width)))
         dataset = Dataset("input", task=self.task.name, layout="", folder="", columns=columns)
@@ -183,6 +192,8 @@ class Predictor:
             max_length_tokens=self.max_length_tokens,
             **window_limits(self.record, self.task),
         )
+        lost = features.tokens_cut
+        cut.update(rows=features.num_truncated, lost=lost, all=len(features.tokens) + lost)
         pad_id = pad_id_of(self.tokenizer)
         reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
         with torch.inference_mode(), reduced:
@@ -194,10 +205,12 @@ class Predictor:
             )
         return features, logits
 
-    def _choose_any(self, examples: Sequence[Any], size: int) -> list[Prediction]:
+    def _choose_any(
+        self, examples: Sequence[Any], size: int, cut: Counter[str]
+    ) -> list[Prediction]:
         """Return predictions of rows with any number of choices, read in parts of ``size``."""
         parts = [_parts(example, size) for example in examples]
-        logits = iter(self._logits([part for row in parts for part in row], 1)[1])
+        logits = iter(self._logits([part for row in parts for part in row], 1, cut)[1])
         return [
             self._choice(np.concatenate([next(logits) for _ in row])[: len(example.choices)])
             for example, row in zip(examples, parts, strict=True)

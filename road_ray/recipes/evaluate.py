@@ -200,6 +200,8 @@ def evaluate_ensemble(
         if predictions is not None:
             result.write(predictions / name)
         figures |= {f"eval/{name}/ensemble_{key}": value for key, value in result.figures.items()}
+        cut = splits[name].features.truncation
+        figures |= {f"eval/{name}/{key}": value for key, value in cut.items()}
     return figures
 
 

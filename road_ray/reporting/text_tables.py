@@ -98,7 +98,14 @@ def notes(metrics: Mapping[str, object]) -> list[str]:
             what = "one tag for every word" if f"eval/{dataset}/entity_f1" in metrics else what
             found.append(f"{dataset}: the model predicts {what}")
         if last == "truncated_rows" and isinstance(value, int | float) and value:
-            found.append(f"{dataset}: {value:,.0f} rows are truncated (data.max_length_tokens)")
+            dataset, what = dataset.removeprefix("data/"), "rows"
+            if name.startswith("data/"):
+                what = "training rows"
+            share = metrics.get(f"{name.rpartition('/')[0]}/truncated_tokens_percent")
+            lost = f", {share:.1f}% of all tokens" if isinstance(share, float) else ""
+            found.append(
+                f"{dataset}: {value:,.0f} {what} are truncated{lost} (data.max_length_tokens)"
+            )
     return found
 
 

@@ -42,6 +42,9 @@ def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
         "eval/cola/majority_accuracy": 96.67,
         "eval/cola/predicted_labels": 1.0,
         "eval/cola/truncated_rows": 1200.0,
+        "eval/cola/truncated_tokens_percent": 8.25,
+        "data/cola/truncated_rows": 7.0,
+        "data/cola/truncated_tokens_percent": 0.5,
     }
     lines = figures(metrics).splitlines()
     assert [line.split()[0] for line in lines[2:4]] == [
@@ -49,7 +52,8 @@ def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
     ]
     assert lines[4:] == [
         "note: cola: the model predicts one label for every row",
-        "note: cola: 1,200 rows are truncated (data.max_length_tokens)",
+        "note: cola: 1,200 rows are truncated, 8.2% of all tokens (data.max_length_tokens)",
+        "note: cola: 7 training rows are truncated, 0.5% of all tokens (data.max_length_tokens)",
     ]
 
 

@@ -57,7 +57,7 @@ OFF = "off"
 _GOLD = "gold:"
 _NOT_ENCODED = ("id", "where")
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile)
-FORMAT = 5
+FORMAT = 6
 """Version of encoding and file layout: raise it when the same example gives another file."""
 
 
@@ -101,7 +101,7 @@ def encode(
         example=np.arange(len(examples), dtype=np.int32),
         max_length_tokens=limit,
         choices=task.kind.choices if isinstance(task.kind, Choose) else 1,
-        **text_rows(columns, tokenizer, max_length_tokens=limit, name=dataset.name),
+        **text_rows(columns, tokenizer, max_length_tokens=limit),
     )
 
 

@@ -188,6 +188,7 @@ class Features:
     words: Ints | None = None
     choices: int = 1
     num_truncated: int = 0  # rows of tokens whose texts were longer than max_length_tokens
+    tokens_cut: int = 0  # their tokens that are in no row
 
     def __len__(self) -> int:
         return (len(self.bounds) - 1) // self.choices
@@ -197,6 +198,16 @@ class Features:
         """Tokens in each row; of the longest choice if there are several."""
         longest: Longs = np.diff(self.bounds).reshape(-1, self.choices).max(1)
         return longest
+
+    @property
+    def truncation(self) -> dict[str, float]:
+        """Metrics of what ``max_length_tokens`` cut: rows, and tokens in percent of all tokens;
+        empty if it cut nothing.
+        """
+        if not self.num_truncated:
+            return {}
+        percent = 100 * self.tokens_cut / (len(self.tokens) + self.tokens_cut)
+        return {"truncated_rows": float(self.num_truncated), "truncated_tokens_percent": percent}
 
     def row(self, index: int) -> Ints:
         """Return the ids of one row; choice ``c`` of row ``r`` is number ``r * choices + c``."""

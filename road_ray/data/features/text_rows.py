@@ -45,9 +45,10 @@ class TokenRows(TypedDict):
 
 
 class TextRows(TokenRows):
-    """``TokenRows``, and how many of them were truncated."""
+    """``TokenRows``, how many of them were truncated, and by how many tokens together."""
 
     num_truncated: int
+    tokens_cut: int
 
 
 def text_rows(
@@ -55,7 +56,6 @@ def text_rows(
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_length_tokens: int,
-    name: str,
 ) -> TextRows:
     """Return rows of one text or of two, truncated longest first."""
     check_fast(tokenizer)
@@ -65,16 +65,18 @@ def text_rows(
             f"max_length_tokens = {max_length_tokens} leaves no room for text; "
             f"allowed: at least {special + len(columns)}"
         )
-    parts, cut = [], 0
+    parts, rows, tokens = [], 0, 0
     for first in range(0, len(columns[0]), ROWS_AT_A_TIME):
         chunk = [list(texts[first : first + ROWS_AT_A_TIME]) for texts in columns]
         encoded = tokenized(tokenizer, *chunk, truncation=True, max_length=max_length_tokens)
         parts.append(packed(encoded.encodings or [], tokenizer, num_texts=len(columns)))
-        cut += sum(bool(encoding.overflowing) for encoding in encoded.encodings or [])
-    if cut:
-        count = len(columns[0])
-        _log.info("%s: cut %d of %d rows to %d tokens", name, cut, count, max_length_tokens)
-    return {**joined(parts), "num_truncated": cut}
+        cut = [n for n, encoding in enumerate(encoded.encodings or []) if encoding.overflowing]
+        if cut:  # the rest of a pair overflows in several ways, so whole texts are counted
+            whole = tokenized(tokenizer, *([texts[n] for n in cut] for texts in chunk))
+            rows += len(cut)
+            tokens += sum(map(len, whole["input_ids"]))
+            tokens -= sum(len(encoded["input_ids"][n]) for n in cut)
+    return {**joined(parts), "num_truncated": rows, "tokens_cut": tokens}
 
 
 def check_fast(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -298,14 +298,14 @@ def _length(words: Sequence[int], limit: int, reasons: list[str]) -> int | None:
     model takes; None for the default of 128 tokens.
     """
     long = sorted(words)[int(0.95 * (len(words) - 1))] * _TOKENS_PER_WORD + 3
-    length = min(next((n for n in _LENGTHS if n >= long), _LENGTHS[-1]), limit)
+    length = min(next((n for n in _LENGTHS if n >= long), limit), limit)
     if length == _LENGTHS[0]:
         return None
-    most = "the most that the model takes; " * (length < long)
-    reasons.append(
-        f"length: {length} tokens, {most}95% of the texts have at most about {long:.0f}; longer "
-        "ones are cut"
-    )
+    about = f"95% of the texts have at most about {long:.0f}"
+    if length < long:
+        share = sum(n * _TOKENS_PER_WORD + 3 > length for n in words) / len(words)
+        about = f"the most that the model takes; about {share:.0%} of the texts are longer"
+    reasons.append(f"length: {length} tokens, {about}; longer ones are cut")
     return length
 
 

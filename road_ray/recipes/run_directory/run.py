@@ -6,7 +6,7 @@ Every recipe uses these functions to open its directory, its journal and its che
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from road_ray.config import to_dict, to_yaml
-from road_ray.data.load_split import Split
 from road_ray.distributed.connection import check_machine
 from road_ray.distributed.environment_check import environment, revision, version_of
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
@@ -269,23 +268,6 @@ def record_heads(
     begins = not has_checkpoints(config.run_dir / "checkpoints")
     if heads and begins and not context.plan_only:
         log.event("initialized", init=init, **heads)
-
-
-def record_truncated(splits: Iterable[Split], log: Journal) -> None:
-    """Write the event ``rows_truncated`` for each data set with texts that are longer than a row,
-    and warn of one in which all are.
-    """
-    for features in (split.features for split in splits):
-        count, rows = features.num_truncated, len(features.bounds) - 1
-        if count:
-            log.event("rows_truncated", dataset=features.dataset, rows=count, of=rows)
-        if count == rows and log.enabled:
-            _log.warning(
-                "%s: each of the %d rows was cut to %s tokens: raise data.max_length_tokens",
-                features.dataset,
-                rows,
-                features.max_length_tokens,
-            )
 
 
 def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:

@@ -38,7 +38,6 @@ from road_ray.recipes.run_directory.run import (
     load_finished_run,
     open_run_directory,
     record_heads,
-    record_truncated,
 )
 from road_ray.recipes.train.config import FinetuneConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
@@ -177,7 +176,6 @@ def main(
     figures: dict[str, float] = {}
     with journal(config, context, leads=worker.leads, total_steps=total) as log:
         record_heads(config, config.init, prepared.heads, log, context)
-        record_truncated(splits, log)
         streams = _taught_streams(prepared, teachers, actors, worker, log)
 
         def steps(start: int) -> Iterator[list[Batch]]:
@@ -256,8 +254,9 @@ def evaluate(
     no-answer threshold or those of several labels, and the temperature. With ``last`` write
     predictions, and add ``data/<data set>/overlap_with_train``.
 
-    The threshold is tuned on the task's first data set that is trained on and has questions without
-    answer, and used on its other data sets; so is the temperature, with ``last``.
+    The same of rows that are truncated: ``data/`` stands for the training rows. The threshold is
+    tuned on the task's first data set that is trained on and has questions without answer, and used
+    on its other data sets; so is the temperature, with ``last``.
     """
     figures: dict[str, float] = {}
     thresholds: dict[str, float | Thresholds] = {}
@@ -281,6 +280,9 @@ def evaluate(
             # Also where it is 0, so that runs of one table have the same metrics.
             figures[f"data/{name}/overlap_with_train"] = float(prepared.overlaps[name])
             evaluation.write(config.run_dir / "predictions" / name)
+            if name in prepared.splits:
+                cut = prepared.splits[name].features.truncation
+                figures |= {f"data/{name}/{key}": value for key, value in cut.items()}
         figures |= {f"eval/{name}/{key}": value for key, value in evaluation.figures.items()}
         if evaluation.threshold is not None:
             thresholds[task] = evaluation.threshold

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +66,13 @@ def test_a_pair_is_two_segments_cut_longest_first(letters: Any) -> None:
     assert rows.first_segment.tolist() == [4, 6, 3, 4]
 
 
-def test_truncation_is_counted(letters: Any, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        encoded("rte", [row("a b", "c"), row("a b c d e f", "g"), row("a b c", "d e f")], letters)
+def test_truncation_is_counted(letters: Any) -> None:
+    pairs = [row("a b", "c"), row("a b c d e f", "g"), row("a b c", "d e f")]  # 6, 10, 9 tokens
+    cut = encoded("rte", pairs, letters)
 
-    assert "rte: cut 2 of 3 rows to 8 tokens" in caplog.text
+    assert (cut.num_truncated, cut.tokens_cut) == (2, 3)
+    assert cut.truncation == {"truncated_rows": 2.0, "truncated_tokens_percent": 12.0}
+    assert encoded("rte", pairs, letters, 10).truncation == {}
 
 
 def test_rows_without_gold_have_labels_that_are_not_counted(letters: Any) -> None:
