@@ -222,20 +222,23 @@ def load_split(
         **window_limits(row_limits(source), task),
     )
     directory = cache_directory(source.cache)
-    if directory is None or len(examples) < LEAST_EXAMPLES:
-        features = make()
-    else:
+    if directory is not None and len(examples) >= LEAST_EXAMPLES:
         key = cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
-        features = load_or_encode(directory, key, make)
+        make = partial(load_or_encode, directory, key, make)
+    return Split(entry, task, examples, _log_truncated(make()))
+
+
+def _log_truncated(features: Features) -> Features:
+    """Log how many rows are truncated, as a warning if all of them are; return the features."""
     if cut := features.num_truncated:
         rows = len(features.bounds) - 1
         _log.log(
             logging.WARNING if cut == rows else logging.INFO,
             "%s: %d of %d rows are cut to %s tokens, which loses %.1f%% of all tokens",
-            *(name, cut, rows, features.max_length_tokens),
+            *(features.dataset, cut, rows, features.max_length_tokens),
             features.truncation["truncated_tokens_percent"],
         )
-    return Split(entry, task, examples, features)
+    return features
 
 
 def read_unlabelled_rows(
