@@ -128,8 +128,8 @@ def read_config(directory: str | Path) -> PreTrainedConfig:
     adapter = path.with_name("adapter_config.json")
     if adapter.is_file():
         raise CheckpointError(
-            f"{adapter}: an adapter of another model, which is not applied here\n"
-            "  fix: merge it into its model (merge_and_unload) and save that"
+            f"{adapter}: an adapter of another model, which is applied only in a local directory\n"
+            "  fix: download it and name its directory"
         )
     fields = read_json(path)
     if named := [name for name in _FOREIGN if name in fields]:

@@ -31,6 +31,7 @@ from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import task_of
 from road_ray.models.config import TeacherPrecision
+from road_ray.models.encoder import model_directory
 from road_ray.models.label_order import LabelMap
 
 
@@ -69,6 +70,7 @@ class Ensemble(protocol.WrappedEnsemble):
             raise ConfigError(
                 f"distillation.teachers is {directories!r}\n  allowed: a list of directories"
             )
+        directories = [model_directory(str(name), "distillation.teachers") for name in directories]
         if task is None:
             task = task_of(directories[0])
         self.task = task if isinstance(task, Task) else catalog.task(task)

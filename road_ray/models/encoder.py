@@ -18,7 +18,7 @@ from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.architectures import detector_output, family_of
 from road_ray.models.config import EncoderConfig
-from road_ray.models.load_weights import load_stored, suppress_logging
+from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, suppress_logging
 
 _log = logging.getLogger(__name__)
 
@@ -185,8 +185,12 @@ def initialize_output(linear: nn.Linear) -> None:
 
 
 def model_directory(init: str, key: str = "init") -> str:
-    """Return the model of ``init=``: ``hf/`` of a run, a model directory, or the same hub name."""
+    """Return the model of ``init=``: ``hf/`` of a run, a model directory, what an adapter and its
+    base make, or the same hub name.
+    """
     place = Path(init).expanduser()
+    if (place / ADAPTER).is_file():
+        return str(merge_adapter(place.resolve()))
     for candidate in (place / "hf", place):
         if (candidate / "config.json").is_file():
             return str(candidate)

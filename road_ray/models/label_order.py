@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag, Task, plain_label
 from road_ray.errors import CheckpointError
+from road_ray.models.load_weights import ADAPTER, merge_adapter
 
 LabelMap: TypeAlias = Mapping[str, str | Mapping[str, str]]
 """Names of a head's labels mapped to those of a task, for all models or by model: a directory or a
@@ -29,7 +30,9 @@ def _is_named(directory: Path, place: str) -> bool:
     """
     path = Path(place).expanduser()
     cached = f"models--{str(place).replace('/', '--')}"
-    places = (path.resolve(), (path / "hf").resolve())
+    places = [path.resolve(), (path / "hf").resolve()]
+    if (path / ADAPTER).is_file():
+        places.append(merge_adapter(path.resolve()))
     return directory in places or directory.parent.parent.name == cached
 
 

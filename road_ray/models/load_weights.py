@@ -1,25 +1,51 @@
 """Loading of stored models by ``transformers``, from safetensors files alone; what it reports or
-lets pass is checked: every weight of the encoder is stored, floating-point and finite."""
+lets pass is checked: every weight of the encoder is stored, floating-point and finite.
+
+A LoRA adapter is merged into its base once, into a model directory of the cache, which is read like
+any other. PEFT itself merges; here it is checked that the weights are all there and fit the base.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.utils import logging as hugging_face_logging
 
-from road_ray.data.model_files import check_hashes, read_config
-from road_ray.errors import CheckpointError
+from road_ray.data.model_files import check_hashes, locate_model, model_hashes, read_config
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.system.files import cache_home, read_json, sha256_of, staged_directory
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; constants
 _NAMED = 3  # weights in a message
+ADAPTER = "adapter_config.json"
+_ADAPTER_WEIGHTS = "adapter_model.safetensors"
+_TOKENIZER = ("*token*.json", "vocab.*", "merges.txt", "*.model")
+_PREFIX = "base_model.model."  # of the names of the base's weights in an adapter's file
+_CLASSES: dict[str, Any] = {
+    "SEQ_CLS": AutoModelForSequenceClassification,
+    "TOKEN_CLS": AutoModelForTokenClassification,
+    "QUESTION_ANS": AutoModelForQuestionAnswering,
+}
+_UNUSUAL = 7919  # labels of no model, to find the layer that has as many
 
 
 @contextmanager
@@ -47,16 +73,22 @@ class Stored(NamedTuple):
     missing: list[str]
 
 
-def load_stored(kind: ModelClass, directory: str | Path, **options: object) -> Stored:
+def load_stored(
+    kind: ModelClass,
+    directory: str | Path,
+    config: PreTrainedConfig | None = None,
+    **options: object,
+) -> Stored:
     """Load a model of class ``kind`` (an Auto class, or one of an architecture) from a local
     directory, in fp32; weights of heads that the files lack are random and listed in ``missing``.
+    ``config`` is in the place of that of the directory.
 
     Raises ``CheckpointError`` if names, shapes or dtypes of the encoder's weights differ from those
     of ``config.json``, if the file is not the one that ``road_ray.json`` records, and if a weight
     is not finite.
     """
     place = Path(directory)
-    config = read_config(place)
+    config = config or read_config(place)
     if (expected := getattr(kind, "config_class", None)) and not isinstance(config, expected):
         raise CheckpointError(
             f"{place / 'config.json'}: its config.json says {config.model_type!r}\n"
@@ -85,10 +117,18 @@ def load_stored(kind: ModelClass, directory: str | Path, **options: object) -> S
                 "  allowed: weights as safetensors, of the model that config.json describes"
             ) from error
     check_finite(_weights_of(place), model.state_dict())
+    return Stored(model, _check_encoder(place, model, report))
+
+
+def _check_encoder(place: Path, model: PreTrainedModel, report: Mapping[str, Any]) -> list[str]:
+    """Return the names of a head's weights that the files lack or have in another shape, as
+    ``transformers`` reports them; those of the encoder raise ``CheckpointError``.
+    """
     prefix = f"{model.base_model_prefix}."
     parts = [f"{name}." for name, _ in model.base_model.named_children()]  # of an encoder's file
     unexpected = [n for n in report["unexpected_keys"] if n.startswith((prefix, *parts))]
-    missing = sorted(report["missing_keys"])
+    other_shapes = {name for name, *_ in report["mismatched_keys"]}  # empty unless allowed
+    missing = sorted({*report["missing_keys"], *other_shapes})
     is_base = model.base_model is model
     lacking = [name for name in missing if is_base or name.startswith(prefix)]
     for names, problem in (
@@ -106,7 +146,7 @@ def load_stored(kind: ModelClass, directory: str | Path, **options: object) -> S
                 f"{', '.join(sorted(found)[:_NAMED])}\n"
                 "  fix: name a directory whose config.json and weights are of one model"
             )
-    return Stored(model, missing)
+    return missing
 
 
 def _check_floats(file: Path) -> None:
@@ -141,3 +181,117 @@ def _weights_of(place: Path) -> Path:
     """Return the weights file of a directory, or the index of its shards."""
     index = place / "model.safetensors.index.json"
     return index if index.is_file() else place / "model.safetensors"
+
+
+@lru_cache  # hashes the files of both once a process
+def merge_adapter(adapter: Path) -> Path:
+    """Return the directory of the model that an adapter and its base make. It is written at the
+    first call and named by the content of both.
+
+    The tokenizer is that of the adapter, else that of the base; the labels are those of a
+    ``config.json`` beside the adapter, else those of the base if it has as many. Raises
+    ``CheckpointError`` for an adapter without weights as safetensors, of another kind than LoRA,
+    without the head of its task, or whose weights are not those of its base.
+    """
+    fields, base = _checked(adapter)
+    config = read_config(base)
+    own = read_json(adapter / "config.json") if (adapter / "config.json").is_file() else {}
+    files = [sha256_of(adapter / name) for name in (ADAPTER, _ADAPTER_WEIGHTS)]
+    content = [files, own.get("id2label"), model_hashes(base), sha256_of(base / "config.json")]
+    key = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    final = cache_home() / "adapters" / key[:32]
+    if final.is_dir():
+        return final
+    kind = _CLASSES[fields["task_type"]]
+    try:
+        tensors: dict[str, Tensor] = load_file(adapter / _ADAPTER_WEIGHTS)
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{adapter / _ADAPTER_WEIGHTS}: no readable safetensors file ({error})\n"
+            "  fix: restore the file"
+        ) from error
+    head = tensors.get(_PREFIX + _output_of(kind, config))
+    if head is not None and len(head) != config.num_labels:
+        config.num_labels = len(head)
+    if own.get("id2label"):
+        config.id2label = {int(number): name for number, name in own["id2label"].items()}
+    model = _merged(adapter, kind, base, config, tensors)
+    source = adapter if (adapter / "tokenizer_config.json").is_file() else base
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with staged_directory(final) as staged:
+        model.save_pretrained(staged)
+        for file in (path for pattern in _TOKENIZER for path in source.glob(pattern)):
+            shutil.copyfile(file, staged / file.name)
+    return final
+
+
+def _checked(adapter: Path) -> tuple[dict[str, Any], Path]:
+    """Return the configuration of an adapter that can be merged, and the directory of its base."""
+    fields, weights = read_json(adapter / ADAPTER), adapter / _ADAPTER_WEIGHTS
+    if not weights.is_file():
+        raise CheckpointError(
+            f"{adapter}: no {_ADAPTER_WEIGHTS}; pickled weights are not read\n"
+            "  fix: save the adapter with save_pretrained of a newer peft"
+        )
+    for field, allowed in (("peft_type", ["LORA"]), ("task_type", list(_CLASSES))):
+        if fields.get(field) not in allowed:
+            raise CheckpointError(
+                f"{adapter / ADAPTER}: {field} is {fields.get(field)!r}\n"
+                f"  allowed: {', '.join(allowed)}\n"
+                "  fix: merge it into its model (merge_and_unload of peft), and name what it saves"
+            )
+    if fields.get("megatron_config"):  # peft would import the module that megatron_core names
+        raise CheckpointError(
+            f"{adapter / ADAPTER}: megatron_config makes the loader import foreign code\n"
+            "  fix: remove the field if the adapter is right without it; nothing was loaded"
+        )
+    try:
+        base = locate_model(str(fields.get("base_model_name_or_path")))
+        read_config(base)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{adapter / ADAPTER}: its base (base_model_name_or_path): {error}"
+        ) from error
+    return fields, base
+
+
+def _output_of(kind: Any, config: PreTrainedConfig) -> str:
+    """Return the name of the last layer's weight in a model class of transformers."""
+    wide = type(config)(**{**config.to_dict(), "num_labels": _UNUSUAL, "id2label": None})
+    with torch.device("meta"):
+        named = kind.from_config(wide).named_parameters()
+    return next(str(name) for name, x in named if x.shape[0] == _UNUSUAL and x.ndim > 1)
+
+
+def _merged(
+    adapter: Path, kind: Any, base: Path, config: PreTrainedConfig, tensors: dict[str, Tensor]
+) -> Any:
+    try:
+        from peft import LoraConfig, get_peft_model
+        from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{adapter}: an adapter; the package {error.name} is not installed\n"
+            "  fix: pip install 'road-ray[adapters]'"
+        ) from error
+    stored, missing = load_stored(kind, base, config, ignore_mismatched_sizes=True)
+    if random := [name for name in missing if _PREFIX + name not in tensors]:
+        raise CheckpointError(
+            f"{adapter / _ADAPTER_WEIGHTS}: neither it nor its base {base} has the head: "
+            f"{', '.join(random[:3])}\n  fix: train the adapter with modules_to_save"
+        )
+    try:
+        with suppress_logging():
+            model = get_peft_model(stored, LoraConfig(**read_json(adapter / ADAPTER)))
+            set_peft_model_state_dict(model, tensors)
+            expected = get_peft_model_state_dict(model, save_embedding_layers=False)
+            problem = ", ".join(sorted(expected.keys() ^ tensors.keys())[:3])
+            merged = None if problem else model.merge_and_unload(safe_merge=True)
+    except Exception as error:  # peft and torch raise many types
+        problem = " ".join(str(error).split())[:300]
+    if problem:
+        raise CheckpointError(
+            f"{adapter / _ADAPTER_WEIGHTS}: is not an adapter of {base}: {problem}\n"
+            f"  fix: name its base as base_model_name_or_path in {ADAPTER}"
+        )
+    return merged
