@@ -976,6 +976,11 @@ class _Multitask(TypedDict, total=False):
     training: _Training
     """Number of steps, evaluations and checkpoints. 20,000 steps as for ROaD-Large (part 1,
     section 3.5); ROaD-Base has 40,000 (part 2, section 5.1)."""
+    calibrate: bool
+    """Fit a temperature on the dev split of each task of classes, several labels or choices (Guo
+    et al. 2017) and store it with the model. `road predict`, `road serve` and `road_ray.load`
+    divide the logits by it; the weights, so the probabilities of plain transformers, stay as
+    they are. False: none."""
     mixing: _Mixing
     """Composition of a step: passes, sampling of data sets, heads and loss weights."""
     distillation: _Distillation
@@ -1112,6 +1117,7 @@ def multitask(
     data: _MultitaskData = ...,
     optimizer: _Optimizer = ...,
     training: _Training = ...,
+    calibrate: bool = ...,
     mixing: _Mixing = ...,
     distillation: _Distillation = ...,
     weighting: _Weighting = ...,
@@ -1144,6 +1150,10 @@ def multitask(
         section 3.5).
         training: Number of steps, evaluations and checkpoints. 20,000 steps as for ROaD-Large
         (part 1, section 3.5); ROaD-Base has 40,000 (part 2, section 5.1).
+        calibrate: Fit a temperature on the dev split of each task of classes, several labels
+        or choices (Guo et al. 2017) and store it with the model. `road predict`, `road serve`
+        and `road_ray.load` divide the logits by it; the weights, so the probabilities of
+        plain transformers, stay as they are. False: none.
         mixing: Composition of a step: passes, sampling of data sets, heads and loss weights.
         distillation: Teachers of the data sets and the distillation loss. By default there
         are no teachers.
@@ -1169,6 +1179,7 @@ def finetune(
     data: _FinetuneData = ...,
     optimizer: _Optimizer = ...,
     training: _Training = ...,
+    calibrate: bool = ...,
     init_weights: Literal["all", "encoder", "none"] = ...,
     label_map: Mapping[str, str | Path | Mapping[str, str | Path]] = ...,
     student: _Student = ...,
@@ -1206,6 +1217,10 @@ def finetune(
         (Devlin et al. 2019).
         training: Length of the training, evaluations and checkpoints. `data.epochs` sets the
         number of steps by default.
+        calibrate: Fit a temperature on the dev split of each task of classes, several labels
+        or choices (Guo et al. 2017) and store it with the model. `road predict`, `road serve`
+        and `road_ray.load` divide the logits by it; the weights, so the probabilities of
+        plain transformers, stay as they are. False: none.
         init_weights: Weights of `init` to start from. `all`: also its head, where it was
         trained on the same task, for example by `road multitask`. `encoder`: with a new head.
         `none`: random weights with the size and tokenizer of `init`, the baseline that shows
@@ -1244,6 +1259,7 @@ def teachers(
     data: _FinetuneData = ...,
     optimizer: _Optimizer = ...,
     training: _Training = ...,
+    calibrate: bool = ...,
     init_weights: Literal["all", "encoder", "none"] = ...,
     label_map: Mapping[str, str | Path | Mapping[str, str | Path]] = ...,
     student: _Student = ...,
@@ -1280,6 +1296,10 @@ def teachers(
         (Devlin et al. 2019).
         training: Length of the training, evaluations and checkpoints. `data.epochs` sets the
         number of steps by default.
+        calibrate: Fit a temperature on the dev split of each task of classes, several labels
+        or choices (Guo et al. 2017) and store it with the model. `road predict`, `road serve`
+        and `road_ray.load` divide the logits by it; the weights, so the probabilities of
+        plain transformers, stay as they are. False: none.
         init_weights: Weights of `init` to start from. `all`: also its head, where it was
         trained on the same task, for example by `road multitask`. `encoder`: with a new head.
         `none`: random weights with the size and tokenizer of `init`, the baseline that shows
@@ -1317,6 +1337,7 @@ def distill(
     data: _DistillData = ...,
     optimizer: _Optimizer = ...,
     training: _Training = ...,
+    calibrate: bool = ...,
     init_weights: Literal["all", "encoder", "none"] = ...,
     label_map: Mapping[str, str | Path | Mapping[str, str | Path]] = ...,
     student: str | Path = ...,
@@ -1378,6 +1399,10 @@ def distill(
         (Devlin et al. 2019).
         training: Length of the training, evaluations and checkpoints. `data.epochs` sets the
         number of steps by default.
+        calibrate: Fit a temperature on the dev split of each task of classes, several labels
+        or choices (Guo et al. 2017) and store it with the model. `road predict`, `road serve`
+        and `road_ray.load` divide the logits by it; the weights, so the probabilities of
+        plain transformers, stay as they are. False: none.
         init_weights: Weights of `init` to start from. `all`: also its head, where it was
         trained on the same task, for example by `road multitask`. `encoder`: with a new head.
         `none`: random weights with the size and tokenizer of `init`, the baseline that shows

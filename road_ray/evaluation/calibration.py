@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from road_ray.evaluation.metrics import probabilities_of
+
 TEMPERATURE = "temperature"  # entry of a model's record
 _BINS = 15
 _BOUNDS = (0.05, 20.0)
@@ -27,7 +29,8 @@ def probabilities(
 
 def fit_temperature(logits: NDArray[np.floating[Any]], gold: NDArray[np.integer[Any]]) -> float:
     """Return the temperature T, 0.05 to 20, whose ``softmax(logits / T)`` gives the labels the
-    smallest mean negative log-likelihood. ``[N, C], [N]``.
+    smallest mean negative log-likelihood: ``[N, C], [N]``. With several labels a row, 0 or 1 in
+    ``[N, C]``, that of ``sigmoid(logits / T)`` over all of them.
 
     That mean is convex in 1/T, so a search in one dimension finds the minimum; it is at the lower
     bound where all rows are right. It changes no prediction. Source: Guo et al. 2017, section 4.2.
@@ -37,6 +40,8 @@ def fit_temperature(logits: NDArray[np.floating[Any]], gold: NDArray[np.integer[
 
     def loss(log_t: float) -> float:
         scaled = logits.astype(np.float64) / math.exp(log_t)
+        if gold.ndim == 2:
+            return float(np.logaddexp(0, np.where(gold == 1, -scaled, scaled)).mean())
         return -float(log_softmax(scaled, axis=-1)[np.arange(len(gold)), gold].mean())
 
     found = minimize_scalar(loss, bounds=np.log(_BOUNDS), method="bounded", options={"xatol": 1e-6})
@@ -76,8 +81,15 @@ def coverage(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> list[
 def calibration_figures(
     logits: NDArray[np.floating[Any]], gold: NDArray[np.integer[Any]], temperature: float
 ) -> dict[str, float]:
-    """Return the temperature, and ``ece`` before and ``ece_calibrated`` with it."""
-    right, found = logits.argmax(-1) == gold, {TEMPERATURE: temperature}
+    """Return the temperature, and ``ece`` before and ``ece_calibrated`` with it: of the most
+    probable classes, or of several labels that of each label's probability with whether it is
+    there.
+    """
+    found = {TEMPERATURE: temperature}
     for name, t in (("ece", 1.0), ("ece_calibrated", temperature)):
-        found[name] = float(calibration(probabilities(logits, t).max(-1), right)["ece"])
+        if gold.ndim == 2:
+            confidence, right = probabilities_of(logits, t).ravel(), gold.ravel() == 1
+        else:
+            confidence, right = probabilities(logits, t).max(-1), logits.argmax(-1) == gold
+        found[name] = float(calibration(confidence, right)["ece"])
     return found

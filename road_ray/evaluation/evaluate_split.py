@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class Evaluation:
     ``threshold`` is the no-answer threshold of span predictions, or those of several labels. If it
     is None, there are no ``at_threshold_*`` metrics, and predictions follow the untuned rule.
     ``limit`` is the threshold that predictions follow. ``temperature`` is that of the probabilities
-    of classes and choices; if it is None, there are no figures of calibration.
+    of classes, choices and several labels; if it is None, there are no figures of calibration.
     """
 
     figures: dict[str, float]
@@ -198,7 +199,8 @@ def evaluate_logits(
     kind = split.task.kind
     if isinstance(kind, MultiLabel):
         given = threshold if isinstance(threshold, Mapping) else None
-        return _evaluate_label_sets(split, kind.labels, np.stack(logits), given, tune=tune)
+        fitted = partial(_calibrated, temperature=temperature, calibrate=calibrate)
+        return _evaluate_label_sets(split, kind.labels, np.stack(logits), given, fitted, tune=tune)
     if isinstance(kind, Span):
         given_odds = None if isinstance(threshold, Mapping) else threshold
         return evaluate_spans(split, logits, given_odds, tune=tune)
@@ -218,10 +220,8 @@ def evaluate_logits(
     if known.any():
         figures = metrics.score(split.dataset.metrics, predicted[known], gold[known], classes)
     if known.any() and isinstance(kind, Classify | Choose):
-        if temperature is None and calibrate:
-            temperature = fit_temperature(values[known], gold[known])
-        if temperature is not None:
-            figures |= calibration_figures(values[known], gold[known], temperature)
+        temperature, further = _calibrated(values[known], gold[known], temperature, calibrate)
+        figures |= further
     if known.any() and classes:
         figures |= metrics.label_balance(predicted[known], gold[known])
         diagnostics = class_diagnostics(values[known], gold[known], classes, temperature or 1.0)
@@ -236,22 +236,25 @@ def _evaluate_label_sets(
     labels: Sequence[str],
     logits: NDArray[np.float32],
     thresholds: Thresholds | None,
+    fitted: Callable[..., tuple[float | None, dict[str, float]]],
     *,
     tune: bool,
 ) -> Evaluation:
     """Return the metrics of logits ``[N, C]`` of several labels at 0.5, and as ``at_threshold_*``
-    at the thresholds, if there are any.
+    at the thresholds of calibrated probabilities, if there are any.
     """
     gold, metrics = split.features.gold["labels"], split.dataset.metrics
-    known, probabilities = (gold != UNKNOWN).all(-1), probabilities_of(logits)
+    known = (gold != UNKNOWN).all(-1)
     truth, figures, diagnostics = gold[known], dict[str, float](), dict[str, Any]()
+    temperature, calibrated = fitted(logits[known], truth)
+    probabilities = probabilities_of(logits, temperature or 1.0)
     if len(truth) and thresholds is None and tune:
         thresholds = best_thresholds(probabilities[known], truth, labels)
     predicted = predicted_sets(probabilities, labels, thresholds)
     if len(truth):
         untuned = predicted_sets(probabilities[known], labels, None)
         figures = label_set_scores(metrics, probabilities[known], untuned, truth, labels)
-        figures |= label_set_balance(untuned, truth)
+        figures |= label_set_balance(untuned, truth) | calibrated
         diagnostics = {"rows": len(truth)}
         diagnostics["per_label"] = table_of_labels(predicted[known], truth, labels, thresholds)
     if len(truth) and thresholds is not None:
@@ -260,7 +263,24 @@ def _evaluate_label_sets(
         figures |= {f"at_threshold_{name}": value for name, value in tuned.items()}
     names = [[name for name, has in zip(labels, row, strict=True) if has] for row in predicted]
     ids = [example.id for example in split.examples]
-    return Evaluation(figures, thresholds, labels=names, ids=ids, diagnostics=diagnostics)
+    found: dict[str, Any] = {"temperature": temperature, "diagnostics": diagnostics}
+    return Evaluation(figures, thresholds, labels=names, ids=ids, **found)
+
+
+def _calibrated(
+    logits: NDArray[np.float32],
+    gold: NDArray[np.integer[Any]],
+    temperature: float | None,
+    calibrate: bool,
+) -> tuple[float | None, dict[str, float]]:
+    """Return the temperature, with ``calibrate`` fitted to these rows if there is none, and its
+    figures.
+    """
+    if temperature is None and calibrate and len(gold):
+        temperature = fit_temperature(logits, gold)
+    if temperature is None or not len(gold):
+        return temperature, {}
+    return temperature, calibration_figures(logits, gold, temperature)
 
 
 def _further(

@@ -180,9 +180,9 @@ def entity_scores(
     return result | label_balance(*np.split(numbers, 2))
 
 
-def probabilities_of(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the probability of each label: the sigmoid of its logit."""
-    probabilities: NDArray[np.float64] = expit(logits.astype(np.float64))
+def probabilities_of(logits: NDArray[np.float32], temperature: float = 1.0) -> NDArray[np.float64]:
+    """Return the probability of each label: the sigmoid of its logit divided by the temperature."""
+    probabilities: NDArray[np.float64] = expit(logits.astype(np.float64) / temperature)
     return probabilities
 
 

@@ -176,7 +176,8 @@ class Predictor:
                 return [self._class(kind.labels, row) for row in logits]
             case MultiLabel():
                 limits = self.threshold if isinstance(self.threshold, Mapping) else None
-                return [_label_set(kind.labels, row, limits) for row in logits]
+                temperature = self.record.get(TEMPERATURE) or 1.0
+                return [_label_set(kind.labels, row, limits, temperature) for row in logits]
 
     def _logits(
         self, examples: Sequence[Example], width: int, cut: Counter[str]
@@ -296,8 +297,10 @@ def _parts(example: ChoiceExample, size: int) -> list[ChoiceExample]:
     return [replace(example, choices=choices[start : start + size]) for start in starts]
 
 
-def _label_set(labels: Sequence[str], logits: Floats, thresholds: Thresholds | None) -> Prediction:
-    shares = probabilities_of(logits)
+def _label_set(
+    labels: Sequence[str], logits: Floats, thresholds: Thresholds | None, temperature: float
+) -> Prediction:
+    shares = probabilities_of(logits, temperature)
     chosen = predicted_sets(shares, labels, thresholds)
     names = [label for label, has in zip(labels, chosen, strict=True) if has]
     return {"labels": names, "scores": dict(zip(labels, shares.tolist(), strict=True))}

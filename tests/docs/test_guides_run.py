@@ -383,6 +383,9 @@ def test_predictions_of_finished_models(run, place):
     (place / "reviews.csv").write_text("number,review\n7,a fine film\n8,a dull one\n")
     run("docs/guides/inference.md", "files")
     assert [row["id"] for row in rows(place / "predictions.jsonl")] == ["7", "8"]
+    run("docs/guides/inference.md", "calibrate")
+    sure = [line.split(",") for line in (place / "sure.csv").read_text().splitlines()[1:]]
+    assert all((cells[1] == "") == (float(cells[2]) < 0.8) for cells in sure)
     exec(blocks("docs/guides/inference.md", "python")["load"], {})
     run("docs/guides/inference.md", "export")
     labels = [

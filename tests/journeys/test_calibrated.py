@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import random
 
 import numpy as np
 import pytest
 import torch
-from scipy.special import softmax
+from scipy.special import expit, softmax
+from sklearn.metrics import f1_score, log_loss
+from starlette.testclient import TestClient
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import road_ray as rr
+from road_ray.distributed.serving.api import build_api
+from road_ray.distributed.serving.config import ServingConfig
 from road_ray.errors import ConfigError
+from road_ray.inference.load_model import load
+from road_ray.recipes.export import export
 
 TEXTS = ["a fine film", "a dull film", "the film"]
 
@@ -38,11 +45,16 @@ def test_it_is_in_metrics_record_and_evaluation(run, temperature, tmp_path):
     assert first[1:] == [100.0, pytest.approx(run.metrics["eval/sst2/accuracy"], abs=0.006)]
 
 
-def test_predictions_have_the_temperature_and_plain_transformers_has_not(run, temperature):
-    tokenizer = AutoTokenizer.from_pretrained(run.hf_dir)
-    plain = AutoModelForSequenceClassification.from_pretrained(run.hf_dir).eval()
+def plain_logits(directory, texts):
+    """Return the logits of plain transformers."""
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    plain = AutoModelForSequenceClassification.from_pretrained(directory).eval()
     with torch.inference_mode():
-        logits = plain(**tokenizer(TEXTS, return_tensors="pt", padding=True)).logits.numpy()
+        return plain(**tokenizer(texts, return_tensors="pt", padding=True)).logits.numpy()
+
+
+def test_predictions_have_the_temperature_and_plain_transformers_has_not(run, temperature):
+    logits = plain_logits(run.hf_dir, TEXTS)
     said = [list(row["scores"].values()) for row in rr.load(run.hf_dir)(TEXTS)]
     np.testing.assert_allclose(said, softmax(logits / temperature, axis=-1), atol=1e-5)
     assert not np.allclose(said, softmax(logits, axis=-1), atol=1e-5)
@@ -61,8 +73,66 @@ def test_rows_below_the_confidence_have_no_label_and_are_counted(run, road, tmp_
     assert all((row["label"] is None) == (row["score"] < limit) for row in said)
 
 
+def test_the_server_and_onnx_have_it_too(run, tmp_path):
+    plain, onnx = rr.load(run.hf_dir), rr.load(export(str(run.directory), tmp_path / "onnx")[0])
+    said = plain(TEXTS)
+    for row, other in zip(said, onnx(TEXTS), strict=True):
+        assert other["label"] == row["label"]
+        assert other["scores"] == pytest.approx(row["scores"], abs=1e-5)
+    limit = sorted(row["score"] for row in said)[1]
+    config = ServingConfig(model=str(run.hf_dir), min_confidence=limit)
+    api = build_api(load(config.model, **config.loading), config, None, "127.0.0.1")
+    with TestClient(api, base_url="http://localhost") as client:
+        answers = client.post("/predict", json=[{"text": text} for text in TEXTS]).json()
+    for row, other in zip(said, answers, strict=True):
+        assert other["scores"] == row["scores"]  # also of a row without a label
+        assert other["label"] == (row["label"] if row["score"] >= limit else None)
+    assert [row["label"] for row in answers].count(None) == 1
+
+
+def test_the_card_says_what_transformers_does_not(run, temperature):
+    card = (run.hf_dir / "README.md").read_text()
+    assert f"the logits divided by {temperature:.4g}, which" in card
+
+
+def test_several_labels_share_a_temperature(sentiment, tmp_path):
+    """It is that of all decisions together, and thresholds are of calibrated probabilities."""
+    drawn = random.Random(1)
+    rows = [
+        {"text": f"{word} film {n}", "labels": [x for x in ("joy", "fear") if drawn.random() < p]}
+        for n in range(48)
+        for word, p in (("fine", 0.8), ("dull", 0.3))
+    ]
+    for name, part in {"train": rows[:64], "dev": rows[64:]}.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+    own = {"kind": "multi", "text": "text", "label": "labels", "labels": ["joy", "fear"]}
+    own |= {"train": "train.jsonl", "dev": "dev.jsonl"}
+    keys = {"data.root": str(tmp_path), "data.sets": {"moods": own}, "data.dataset": "moods"}
+    keys |= {"calibrate": True, "run_dir": str(tmp_path / "run"), "training.steps": 12}
+    run = rr.finetune(overrides=sentiment | keys)
+    record = json.loads((run.hf_dir / "road_ray.json").read_text())
+    texts = [row["text"] for row in rows[64:]]
+    gold = np.array([[label in row["labels"] for label in own["labels"]] for row in rows[64:]])
+    logits = plain_logits(run.hf_dir, texts)
+    nll = [
+        log_loss(gold.ravel(), expit(logits / t).ravel())
+        for t in (record["temperature"] * np.array([1, 0.99, 1.01, 0.7, 1.5]))
+    ]
+    assert nll[0] == min(nll)
+    said = rr.load(run.hf_dir)(texts)
+    scores = np.array([list(row["scores"].values()) for row in said])
+    np.testing.assert_allclose(scores, expit(logits / record["temperature"]), atol=1e-5)
+    limits = np.array([record["label_thresholds"][label] for label in own["labels"]])
+    tuned = 100 * f1_score(gold, scores > limits, average="micro", zero_division=0)
+    assert run.metrics["eval/moods/at_threshold_micro_f1"] == pytest.approx(tuned)
+    bins = np.digitize(scores.ravel(), np.arange(1, 15) / 15)
+    gaps = [(scores - gold).ravel()[bins == b].sum() for b in range(15)]
+    error = 100 * np.abs(gaps).sum() / gold.size
+    assert run.metrics["eval/moods/ece_calibrated"] == pytest.approx(error, abs=0.01)
+
+
 def test_it_is_refused_where_no_task_has_classes(questions, span_run, tmp_path):
-    with pytest.raises(ConfigError, match="calibrate = true: no task has one label"):
+    with pytest.raises(ConfigError, match="calibrate = true: no task has classes"):
         rr.finetune(overrides=questions | {"calibrate": True}, run_dir=tmp_path)
     with pytest.raises(ConfigError, match="gives no single label"):
         rr.load(span_run.hf_dir, min_confidence=0.5)

@@ -34,6 +34,8 @@ class ServingConfig(Config):
     default the stored one."""
     n_best: int = Field(1, ge=1)
     """Number of answers to list."""
+    min_confidence: float = Field(0.0, ge=0, le=1)
+    """Probability below which ``label`` or ``choice`` is null."""
     replicas: int = Field(1, ge=1)
     """Processes with a copy of the model."""
     cpus_per_replica: int = Field(1, ge=1)
@@ -69,6 +71,7 @@ class ServingConfig(Config):
             "max_length_tokens": self.max_length_tokens,
             "threshold": self.threshold,
             "n_best": self.n_best,
+            "min_confidence": self.min_confidence,
         }
 
 

@@ -225,9 +225,10 @@ class TrainConfig(RunConfig):
     training: TrainingConfig = TrainingConfig()
     """Length of the training, evaluations and checkpoints."""
     calibrate: bool = False
-    """Fit a temperature on the dev split of each task of classes or choices (Guo et al. 2017) and
-    store it with the model. `road predict`, `road serve` and `road_ray.load` divide the logits by
-    it; the weights, so the probabilities of plain transformers, stay as they are. False: none."""
+    """Fit a temperature on the dev split of each task of classes, several labels or choices (Guo et
+    al. 2017) and store it with the model. `road predict`, `road serve` and `road_ray.load` divide
+    the logits by it; the weights, so the probabilities of plain transformers, stay as they are.
+    False: none."""
 
     @property
     def named_teachers(self) -> dict[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ from road_ray.config.base import resume_identity
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split, find_dataset
 from road_ray.data.mixing import Stream, with_fraction_done
-from road_ray.data.task_and_dataset import Choose, Classify
+from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_limits
 from road_ray.distributed.connection import connected
@@ -150,9 +150,10 @@ def check(config: TrainConfig) -> None:
                 f"  fix: mixing.passes={passes}, or a larger data.batch_size"
             )
     kinds = [find_dataset(name, config.data)[1].kind for name in config.data.trained_on]
-    if config.calibrate and not any(isinstance(kind, Classify | Choose) for kind in kinds):
+    apt = (Classify, MultiLabel, Choose)
+    if config.calibrate and not any(isinstance(kind, apt) for kind in kinds):
         raise ConfigError(
-            "calibrate = true: no task has one label or choice a row\n  fix: leave it out"
+            "calibrate = true: no task has classes, several labels or choices\n  fix: leave it out"
         )
     Mixture.of(config).check()
     kept_layers(config)
