@@ -87,6 +87,70 @@ def write_teachers(place: Path) -> None:
     (place / "student.yaml").write_text(STUDENT + listed, "utf-8")
 
 
+def write_notes(data: Path, place: Path) -> None:
+    """Write sentences of CoNLL-2003 with the kinds of names in them, any number of labels."""
+
+    def sentences(split: str) -> list[dict[str, Any]]:
+        blocks = (data / "conll2003" / f"eng.{split}").read_text("utf-8").split("\n\n")
+        rows = []
+        for block in blocks:
+            words = [line.split() for line in block.splitlines() if line.strip()]
+            kinds = {word[-1].rpartition("-")[2] for word in words} - {"O"}
+            if len(words) > 4:
+                rows.append({"text": " ".join(w[0] for w in words), "labels": sorted(kinds)})
+        return rows
+
+    def write(name: str, rows: list[dict[str, Any]]) -> None:
+        (place / name).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+    write("notes.jsonl", sentences("train")[:1000])
+    write("new.jsonl", [{"text": row["text"]} for row in sentences("testa")[:100]])
+
+
+def write_llm(place: Path) -> None:
+    """Write the films, and the prompt of the tiny causal model."""
+    import tiny_llm
+    import tiny_teachers
+
+    write_table(place / "films.csv", tiny_teachers.sentences())
+    (place / "prompt.txt").write_text(tiny_llm.PROMPT, "utf-8")
+    (place / "student.yaml").write_text(STUDENT + "    - answers.csv\n", "utf-8")
+
+
+def write_decoder(place: Path) -> None:
+    """Train a GPT-2 with a classification head on the films, saved as published ones are."""
+    import tiny_teachers
+    import torch
+    from transformers import GPT2Config, GPT2ForSequenceClassification
+
+    tokenizer, rows = tiny_teachers.make_tokenizer(), tiny_teachers.sentences()
+    torch.manual_seed(0)
+    size = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64, "pad_token_id": 0}
+    size |= {"bos_token_id": None, "eos_token_id": tokenizer.sep_token_id} | tiny_teachers.NAMES
+    model = GPT2ForSequenceClassification(GPT2Config(vocab_size=len(tokenizer), **size))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for step in range(60):
+        part = rows[step % 8 :: 8]
+        batch = tokenizer([row["text"] for row in part], padding=True, return_tensors="pt")
+        batch.pop("token_type_ids", None)
+        labels = torch.tensor([row["labels"] for row in part])
+        model(**batch, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.save_pretrained(place / "decoder")
+    tokenizer.save_pretrained(place / "decoder")
+    write_table(place / "films.csv", rows)
+    (place / "student.yaml").write_text(STUDENT + "    - decoder\n", "utf-8")
+
+
+def write_wrong_labels(data: Path, place: Path) -> None:
+    """Write 600 reviews, a tenth of them with the other label."""
+    rows, other = reviews(data, "train", 600), {"bad": "good", "good": "bad"}
+    for row in rows[::10]:
+        row["verdict"] = other[row["verdict"]]
+    write_table(place / "reviews.csv", rows)
+
+
 def record_hub(data: Path, place: Path) -> None:
     """Write the cache that `datasets` leaves after it has loaded ``acme/reviews`` from the hub."""
     from datasets import ClassLabel, Dataset
@@ -112,7 +176,7 @@ def record_hub(data: Path, place: Path) -> None:
 
 
 def main(data: Path, place: Path) -> None:
-    for journey in "abcdefg":
+    for journey in "abcdefghijkl":
         (place / journey).mkdir(parents=True)
     write_reviews(data, place / "a")
     write_reviews(data, place / "c")
@@ -122,6 +186,11 @@ def main(data: Path, place: Path) -> None:
     write_teachers(place / "d")
     shutil.copytree(ROOT / "examples", place / "e" / "examples")
     record_hub(data, place / "g")
+    write_notes(data, place / "h")
+    write_llm(place / "i")
+    write_decoder(place / "j")
+    write_wrong_labels(data, place / "k")
+    shutil.copytree(ROOT / "examples", place / "l" / "examples")
 
 
 if __name__ == "__main__":

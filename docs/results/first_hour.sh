@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Seven journeys of a new user, each in a fresh directory; prints first-hour.md's tables.
+# Twelve journeys of a new user, each in a fresh directory; prints first-hour.md's tables.
 #
 #   bash docs/results/first_hour.sh DATA ENCODER PLACE [JOURNEY...]
 #
 # DATA has GLUE's SST-2 and SQuAD 2.0 in their published layouts: a few rows of them are the user's files.
 # ENCODER is the directory of a published encoder. PLACE is a new directory with a short path. Journeys are a to
-# g. `road` is the one of the active environment. Nothing is read from the network.
+# l. `road` is the one of the active environment. Nothing is read from the network.
 set -u
 CHECKOUT=$(cd "$(dirname "$0")/../.." && pwd)
 DATA=$(realpath "$1") ENCODER=$(realpath "$2")
@@ -117,7 +117,52 @@ journey_g() {
     step 'echo "a moving and funny film" | road predict runs/reviews' 'label'
     end
 }
-for one in "${@:-a b c d e f g}"; do
+
+journey_h() {
+    begin h "Several labels a row"
+    step 'road init notes.jsonl --init $ENCODER' 'task|label|rows:|next:'
+    step 'road finetune notes.yaml data.epochs=3' 'f1|model:'
+    step 'road predict runs/notes new.jsonl --output out.jsonl && head -n 2 out.jsonl' 'label|predictions'
+    end
+}
+
+# The tiny causal model stands where a large one would; the command is the same.
+journey_i() {
+    begin i "Answers of a causal model as the teacher"
+    python "$CHECKOUT/examples/tiny_llm.py" --port "$PORT" > "$PLACE/logs/i-llm.txt" 2>&1 &
+    local llm=$!
+    until curl -s --fail "http://127.0.0.1:$PORT/v1/models" > /dev/null || ! kill -0 $llm; do sleep 1; done
+    step 'road label http://127.0.0.1:$PORT/v1 films.csv --labels positive,negative --prompt prompt.txt --output answers.csv' '.'
+    kill $llm
+    step 'road distill student.yaml init=$ENCODER distillation.teachers=answers.csv --run-dir runs/student' 'accuracy|teacher|model:'
+    end
+}
+
+journey_j() {
+    begin j "A decoder as the teacher"
+    step 'road distill student.yaml init=$ENCODER distillation.teachers=decoder --run-dir runs/student' 'accuracy|teacher|model:'
+    step 'echo "the plot of this film is dull" | road predict runs/student' 'label'
+    end
+}
+
+journey_k() {
+    begin k "Wrong labels found by teachers of folds"
+    step 'road init reviews.csv --init $ENCODER' 'task|next:'
+    step 'road teachers reviews.yaml num_folds=3 num_teachers=1 --run-dir runs/folds' 'accuracy'
+    step 'road data errors runs/folds --output errors.csv' '.'
+    step 'road finetune reviews.yaml data.corrections=errors.csv --run-dir runs/clean' 'correct|accuracy|model:'
+    end
+}
+
+journey_l() {
+    begin l "Parts of one's own"
+    export PYTHONPATH=$PLACE/l/parts${PYTHONPATH:+:$PYTHONPATH}
+    step 'pip install -q --no-deps --target parts examples/extension' '.' 'pip install examples/extension'
+    step 'road finetune examples/extension/reviews.yaml init=$ENCODER --run-dir runs/parts' 'kappa|model:'
+    step 'head -n 2 runs/parts/curves.csv' '.'
+    end
+}
+for one in "${@:-a b c d e f g h i j k l}"; do
     for letter in $one; do "journey_$letter"; done
 done
 printf '\n%s commands failed.\n' "$failed" >&2

@@ -6,11 +6,14 @@ Published models are tiny ones in directories of their names; steps and rows are
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 
+import httpx
 import pytest
 
 from road_ray.data.tokenizer import train_tokenizer
@@ -18,6 +21,7 @@ from road_ray.distributed.jobs.cluster_profile import load_profile
 from road_ray.distributed.jobs.job_client import run_directory_of
 from road_ray.verbs import configure
 from tests.docs.blocks import ROOT, commands
+from tests.ports import free_port
 from tests.published import publish
 
 pytestmark = pytest.mark.guide
@@ -102,6 +106,34 @@ def test_parts_of_ones_own(road, place, monkeypatch):
     assert {"eval/reviews/accuracy", "eval/reviews/kappa"} <= metrics.keys()
     assert (place / "runs/parts/curves.csv").stat().st_size
     del sys.modules["my_road_parts"]
+
+
+def test_labels_of_a_causal_model(road, place, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import tiny_llm
+    import tiny_teachers
+
+    address = f"http://127.0.0.1:{(port := free_port())}/v1"
+    command = [sys.executable, str(EXAMPLES / "tiny_llm.py"), "--port", str(port)]
+    server = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        rows = tiny_teachers.sentences()[:40]
+        (place / "films.csv").write_text("text\n" + "".join(f"{row['text']}\n" for row in rows))
+        (place / "prompt.txt").write_text(tiny_llm.PROMPT)
+        connect = httpx.HTTPTransport(retries=9)  # with pauses that double, from half a second
+        httpx.Client(transport=connect).get(f"{address}/models", timeout=60).raise_for_status()
+        asked = ["films.csv", "--labels", "positive,negative", "--prompt", "prompt.txt"]
+        run(road, ["road", "label", address, *asked, "--output", "answers.jsonl"])
+    finally:
+        server.terminate()
+        server.wait(30)
+    answers = [json.loads(line) for line in (place / "answers.jsonl").read_text().splitlines()]
+    right = [tiny_teachers.LABELS[row["labels"]] for row in rows]
+    said = [
+        max(tiny_teachers.LABELS, key=lambda one: answer[f"probability_{one}"])
+        for answer in answers
+    ]
+    assert sum(a == b for a, b in zip(said, right, strict=True)) >= 30
 
 
 def test_three_published_teachers(road, place, world, monkeypatch):
