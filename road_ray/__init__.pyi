@@ -1537,6 +1537,7 @@ def reproduce(
         "noisy_labels",
         "road_distillation",
         "road_multitask",
+        "soup",
         "successors",
         "table5",
         "tying",
@@ -1580,7 +1581,8 @@ def reproduce(
         comparison: Comparison to repeat. Of pre-training: `table5`, `generator_size`,
         `tying`, `algorithms`, `fractions` (Clark et al. 2020) and `successors`. From any
         `init`: `road_distillation` and `road_multitask` (ROaD's tables), `compression`,
-        `low_resource`, `noisy_labels`, `domain`. `own`: the arms of `experiment` alone.
+        `low_resource`, `noisy_labels`, `domain`, `soup`. `own`: the arms of `experiment`
+        alone.
         experiment: Arms of an experiment of one's own, as docs/guides/comparisons.md
         describes them. They follow those of `comparison` where both are given.
         num_seeds: Number of runs of each arm, with seeds `seed`, `seed` + 1 and so on,

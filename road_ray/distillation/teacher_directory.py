@@ -36,7 +36,7 @@ HEADS: dict[type, str] = {  # suffixes of the names of Hugging Face's classes
     Tag: "ForTokenClassification",
     Choose: "ForMultipleChoice",
 }
-_IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
+IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
 # The student's tokenizer, where a teacher with another one answers for its tokens.
 ANSWERS_FOR = "answers_for_tokenizer_sha256"
 _SEGMENTS = "+segments"
@@ -271,7 +271,7 @@ def teacher_manifest(
         labels = read_config(directory).id2label
         # Equal weights in another shape, or with other label names, are another teacher.
         config = read_json(Path(directory) / "config.json")
-        config = {name: value for name, value in config.items() if name not in _IDLE_FIELDS}
+        config = {name: value for name, value in config.items() if name not in IDLE_FIELDS}
         path = Path(directory) / "road_ray.json"
         record = read_json(path) if path.is_file() else {}
         teachers.append(

@@ -16,7 +16,7 @@ from road_ray.config import Config, InvalidConfig, load, to_dict
 from road_ray.config.base import Extends, Free
 from road_ray.config.yaml_files import read_yaml
 from road_ray.errors import did_you_mean
-from road_ray.recipes.config import RunConfig, of_parallel_runs
+from road_ray.recipes.config import Combination, RunConfig, of_parallel_runs
 from road_ray.recipes.pretraining.config import PretrainConfig, laptop_scale
 from road_ray.recipes.train.config import (
     ELECTRA_SMALL,
@@ -62,6 +62,10 @@ class ArmConfig(Config):
     """Name in ``experiment.ensembles`` of the teachers of the arm. Empty: no distillation."""
     members: int | None = Field(None, ge=1)
     """Number of its teachers, the first ones, that the student has. None: all."""
+    combine: Combination | None = None
+    """Ways to join its teachers without a student: ``ensemble`` (mean of logits), ``uniform`` or
+    ``greedy`` (mean of weights). The teachers of every arm are then of its own seed. None: train a
+    student."""
     unlabelled: bool = False
     """True: rows without labels follow the labelled ones, those of ``data.unlabelled``, or else the
     rest."""
@@ -100,6 +104,11 @@ class ExperimentConfig(Config):
         for name, arm in self.arms.items():
             _known("against", name, arm.against, self.arms)
             _known("start_from", name, [arm.start_from] if arm.start_from else [], self.arms)
+            if arm.combine and not (arm.teachers and arm == _joined(arm)):
+                raise ValueError(
+                    f"arms: {name}.combine = {arm.combine}: needs teachers, and trains nothing\n"
+                    "    allowed beside it: about, teachers, against, published"
+                )
             named = [arm.teachers, *(stage.teachers for stage in arm.stages)]
             _known("teachers", name, filter(None, named), self.ensembles)
             path = [name]
@@ -108,6 +117,12 @@ class ExperimentConfig(Config):
                     raise ValueError(f"arms: a cycle of start_from: {' -> '.join([*path, before])}")
                 path.append(before)
         return self
+
+
+def _joined(arm: ArmConfig) -> ArmConfig:
+    """Return an arm with what is read of one that has no student."""
+    names = ("about", "teachers", "combine", "against", "published")
+    return ArmConfig(**{name: getattr(arm, name) for name in names})
 
 
 def _known(key: str, arm: str, names: Any, allowed: Mapping[str, object]) -> None:
@@ -132,7 +147,7 @@ class ReproduceConfig(RunConfig):
     """Comparison to repeat. Of pre-training: ``table5``, ``generator_size``, ``tying``,
     ``algorithms``, ``fractions`` (Clark et al. 2020) and ``successors``. From any ``init``:
     ``road_distillation`` and ``road_multitask`` (ROaD's tables), ``compression``, ``low_resource``,
-    ``noisy_labels``, ``domain``. ``own``: the arms of ``experiment`` alone."""
+    ``noisy_labels``, ``domain``, ``soup``. ``own``: the arms of ``experiment`` alone."""
     experiment: dict[str, Any] = Field({})
     """Arms of an experiment of one's own, as docs/guides/comparisons.md describes them. They follow
     those of ``comparison`` where both are given."""

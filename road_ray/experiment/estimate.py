@@ -28,7 +28,7 @@ from road_ray.distributed.room import available_resources
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job, num_labelled
 from road_ray.experiment.run import RECIPES
-from road_ray.recipes.config import TrackingConfig
+from road_ray.recipes.config import CombineConfig, TrackingConfig
 from road_ray.recipes.plan import measured_steps, sampled_corpus, timed_start
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.train.config import (
@@ -117,8 +117,8 @@ class _Costs:
     def steps_and_seconds(self, job: Job) -> tuple[int, float]:
         """Return the steps of a job, and the seconds that they and its evaluation take."""
         config = job.config
-        if isinstance(config, TeachersConfig):
-            return 0, 0.0  # all of its trainings are jobs of their own
+        if isinstance(config, TeachersConfig | CombineConfig):
+            return 0, 0.0  # all trainings are jobs of their own
         if isinstance(config, PretrainConfig | MultitaskConfig):
             measured = self._measure(job.verb, self._with_models(config))
             return measured.total_steps, measured.total_steps * measured.seconds_per_step

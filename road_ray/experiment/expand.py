@@ -20,7 +20,7 @@ from road_ray.errors import DataError
 from road_ray.experiment.config import ArmConfig, ReproduceConfig, StageConfig
 from road_ray.models.encoder import model_directory
 from road_ray.models.encoder_layers import num_layers
-from road_ray.recipes.config import RunConfig
+from road_ray.recipes.config import CombineConfig, EvaluateDataConfig, RunConfig
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_init, require_splits
 from road_ray.recipes.pretraining.preview import flops_per_step
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
@@ -129,6 +129,10 @@ class Experiment:
         shared = {"seed": seed, "init": self._model_of(after)}
         for target in self.targets:
             at = f"{name}/seed-{seed}/{target if len(self.targets) > 1 else 'student'}"
+            if arm.combine:
+                joined, taught = self._combination(arm, target, at, seed)
+                self._add(at, "combine", joined, taught, arm=name, scored=True)
+                continue
             config, taught = self._student(arm, target, at, shared)
             self._add(at, verb, config, [*after, *taught], arm=name, scored=True)
         return at
@@ -160,7 +164,7 @@ class Experiment:
         if not arm.teachers:
             plain = FinetuneConfig(**fields, data=as_base(FinetuneDataConfig, config.data))
             return override(plain, changes | arm.keys), []
-        ensemble = self._ensemble(arm.teachers, data, self.targets[target])
+        ensemble = self._ensemble(arm.teachers, data, self.targets[target], shared["seed"])
         place = config.run_dir / ensemble
         if arm.members is None:
             changes["distillation.teachers"] = [str(place / "teachers.json")]
@@ -180,15 +184,39 @@ class Experiment:
         name = self._answers.setdefault(key, f"{title} {count + 1}" if count else title)
         return student, [self._add(name, ANSWERS, student, [ensemble])]
 
-    def _ensemble(self, name: str, data: DistillDataConfig, keys: Mapping[str, Any]) -> str:
-        """Add the teachers of a data set, which all arms that name the ensemble share; return the
-        name of the job that lists and evaluates them.
+    def _combination(
+        self, arm: ArmConfig, target: str, at: str, seed: int
+    ) -> tuple[CombineConfig, list[str]]:
+        """Return the evaluation of an arm's joined teachers on a data set, and their job."""
+        data = self._data(target)
+        ensemble = self._ensemble(arm.teachers, data, self.targets[target], seed)
+        read = {name: getattr(data, name) for name in SourceConfig.model_fields}
+        config = CombineConfig(
+            run_dir=self.config.run_dir / at,
+            seed=seed,
+            console=self.config.console,
+            init=str(self.config.run_dir / ensemble / "teachers.json"),
+            tune_threshold_on=target,
+            data=EvaluateDataConfig(datasets=data.evaluated_on, **read),
+            combine=arm.combine,
+        )
+        return config, [ensemble]
+
+    def _ensemble(
+        self, name: str, data: DistillDataConfig, keys: Mapping[str, Any], seed: int
+    ) -> str:
+        """Add the teachers of a data set, which all arms that name the ensemble share, those of
+        every seed unless teachers are combined; return the name of the job that lists and evaluates
+        them.
         """
         config, at = self.config, f"teachers/{name}-{data.dataset}"
+        first = config.seed + TEACHER_SEED
+        if any(arm.combine for arm in config.compared.arms.values()):
+            at, first = f"{at}-{seed}", first + TEACHER_SEED * (seed - config.seed)
         if at not in self._jobs:
             made = TeachersConfig(
                 **self._shared(config.training, at),
-                seed=config.seed + TEACHER_SEED,
+                seed=first,
                 init=config.init,
                 optimizer=config.optimizer,
                 data=as_base(FinetuneDataConfig, data),
@@ -271,7 +299,7 @@ class Experiment:
             learnt = {name: getattr(data, name) for name in SourceConfig.model_fields}
             learnt |= {"batch_size": config.data.batch_size, "epochs": config.data.epochs}
             of_dataset = DistillDataConfig(dataset=dataset, **learnt)
-            taught.append(self._ensemble(stage.teachers, of_dataset, {}))
+            taught.append(self._ensemble(stage.teachers, of_dataset, {}, shared["seed"]))
             listed = config.run_dir / taught[-1] / "teachers.json"
             changes[f"distillation.teachers.{dataset}"] = str(listed)
             changes["distillation.host"] = config.distillation.host

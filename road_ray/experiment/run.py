@@ -15,6 +15,7 @@ from road_ray.recipes.config import IN_THIS_PROCESS
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.several_runs import distill, teachers
+from road_ray.recipes.soup import combine
 from road_ray.recipes.train.train import finetune, label_training_rows, multitask
 from road_ray.reporting.report import write_report
 from road_ray.system.files import write_json_atomic
@@ -26,6 +27,7 @@ RECIPES: Mapping[str, Callable[..., Run]] = {
     "finetune": finetune,
     "teachers": teachers,
     "distill": distill,
+    "combine": combine,
 }
 
 

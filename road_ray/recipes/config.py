@@ -174,6 +174,22 @@ class EvaluateConfig(RunConfig):
         }
 
 
+Combination = Literal["ensemble", "uniform", "greedy"]
+
+
+class CombineConfig(EvaluateConfig):
+    """Arm of an experiment that joins the models of a ``teachers.json`` (``init``) and evaluates
+    what they make.
+    """
+
+    combine: Combination = "uniform"
+    """``ensemble``: mean of the logits. ``uniform``: mean of the weights. ``greedy``: mean of the
+    weights of those models that do not lower the first metric of ``tune_threshold_on``."""
+
+    def without_effect(self) -> dict[str, str]:
+        return {}  # its seed tells it from the same arm of another seed
+
+
 class DemoConfig(RunConfig):
     """Size of the demo: pre-training, multi-task training, teachers and students on the embedded
     data set. All sizes are our choice; the others stand in ``experiment/demo.yaml``.

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import road_ray as rr
 from road_ray.errors import ConfigError, InterruptedRunError, RoadError
@@ -24,6 +26,7 @@ SIZES: dict[str, dict[str, object]] = {
     "compression": {"data.max_rows": 40, "data.max_unlabelled_rows": 20, "arms": ["rows_third"]},
     "low_resource": {"data.max_rows": 40, "data.max_unlabelled_rows": 20, "arms": ["entropy"]},
     "noisy_labels": {"data.max_rows": 40, "arms": ["weighted_10"]},
+    "soup": {"data.max_rows": 20, "distillation.num_teachers": 2},
     "domain": {"data.dataset": "sst2", "data.max_rows": 40}
     | {"pretrain.training.steps": 2, "pretrain.data.max_length_tokens": 32}
     | {"pretrain.data.batch_size": 4, "pretrain.optimizer.warmup_steps": 1},
@@ -69,6 +72,35 @@ def test_every_comparison_runs_and_fills_its_table(tiny, name):
     tests = [test for test in table["tests"] if test["data_set"] == next(iter(table["data_sets"]))]
     assert len(tests) == sum(len(arm.against) or 1 for arm in arms[1:])
     assert "<svg" in (run.directory / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_soup_stands_beside_the_models_of_its_seed(tiny):
+    """Each seed averages teachers of its own; the ensemble's figure is that of its teachers."""
+    given = tiny("soup", **SIZES["soup"] | {"arms": ["uniform", "greedy"]})
+    run = rr.reproduce(overrides=given)
+    for seed in (0, 1):
+        teachers = run.directory / "teachers" / f"teachers-sst2-{seed}"
+        every = [load_file(p) for p in sorted(teachers.glob("teacher-*/hf/model.safetensors"))]
+        mean = load_file(
+            run.directory / "uniform" / f"seed-{seed}" / "student" / "hf" / "model.safetensors"
+        )
+        for name, tensor in mean.items():
+            torch.testing.assert_close(tensor, (every[0][name] + every[1][name]) / 2)
+        joined = json.loads((teachers / "metrics.json").read_text())
+        arm = json.loads(
+            (run.directory / "ensemble" / f"seed-{seed}" / "student/metrics.json").read_text()
+        )
+        assert arm["eval/sst2/accuracy"] == joined["eval/sst2/ensemble_accuracy"]
+    table = table_of(run.directory)
+    assert [arm["name"] for arm in table["arms"]] == ["single", "ensemble", "uniform", "greedy"]
+    assert all(len(a["figures"]["sst2/accuracy"]["values"]) == 2 for a in table["arms"])
+    soup = rr.load(run.directory / "greedy" / "seed-0" / "student")
+    assert soup(["a fine film"])[0]["label"] in ("negative", "positive")
+    before = {p: p.stat().st_mtime_ns for p in run.directory.rglob("*.safetensors")}
+    (run.directory / "metrics.json").unlink()
+    assert rr.reproduce(overrides=given).metrics == run.metrics
+    assert {p: p.stat().st_mtime_ns for p in run.directory.rglob("*.safetensors")} == before
 
 
 @pytest.mark.long

@@ -1,0 +1,87 @@
+"""The mean of models' weights, against numpy; the greedy choice, by hand; what cannot be joined."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import road_ray as rr
+from road_ray.errors import CheckpointError
+from road_ray.recipes.soup import average_models, greedy_members
+from tests.tiny_teacher import make_teacher
+
+
+@pytest.fixture
+def models(tmp_path):
+    return [make_teacher(tmp_path / f"model-{seed}", seed) for seed in range(3)]
+
+
+def test_a_soup_is_the_mean_of_the_weights_and_answers_as_a_model(models, tmp_path):
+    for model in models:  # an integer, as older versions store the positions
+        path = model / "model.safetensors"
+        tensors = load_file(path) | {"electra.embeddings.position_ids": np.arange(32)}
+        save_file(tensors, path, metadata={"format": "pt"})
+    average_models(models, tmp_path / "soup")
+    mean = load_file(tmp_path / "soup" / "model.safetensors")
+    every = [load_file(model / "model.safetensors") for model in models]
+    assert mean.keys() == every[0].keys()
+    for name, tensor in mean.items():
+        expected = np.mean([one[name].astype(np.float64) for one in every], 0)
+        assert tensor.dtype == every[0][name].dtype
+        np.testing.assert_allclose(tensor, expected, rtol=1e-6)
+    record = json.loads((tmp_path / "soup" / "road_ray.json").read_text())
+    assert record["averaged"] == list(map(str, models))
+    row = {"text": "a good film", "text_pair": "a film"}
+    assert "contradiction" in rr.load(str(tmp_path / "soup"))([row])[0]["scores"]
+
+
+def test_a_greedy_soup_keeps_what_does_not_lower_the_score():
+    """Alone b 0.9, c 0.8, a 0.7. With c 0.85 < 0.9, so c is left; with a 0.9 is kept."""
+    scores = {"a": 0.7, "b": 0.9, "c": 0.8, "bc": 0.85, "ba": 0.9}
+    asked = []
+
+    def score(chosen):
+        asked.append("".join(map(str, chosen)))
+        return scores[asked[-1]]
+
+    assert greedy_members([*map(Path, "abc")], score) == [Path("b"), Path("a")]
+    assert asked == ["a", "b", "c", "bc", "ba"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("labels", "id2label differs"),
+        ("size", "hidden_size differs|intermediate_size differs"),
+        ("names", "its weights are not those of"),
+        ("not finite", "is not finite"),
+        ("tokenizer", "another tokenizer"),
+    ],
+)
+def test_models_that_cannot_be_averaged_are_refused(models, damage, message, tmp_path):
+    path = models[1] / "model.safetensors"
+    config = json.loads((models[1] / "config.json").read_text())
+    if damage == "labels":
+        labels = [*config["id2label"].values()]
+        config["id2label"] = dict(enumerate(labels[::-1]))
+    elif damage == "size":
+        config["intermediate_size"] = 16
+    elif damage == "tokenizer":
+        text = (models[1] / "tokenizer.json").read_text()
+        (models[1] / "tokenizer.json").write_text(text.replace('"film"', '"movie"'))
+    else:
+        tensors = load_file(path)
+        name = next(iter(tensors))
+        if damage == "names":
+            tensors["other"] = tensors.pop(name)
+        else:
+            tensors[name] = tensors[name] * np.nan
+        save_file(tensors, path, metadata={"format": "pt"})
+    (models[1] / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=message):
+        average_models(models, tmp_path / "soup")
+    assert not (tmp_path / "soup").exists()
