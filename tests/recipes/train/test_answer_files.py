@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections import deque
 from pathlib import Path
 
@@ -233,6 +234,87 @@ def test_numbers_of_rows_count_those_that_are_held_out_or_have_no_label(answered
     found = answered(rows, **{"data.sets": {"own": entry}, "data.dataset": "own"})
     assert 0 < len(found) < 20  # ten have no label, some are held out
     assert found == {(f"film {int(logits[0])}",): logits for logits in found.values()}
+
+
+ONE, TWO, THREE = ("one", "two"), ("three", "four"), ("five", "six")
+PAIRS = {  # rows of a file, and the answers to rows that are learnt in both orders
+    "mrpc": [
+        ({"text": "one", "text_pair": "two", "probabilities": {"different": 0.25, "same": 0.75}}),
+        ({"#1 String": "one", "#2 String": "two", "label": "1", "confidence": 0.75}),
+        ({"row": 0, "score_same": 0.75, "score_different": 0.25}),
+    ],
+    "stsb": [
+        ({"text": "one", "text_pair": "two", "value": 3.5}),
+        ({"sentence1": "one", "sentence2": "two", "label": "3.5"}),
+        ({"row": 0, "value": 3.5}),
+    ],
+}
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """A data root with three training rows of MRPC and STS-B."""
+    rows = [*zip((1, 0, 1), (5.0, 0.5, 2.0), (ONE, TWO, THREE), strict=True)]
+    mrpc = [f"{label}\t7\t8\t{a}\t{b}" for label, _, (a, b) in rows]
+    stsb = [f"{n}\t{a}\t{b}\t{x}" for n, (_, x, (a, b)) in enumerate(rows)]
+    heads = {"MRPC": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"}
+    heads["STS-B"] = "index\tsentence1\tsentence2\tscore"
+    for name, lines in {"MRPC": mrpc, "STS-B": stsb}.items():
+        place = tmp_path / "glue" / name
+        place.mkdir(parents=True)
+        (place / "train.tsv").write_text("\n".join([heads[name], *lines, ""]))
+    return {"data.root": str(tmp_path)}
+
+
+@pytest.mark.parametrize("form", range(3))
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs_are_answered_in_both_orders_and_by_their_own_order_first(
+    answered, pairs, name, form
+):
+    row = PAIRS[name][form]
+    there = [3.5] if name == "stsb" else [math.log(0.25), math.log(0.75)]
+    found = answered([row], **pairs, **{"data.dataset": name})
+    assert found == {ONE: pytest.approx(there), ONE[::-1]: pytest.approx(there)}
+    if form == 0:  # a teacher that says something else of the other order
+        other = row | {"text": "two", "text_pair": "one"}
+        other |= (
+            {"value": 1.0} if name == "stsb" else {"probabilities": {"different": 0.5, "same": 0.5}}
+        )
+        found = answered([row, other], **pairs, **{"data.dataset": name})
+        turned = [1.0] if name == "stsb" else [math.log(0.5)] * 2
+        assert found == {ONE: pytest.approx(there), ONE[::-1]: pytest.approx(turned)}
+
+
+@pytest.mark.parametrize("value", ["high", float("nan"), float("inf")])
+def test_numbers_are_finite(answered, pairs, value):
+    with pytest.raises(DataError, match="finite numbers"):
+        answered([{"row": 0, "value": value}], **pairs, **{"data.dataset": "stsb"})
+
+
+def test_a_student_of_numbers_from_a_file_is_that_of_the_model_that_wrote_them(
+    student, sentiment, spied, tmp_path
+):
+    words = {"fine": 4.5, "dull": 0.5, "plain": 2.5}
+    rows = [
+        {"a": f"a {word} film {n}", "b": "a film", "score": x + n % 2 / 2}
+        for n in range(8)
+        for word, x in words.items()
+    ]
+    entry = {"kind": "regress", "text": ["a", "b"], "label": "score", "low": 0, "high": 5}
+    train = str(write(tmp_path / "train.jsonl", rows))
+    own = {"data.sets": {"own": entry | {"train": train, "dev": train}}, "data.dataset": "own"}
+    model = rr.finetune(overrides=sentiment | own, run_dir=tmp_path / "teacher")
+    live = student("live", model.directory, **own)
+    numbers = [{"row": row, "value": logits[0][0]} for row, logits in spied.items()]
+    from_file = student("file", write(tmp_path / "numbers.csv", numbers), **own)
+    predicted = tmp_path / "predicted.jsonl"
+    predict_file(load(str(model.directory)), train, predicted, model=str(model.directory))
+    assert weights(from_file) == weights(live)
+    ours, theirs = (
+        load_file(run.hf_dir / "model.safetensors")
+        for run in (student("predicted", predicted, **own), from_file)
+    )
+    assert_close(ours, theirs, rtol=0, atol=1e-4)  # other batches
 
 
 def test_rows_without_a_label_and_an_answer_are_refused(answered, tmp_path):
