@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from road_ray.data.corpus.encode_documents import (
     Block,
@@ -16,7 +18,6 @@ from road_ray.data.corpus.encode_documents import (
     Encoding,
     encode_block,
     encoded_blocks,
-    submit_in_order,
 )
 from road_ray.distributed.connection import address_of, connected
 from road_ray.errors import ClusterError
@@ -56,11 +57,16 @@ def encoded_on_cluster(
         from ray.exceptions import RayError
 
         count = processes or max(1, int(ray.cluster_resources().get("CPU", 1.0)))
+        pending: deque[Any] = deque()  # two blocks a task, in order
         task = ray.remote(num_cpus=1, max_retries=3)(encode_block)
         shared = ray.put(encoder)
         try:
-            for block in submit_in_order(blocks, partial(task.remote, shared), count):
-                yield ray.get(block, timeout=_BLOCK_SECONDS)
+            for block in blocks:
+                pending.append(task.remote(shared, block))
+                if len(pending) >= 2 * count:
+                    yield ray.get(pending.popleft(), timeout=_BLOCK_SECONDS)
+            while pending:
+                yield ray.get(pending.popleft(), timeout=_BLOCK_SECONDS)
         except RayError as error:
             raise ClusterError(
                 f"The cluster did not encode a block of the corpus: {error}\n"

@@ -4,23 +4,14 @@ cores of this machine.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
-import signal
-import sys
-import threading
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
-from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,7 +28,6 @@ _SHORT_FRACTION = 0.05
 _BLOCK_CHARACTERS = 1 << 20  # about a second of a core
 # A row takes whole sentences and truncates the last, so paragraphs are split first (our choice).
 _SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+")
-Pending = TypeVar("Pending")
 _MIN_BLOCKS_FOR_PROCESSES = 4  # starting processes takes as long as encoding about two blocks
 
 
@@ -203,18 +193,6 @@ Encoding: TypeAlias = Callable[..., Iterator[Encoded]]
 """``encoded_blocks``, or a function of the same signature and results."""
 
 
-def submit_in_order(
-    blocks: Iterable[Block], submit: Callable[[Block], Pending], workers: int
-) -> Iterator[Pending]:
-    """Submit each block and yield its pending result in order, two a worker in flight at most."""
-    pending: deque[Pending] = deque()
-    for block in blocks:
-        pending.append(submit(block))
-        if len(pending) >= 2 * workers:
-            yield pending.popleft()
-    yield from pending
-
-
 def encoded_blocks(
     blocks: Iterator[Block], encoder: Encoder, *, processes: int | None = None
 ) -> Iterator[Encoded]:
@@ -226,54 +204,35 @@ def encoded_blocks(
     first = list(islice(blocks, _MIN_BLOCKS_FOR_PROCESSES))
     blocks = chain(first, blocks)
     count = usable_cores() if processes is None else processes
-    daemon = multiprocessing.current_process().daemon  # may not start processes
-    if count <= 1 or len(first) < _MIN_BLOCKS_FOR_PROCESSES or daemon:
+    if count <= 1 or len(first) < _MIN_BLOCKS_FOR_PROCESSES:
         yield from map(encoder.encode, blocks)
         return
-    # Not `fork`: this process has threads of torch and of Ray.
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, spawn, initializer=_end_with_parent)
+    from torch.utils.data import DataLoader
 
-    def submit(block: Block) -> Future[Encoded]:
-        with _without_main_module():  # a submission may start a process
-            try:
-                return pool.submit(encode_block, encoder, block)
-            # The pool broke meanwhile: its descriptors are closed, or already those of others.
-            except (OSError, ValueError) as error:
-                raise BrokenProcessPool(str(error)) from error
-
+    # Its worker processes end with this one and answer in order; a block is what they "sample".
+    encoding: Any = _Encoding(encoder)  # all that a data set needs to be
+    options: dict[str, Any] = {"sampler": blocks, "collate_fn": _as_is, "batch_size": None}
     try:
-        for future in submit_in_order(blocks, submit, count):
-            yield future.result()
-    except BrokenProcessPool as error:
+        yield from DataLoader(encoding, num_workers=count, **options)
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
         raise ResourceError(
-            f"A tokenising process did not start or ended early: {error}\n"
+            f"A tokenising process ended early: {error}\n"
             "  fix: see its own message above; without one, it was probably killed for lack of "
             "memory: use fewer processes"
         ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
-@contextmanager
-def _without_main_module() -> Iterator[None]:
-    """Keep new processes from importing the user's script, which may lack a ``__main__`` guard."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+@dataclass(frozen=True)
+class _Encoding:
+    """A data set whose indices are blocks, for the processes of a ``DataLoader``."""
+
+    encoder: Encoder
+
+    def __getitem__(self, block: Block) -> Encoded:
+        return encode_block(self.encoder, block)
 
 
-def _end_with_parent() -> None:
-    """End this worker when its parent is killed, and on Ctrl-C without a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def exit_after(parent: multiprocessing.process.BaseProcess) -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=exit_after, args=(parent,), daemon=True).start()
+def _as_is(encoded: Encoded) -> Encoded:
+    return encoded

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-import shutil
 import signal
 import subprocess
 import sys
-from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -79,19 +77,9 @@ def test_a_killed_process_is_a_resource_error(encoder):
             process.kill()
         yield from DOCUMENTS * 3
 
-    with pytest.raises(ResourceError, match=r"(?s)ended early.*memory") as caught:
+    with pytest.raises(ResourceError, match=r"(?s)ended early.*memory"):
         list(encoded_blocks(blocks_of([documents()]), encoder, processes=2))
-    assert isinstance(caught.value.__cause__, BrokenProcessPool)
     assert multiprocessing.active_children() == []
-
-
-def test_a_process_that_cannot_start_is_a_resource_error(encoder):
-    multiprocessing.set_executable(shutil.which("false"))
-    try:
-        with pytest.raises(ResourceError, match="ended early"):
-            list(encoded_blocks(blocks_of([DOCUMENTS]), encoder, processes=2))
-    finally:
-        multiprocessing.set_executable(sys.executable)
 
 
 SCRIPT = """
