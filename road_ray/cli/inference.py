@@ -370,6 +370,10 @@ def label(
     key_variable: Annotated[
         str, typer.Option(help="environment variable that has the key of the address")
     ] = "OPENAI_API_KEY",
+    price: Annotated[
+        tuple[float, float],
+        typer.Option(metavar="IN OUT", help="prices of a million tokens of prompts and of answers"),
+    ] = (0.0, 0.0),
     as_json: JsonOption = False,
 ) -> None:
     """Label every row of a file by an LLM behind an OpenAI-compatible address.
@@ -394,8 +398,10 @@ def label(
     figures = run_interruptible(
         lambda chosen: label_rows(source, output, chosen), settings, output.absolute().parent
     )
+    cost = (price[0] * figures.prompt_tokens + price[1] * figures.answer_tokens) / 1e6
     if as_json:
-        typer.echo(json.dumps({"output": str(output), **vars(figures)}))
+        typer.echo(json.dumps({"output": str(output), **vars(figures), "cost": cost}))
         return
-    typer.echo(f"{counted(figures.rows, 'row')}: {output}   {figures}")
+    told = f"{figures}; cost {cost:.2f}" if any(price) else str(figures)
+    typer.echo(f"{counted(figures.rows, 'row')}: {output}   {told}")
     typer.echo(f"next: road distill init=MODEL distillation.teachers={shlex.quote(str(output))}")
