@@ -400,11 +400,13 @@ class _Sets(TypedDict, total=False):
     metrics: Sequence[str | Path] | None
     """Metrics to compute, the principal one first: `accuracy`, `f1` (of the second of two
     labels, as in GLUE), `f1_of_LABEL`, `macro_f1` (mean over labels), `matthews`, `pearson`
-    or `spearman` of labels and numbers, `exact` and `f1` of spans, `entity_f1`,
-    `entity_precision` and `entity_recall` of tags; `micro_f1`, `macro_f1`, `samples_f1` (mean
-    over rows), `subset_accuracy` (all labels of a row), `lrap` (label ranking average
-    precision) and `f1_of_LABEL` of `multi`. Of `classify` and `regress` also a function of
-    your own, `package.module:name`. None: the usual ones of the kind."""
+    or `spearman` of labels and numbers, `exact` and `f1` of spans, by SQuAD's script, or by
+    MLQA's for a language (`exact_zh`, `f1_zh`; ar, de, en, es, hi, ja, th, vi, zh; figures
+    keep the names `exact` and `f1`), `entity_f1`, `entity_precision` and `entity_recall` of
+    tags; `micro_f1`, `macro_f1`, `samples_f1` (mean over rows), `subset_accuracy` (all labels
+    of a row), `lrap` (label ranking average precision) and `f1_of_LABEL` of `multi`. Of
+    `classify` and `regress` also a function of your own, `package.module:name`. None: the
+    usual ones of the kind."""
 
 class _MultitaskData(TypedDict, total=False):
     root: str | Path | None

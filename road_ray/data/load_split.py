@@ -142,6 +142,10 @@ def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example
     """Return the examples of a split below ``root``, or from the hub."""
     check_own_names(entry)
     read = read_split(entry, root, split)
+    if entry.language:
+        read = [
+            replace(e, language=entry.language) if isinstance(e, SpanExample) else e for e in read
+        ]
     if entry.dev_fraction is None or split == "test":
         return read
     held = held_out(read, entry.dev_fraction, entry.name)

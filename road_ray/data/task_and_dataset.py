@@ -238,6 +238,9 @@ def own_metric(name: str) -> Callable[[NDArray[np.float64], NDArray[np.float64]]
     return metric  # type: ignore[no-any-return]  # seen when it was called
 
 
+ANSWER_LANGUAGES = ("ar", "de", "en", "es", "hi", "ja", "th", "vi", "zh")
+
+
 @dataclass(frozen=True)
 class Dataset:
     """One entry of the catalogue: task, file layout, folder, columns, splits and metrics.
@@ -249,6 +252,8 @@ class Dataset:
     ``dev_fraction`` is the fraction of the training rows that is the dev split; None: it has files.
     ``negative_labels`` is True if a number below 0 may be a label; else a test split hides labels
     by such numbers. ``reader``, ``package.module:name``, reads the rows of a file in its place.
+    ``language``, of ``ANSWER_LANGUAGES``, is that of answers to score by MLQA's script; empty: by
+    SQuAD's.
     """
 
     name: str
@@ -265,6 +270,7 @@ class Dataset:
     dev_fraction: float | None = None
     negative_labels: bool = False
     reader: str | None = None
+    language: str = ""
 
     @property
     def figures(self) -> tuple[str, ...]:

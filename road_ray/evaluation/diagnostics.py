@@ -50,9 +50,12 @@ def span_diagnostics(
     diagnostics: dict[str, Any] = {"rows": len(examples)}
     if not examples or all(example.answers for example in examples):
         return diagnostics
-    golds = [tuple(answer.text for answer in example.answers) for example in examples]
-    pairs = zip(golds, predictions, strict=True)
-    raw = np.array([squad.raw_scores(texts, prediction.text) for texts, prediction in pairs])
+    raw = np.array(
+        [
+            squad.raw_scores(tuple(a.text for a in example.answers), answer.text, example.language)
+            for example, answer in zip(examples, predictions, strict=True)
+        ]
+    )
     unanswerable = np.array([not example.answers for example in examples])
     odds = np.array([prediction.null_odds for prediction in predictions])
     abstained = unanswerable[:, None].astype(float)  # both scores of abstaining

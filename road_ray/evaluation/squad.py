@@ -6,7 +6,8 @@ NewsQA), ``exact`` and ``f1`` are those of the SQuAD 1.1 script, except for gold
 articles and punctuation only, which 2.0 drops; there are no ``NoAns_*`` keys. Files of predictions
 are as BERT writes them and the official script reads them.
 
-Source: evaluate-v2.0.py of the SQuAD 2.0 site (Rajpurkar et al. 2018), reimplemented.
+Source: evaluate-v2.0.py of the SQuAD 2.0 site (Rajpurkar et al. 2018), reimplemented; for answers
+of a language mlqa_evaluation_v1.py (Lewis et al. 2020).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import math
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -28,7 +30,22 @@ from road_ray.errors import DataError
 from road_ray.evaluation.spans import SpanPrediction
 from road_ray.system.files import write_text_atomic
 
-_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_ENGLISH = re.compile(r"\b(?:a|an|the)\b")
+_ARTICLES = {
+    "": _ENGLISH,
+    "en": _ENGLISH,
+    "es": re.compile(r"\b(?:un|una|unos|unas|el|la|los|las)\b"),
+    "vi": re.compile(r"\b(?:của|là|cái|chiếc|những)\b"),
+    "de": re.compile(r"\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
+    "ar": re.compile("ال"),  # anywhere in a word, as the script does
+}
+# Characters that are words of their own, in scripts without spaces. Of Chinese as in MLQA's script,
+# which has neither Japanese nor Thai.
+_WORDS = {
+    "zh": re.compile("[\u4e00-\u9fa5]"),
+    "ja": re.compile("[\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"),
+    "th": re.compile("[\u0e00-\u0e7f]"),
+}
 # ASCII only, as the official script: a typographic quote or dash stays part of its word.
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _LISTED = 5
@@ -38,19 +55,27 @@ Articles = Sequence[Mapping[str, Any]]
 Golds = dict[str, tuple[str, ...]]
 
 
-def normalize(text: str) -> str:
+def normalize(text: str, language: str = "") -> str:
     """Return ``text`` in lower case without ASCII punctuation and English articles,
-    single-spaced.
+    single-spaced; with a ``language`` as MLQA's script does: without punctuation of any script and
+    the articles of that language, with spaces around the characters of a script without spaces.
     """
+    plain = text.lower().translate(_NO_PUNCTUATION)
+    if language:
+        plain = "".join(c for c in plain if not unicodedata.category(c).startswith("P"))
     # Punctuation goes first, so that "the-art" becomes the word "theart" and keeps its "the".
-    return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+    if language in _ARTICLES:
+        plain = _ARTICLES[language].sub(" ", plain)
+    if language in _WORDS:
+        plain = _WORDS[language].sub(r" \g<0> ", plain)
+    return " ".join(plain.split())
 
 
-def token_f1(gold: str, predicted: str) -> float:
+def token_f1(gold: str, predicted: str, language: str = "") -> float:
     """Return the harmonic mean of word precision and recall (as bags), 0 to 1; two empty answers
     give 1.
     """
-    return _bag_f1(normalize(gold).split(), normalize(predicted).split())
+    return _bag_f1(normalize(gold, language).split(), normalize(predicted, language).split())
 
 
 def evaluate(
@@ -84,7 +109,11 @@ def evaluate(
     if len(disagreed) < len(golds):
         golds = {id_: texts for id_, texts in golds.items() if id_ not in disagreed}
     _require_all(golds, predictions, "predictions")
-    raw = {id_: raw_scores(texts, predictions[id_]) for id_, texts in golds.items()}
+    languages = {item.id: item.language for item in dataset if isinstance(item, SpanExample)}
+    raw = {
+        id_: raw_scores(texts, predictions[id_], languages.get(id_, ""))
+        for id_, texts in golds.items()
+    }
     exact = {id_: scores[0] for id_, scores in raw.items()}
     f1 = {
         id_: leave_one_out(references[id_], predictions[id_]) if id_ in references else scores[1]
@@ -154,12 +183,12 @@ def _require_all(golds: Iterable[str], values: Mapping[str, object], name: str) 
 
 # An answer is scored untuned, at a threshold and to find the best one.
 @lru_cache(maxsize=1 << 16)
-def raw_scores(golds: tuple[str, ...], predicted: str) -> tuple[float, float]:
+def raw_scores(golds: tuple[str, ...], predicted: str, language: str = "") -> tuple[float, float]:
     """Return exact match and F1, each the best over the gold answers that do not normalise to an
     empty text.
     """
-    accepted = [text for text in map(normalize, golds) if text] or [""]
-    answer = normalize(predicted)
+    accepted = list(filter(None, (normalize(gold, language) for gold in golds))) or [""]
+    answer = normalize(predicted, language)
     words = answer.split()
     exact = float(answer in accepted)
     return exact, max(_bag_f1(text.split(), words) for text in accepted)

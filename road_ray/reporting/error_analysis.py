@@ -81,7 +81,7 @@ def _scored_error(
 
 def _question(row: SpanExample, predicted: str) -> tuple[float, Example] | None:
     golds = [answer.text for answer in row.answers] or [""]
-    score = max(token_f1(gold, predicted) for gold in golds)
+    score = max(token_f1(gold, predicted, row.language) for gold in golds)
     if score == 1.0:
         return None
     kind = "missed" if not predicted else "invented" if not row.answers else f"F1 {100 * score:.0f}"

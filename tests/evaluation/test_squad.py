@@ -6,6 +6,7 @@ import json
 import re
 import string
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,44 @@ def article(questions: dict[str, list[str]]) -> list[dict[str, Any]]:
 )
 def test_normalize(text: str, expected: str) -> None:
     assert normalize(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("en", "\u201cThe\u201d cat\u2019s a.m.", "cats am"),  # punctuation of any script goes
+        ("es", "La casa del sol, \u00a1unas an\u00e9cdotas!", "casa del sol an\u00e9cdotas"),
+        ("es", "the sol", "the sol"),  # articles of the language only
+        ("de", "Der Turm des K\u00f6nigs", "turm k\u00f6nigs"),
+        ("vi", "Nh\u1eefng con m\u00e8o c\u1ee7a a", "con m\u00e8o a"),
+        (
+            "hi",
+            "\u0939\u093f\u0928\u094d\u0926\u0940 a\u0964",
+            "\u0939\u093f\u0928\u094d\u0926\u0940 a",
+        ),
+        ("ar", "\u0627\u0644\u0643\u062a\u0627\u0628\u060c", "\u0643\u062a\u0627\u0628"),
+        ("zh", "\u57281997\u5e74\uff0cthe UN", "\u5728 1997 \u5e74 the un"),
+        (
+            "ja",
+            "\u6771\u4eac\u30bf\u30ef\u30fc\u306e a\u3002",
+            "\u6771 \u4eac \u30bf \u30ef \u30fc \u306e a",
+        ),
+        ("th", "\u0e01\u0e23\u0e38\u0e07 the", "\u0e01 \u0e23 \u0e38 \u0e07 the"),
+    ],
+)
+def test_normalize_of_a_language(language: str, text: str, expected: str) -> None:
+    assert normalize(text, language) == expected
+
+
+def test_the_figures_of_mlqa_for_chinese() -> None:
+    """Of four characters three are right: 3/4 both ways; and a full stop of any script is none."""
+    golds = {"a": "\u9999\u6e2f\u5927\u5b66", "b": "the \u5317\u4eac"}
+    examples = [replace(example(id_, gold), language="zh") for id_, gold in golds.items()]
+    predictions = {"a": "\u9999\u6e2f\u5927\u5b78\u3002", "b": "\u5317\u4eac\u3002"}
+    scores = evaluate(examples, predictions)
+    assert scores["exact"] == 0
+    assert scores["f1"] == pytest.approx(100 * (3 / 4 + 0.8) / 2)  # "the" counts: 2/2 and 2/3
+    assert evaluate([example("b", golds["b"])], predictions)["f1"] == 0  # by SQuAD's script
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 LEAST_EXAMPLES = 2000  # fewer are encoded as fast as they are read
 OFF = "off"
 _GOLD = "gold:"
-_NOT_ENCODED = ("id", "where")
+_NOT_ENCODED = ("id", "where", "language")
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile)
 FORMAT = 6
 """Version of encoding and file layout: raise it when the same example gives another file."""

@@ -60,7 +60,8 @@ class SpanExample:
 
     ``labels`` are ``(task, label)`` of further heads; ``history`` has the earlier questions and
     answers of the same dialog, the oldest first. ``references`` are the answers of all annotators,
-    where the official scorer compares them with each other (QuAC).
+    where the official scorer compares them with each other (QuAC). ``language`` is that of its
+    data set.
     """
 
     id: str
@@ -72,6 +73,7 @@ class SpanExample:
     history: tuple[str, ...] = ()
     labelled: bool = True
     references: tuple[str, ...] = ()
+    language: str = ""
 
     @property
     def texts(self) -> tuple[str, ...]:

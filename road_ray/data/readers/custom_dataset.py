@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from road_ray.config import Config
 from road_ray.config.base import BesideFile, ByContent
 from road_ray.data.task_and_dataset import (
+    ANSWER_LANGUAGES,
     Choose,
     Classify,
     Columns,
@@ -46,12 +47,17 @@ _METRICS = {
 }
 _KNOWN_METRICS = {
     "multi": _OF_LABEL_SETS,
-    "span": ("exact", "f1"),
+    "span": ("exact", "f1", *(f"{m}_{code}" for code in ANSWER_LANGUAGES for m in ("exact", "f1"))),
     "tag": ("entity_f1", "entity_precision", "entity_recall"),
 }
 _UNKNOWN = -100  # as examples_and_features.UNKNOWN, which would load numpy with a configuration
 _OF_LABELS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman")
 _F1_OF = "f1_of_"  # before a label, as in evaluation.metrics
+
+
+def _language(metric: str) -> str:
+    """Return the language of a metric of spans, such as ``zh`` of ``f1_zh``; empty without one."""
+    return metric.partition("_")[2]
 
 
 def _set_name(name: str) -> str:
@@ -162,7 +168,9 @@ class CustomDataset(Config):
     metrics: tuple[str, ...] | None = None
     """Metrics to compute, the principal one first: ``accuracy``, ``f1`` (of the second of two
     labels, as in GLUE), ``f1_of_LABEL``, ``macro_f1`` (mean over labels), ``matthews``, ``pearson``
-    or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of spans, ``entity_f1``,
+    or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of spans, by SQuAD's script, or by
+    MLQA's for a language (``exact_zh``, ``f1_zh``; ar, de, en, es, hi, ja, th, vi, zh; figures keep
+    the names ``exact`` and ``f1``), ``entity_f1``,
     ``entity_precision`` and ``entity_recall`` of tags; ``micro_f1``, ``macro_f1``, ``samples_f1``
     (mean over rows), ``subset_accuracy`` (all labels of a row), ``lrap`` (label ranking average
     precision) and ``f1_of_LABEL`` of ``multi``. Of ``classify`` and ``regress`` also a function of
@@ -243,6 +251,8 @@ class CustomDataset(Config):
         last = [m.rpartition(":")[2] if is_own(m) else m for m in self.metrics or ()]
         if len({*last}) < len(last):
             raise ValueError(f"metrics = {list(self.metrics or ())}: results would share a name")
+        if self.kind == "span" and len({_language(metric) for metric in self.metrics or ()}) > 1:
+            raise ValueError(f"metrics = {list(self.metrics or ())}: of several languages")
         for metric in self.metrics or ():
             of_another = self.task is not None and metric.startswith(_F1_OF)
             own = is_own(metric) and self.kind in ("classify", "regress")
@@ -265,6 +275,9 @@ class CustomDataset(Config):
             train = self.train or "train"
             splits = Splits(train, train, self.test)
         reader = self.layout if self.layout and is_own(self.layout) else None
+        metrics, language = self.metrics or (), ""
+        if self.kind == "span" and metrics:
+            metrics, language = tuple(m.partition("_")[0] for m in metrics), _language(metrics[0])
         hub = None
         if self.hub:
             names = {split: name for split, name in vars(splits).items() if name}
@@ -284,11 +297,12 @@ class CustomDataset(Config):
                 text, label, self.id, self.label_map if self.kind == "tag" else {}, self.separator
             ),
             splits=splits,
-            metrics=self.metrics or _METRICS.get(self.kind, ("accuracy",)),
+            metrics=metrics or _METRICS.get(self.kind, ("accuracy",)),
             hub=hub,
             label_map=self.label_map,
             dev_fraction=dev_fraction,
             reader=reader,
+            language=language,
         )
 
     @property

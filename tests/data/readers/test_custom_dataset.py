@@ -77,6 +77,10 @@ def test_jsonl_numbers_parquet_tags_choices_and_spans(tokenizer, tmp_path):
     paragraph = {"context": "the red apple", "qas": [{"id": "1", "question": "which?"}]}
     (tmp_path / "s.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
     assert len(split_of(tokenizer, tmp_path, train="s.json", kind="span").features) == 1
+    chinese = {"train": "s.json", "kind": "span", "metrics": ("f1_zh", "exact_zh")}
+    split = split_of(tokenizer, tmp_path, **chinese)
+    assert split.examples[0].language == "zh"
+    assert split.dataset.metrics == split.dataset.figures == ("f1", "exact")
 
 
 def test_names_of_other_sets_are_refused():
@@ -116,6 +120,11 @@ def test_names_of_other_sets_are_refused():
             "kind classify has no metric acuracy; did you mean 'accuracy'",
         ),
         ({"train": "x.json", "kind": "span", "metrics": ["accuracy"]}, "allowed: exact, f1"),
+        ({"train": "x.json", "kind": "span", "metrics": ["f1_fr"]}, "did you mean"),
+        (
+            {"train": "x.json", "kind": "span", "metrics": ["f1_zh", "exact"]},
+            "of several languages",
+        ),
     ],
 )
 def test_an_entry_that_cannot_be_right_is_refused(own, message):
