@@ -23,7 +23,7 @@ WIDTH, SCALE = "encoder.hidden_size", "generator.scale"
 
 def ranked(sweep: Sweep) -> list[Trial]:
     """Return the ranked trials, the best first."""
-    return sorted(sweep.judged, key=lambda trial: trial.values[0], reverse=sweep.larger[0])
+    return sorted(sweep.complete, key=lambda trial: trial.values[0], reverse=sweep.larger[0])
 
 
 def score(trial: Trial) -> str:
@@ -40,7 +40,7 @@ def table(place: Path) -> str:
         if not (place / name).is_dir():
             continue
         sweep = read_sweep(place / name)
-        again = read_sweep(place / f"{name}-again").judged if _exists(place, name) else []
+        again = read_sweep(place / f"{name}-again").complete if _exists(place, name) else []
         states = Counter(trial.state for trial in sweep.trials)
         minutes = sum(trial.seconds or 0.0 for trial in sweep.trials) / 60
         head = [name, len(sweep.trials), states["pruned"], states["failed"], f"{minutes:.0f}"]
@@ -72,8 +72,8 @@ def generator_size(sweep: Sweep, path: Path) -> None:
     figure 3.
     """
     figure, axis = _drawn((6, 4))
-    for width in sorted({trial.params[WIDTH] for trial in sweep.judged}):
-        line = [trial for trial in sweep.judged if trial.params[WIDTH] == width]
+    for width in sorted({trial.params[WIDTH] for trial in sweep.complete}):
+        line = [trial for trial in sweep.complete if trial.params[WIDTH] == width]
         line.sort(key=lambda trial: trial.params[SCALE])
         across = [trial.params[SCALE] * width for trial in line]
         up = [trial.values[0] for trial in line]
@@ -98,7 +98,7 @@ def heat(sweep: Sweep, path: Path) -> None:
     if early is not None:
         points = [(t, dict(t.curve)[early]) for t in sweep.trials if early in dict(t.curve)]
         panels.append((f"all trials, step {early:.0f}", points))
-    panels.append(("at the end", [(trial, trial.values[0]) for trial in sweep.judged]))
+    panels.append(("at the end", [(trial, trial.values[0]) for trial in sweep.complete]))
     figure, axes = _drawn((5.4 * len(panels), 4.2), len(panels))
     for axis, (title, found) in zip(axes if len(panels) > 1 else [axes], panels, strict=True):
         _field(axis, found)

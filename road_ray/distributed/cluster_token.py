@@ -21,18 +21,6 @@ from road_ray.errors import ClusterError
 
 _log = logging.getLogger(__name__)
 ACCEPT = "ROAD_ACCEPT_OPEN_CLUSTER"
-_OPEN = (
-    "  allowed: clusters that ask for a token; in an open one everybody who reaches it runs code\n"
-    "  fix: start it with RAY_AUTH_MODE=token (docs/guides/cluster.md), or say that it is meant "
-    f"so: --i-know-this-is-open, {ACCEPT}=1\n"
-    "  kept: nothing was sent"
-)
-_UNKNOWN = (
-    "  allowed: clusters that ask for a token when asked without one\n"
-    "  fix: check that it is up and reachable (`ray dashboard FILE`, `kubectl port-forward`); or "
-    f"say that an open one is meant: --i-know-this-is-open, {ACCEPT}=1\n"
-    "  kept: nothing was sent"
-)
 _HEAD_ANSWERS = "/ray.rpc.NodeInfoGcsService/CheckAlive"  # takes an empty request
 
 
@@ -127,10 +115,16 @@ def is_accepted(accepted: bool = False) -> bool:
 
 
 def _refuse(address: str, is_open: bool | None) -> None:
-    if is_open:
-        raise ClusterError(f"{address} answers without a token: it lets everybody in\n{_OPEN}")
+    if is_open is False:
+        return
+    problem = "answers without a token: it lets everybody in"
+    fix = "start it with RAY_AUTH_MODE=token (docs/guides/cluster.md)"
     if is_open is None:
-        raise ClusterError(
-            f"{address}: whether it asks for a token could not be checked, nothing answers there "
-            f"as Ray does\n{_UNKNOWN}"
-        )
+        problem = "whether it asks for a token could not be checked: it does not answer as Ray does"
+        fix = "check that it is reachable (`ray dashboard FILE`, `kubectl port-forward`)"
+    raise ClusterError(
+        f"{address}: {problem}\n"
+        "  allowed: clusters that ask for a token; in an open one everybody who reaches it runs "
+        f"code\n  fix: {fix}, or say that an open one is meant: --i-know-this-is-open, "
+        f"{ACCEPT}=1\n  kept: nothing was sent"
+    )

@@ -52,17 +52,15 @@ def run_all(
     does not end the others: a ``RoadError`` stands in the place of its result and is logged at
     once. A stop is raised.
     """
-    if not settings.max_concurrent and not return_errors:
-        return [function(config, context=context) for config in configs]
     if not settings.max_concurrent:
         results: dict[int, Any] = {}
         for number in _in_order(after or [()] * len(configs)):
             results[number] = _not_run(number, results, configs, after)
             try:
                 results[number] = results[number] or function(configs[number], context=context)
-            except InterruptedRunError:
-                raise
             except Exception as error:
+                if isinstance(error, InterruptedRunError) or not return_errors:
+                    raise
                 results[number] = failed_run(error)
                 _tell(results[number], number, configs[number])
         return [results[number] for number in range(len(configs))]
@@ -134,7 +132,6 @@ def run_parallel(
     configs: Sequence[object],
     *,
     num_gpus: float = 0.0,
-    timeout_seconds: float = 7 * 86400.0,
     context: RunContext | None = None,
     after: Sequence[Sequence[int]] | None = None,
     return_errors: bool = False,
@@ -145,7 +142,7 @@ def run_parallel(
 
     An error is logged at once and raised when all runs have ended; with ``return_errors`` only that
     of a stop is raised, any other stands in the place of its result. Raises ``ClusterError`` when
-    no node has room for one; a run that exceeds ``timeout_seconds`` has that error, and is stopped.
+    no node has room for one.
     """
     import ray
 
@@ -175,9 +172,7 @@ def run_parallel(
             return result.result()
 
     task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=2)(in_thread)
-    results = _results(
-        task, configs, after or [()] * len(configs), timeout_seconds, context or RunContext()
-    )
+    results = _results(task, configs, after or [()] * len(configs), context or RunContext())
     raised = InterruptedRunError if return_errors else RoadError
     for result in results:
         if isinstance(result, raised):
@@ -195,22 +190,20 @@ def _results(
     task: Any,
     configs: Sequence[object],
     after: Sequence[Sequence[int]],
-    timeout_seconds: float,
     context: RunContext,
 ) -> list[Any]:
-    """Return the results of ``task`` for every config, and the error of those that fail, need a
-    failed one, or do not end within ``timeout_seconds``. Each error is logged when it is there.
-    SIGTERM, Ctrl-C and ``context.stop`` stop all tasks.
+    """Return the results of ``task`` for every config, and the error of those that fail or need a
+    failed one. Each error is logged when it is there. SIGTERM, Ctrl-C and ``context.stop`` stop all
+    tasks.
     """
     import ray
 
     results: dict[int, Any] = {}
     running: dict[object, int] = {}  # tasks without a result
     waiting, count, stopping = [*_in_order(after)], len(configs), False
-    end = time.monotonic() + timeout_seconds
     try:
         with StopRequest() as request:
-            while len(results) < count and time.monotonic() < end:
+            while len(results) < count:
                 for number in [n for n in waiting if results.keys() >= {*after[n]}]:
                     waiting.remove(number)
                     if error := _not_run(number, results, configs, after):
@@ -239,8 +232,7 @@ def _results(
     finally:
         for ref in running:  # never one that has answered: Ray 2.60 aborts this process
             ray.cancel(ref)
-    late = f"{count - len(results)} of {count} runs did not end within {timeout_seconds:g} s"
-    return [results.get(number, ClusterError(late)) for number in range(count)]
+    return [results[number] for number in range(count)]
 
 
 def _result_of(ref: object) -> Any:

@@ -81,12 +81,18 @@ def room(
             f"lower the resources of each, or add nodes{remedy}; set {SCALE_UP_VARIABLE} if the "
             "cluster adds nodes by itself"
         )
-    total = ray.cluster_resources()
+    asked = {name: f"{count} x {amount:g}" for name, amount in resources.items()}
+    raise _no_room(problem, asked, ray.cluster_resources(), remedy)
+
+
+def _no_room(
+    problem: str, asked: Mapping[str, str], available: Mapping[str, float], remedy: str
+) -> ClusterError:
     rows = "".join(
-        f"  {name:<12}{f'{count} x {amount:g}':>14}{total.get(name, 0.0):>12g}\n"
-        for name, amount in resources.items()
+        f"  {name:<12}{amount:>14}{available.get(name, 0.0):>12g}\n"
+        for name, amount in asked.items()
     )
-    raise ClusterError(
+    return ClusterError(
         f"{problem}\n  {'resource':<12}{'asked':>14}{'available':>12}\n{rows}"
         f"  fix: {remedy}\n  kept: nothing was started"
     )
@@ -133,19 +139,14 @@ def free_resources() -> str:
 
 def fitting(node: Mapping[str, float], resources: Mapping[str, float], most: int) -> int:
     """Return how many actors with ``resources`` fit one node, ``most`` if they need none."""
-
-    def places(name: str, amount: float) -> int:
-        available = node.get(name, 0.0)
+    places = []
+    for name, amount in resources.items():
+        devices, size = 1, node.get(name, 0.0)
         if name == "GPU" and amount < 1:  # an actor's fraction is of one GPU
-            return int(available) * _parts(1.0, amount)
-        return _parts(available, amount)
-
-    return min((places(name, amount) for name, amount in resources.items()), default=most)
-
-
-def _parts(total: float, amount: float) -> int:
-    # The margin is for shares such as 0.1, of which ten must fit into one.
-    return int(total / amount + 1e-9)
+            devices, size = int(size), 1.0
+        # The margin is for shares such as 0.1, of which ten must fit into one.
+        places.append(devices * int(size / amount + 1e-9))
+    return min(places, default=most)
 
 
 def check_room(
@@ -164,14 +165,9 @@ def check_room(
     alone = not ray.is_initialized()
     no_gpu = "this machine has no GPU: " if need_gpus and not gpus and alone else ""
     if workers > cpus or need_gpus > gpus + 1e-9:
-        raise ClusterError(
-            f"no room for {students}{beside}\n"
-            f"  {'resource':<12}{'asked':>14}{'available':>12}\n"
-            f"  {'CPU':<12}{workers:>14g}{cpus:>12g}\n"
-            f"  {'GPU':<12}{need_gpus:>14g}{gpus:>12g}\n"
-            f"  fix: {no_gpu}fewer --workers, less for each, or another cluster (--address)\n"
-            "  kept: nothing was started"
-        )
+        asked = {"CPU": f"{workers:g}", "GPU": f"{need_gpus:g}"}
+        remedy = f"{no_gpu}fewer --workers, less for each, or another cluster (--address)"
+        raise _no_room(f"no room for {students}{beside}", asked, available, remedy)
 
 
 def available_resources() -> Mapping[str, float]:
@@ -228,9 +224,8 @@ def _memory(on_gpu: bool) -> int:
     if on_gpu:
         import torch
 
-        if not torch.cuda.is_available():
-            return 0
-        return int(torch.cuda.get_device_properties(0).total_memory)
+        known = torch.cuda.is_available()
+        return int(torch.cuda.get_device_properties(0).total_memory) if known else 0
     if not hasattr(os, "sysconf"):  # Windows
         return 0
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

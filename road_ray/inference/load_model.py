@@ -218,26 +218,21 @@ def _kind_of(place: Path) -> Kind:
                     return MultiLabel(labels)
                 if len(labels) == 1:
                     return Regress(0.0, 1.0)  # unscaled: the model gives the task's numbers
-                _check_problem_type(place, config.problem_type, labels)
+                allowed = "single_label_classification"
+                if config.problem_type not in (None, allowed):
+                    raise CheckpointError(
+                        f"{place / 'config.json'}: problem_type = {config.problem_type!r} with "
+                        f"{len(labels)} labels: only labels or one number of a row are predicted\n"
+                        f"  allowed: {allowed}, or multi_label_classification\n"
+                        "  fix: name a model that gives labels or one number, or fine-tune one "
+                        "with `road finetune`"
+                    )
             return kind(labels)
     raise CheckpointError(
         f"{place}: {names[0] or 'its config.json'} has no head of a task\n"
         f"  allowed: models {', '.join(_HEADS)}\n"
         "  fix: fine-tune it with `road finetune`, or name the directory of a fine-tuned model"
     )
-
-
-def _check_problem_type(place: Path, problem_type: str | None, labels: tuple[str, ...]) -> None:
-    """Raise ``CheckpointError`` for several logits that are no classes of one softmax."""
-    allowed = "single_label_classification"
-    if problem_type not in (None, allowed):
-        raise CheckpointError(
-            f"{place / 'config.json'}: problem_type = {problem_type!r} with {len(labels)} labels: "
-            "only labels or one number of a row are predicted\n"
-            f"  allowed: {allowed}, or multi_label_classification\n"
-            "  fix: name a model that gives labels or one number, or fine-tune one with "
-            "`road finetune`"
-        )
 
 
 def _check_onnx_options(place: Path, device: str | None, precision: Precision) -> None:

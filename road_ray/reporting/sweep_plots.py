@@ -59,11 +59,11 @@ class SweepPlots:
         """Return the rank from worst (0) to best (1) of each complete trial, by number; None for
         trials that tie.
         """
-        judged = self.sweep.judged
+        complete = self.sweep.complete
         if self.tied:
-            return {trial.number: None for trial in judged}
-        ranks = shades([t.values[0] for t in judged], larger_is_better=self.sweep.larger[0])
-        return {trial.number: shade for trial, shade in zip(judged, ranks, strict=True)}
+            return {trial.number: None for trial in complete}
+        ranks = shades([t.values[0] for t in complete], larger_is_better=self.sweep.larger[0])
+        return {trial.number: shade for trial, shade in zip(complete, ranks, strict=True)}
 
     @cached_property
     def importances(self) -> dict[str, float]:
@@ -74,7 +74,7 @@ class SweepPlots:
         """Return every plot that applies to this sweep."""
         first = [self.front(), self.history(), self.importance(), self.curves()]
         plots = [plot for plot in first if plot is not None]
-        if len(self.sweep.judged) > 1 and self.sweep.varied:
+        if len(self.sweep.complete) > 1 and self.sweep.varied:
             if not self.tied:
                 plots += [plot for plot in (self.surface(), self.parallel()) if plot]
             plots += [
@@ -85,7 +85,7 @@ class SweepPlots:
 
     def absent(self) -> str:
         """Return which ranking plots are left out and why, or an empty string."""
-        complete, varied = len(self.sweep.judged), self.sweep.varied
+        complete, varied = len(self.sweep.complete), self.sweep.varied
         if self.tied:
             return "No importance, heat map and parallel coordinates: the trials tie."
         if complete < 2 or not varied:
@@ -97,13 +97,13 @@ class SweepPlots:
 
     def history(self) -> Plot:
         """Return the value of each trial and the best value so far."""
-        judged = self.sweep.judged
-        note = "The line is the best so far." if judged else "No trial is complete."
+        complete = self.sweep.complete
+        note = "The line is the best so far." if complete else "No trial is complete."
         plot = self._scatter(f"History: {self.sweep.metrics[0]}", "trial", "", note)
-        best = [*accumulate((t.values[0] for t in judged), max if self.sweep.larger[0] else min)]
+        best = [*accumulate((t.values[0] for t in complete), max if self.sweep.larger[0] else min)]
         if best:
             last = max(trial.number for trial in self.sweep.trials)
-            steps = [*(trial.number for trial in judged), last]
+            steps = [*(trial.number for trial in complete), last]
             plot.axes.step(steps, [*best, best[-1]], where="post", color=colors("s")[1])
         return plot
 
@@ -147,8 +147,8 @@ class SweepPlots:
         from matplotlib.collections import LineCollection
 
         keys = self.sweep.varied[: _MOST_AXES - 1]
-        judged = [t for t in self.sweep.judged if all(key in t.params for key in keys)]
-        judged.sort(key=lambda trial: self.shade[trial.number] or 0.0)
+        complete = [t for t in self.sweep.complete if all(key in t.params for key in keys)]
+        complete.sort(key=lambda trial: self.shade[trial.number] or 0.0)
         note = "Darker is better."
         plot = new_plot("Parallel coordinates", note=note, wide=True, height=380)
         names = [*keys, self.sweep.metrics[0]]
@@ -158,7 +158,7 @@ class SweepPlots:
             axes.spines[:].set_visible(False)
             axes.spines["right"].set(visible=True, position=("data", place), color=line)
             axes.tick_params(color=line)
-            values = self._values(name, judged, axes.yaxis)
+            values = self._values(name, complete, axes.yaxis)
             axes.scatter([place] * len(values), values, 0)  # sets the limits
             axes.set_ylim(axes.get_ylim())
             axes.grid(visible=False)
@@ -166,12 +166,12 @@ class SweepPlots:
             columns.append([to_host.transform((place, value))[1] for value in values])
         lines = LineCollection(
             [[*enumerate(row)] for row in zip(*columns, strict=True)],
-            colors=shade_colors([self.shade[trial.number] for trial in judged]),
+            colors=shade_colors([self.shade[trial.number] for trial in complete]),
             linewidths=1.1,
             alpha=0.6,
             transform=plot.axes.get_xaxis_transform(),
         )
-        link_trials(lines, [trial.number for trial in judged])
+        link_trials(lines, [trial.number for trial in complete])
         plot.axes.add_collection(lines, autolim=False)
         plot.axes.set_xlim(-0.1, len(names) - 0.7)
         plot.axes.xaxis.tick_top()
@@ -196,7 +196,7 @@ class SweepPlots:
         x, y = (_T, _W) if {_T, _W} <= {*numbers} else numbers[:2]
         title = " \N{MULTIPLICATION SIGN} ".join(key.rsplit(".", 1)[-1] for key in (x, y))
         cells: dict[tuple[Any, Any], list[float]] = defaultdict(list)
-        for trial in self.sweep.judged:
+        for trial in self.sweep.complete:
             if x in trial.params and y in trial.params:
                 cells[trial.params[x], trial.params[y]].append(trial.values[0])
         known = sum(map(len, cells.values()))
@@ -226,7 +226,7 @@ class SweepPlots:
         best = sorted((trial.values[0], trial.values[1]) for trial in self.sweep.best)
         plot.axes.plot(*zip(*best, strict=True), color=colors("s")[1])
         for n, axis in enumerate((plot.axes.xaxis, plot.axes.yaxis)):
-            values = [trial.values[n] for trial in self.sweep.judged]
+            values = [trial.values[n] for trial in self.sweep.complete]
             if values and min(values) > 0 and max(values) / min(values) > 50:
                 logarithmic(axis)
         return plot
@@ -237,7 +237,7 @@ class SweepPlots:
         """
         trials = [
             trial
-            for trial in self.sweep.judged
+            for trial in self.sweep.complete
             if all(name in trial.params for name in (x, y) if name in self.sweep.params)
         ]
         plot = new_plot(title, x, y, note=note)
@@ -276,7 +276,7 @@ def importances(sweep: Sweep) -> dict[str, float]:
     over the keys. PED-ANOVA (Watanabe et al. 2023) takes a fraction of a second for a thousand
     trials; fANOVA takes minutes.
     """
-    if sweep.study is None or len(sweep.judged) < 4 or len(sweep.varied) < 2:
+    if sweep.study is None or len(sweep.complete) < 4 or len(sweep.varied) < 2:
         return {}
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
@@ -290,7 +290,7 @@ def importances(sweep: Sweep) -> dict[str, float]:
             shares = get_param_importances(
                 sweep.study,
                 evaluator=PedAnovaImportanceEvaluator(),
-                params=[k for k in sweep.varied if all(k in t.params for t in sweep.judged)],
+                params=[k for k in sweep.varied if all(k in t.params for t in sweep.complete)],
                 target=lambda trial: sign * trial.values[0],
             )
     except (ValueError, RuntimeError, UserWarning):

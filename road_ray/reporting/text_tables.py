@@ -122,10 +122,10 @@ def figures(metrics: Mapping[str, float]) -> str:
     """Return the table of figures that a verb prints at its end: the principal evaluation figures
     if there are any, those of several runs with their deviation, median and best, and GLUE's.
     """
-    judged = [name for name in metrics if name.startswith("eval/")]
-    chosen = [name for name in judged if is_principal(name) or is_baseline(name)]
+    evaluated = [name for name in metrics if name.startswith("eval/")]
+    chosen = [name for name in evaluated if is_principal(name) or is_baseline(name)]
     chosen += [name for name in ("glue/electra", "glue/leaderboard") if name in metrics]
-    shown = chosen or judged or list(metrics)
+    shown = chosen or evaluated or list(metrics)
     if not shown:
         return "no figures: the split has no labels to compare with"
     columns = {

@@ -45,7 +45,7 @@ FREE = {
     "checkpoints/*": "the state to resume from; verified by its own manifest when it is loaded",
     "*README.md": "the model card, for people",
     "trials/*/seed-*": "the runs of a trial; their figures are in trial.json",
-    "study.journal*": "the study, with random identity and times of day; each line has a digest",
+    "study.journal*": "the study, with times of day; Optuna checks that its lines are JSON",
 }
 
 

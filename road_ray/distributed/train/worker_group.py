@@ -311,7 +311,13 @@ def check_gpus() -> None:
     answered: list[Any] = []
     if machines:
         answered, _ = ray.wait([*machines], num_returns=len(machines), timeout=_ANSWER_SECONDS)
-    if problems := {machines[ref]: problem for ref in answered if (problem := _answer(ref))}:
+    problems = {}
+    for ref in answered:
+        try:
+            problems[machines[ref]] = ray.get(ref)
+        except RayError as error:
+            problems[machines[ref]] = f"the check failed: {error}"
+    if problems := {address: problem for address, problem in problems.items() if problem}:
         lines = "".join(f"\n    {address}: {text}" for address, text in problems.items())
         raise ClusterError(
             f"torch cannot use the GPUs of {len(problems)} of {len(machines)} machines:{lines}\n"
@@ -319,14 +325,6 @@ def check_gpus() -> None:
             "the driver (pytorch.org, `nvidia-smi` shows the version); or gpus_per_worker=0\n"
             "  kept: nothing was started"
         )
-
-
-def _answer(ref: Any) -> str | None:
-    try:
-        problem: str | None = ray.get(ref)
-        return problem
-    except RayError as error:
-        return f"the check failed: {error}"
 
 
 def _problem() -> str | None:

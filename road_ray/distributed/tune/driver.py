@@ -155,9 +155,9 @@ def _tune(
     )
     searcher.max_concurrent = _max_concurrent(config, demand)
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(_max_pending(config))
-    judge = scheduler(config)
+    stopping = scheduler(config)
     if config.scheduler != "none":
-        replay_reports(judge, reports_of_ended(study), config.metric[0])
+        replay_reports(stopping, reports_of_ended(study), config.metric[0])
     scratch = directory.resolve() / ".tune"
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
@@ -166,7 +166,7 @@ def _tune(
         ),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=judge,
+            scheduler=stopping,
             num_samples=-1,
             reuse_actors=False,  # Tune loses trials whose actor another one does not leave in time
         ),

@@ -32,7 +32,7 @@ class _Earlier:
 
 def scheduler(config: SearchConfig) -> TrialScheduler:
     """Return the configured scheduler; its time is the percentage of a trial's steps."""
-    judged: dict[str, Any] = {"metric": config.metric[0], "mode": config.mode[0]}
+    objective: dict[str, Any] = {"metric": config.metric[0], "mode": config.mode[0]}
     if config.scheduler in ("asha", "hyperband"):
         # HyperBand: a bracket for each starting rung, and one that stops no trial, as its hedge
         # against misleading early figures. They are asynchronous, so no trial is paused (Li et al.
@@ -45,14 +45,14 @@ def scheduler(config: SearchConfig) -> TrialScheduler:
             reduction_factor=config.reduction,
             brackets=1 if config.scheduler == "asha" else rungs + 1,
             stop_last_trials=False,  # a trial that reaches its end is complete
-            **judged,
+            **objective,
         )
     if config.scheduler == "median":
         return MedianStoppingRule(
             time_attr=PERCENT,
             grace_period=config.grace_percent,
             min_time_slice=math.inf,  # never paused in favour of others
-            **judged,
+            **objective,
         )
     return FIFOScheduler()
 

@@ -16,7 +16,6 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from road_ray.config import Config, flatten
 from road_ray.config.base import Free
 from road_ray.config.secrets import check_database
-from road_ray.errors import nearest
 
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
 
@@ -44,22 +43,6 @@ class Range(Config):
     """Whole numbers [low, high], both included, small ones more often; low is above 0."""
     choice: tuple[Any, ...] | None = Field(None, min_length=1)
     """List of values to choose from: numbers, text, booleans, null or lists."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, value: object) -> Any:
-        unknown = (
-            [kind for kind in value if kind not in cls.model_fields]
-            if isinstance(value, Mapping)
-            else []
-        )
-        if unknown:
-            near = nearest(str(unknown[0]), cls.model_fields, 0.7)
-            raise ValueError(
-                f"{unknown[0]} is no kind of range{f', did you mean {near}?' if near else ''}; "
-                f"allowed: exactly one of {', '.join(cls.model_fields)}"
-            )
-        return value
 
     @model_validator(mode="after")
     def _sensible(self) -> Range:

@@ -38,10 +38,10 @@ def tie(sweep: Sweep) -> str:
     an empty one.
 
     Noise is the deviation over seeds, by an analysis of variance. With one seed it is the standard
-    error of a percentage of the judged rows, and the trials tie if the whole range of their values
-    is no wider than that of as many equal models (studentised range, 95%).
+    error of a percentage of the evaluated rows, and the trials tie if the whole range of their
+    values is no wider than that of as many equal models (studentised range, 95%).
     """
-    values = [trial.values[0] for trial in sweep.judged]
+    values = [trial.values[0] for trial in sweep.complete]
     if len(values) < 2 or len(sweep.metrics) > 1:
         return ""
     low, high = min(values), max(values)
@@ -62,7 +62,7 @@ def tie(sweep: Sweep) -> str:
     if high - low > studentized_range.ppf(1 - _SURE, len(values), 1e6) * error:
         return ""
     return (
-        f"No difference beyond noise: {span}; on the judged rows one value is uncertain by "
+        f"No difference beyond noise: {span}; on the evaluated rows one value is uncertain by "
         f"± {error:.2g}. More rows or several seeds a trial (seeds: 3) can tell them apart."
     )
 
@@ -71,7 +71,7 @@ def _analysis_of_variance(sweep: Sweep, means: list[float], seeds: int) -> float
     """Return the p value of one factor with ``seeds`` values a trial, from means and deviations."""
     from scipy.stats import f
 
-    known = [trial.deviations[0] for trial in sweep.judged if trial.deviations]
+    known = [trial.deviations[0] for trial in sweep.complete if trial.deviations]
     deviations = [float(d) for d in known if d is not None and isfinite(d)]
     if len(deviations) < len(means):
         return None
@@ -161,7 +161,7 @@ def _best(sweep: Sweep, tied: str) -> list[Block]:
         return [Prose(["No trial is complete yet."])]
     chosen, note = sorted(sweep.best, key=lambda t: t.values[0])[:20], ""
     if len(sweep.metrics) == 1:
-        ranked = sorted(sweep.judged, key=lambda t: t.values[0], reverse=sweep.larger[0])
+        ranked = sorted(sweep.complete, key=lambda t: t.values[0], reverse=sweep.larger[0])
         chosen = ranked[:5]
         if len(ranked) > 3:
             note = "The best of many trials is partly luck. Run it again with other seeds "

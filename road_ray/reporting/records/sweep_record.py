@@ -54,7 +54,7 @@ class Sweep:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def judged(self) -> list[Trial]:
+    def complete(self) -> list[Trial]:
         """Return the complete trials with finite values."""
         return [
             trial
@@ -82,9 +82,9 @@ class Sweep:
         signs = [1 if larger else -1 for larger in self.larger]
         scores = [
             tuple(sign * value for sign, value in zip(signs, trial.values, strict=True))
-            for trial in self.judged
+            for trial in self.complete
         ]
-        return [self.judged[number] for number in pareto_front(scores)]
+        return [self.complete[number] for number in pareto_front(scores)]
 
 
 def pareto_front(scores: Sequence[tuple[float, ...]]) -> list[int]:
@@ -158,8 +158,7 @@ def _study(directory: Path, settings: Mapping[str, Any]) -> Study:
     except Exception as error:  # storages raise errors of many types
         why = redact({"why": (str(error) or type(error).__name__).splitlines()[0]})["why"]
         raise DataError(
-            f"{where}: the study cannot be opened: {why}\n"
-            "  fix: `road sweep` with the same file rebuilds it from the trials"
+            f"{where}: the study cannot be opened: {why}\n  fix: put back a copy of it"
         ) from error
 
 

@@ -31,8 +31,7 @@ def search(**values):
         ({"choice": []}, "a non-empty list"),
         ({"uniform": [0, 1], "int": [0, 1]}, "uniform and int given"),
         ({}, "exactly one of"),
-        ({"normal": [0, 1]}, "normal is no kind of range; allowed: exactly one of uniform"),
-        ({"uniform": [0, 1], "unifrom": [0, 2]}, "unifrom is no .* did you mean uniform"),
+        ({"uniform": [0, 1], "unifrom": [0, 2]}, "unifrom(?s:.)*no such key(?s:.)*: uniform, "),
     ],
 )
 def test_a_range_that_cannot_be_drawn_from_is_refused(scope, message):

@@ -21,7 +21,7 @@ def test_a_sweep_is_read(sweep_directory):
     sweep = read_sweep(sweep_directory)
     assert (sweep.name, sweep.metrics, sweep.larger) == ("weighted", ("eval/squad_v2/f1",), (True,))
     assert len(sweep.trials) == 12
-    assert len(sweep.judged) == 11
+    assert len(sweep.complete) == 11
     assert sweep.trials[-1].state == "failed"
     assert sweep.logs == {"distillation.temperature"}
     assert [trial.params["weighting.wrong"] for trial in sweep.best] == [0.75]
