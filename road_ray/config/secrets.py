@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -27,6 +27,11 @@ _SECRET_WORDS = {
     *("pwd", "pass", "auth", "authorization", "bearer", "credential", "credentials", "jwt"),
 }
 _SECRET_PARTS = re.compile(r"secret|passw|passphrase|token(?!i)|api_?key", re.IGNORECASE)
+_NO_SECRETS = (  # words that together name something else: a path, an entry of a vocabulary, a mode
+    ({"key"}, {"ssl", "tls"}),
+    ({"token"}, {"pad", "mask", "special", "cls", "sep", "unk", "bos", "eos"}),
+    ({"auth"}, {"mode"}),
+)
 PASSWORD = "ROAD_SWEEP_PASSWORD"
 # As SQLAlchemy parses it: a password may contain slashes.
 _HOLDS_PASSWORD = re.compile(r"^[^:/]+://[^:/]*:[^@]+@")
@@ -38,15 +43,6 @@ _OPTION = re.compile(
 )
 # Shorter values, such as "1", are not masked inside other text, where they occur by chance.
 _SHORTEST_CHARACTERS = 6
-_ALWAYS = re.compile(
-    r"secret|passw(or)?d|passphrase|credential|(api|access|private|ssh)[_-]?key|authorization|bearer",
-    re.IGNORECASE,
-)
-# `tokenizer`, `num_tokens` and `pad_token` are no secrets; only strings under these keys count.
-_TOKEN = re.compile(
-    r"(?<!pad_)(?<!mask_)(?<!special_)(?<!cls_)(?<!sep_)(?<!unk_)(?<!bos_)(?<!eos_)tokens?(?![a-z])",
-    re.IGNORECASE,
-)
 _KNOWN_SHAPES = re.compile(
     r"hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16}|sk-[A-Za-z0-9_-]{20,}"
     r"|(?i:(?<=token=)|(?<=password=)|(?<=secret=)|(?<=api_key=)|(?<=api-key=))[^\s&]+"
@@ -91,10 +87,11 @@ def refuse_secret(address: str) -> None:
 
 
 def _is_secret(name: str) -> bool:
+    """Return True for a parameter, key or environment variable whose value is a secret."""
     name = unquote(name)
     words = {word.lower() for word in _WORDS.findall(name)}
-    if words & {"ssl", "tls"} and "key" in words:
-        return False  # the path of a key file
+    if any(words & secret and words & other for secret, other in _NO_SECRETS):
+        return False
     return bool(words & _SECRET_WORDS or _SECRET_PARTS.search(name))
 
 
@@ -173,45 +170,41 @@ def redact(mapping: Mapping[str, object]) -> dict[str, Any]:
     """Return a copy in which secrets are ``***``: values of secret keys at any depth, values of
     secret environment variables, and all occurrences of these values in other strings.
     """
-    values = {str(leaf) for leaf in _secrets(mapping)}
-    values |= {text for name, text in os.environ.items() if _is_secret_key(name)}
-    secrets = sorted((s for s in values if len(s) >= _SHORTEST_CHARACTERS), key=len, reverse=True)
+    found = {text for name, text in os.environ.items() if _is_secret(name) and name != "PWD"}
+
+    def collect(key: str, leaf: object) -> None:
+        if _is_secret_leaf(key, leaf):
+            found.add(str(leaf))
+
+    _each_leaf(mapping, collect)
+    secrets = sorted((s for s in found if len(s) >= _SHORTEST_CHARACTERS), key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, secrets))) if secrets else None
-    return {key: _masked(value, str(key), pattern) for key, value in mapping.items()}
 
+    def hide(key: str, leaf: object) -> object:
+        if _is_secret_leaf(key, leaf):
+            return MASK
+        if isinstance(leaf, bool | int | float) or leaf is None:
+            return leaf
+        text = _KNOWN_SHAPES.sub(MASK, masked(str(leaf)))
+        return pattern.sub(MASK, text) if pattern else text
 
-def _is_secret_key(key: str) -> bool:
-    return bool(_ALWAYS.search(key) or _TOKEN.search(key))
+    redacted: dict[str, Any] = _each_leaf(mapping, hide)
+    return redacted
 
 
 def _is_secret_leaf(key: str, leaf: object) -> bool:
-    if leaf is None or leaf == "" or isinstance(leaf, bool):
+    if leaf is None or leaf == "" or isinstance(leaf, bool) or not _is_secret(key):
         return False
-    numbers_too = bool(_ALWAYS.search(key))
-    return numbers_too or (isinstance(leaf, str | bytes) and bool(_TOKEN.search(key)))
+    return isinstance(leaf, str | bytes) or "token" not in key.lower()  # numbers of tokens
 
 
-def _secrets(value: object, key: str = "") -> Iterator[Any]:
-    """Yield every leaf under a secret key."""
+def _each_leaf(value: object, change: Callable[[str, Any], object], key: str = "") -> Any:
+    """Return a value with every leaf changed, given its key: the outermost secret one, or else the
+    innermost.
+    """
     if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _secrets(item, key if _is_secret_key(key) else str(name))
-    elif isinstance(value, list | tuple | set | frozenset):
-        for item in value:
-            yield from _secrets(item, key)
-    elif _is_secret_leaf(key, value):
-        yield value
-
-
-def _masked(value: object, key: str, pattern: re.Pattern[str] | None) -> Any:
-    if isinstance(value, Mapping):
-        inner = {name: key if _is_secret_key(key) else str(name) for name in value}
-        return {name: _masked(item, inner[name], pattern) for name, item in value.items()}
+        inner = {name: key if _is_secret(key) else str(name) for name in value}
+        return {name: _each_leaf(item, change, inner[name]) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_masked(item, key, pattern) for item in value]
-    if _is_secret_leaf(key, value):
-        return MASK
-    if isinstance(value, bool | int | float) or value is None:
-        return value
-    text = _KNOWN_SHAPES.sub(MASK, masked(str(value)))
-    return pattern.sub(MASK, text) if pattern else text
+        return [_each_leaf(item, change, key) for item in value]
+    return change(key, value)

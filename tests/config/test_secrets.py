@@ -102,7 +102,7 @@ def test_a_path_with_an_address_in_it_is_refused_too():
 
 KEYS = """
 hf_token HF_TOKEN hfToken token password client_secret api_key apiKey api-key aws_access_key
-credentials passphrase Authorization
+credentials passphrase Authorization ssh_key jwt pwd SAS_TOKEN auth
 """
 HUB = "hf_" + "a1B2" * 8
 WORDS = {
@@ -113,6 +113,8 @@ WORDS = {
     "shuffle": True,
     "nothing": None,
     "learning_rate": 5e-5,
+    "ssl_key": "client.pem",
+    "auth_mode": "disabled",
 }
 
 
@@ -150,4 +152,5 @@ def test_secrets_are_hidden_wherever_they_stand_and_words_of_the_trade_stay(
     monkeypatch, given, masked
 ):
     monkeypatch.setenv("SOME_API_KEY", "canary-outside")
+    monkeypatch.setenv("PWD", "google")  # the working directory is none
     assert redact(given) == masked
