@@ -56,12 +56,19 @@ def submit(
         if words[0] not in (*VERBS, "sweep"):
             allowed = ", ".join([*VERBS, "sweep", *_ACTIONS])
             raise ConfigError(f"road submit {words[0]}: no such verb\n  allowed: {allowed}")
-        _send(Jobs(profile, accept_open=open_cluster), words, detach, as_json)
-        return
-    if words[0] not in ("list", "show") and len(words) != 2:
+    elif words[0] != "list" and len(words) != 2:
         raise ConfigError(f"road submit {words[0]}: name one run or job\n  fix: road submit list")
     jobs = Jobs(profile, accept_open=open_cluster)
-    if words[0] == "list":
+    if words[0] not in _ACTIONS:
+        job, new = jobs.send(words, Path.cwd())
+        if as_json:
+            show_list([dataclasses.asdict(job) | {"new": new}], as_json)
+        else:
+            status = "sent" if new else f"is already running ({job.status}); it was not sent again"
+            typer.echo(f"{job.name}: {status}", err=True)
+        if not detach:
+            raise typer.Exit(_followed(jobs, job))
+    elif words[0] == "list":
         show_list([dataclasses.asdict(job) for job in jobs.list()], as_json)
     elif words[0] == "status":
         show_list([dataclasses.asdict(jobs.get(words[1]))], as_json)
@@ -71,17 +78,6 @@ def submit(
         typer.echo(f"{job.name}: " + ("saved and stopped" if was_running else f"was {job.status}"))
     else:
         raise typer.Exit(_followed(jobs, jobs.get(words[1])))
-
-
-def _send(jobs: Jobs, words: list[str], detach: bool, as_json: bool) -> None:
-    job, new = jobs.send(words, Path.cwd())
-    if as_json:
-        show_list([dataclasses.asdict(job) | {"new": new}], as_json)
-    else:
-        status = "sent" if new else f"is already running ({job.status}); it was not sent again"
-        typer.echo(f"{job.name}: {status}", err=True)
-    if not detach:
-        raise typer.Exit(_followed(jobs, job))
 
 
 def _followed(jobs: Jobs, job: Job) -> int:

@@ -29,7 +29,13 @@ def export(
     and the name of the head if one is given). The directory takes its name once the logits of ONNX
     equal those of PyTorch. Raises ``ConfigError`` if it exists.
     """
-    target = output or _default_output(model, head, quantize)
+    place = Path(model).expanduser()
+    if output is None and not place.is_dir():
+        raise ConfigError(
+            f"{model}: no such directory; a model of the hub needs --output\n"
+            "  fix: check the path, or add --output DIR"
+        )
+    target = output or place / "-".join(["onnx", *filter(None, (head, quantize))])
     check_new(target)
     require_exporter()
     source = head_directory(locate_model(model_directory(model, "model")), head)
@@ -49,16 +55,6 @@ def export(
         text = card.read_text(encoding="utf-8") if card.is_file() else f"# {target.name}\n"
         (staged / "README.md").write_text(_card(text, facts), encoding="utf-8")
     return target, facts
-
-
-def _default_output(model: str, head: str | None, quantize: str | None) -> Path:
-    place = Path(model).expanduser()
-    if not place.is_dir():
-        raise ConfigError(
-            f"{model}: no such directory; a model of the hub needs --output\n"
-            "  fix: check the path, or add --output DIR"
-        )
-    return place / "-".join(["onnx", *filter(None, (head, quantize))])
 
 
 def _card(text: str, facts: Mapping[str, Any]) -> str:

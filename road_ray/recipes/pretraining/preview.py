@@ -122,24 +122,18 @@ def _marked(objective: Objective, batch: Batch, tokenizer: Any) -> list[list[str
     objective.eval()
     tokens: Tensor = batch["input_ids"]
     if isinstance(objective, CorruptingObjective):
-        made, mark = objective.corrupted(batch), _replaced
+        made, form = objective.corrupted(batch), "[{} -> {}]"
         chosen, seen = made.chosen, made.tokens
     elif isinstance(objective, MaskingObjective):
-        (chosen, seen), mark = objective.hide(batch), _masked
+        (chosen, seen), form = objective.hide(batch), "[MASK: {}]"
     else:
         raise ConfigError(f"{type(objective).__name__} hides nothing: there is nothing to show")
     shown = []
     for row, length in enumerate(batch["attention_mask"].sum(1).tolist()):
         words = tokenizer.convert_ids_to_tokens(tokens[row, :length].tolist())
         corrupted = tokenizer.convert_ids_to_tokens(seen[row, :length].tolist())
-        at = zip(words, corrupted, chosen[row, :length].tolist(), strict=True)
-        shown.append([mark(word, other) if hidden else word for word, other, hidden in at])
+        for place in chosen[row, :length].nonzero().flatten().tolist():
+            word, other = words[place], corrupted[place]
+            words[place] = f"[{word}]" if word == other else form.format(word, other)
+        shown.append(words)
     return shown
-
-
-def _replaced(word: str, other: str) -> str:
-    return f"[{word}]" if word == other else f"[{word} -> {other}]"
-
-
-def _masked(word: str, other: str) -> str:
-    return f"[{word}]" if word == other else f"[MASK: {word}]"

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # that of Python 3.11 is none to pydantic
@@ -23,6 +24,7 @@ from road_ray.errors import CheckpointError, ResourceError
 from road_ray.system.files import path_of, sha256_of
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 INPUTS = "inputs.json"
 _TOLD_BYTES = 2 * 10**9  # from which reading takes seconds
@@ -108,7 +110,7 @@ def current_inputs(run_dir: Path, inputs: Inputs) -> dict[str, dict[str, Entry]]
 
     Raises ``CheckpointError`` for a damaged record, ``ResourceError`` for an unreadable file.
     """
-    known = _recorded(run_dir)
+    known = read_own(run_dir / INPUTS, _INPUTS, "the files that the run read are not compared")
     inputs_now: dict[str, dict[str, Entry]] = {}
     for kind, paths in inputs.items():
         then = known.get(kind, {})
@@ -137,7 +139,8 @@ def _entries(now: Mapping[str, Path], then: Mapping[str, Entry]) -> dict[str, En
 def changed_inputs(run_dir: Path) -> list[str]:
     """Return a line for each recorded file that has changed."""
     lines = []
-    for name, then in (pair for kind in _recorded(run_dir).values() for pair in kind.items()):
+    known = read_own(run_dir / INPUTS, _INPUTS, "the files that the run read are not compared")
+    for name, then in (pair for kind in known.values() for pair in kind.items()):
         path = Path(name)
         if not path.parent.is_dir():
             continue
@@ -159,29 +162,27 @@ def _entry(path: Path, known: Entry | None) -> Entry:
     return {"bytes": size, "modified_ns": time, "sha256": sha256_of(path)}
 
 
-def _recorded(run_dir: Path) -> dict[str, dict[str, Entry]]:
-    path = run_dir / INPUTS
-    if not path.is_file():
-        return {}
+def read_own(path: Path, kind: TypeAdapter[T], without: str) -> T:
+    """Return the record of a run in ``path``, the empty one if there is no file.
+
+    Raises ``CheckpointError`` for one that no run wrote; it says what holds ``without`` the file.
+    """
     try:
-        return _INPUTS.validate_json(path.read_bytes())
+        return kind.validate_json(path.read_bytes() if path.is_file() else b"{}")
     except ValidationError as error:
-        raise CheckpointError(
-            f"{path}: not the inputs of a run: {error}\n"
-            "  fix: delete it, and the files that the run read are not compared"
-        ) from error
+        message = f"{path}: not what a run writes: {error}\n  fix: delete it, and {without}"
+        raise CheckpointError(message) from error
 
 
 def identity_of(**inputs: object) -> dict[str, str]:
     """Return 16 hexadecimal digits of the sha256 of each input that a resumed run must share."""
-    return {
-        name: hashlib.sha256(_bytes_of(value)).hexdigest()[:16] for name, value in inputs.items()
-    }
-
-
-def _bytes_of(value: object) -> bytes:
     import numpy as np  # configuration classes import this module
 
-    if isinstance(value, np.ndarray):
-        return value.tobytes()
-    return json.dumps(value, sort_keys=True, default=str).encode()
+    def digest(value: object) -> str:
+        text = (
+            value.tobytes() if isinstance(value, np.ndarray) else json.dumps(value, **form).encode()
+        )
+        return hashlib.sha256(text).hexdigest()[:16]
+
+    form: dict[str, Any] = {"sort_keys": True, "default": str}
+    return {name: digest(value) for name, value in inputs.items()}

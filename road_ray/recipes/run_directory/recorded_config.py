@@ -10,12 +10,12 @@ import json
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter
 
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
 from road_ray.config.base import Extends, FreeOnResume, marked
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.recipes.run_directory.input_files import changed_inputs
+from road_ray.recipes.run_directory.input_files import changed_inputs, read_own
 from road_ray.system.files import hashes_of, problems_of, write_json_atomic
 from road_ray.system.remote_files import address_below
 from road_ray.training.checkpoint_directory import MANIFEST
@@ -95,12 +95,16 @@ def mirrored_below(training: TrainingConfig, place: Path) -> TrainingConfig:
 
 _FILES = ("metrics.json", "teachers.json", "table.json")
 _FOLDERS = ("hf", "predictions")
+_UNVERIFIED = "the files of the run are no longer verified"
 
 
 class _Manifest(BaseModel):
-    format: Literal[1]
-    files: dict[str, dict[str, int | str]]
+    format: Literal[1] = 1
+    files: dict[str, dict[str, int | str]] = {}
     runs: list[str] = []
+
+
+_MANIFEST = TypeAdapter(_Manifest)
 
 
 def seal(run_dir: Path) -> None:
@@ -113,7 +117,7 @@ def seal(run_dir: Path) -> None:
     trained = (run_dir / "metrics.jsonl").is_file()
     inner = [] if trained else sorted(path.parent for path in run_dir.glob(f"[!.]*/**/{RECORD}"))
     runs = [run.relative_to(run_dir).as_posix() for run in inner if (run / MANIFEST).is_file()]
-    manifest = _Manifest(format=1, files=hashes_of(run_dir, paths), runs=runs)
+    manifest = _Manifest(files=hashes_of(run_dir, paths), runs=runs)
     write_json_atomic(run_dir / MANIFEST, manifest.model_dump())
 
 
@@ -121,7 +125,7 @@ def damage(run_dir: Path) -> list[str]:
     """Return a line for each damaged file of a finished run, and for each changed input of a run
     inside it; none for a run without a manifest.
     """
-    manifest = _read(run_dir)
+    manifest = read_own(run_dir / MANIFEST, _MANIFEST, _UNVERIFIED)
     problems = problems_of(run_dir, manifest.files)
     for name in manifest.runs:
         if not (run_dir / name / MANIFEST).is_file():
@@ -139,22 +143,9 @@ def require_whole_weights(model: str) -> None:
     run_dir = place.parent if place.name == "hf" else place
     if not (run_dir / "hf").is_dir():
         return
-    files = _read(run_dir).files
+    files = read_own(run_dir / MANIFEST, _MANIFEST, _UNVERIFIED).files
     weights = {n: e for n, e in files.items() if n.startswith("hf/") and n.endswith(".safetensors")}
     if problems := problems_of(run_dir, weights):
         raise CheckpointError(
             f"{run_dir / problems[0]}\n  fix: restore it, or train it again in another run_dir"
         )
-
-
-def _read(run_dir: Path) -> _Manifest:
-    path = run_dir / MANIFEST
-    if not path.is_file():
-        return _Manifest(format=1, files={})
-    try:
-        return _Manifest.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise CheckpointError(
-            f"{path}: not the manifest of a finished run: {error}\n"
-            "  fix: delete it, and the files of the run are no longer verified"
-        ) from error
