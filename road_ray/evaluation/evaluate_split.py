@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -66,6 +66,21 @@ OnRows = Callable[[int, int], None]
 """Called with the number of evaluated rows and of all rows."""
 
 
+class Group(Protocol):
+    """Processes that share an evaluation, such as the workers of a training. Rank 0 gets all of
+    their logits and computes the metrics.
+    """
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def gather(self, part: Any) -> list[Any]:
+        """Return the parts of all ranks on rank 0, nothing on others. Collective."""
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Metrics of one split (percentages) and predictions.
@@ -105,6 +120,7 @@ def logits_of(
     pad_id: int,
     device: torch.device,
     on_rows: OnRows | None = None,
+    group: Group | None = None,
 ) -> list[NDArray[np.float32]]:
     """Return a model's logits of every row, without dropout, as ``batched_logits`` does."""
     if was_training := model.training:  # eval() visits all modules
@@ -112,7 +128,7 @@ def logits_of(
     kind = model.tasks[features.task].kind
     with torch.inference_mode():
         logits = batched_logits(
-            lambda batch: model(to_device(batch, device)), features, kind, pad_id, on_rows
+            lambda batch: model(to_device(batch, device)), features, kind, pad_id, on_rows, group
         )
     if was_training:
         model.train()
@@ -125,16 +141,19 @@ def batched_logits(
     kind: Kind,
     pad_id: int,
     on_rows: OnRows | None = None,
+    group: Group | None = None,
 ) -> list[NDArray[np.float32]]:
     """Return the logits that ``forward`` computes for every row, unpadded: ``[C]`` (or ``[N]``,
     ``[1]``), ``[2, length]`` of spans, ``[length, C]`` of tags. Rows of similar length share a
-    batch; the longest come first, as they need the most memory.
+    batch; the longest come first, as they need the most memory. The processes of a ``group``
+    compute a share of the same batches each; others than rank 0 get no logits.
     """
     lengths = features.lengths
     order = np.argsort(lengths, kind="stable")
     batches = [order[n : n + _ROWS_AT_ONCE] for n in range(0, len(order), _ROWS_AT_ONCE)]
+    rank, size = (group.rank, group.size) if group else (0, 1)
     rows: dict[int, NDArray[np.float32]] = {}
-    for numbers in reversed(batches):
+    for numbers in batches[::-1][rank::size]:
         batch: Batch = pad(features, numbers, pad_id=pad_id) | {"task": features.task}
         for number, row in zip(numbers, forward(batch).float().cpu().numpy(), strict=True):
             if isinstance(kind, Span):
@@ -151,7 +170,11 @@ def batched_logits(
                 )
             rows[number] = row
         if on_rows is not None:
-            on_rows(len(rows), len(features))
+            on_rows(min(len(rows) * size, len(features)), len(features))
+    if group is not None:
+        rows = {number: row for part in group.gather(rows) for number, row in part.items()}
+    if rank:
+        return []
     return [rows[number] for number in range(len(features))]
 
 
@@ -167,16 +190,22 @@ def evaluate_split(
     calibrate: bool = False,
     precision: Precision = "auto",
     on_rows: OnRows | None = None,
+    group: Group | None = None,
 ) -> Evaluation:
     """Return the figures of a model on a split, of products in the ``precision`` in which it was
     trained; the default is that of predictions. ``threshold`` is the no-answer threshold, or
     those of several labels; ``tune`` chooses it on this split if there is none, unless all
     questions have answers. ``temperature`` and ``calibrate`` are the same of probabilities.
+    Processes of a ``group`` share the work; rank 0 alone gets figures.
     """
     dtype = autocast_dtype(precision, device, int(model.encoder.config.hidden_size))
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-        logits = logits_of(model, split.features, pad_id=pad_id, device=device, on_rows=on_rows)
-        further = _further(model, split, pad_id, device)
+        logits = logits_of(
+            model, split.features, pad_id=pad_id, device=device, on_rows=on_rows, group=group
+        )
+        further = _further(model, split, pad_id, device, group)
+    if group is not None and group.rank:
+        return Evaluation({})
     evaluation = evaluate_logits(
         split, logits, threshold, tune=tune, temperature=temperature, calibrate=calibrate
     )
@@ -284,7 +313,7 @@ def _calibrated(
 
 
 def _further(
-    model: MultitaskModel, split: Split, pad_id: int, device: torch.device
+    model: MultitaskModel, split: Split, pad_id: int, device: torch.device, group: Group | None
 ) -> dict[str, float]:
     """Return the accuracy of the model's auxiliary heads, with logits averaged over a question's
     windows.
@@ -295,9 +324,11 @@ def _further(
         if not name.startswith(FURTHER) or task not in model.tasks:
             continue
         rows = replace(split.features, task=task)
-        logits = np.stack(logits_of(model, rows, pad_id=pad_id, device=device))
-        sums = np.zeros((len(split.examples), logits.shape[1]))
-        np.add.at(sums, rows.example, logits)
+        logits = logits_of(model, rows, pad_id=pad_id, device=device, group=group)
+        if not logits:  # another rank than 0
+            continue
+        sums = np.zeros((len(split.examples), len(logits[0])))
+        np.add.at(sums, rows.example, np.stack(logits))
         known = gold != UNKNOWN
         gold_of = {int(e): int(g) for e, g in zip(rows.example[known], gold[known], strict=True)}
         if gold_of:

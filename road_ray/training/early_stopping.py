@@ -96,11 +96,12 @@ class PeriodicEvaluation:
         """Evaluate if it is due; return True if the training ends here. Collective."""
         due = self._every is not None and done % self._every == 0
         if (due and not last) or (last and self._patience is not None):
-            self._assemble()
-            if self._worker.leads:
-                self._evaluate(done)
-                if self._objective is not self._trained:
-                    self._objective.cpu()  # the shards need the memory of the device
+            if self._objective is not self._trained:
+                self._assemble()
+                self._worker.copy_from_first(self._objective)
+            self._evaluate(done)
+            if self._objective is not self._trained:  # the shards need the memory of the device
+                self._objective.to("cpu" if self._worker.leads else "meta")
             self._worker.barrier()
             self.over = self._is_over()
             if self.over and not last and self._worker.leads:
@@ -110,14 +111,12 @@ class PeriodicEvaluation:
         return last or self.over
 
     def _assemble(self) -> None:
-        """Copy the current weights into the objective, on the device of the leading worker, where
-        they are sharded. Collective.
+        """Copy the current weights, where they are sharded, into the objective of the leading
+        worker. Collective.
         """
-        if self._objective is not self._trained:
-            weights = gathered_weights(self._trained)
-            if self._worker.leads:
-                self._objective.load_state_dict(weights)
-                self._objective.to(self._worker.device)
+        weights = gathered_weights(self._trained)
+        if self._worker.leads:
+            self._objective.load_state_dict(weights)
 
     def _evaluate(self, done: int) -> None:
         training, objective = self._training, self._objective
@@ -130,6 +129,8 @@ class PeriodicEvaluation:
             return
         finally:
             objective.train()
+        if not self._worker.leads:
+            return
         if self._patience is not None:
             self._scores[done] = score_of(figures, training.config.early_stopping.metric)
             if self._best_step == done:
@@ -152,10 +153,13 @@ class PeriodicEvaluation:
         return bool(self._worker.total(torch.tensor(worse, device=self._worker.device)))
 
     def finish(self) -> None:
-        """Load the last weights, or those of the best evaluation, into the objective of the leading
+        """Load the last weights, or those of the best evaluation, into the objective of every
         worker. Collective.
         """
-        self._assemble()
+        if self._objective is not self._trained:
+            self._assemble()
         if self.best:
             self._objective.load_state_dict(self.best, strict=False)
             self._training.journal.event("best_checkpoint", step=self._best_step)
+        if self._objective is not self._trained or self._patience is not None:
+            self._worker.copy_from_first(self._objective)

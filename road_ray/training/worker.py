@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -100,6 +101,31 @@ class Worker:
         everywhere: list[list[str]] = [[]] * self.size
         dist.all_gather_object(everywhere, sorted(names))
         return sorted({name for of_worker in everywhere for name in of_worker})
+
+    def gather(self, part: Any) -> list[Any]:
+        """Return the parts of all workers in their order on the leading worker, nothing on others.
+        Collective: it ends with an error after the time-out of the group.
+        """
+        parts: list[Any] = [part]
+        if self.size > 1:
+            parts = [None] * self.size if self.leads else []
+            dist.gather_object(part, parts if self.leads else None)
+        return parts
+
+    @torch.no_grad()
+    def copy_from_first(self, module: nn.Module) -> None:
+        """Give the module of every worker the weights and constants of the leading one's, on the
+        worker's device. Collective.
+        """
+        if self.size == 1:
+            return
+        if next(module.parameters()).is_meta:
+            module.to_empty(device=self.device)
+        module.to(self.device)
+        # By all their names: a module that was on the meta device has lost its ties.
+        tensors = module.state_dict() | dict(module.named_buffers(remove_duplicate=False))
+        for name in sorted(tensors):
+            dist.broadcast(tensors[name], src=0)
 
     def synchronize(self) -> None:
         """Wait for this worker's device, so that a clock that is read next counts its work."""

@@ -22,6 +22,7 @@ from road_ray.evaluation.evaluate_split import (
     evaluate_split,
     logits_of,
 )
+from tests.pair import both
 from tests.tiny_encoder import model_of_all_tasks, tokenizer_of_world
 
 CPU = torch.device("cpu")
@@ -201,3 +202,33 @@ def test_joint_spans_bar_places_by_minus_infinity_and_nothing_else(split, value)
     given = value
     with pytest.raises(DivergedError):
         batched_logits(ask, features, JointSpan(), 0)
+
+
+def shared(worker, given):
+    """What each process does: every split with the other one."""
+    predict._ROWS_AT_ONCE = 8
+    for model, chosen, alone in given:
+        logits = logits_of(model, chosen.features, pad_id=0, device=CPU, group=worker)
+        ours = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True, group=worker)
+        if worker.leads:
+            assert all(map(np.array_equal, logits, alone["logits"]))
+            assert ours.figures == alone["evaluation"].figures
+            assert list(ours.labels) == list(alone["evaluation"].labels)
+            assert ours.threshold == alone["evaluation"].threshold
+        else:
+            assert not logits
+            assert not ours.figures
+
+
+@pytest.mark.slow
+def test_two_processes_that_share_an_evaluation_find_what_one_does(
+    model, split, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(predict, "_ROWS_AT_ONCE", 8)
+    few = split("sst2", max_judged_rows=3)  # one batch: one of the two has none
+    given = []
+    for chosen in (split("mnli"), split("squad_v2"), few):
+        alone = {"logits": logits_of(model, chosen.features, pad_id=0, device=CPU)}
+        alone["evaluation"] = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True)
+        given.append((model, chosen, alone))
+    both(shared, tmp_path, given, timeout_seconds=100)

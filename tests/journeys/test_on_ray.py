@@ -145,6 +145,12 @@ def test_a_mixture_of_heads_is_the_same_on_two_workers_that_hold_half_each(quest
     halves = mix | {"training.fsdp": True}
     two = rr.multitask(overrides=halves, run_dir=tmp_path / "two", workers=2)
     compare(two, first, **NOISE)
+    # Both evaluated a share of each data set, with weights that one process has too.
+    one_set = {"init": str(two.directory), "data.datasets": ["squad_v2"]}
+    alone = rr.evaluate(overrides=one_set, run_dir=tmp_path / "alone").metrics
+    shared = {n: x for n, x in two.metrics.items() if n.startswith("eval/squad_v2/")}
+    assert shared
+    assert {name: alone[name] for name in shared} == shared
     names = [set(row) for row in read_rows(tmp_path / "two" / "metrics.jsonl")][:4]
     heads = [
         {n for n in row if n in ("train/sst2", "train/squad_v2", "train/mnli")} for row in names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 
 import pytest
 import torch
@@ -12,8 +13,10 @@ from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.training.config import EarlyStoppingConfig
 from road_ray.training.early_stopping import score_of
 from road_ray.training.loop import train
-from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.training.monitoring.metrics_journal import Journal, read_rows
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
+from tests.pair import both
 
 SCORES = {2: 50.0, 4: 70.0, 6: 70.0, 8: 60.0, 10: 90.0, 12: 95.0}  # by the steps of the looks
 
@@ -121,3 +124,63 @@ def test_quality_is_the_mean_of_what_papers_print_or_what_is_watched():
 def test_patience_needs_looks(tiny, tmp_path):
     with pytest.raises(ConfigError, match=r"patience = 2: nothing is evaluated"):
         run(tiny, tmp_path, patience=2, evaluate_every_steps=None)
+
+
+def shared(worker, directory, tiny):
+    """What each process does: trainings that both evaluate, the better at step 4."""
+    for how, sharded in (("replicas", False), ("parts", True)):
+        objective, seen = tiny.supervised(0.0), {}
+        stream = tiny.stream(tiny.rows(), rank=worker.rank, size=worker.size)
+
+        def evaluate(objective=objective, seen=seen):
+            (digest,) = {*worker.union([str(sum(t.double().sum() for t in tensors(objective)))])}
+            seen[len(seen) * 2 + 2] = digest  # equal on both
+            return {"eval/d/accuracy": SCORES[len(seen) * 2]} if worker.leads else {}
+
+        config = {"evaluate_every_steps": 2, "steps": 12, "fsdp": sharded}
+        config["early_stopping"] = EarlyStoppingConfig(patience=2)
+        config["journal"] = Journal(directory / how, console="quiet", enabled=worker.leads)
+        training = tiny.training(directory / how, evaluate=evaluate, **config)
+        train(objective, partial(single, stream), training, worker)
+        assert list(seen) == [2, 4, 6, 8]
+        evaluate()
+        assert seen[10] == seen[4]  # the best weights, on both
+
+
+def single(stream, start):
+    return ([batch] for batch in stream.since(start))
+
+
+def tensors(objective):
+    return [*objective.state_dict().values(), *objective.buffers()]
+
+
+@pytest.mark.slow
+def test_two_workers_evaluate_the_same_weights_also_the_best_ones(tiny, tmp_path):
+    both(shared, tmp_path, tmp_path, tiny, timeout_seconds=100)
+
+
+def interrupted(worker, directory, tiny):
+    """What each process does: the second one is told to stop while both evaluate."""
+    context = RunContext()
+    stream = tiny.stream(tiny.rows(), rank=worker.rank, size=worker.size)
+
+    def evaluate():
+        assert len(worker.gather(worker.rank)) == (2 if worker.leads else 0)
+        if not worker.leads:
+            context.stop.set()
+        return {"eval/d/accuracy": 1.0} if worker.leads else {}
+
+    journal = Journal(directory, console="quiet", enabled=worker.leads)
+    options = {"evaluate_every_steps": 2, "steps": 9, "journal": journal, "context": context}
+    training = tiny.training(directory, evaluate=evaluate, **options)
+    with pytest.raises(InterruptedRunError, match="after step 2 of 9"):
+        train(tiny.supervised(0.0), partial(single, stream), training, worker)
+
+
+@pytest.mark.slow
+def test_a_stop_while_two_workers_evaluate_ends_both_with_a_checkpoint(tiny, tmp_path):
+    both(interrupted, tmp_path, tmp_path, tiny, timeout_seconds=100)
+    assert (tmp_path / "checkpoints" / "step-00000002").is_dir()
+    (row,) = [r for r in read_rows(tmp_path / "metrics.jsonl") if "eval/d/accuracy" in r]
+    assert row["step"] == 2

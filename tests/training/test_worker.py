@@ -17,6 +17,7 @@ def test_alone_every_method_is_the_identity():
     assert (worker.rank, worker.size, worker.leads) == (0, 1, True)
     assert worker.wrap(layer, sparse=True) is layer
     assert worker.barrier() is None
+    assert worker.gather("part") == ["part"]
     assert worker.union(["b", "a", "b"]) == ["a", "b"]
     assert worker.union([]) == []
     values = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -32,15 +33,18 @@ def test_only_the_first_worker_leads():
     assert Worker().device == torch.device("cpu")
 
 
-def test_a_long_evaluation_is_waited_for_in_a_barrier_of_its_own(monkeypatch):
-    """All other collectives have the time-out of the group, half an hour. A worker that hangs must
-    not stop the group for days.
+def test_a_long_write_is_waited_for_in_a_barrier_of_its_own(monkeypatch):
+    """All other collectives, the logits of an evaluation too, have the time-out of the group, half
+    an hour. A worker that hangs must not stop the group for days.
     """
-    waited = []
+    waited, gathered = [], []
     monkeypatch.setattr(dist, "new_group", lambda **options: options)
     monkeypatch.setattr(dist, "barrier", waited.append)
     worker = Worker(rank=0, size=2)
     for _ in range(2):
         worker.barrier()
     assert waited == [{"backend": "gloo", "timeout": timedelta(hours=2)}] * 2
+    monkeypatch.setattr(dist, "gather_object", lambda *given, **named: gathered.append(named))
+    worker.gather("logits")
+    assert gathered == [{}]  # of the default group
     assert worker_group._COLLECTIVE_SECONDS == 1800

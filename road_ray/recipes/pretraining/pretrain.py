@@ -156,7 +156,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
     total = config.training.steps or 1
 
     def evaluate() -> dict[str, float]:
-        return early_probe(config, objective, tokenizer, context)
+        return early_probe(config, objective, tokenizer, context) if worker.leads else {}
 
     work = partial(tokens_before, made.steps.phases)
     with journal(config, context, leads=worker.leads, total_steps=total, work=work) as log:

@@ -50,8 +50,8 @@ class Prepared:
     tokenizer: Any
     model: MultitaskModel
     splits: Mapping[str, Split]  # that are trained on
-    judged: Mapping[str, Split]  # evaluation data; only on the leading worker
-    overlaps: Mapping[str, int]  # of `judged`: examples that are trained on too
+    judged: Mapping[str, Split]  # evaluation data
+    overlaps: Mapping[str, int]  # of `judged`: examples that are trained on too; on the leader
     streams: Mapping[str, BatchStream]
     total_steps: int
     identity: dict[str, str]
@@ -79,9 +79,10 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
         keep_layers(model.encoder, kept)
     # Read now, so that missing data fail at once and not after hours of training.
     judged, overlaps = {}, {}
-    for name in config.judged_names if worker.leads else ():
+    for name in config.judged_names:
         dev = mixture.read(name, "dev", tokenizer)
-        overlaps[name] = count_overlap(splits.get(name, splits[mixture.names[0]]), dev)
+        if worker.leads:
+            overlaps[name] = count_overlap(splits.get(name, splits[mixture.names[0]]), dev)
         judged[name] = fit_positions(dev, longest)
     tasks = [split.task for split in splits.values()]
     limits = [row_limit(config.data.max_length_tokens, task) for task in tasks]

@@ -167,7 +167,7 @@ def main(
     teachers: Mapping[str, Teachers],
     actors: Mapping[str, ActorEnsemble],
 ) -> dict[str, float]:
-    """Train on one worker. The leading worker then evaluates and exports the model and returns the
+    """Train and evaluate on one worker. The leading worker then exports the model and returns the
     metrics; other workers and plans return none. Teachers without ``actors`` are loaded here.
     """
     prepared = prepare(config, worker)
@@ -201,8 +201,9 @@ def main(
             context=context,
         )
         train(build_objective(config, prepared, teachers), steps, training, worker)
-        if worker.leads and not context.plan_only:
+        if not context.plan_only:
             figures, tuned = judge(mixture.evaluated, last=True)
+        if worker.leads and not context.plan_only:
             export(config, prepared, figures, tuned, training.record)
             log.write(total, figures)
             log.finish(figures)
@@ -257,7 +258,8 @@ def evaluate(
 
     The same of rows that are truncated: ``data/`` stands for the training rows. The threshold is
     tuned on the task's first data set that is trained on and has questions without answer, and used
-    on its other data sets; so is the temperature, with ``last``.
+    on its other data sets; so is the temperature, with ``last``. Collective: all workers compute
+    logits, and the leading one alone returns metrics.
     """
     figures: dict[str, float] = {}
     thresholds: dict[str, float | Thresholds] = {}
@@ -276,7 +278,10 @@ def evaluate(
             calibrate=config.calibrate and last and name in prepared.splits,
             precision=config.training.precision,
             on_rows=partial(log.part, f"evaluating {name}"),
+            group=worker,
         )
+        if not worker.leads:
+            continue
         if last:
             # Also where it is 0, so that runs of one table have the same metrics.
             figures[f"data/{name}/overlap_with_train"] = float(prepared.overlaps[name])
