@@ -1,5 +1,5 @@
-"""Answers from elsewhere: a file of predictions, of labels by people or of an LLM's answers is a
-teacher like a model.
+"""Answers from elsewhere: a file or hub data set of predictions, of labels by people or of an LLM's
+answers is a teacher like a model.
 
 A file is read and checked before the training. Its answers become a table as those of a model that
 answers once, but in fp32 and keyed by the texts of a row. A row that it does not answer is NaN in
@@ -8,6 +8,8 @@ the logits, and the weighting rule sees the other teachers alone.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,14 +25,17 @@ from torch import Tensor
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import UNKNOWN, Example, TextExample
 from road_ray.data.load_split import Split, read_examples, root_of
-from road_ray.data.readers.tables import Row, table_rows
+from road_ray.data.readers.hub import load_rows
+from road_ray.data.readers.tables import Row, names_of_features, table_rows, with_class_names
 from road_ray.data.task_and_dataset import (
     Classify,
     Dataset,
+    Hub,
     MultiLabel,
     Regress,
     Task,
     label_text,
+    listed_labels,
     plain_label,
 )
 from road_ray.distillation.answer_table import Keys, keys_of_texts
@@ -38,6 +43,7 @@ from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.stored_ensemble import TeacherTables
 from road_ray.errors import ConfigError, DataError, did_you_mean
 from road_ray.models.label_order import LabelMap, label_order, names_for
+from road_ray.recipes.train.teaching_config import ON_HUB
 from road_ray.system.files import sha256_of
 
 FILE_SHA256 = "file_sha256"  # of a teacher that is a file, in a manifest
@@ -50,7 +56,7 @@ _PREFIXES |= {"score_": "scores"}
 _NUMBER = ("value", "label")  # columns of a regression
 _FORM = (
     "columns logit_LABEL, logprob_LABEL, probability_LABEL or score_LABEL of every label, or label "
-    "with confidence; value for numbers"
+    "(a list labels where a row has several) with confidence; value for numbers"
 )
 
 Texts = tuple[str, ...]
@@ -69,10 +75,38 @@ def file_entry(path: str, task: Task, label_map: LabelMap | None) -> dict[str, A
             f"{type(task.kind).__name__}\n  allowed: answers from a file for classes or a number "
             "of a text or pair\n  fix: name a model"
         )
-    entry: dict[str, Any] = {"directory": path, FILE_SHA256: sha256_of(Path(path))}
+    entry: dict[str, Any] = {"directory": path, FILE_SHA256: _sha256(path)}
     if isinstance(task.kind, Classify | MultiLabel):
         entry |= {"labels": task.kind.labels, "label_map": names_for(label_map, Path(path))}
     return entry
+
+
+def _sha256(path: str) -> str:
+    """Return that of a file, or of the rows of a data set of the hub."""
+    if ON_HUB.fullmatch(path) is None:
+        return sha256_of(Path(path))
+    digest = hashlib.sha256()
+    for _, row in _rows(path):
+        digest.update(json.dumps(row, default=str).encode())
+    return digest.hexdigest()
+
+
+def _rows(path: str) -> Iterable[tuple[str, Row]]:
+    """Return the rows of a file, or of a split of a data set of the hub, each with its place."""
+    on_hub = ON_HUB.fullmatch(path)
+    if on_hub is None:
+        return table_rows(Path(path))
+    name, revision, split = on_hub.groups()
+    try:
+        rows = load_rows(Hub(name, revision=revision), split or "train")
+    except Exception as error:  # datasets raises many types when offline, gated or renamed
+        raise DataError(
+            f"distillation.teachers: {path} could not be loaded from the hub: "
+            f"{type(error).__name__}: {error}\n  fix: check the network, and the name: "
+            "datasets/OWNER/NAME[@REVISION][/SPLIT]"
+        ) from error
+    placed = ((f"hf://{path}:{number}", row) for number, row in enumerate(rows, 1))
+    return with_class_names(placed, names_of_features(rows.features), ())
 
 
 def read_files(
@@ -123,7 +157,7 @@ def read_answers(
     rows, dataset = [texts_of(row) for row in training_rows], split.dataset
     known, found = {*rows, *map(texts_of, split.examples)}, dict[Texts, Answer]()
     names, count, taken = None, 0, set[int]()
-    for count, (where, cells) in enumerate(table_rows(Path(path)), 1):
+    for count, (where, cells) in enumerate(_rows(path), 1):
         row = _flat(cells)
         if row.keys() != names:
             names, columns = row.keys(), _text_columns(dataset, row)
@@ -238,6 +272,10 @@ def _reader(
                 return partial(_numbers, prefix, ordered, several=several)
         if "label" in columns and not several:
             return partial(_of_label, kind.labels, renamed)
+        if "labels" in columns and several:
+            return partial(_of_labels, kind.labels, renamed, dataset.columns.separator)
+        if several and {*kind.labels} <= {*columns}:  # columns of 0 and 1
+            return partial(_numbers, "", kind.labels, several=True)
     raise DataError(f"{where}: no answer in columns {', '.join(columns)}\n  allowed: {_FORM}")
 
 
@@ -279,9 +317,34 @@ def _of_label(
     labels: Sequence[str], renamed: Mapping[str, str], row: Row, where: str
 ) -> Answer | None:
     """Return the logits of a label with a confidence; the other labels share the rest."""
-    given = row["label"]
+    if row["label"] in (None, ""):
+        return None
+    label, confidence = _known(labels, renamed, row["label"], where), _confidence(row, where)
+    others = (1 - confidence) / max(1, len(labels) - 1)
+    shares = [confidence if label == other else others for other in labels]
+    return [math.log(max(share, LEAST_PROBABILITY)) for share in shares]
+
+
+def _of_labels(
+    labels: Sequence[str], renamed: Mapping[str, str], separator: str | None, row: Row, where: str
+) -> Answer | None:
+    """Return the logits of a list of labels: the confidence is the probability of each label that
+    it has, and of no other label.
+    """
+    given = row["labels"]
     if given in (None, ""):
         return None
+    if isinstance(given, str) and separator and not given.startswith("["):
+        given = [part for cell in given.split(separator) if (part := cell.strip())]
+    listed = listed_labels(label_text(given), where)
+    there = {_known(labels, renamed, name, where) for name in listed}
+    share = min(max(_confidence(row, where), LEAST_PROBABILITY), 1 - LEAST_PROBABILITY)
+    logit = math.log(share) - math.log1p(-share)
+    return [logit if label in there else -logit for label in labels]
+
+
+def _known(labels: Sequence[str], renamed: Mapping[str, str], given: object, where: str) -> str:
+    """Return the label of the task that a cell names."""
     name = label_text(given).strip()
     named = {plain_label(label): label for label in labels} | {label: label for label in labels}
     name = renamed.get(name, name)
@@ -291,15 +354,17 @@ def _of_label(
             f"{where}: label = {given!r}{did_you_mean(name, labels)}\n"
             f"  allowed: {', '.join(labels)}, or names that distillation.label_map maps to them"
         )
+    return label
+
+
+def _confidence(row: Row, where: str) -> float:
     try:
         confidence = float(row.get("confidence", 1.0))
     except (TypeError, ValueError):
         confidence = math.nan
     if not 0 <= confidence <= 1:
         raise DataError(f"{where}: confidence = {row['confidence']!r}\n  allowed: 0 to 1")
-    others = (1 - confidence) / max(1, len(labels) - 1)
-    shares = [confidence if label == other else others for other in labels]
-    return [math.log(max(share, LEAST_PROBABILITY)) for share in shares]
+    return confidence
 
 
 class WithAnswerFiles(Ensemble):

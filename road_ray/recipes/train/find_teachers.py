@@ -32,6 +32,7 @@ from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.recipes.train.teachers import Teachers, weighting_rule
 from road_ray.recipes.train.teaching_config import (
     ANSWER_FILES,
+    ON_HUB,
     is_answer_file,
     resolve_teachers,
 )
@@ -170,11 +171,12 @@ def _located(teachers: Sequence[str], count: int | None, key: str) -> tuple[list
             "  nothing was started"
         )
     for name in names:
-        if is_answer_file(name) and (folds > 1 or not Path(name).expanduser().is_file()):
+        there = ON_HUB.fullmatch(name) or Path(name).expanduser().is_file()
+        if is_answer_file(name) and (folds > 1 or not there):
             raise ConfigError(
                 f"{key}: {name}: {'teachers of folds are models' if folds > 1 else 'no such file'}"
                 f"\n  allowed: model directories; without folds also answers in "
-                f"{', '.join(ANSWER_FILES)}\n  nothing was started"
+                f"{', '.join(ANSWER_FILES)} or datasets/OWNER/NAME\n  nothing was started"
             )
         require_whole_weights(name)
     try:

@@ -7,6 +7,7 @@ have folds. ``find_teachers.py`` and ``teachers.py`` consume them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -248,6 +249,8 @@ class MixTeachingConfig(TeachingConfig):
 
 
 ANSWER_FILES = (".csv", ".tsv", ".jsonl", ".parquet")
+ON_HUB = re.compile(r"datasets/([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(\w+))?")
+"""A data set of answers on the hub: ``datasets/OWNER/NAME[@REVISION][/SPLIT]``."""
 
 
 class _Entry(BaseModel):
@@ -295,7 +298,11 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
 
 
 def is_answer_file(name: str) -> bool:
-    """Return True if a teacher's name is that of a file of answers and not of a model."""
+    """Return True if a teacher's name is that of a file or hub data set of answers and not of a
+    model.
+    """
+    if ON_HUB.fullmatch(name):
+        return not Path(name).is_dir()
     return name.removesuffix(".gz").endswith(ANSWER_FILES) and not Path(name).expanduser().is_dir()
 
 
@@ -313,5 +320,6 @@ def resolve_teachers(
 def teacher_files(teachers: Sequence[str]) -> list[Path]:
     """Return the local files that determine the answers of the teachers."""
     names = resolve_teachers(teachers)[0]
-    files = [Path(name).expanduser() for name in names if is_answer_file(name)]
+    local = (name for name in names if is_answer_file(name) and not ON_HUB.fullmatch(name))
+    files = [Path(name).expanduser() for name in local]
     return [*files, *(path for name in names for path in model_files(name))]

@@ -16,10 +16,12 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import road_ray as rr
+from road_ray.data import catalog
 from road_ray.distillation.weighting import Merge, correctness, mean, mean_probabilities, soften
 from road_ray.errors import ConfigError, DataError, RoadError
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
+from road_ray.recipes.train import answer_files
 from road_ray.recipes.train import teachers as module
 from road_ray.recipes.train.find_teachers import find_teachers
 from road_ray.recipes.train.mixture import Mixture
@@ -315,6 +317,72 @@ def test_a_student_of_numbers_from_a_file_is_that_of_the_model_that_wrote_them(
         for run in (student("predicted", predicted, **own), from_file)
     )
     assert_close(ours, theirs, rtol=0, atol=1e-4)  # other batches
+
+
+@pytest.fixture
+def moods(tmp_path):
+    """An entry of two rows with several labels, one text with semicolons."""
+    rows = [{"text": "one", "labels": "joy;fear"}, {"text": "two", "labels": ""}]
+    train = str(write(tmp_path / "moods.csv", rows))
+    entry = {"kind": "multi", "text": "text", "label": "labels", "labels": ["joy", "anger", "fear"]}
+    entry |= {"train": train, "dev": train, "separator": ";"}
+    return {"data.sets": {"moods": entry}, "data.dataset": "moods"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"row": 0, "labels": ["fear", "joy"], "confidence": 0.9},
+        {"row": 0, "labels": '["Fear", "joy"]', "confidence": 0.9},
+        {"row": 0, "labels": "fear; joy", "confidence": 0.9},
+        {"row": 0, "joy": 0.9, "anger": 0.1, "fear": 0.9},
+        {"row": 0, "probabilities": {"anger": 0.1, "joy": 0.9, "fear": 0.9}},
+    ],
+)
+def test_several_labels_of_a_row(answered, moods, row):
+    logit = math.log(0.9 / 0.1)
+    assert answered([row], **moods) == {("one",): pytest.approx([logit, -logit, logit])}
+
+
+def test_lists_of_labels_may_be_empty_and_have_known_labels_only(answered, moods):
+    sure = pytest.approx([-math.log(1e8 - 1)] * 3)
+    assert answered([{"row": 1, "labels": []}], **moods) == {("two",): sure}
+    for row, words in (
+        ({"labels": ["joi"]}, "label = 'joi'.*did you mean 'joy'"),
+        ({"labels": ["joy", "joy"]}, "twice"),
+        ({"labels": ["joy"], "confidence": 2}, "allowed: 0 to 1"),
+        ({"joy": 2, "anger": 0, "fear": 0}, "probabilities from 0 to 1"),
+    ):
+        with pytest.raises(DataError, match=words):
+            answered([{"row": 0} | row], **moods)
+
+
+def test_a_data_set_of_the_hub_is_a_teacher(answered, sentiment, columns, monkeypatch):
+    import datasets
+
+    name = "datasets/people/answers@v1/validation"
+    teachers = {"distillation.teachers": [name]}
+    with pytest.raises(DataError, match=f"{name} could not be loaded from the hub"):
+        answered([GOOD], **teachers)  # there is no network
+    names = datasets.ClassLabel(names=["positive", "negative"])
+    rows = datasets.Dataset.from_dict({"row": [3, 1], "label": [0, 1]}).cast_column("label", names)
+    asked = []
+
+    def load_rows(hub, split):
+        asked.append((hub.path, hub.revision, split))
+        return rows
+
+    monkeypatch.setattr(answer_files, "load_rows", load_rows)
+    low = math.log(answer_files.LEAST_PROBABILITY)
+    assert answered([GOOD], **teachers) == {
+        (columns[3]["sentence"],): pytest.approx([low, 0.0]),
+        (columns[1]["sentence"],): pytest.approx([0.0, low]),
+    }
+    assert {*asked} == {("people/answers", "v1", "validation")}
+    hashes = [answer_files.file_entry(name, catalog.TASKS["sentiment"], None)]
+    rows = rows.select([0])
+    hashes.append(answer_files.file_entry(name, catalog.TASKS["sentiment"], None))
+    assert len({entry["file_sha256"] for entry in hashes}) == 2
 
 
 def test_rows_without_a_label_and_an_answer_are_refused(answered, tmp_path):
