@@ -144,7 +144,7 @@ class AsyncSaver:
         self._training, self._worker = training, worker
         self._twin: Objective | None = None
         # A copy: a tokenizer in use by another thread cannot be saved.
-        self._tokenizer = copy.deepcopy(training.tokenizer) if worker.leads else None
+        self._tokenizer = copy.deepcopy(training.tokenizer) if worker.is_main else None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
@@ -163,7 +163,7 @@ class AsyncSaver:
         # Collective: a worker may hold only a shard.
         weights = gathered_weights(self._trained)
         tensors, groups = gathered_optimizer(self._trained, self._optimizer)
-        if self._worker.leads:
+        if self._worker.is_main:
             self._twin = self._twin or _copy_on_cpu(self._objective)
             self._twin.load_state_dict(weights)
             files = {"optimizer": tensors} | ({"best": best} if best else {})

@@ -101,10 +101,10 @@ class PeriodicEvaluation:
                 self._worker.copy_from_first(self._objective)
             self._evaluate(done)
             if self._objective is not self._trained:  # the shards need the memory of the device
-                self._objective.to("cpu" if self._worker.leads else "meta")
+                self._objective.to("cpu" if self._worker.is_main else "meta")
             self._worker.barrier()
             self.over = self._is_over()
-            if self.over and not last and self._worker.leads:
+            if self.over and not last and self._worker.is_main:
                 text = "no better figure in %d evaluations: ended after step %d, best at step %d"
                 _log.info(text, self._patience, done, self._best_step)
                 self._training.journal.event("stopped_early", step=done, best_step=self._best_step)
@@ -115,7 +115,7 @@ class PeriodicEvaluation:
         worker. Collective.
         """
         weights = gathered_weights(self._trained)
-        if self._worker.leads:
+        if self._worker.is_main:
             self._objective.load_state_dict(weights)
 
     def _evaluate(self, done: int) -> None:
@@ -129,7 +129,7 @@ class PeriodicEvaluation:
             return
         finally:
             objective.train()
-        if not self._worker.leads:
+        if not self._worker.is_main:
             return
         if self._patience is not None:
             self._scores[done] = score_of(figures, training.config.early_stopping.metric)
@@ -146,7 +146,7 @@ class PeriodicEvaluation:
     def _is_over(self) -> bool:
         """Return True if patience is exhausted; the leading worker decides for all."""
         worse = 0.0
-        if self._patience is not None and self._worker.leads and self._scores:
+        if self._patience is not None and self._worker.is_main and self._scores:
             worse = float(sum(step > self._best_step for step in self._scores) >= self._patience)
         if self._patience is None or self._worker.size == 1:
             return bool(worse)

@@ -112,7 +112,7 @@ def _set_up(
     trained = shard(objective, worker, autocast) if config.fsdp else objective.to(worker.device)
     configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
     warmup = training.optimizer.warmup(total)
-    if worker.leads and 1 < total <= warmup:
+    if worker.is_main and 1 < total <= warmup:
         _log.warning(
             "optimizer.warmup_steps = %d of %d steps: the learning rate never reaches "
             "optimizer.peak_lr; a tenth of the steps is usual: optimizer.warmup_steps=%d",
@@ -155,7 +155,7 @@ def _resume(
             "  kept: the checkpoint, unchanged"
         )
     restore(objective, optimizer, directory, state)
-    if worker.leads and (directory / "best.safetensors").is_file():
+    if worker.is_main and (directory / "best.safetensors").is_file():
         state["best"] = load_file(directory / "best.safetensors")
     training.journal.truncate_after(int(state["step"]))
     training.journal.event("resumed", step=state["step"], checkpoint=str(directory))
@@ -172,7 +172,7 @@ def _fetch_from_mirror(training: Training, worker: Worker) -> None:
     root, mirror = training.checkpoints.root, training.config.mirror
     if mirror is None:
         return
-    if worker.leads and not any(root.glob("step-*")):
+    if worker.is_main and not any(root.glob("step-*")):
         training.checkpoints.prepare()
         run = {"configuration": training.configuration, "identity": training.identity}
         fetched = RemoteCopy(mirror).pull(root, run)

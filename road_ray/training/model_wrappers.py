@@ -64,7 +64,7 @@ def shard(objective: Objective, worker: Worker, autocast: torch.dtype | None = N
         torch.cuda.set_device(worker.device)  # where FSDP puts the shards
     objective.cpu()
     made = copy.deepcopy(objective)
-    if not worker.leads:
+    if not worker.is_main:
         objective.to("meta")
     mesh = init_device_mesh(worker.device.type, (worker.size,))
     policy = MixedPrecisionPolicy(param_dtype=autocast, reduce_dtype=torch.float32)

@@ -36,8 +36,8 @@ class Worker:
         return cls(device=default_device())
 
     @property
-    def leads(self) -> bool:
-        """True for the one worker that writes files."""
+    def is_main(self) -> bool:
+        """True for the one process that writes files, that of rank 0."""
         return self.rank == 0
 
     def wrap(self, module: nn.Module, *, sparse: bool) -> nn.Module:
@@ -108,8 +108,8 @@ class Worker:
         """
         parts: list[Any] = [part]
         if self.size > 1:
-            parts = [None] * self.size if self.leads else []
-            dist.gather_object(part, parts if self.leads else None)
+            parts = [None] * self.size if self.is_main else []
+            dist.gather_object(part, parts if self.is_main else None)
         return parts
 
     @torch.no_grad()

@@ -36,7 +36,7 @@ def quiet(config, worker, context):
 
 def paced(config, worker, context):
     """A fifth of a second a step; notes how many workers there are whenever a group starts."""
-    if worker.leads:
+    if worker.is_main:
         with (config.run_dir / SIZES).open("a") as file:
             file.write(f"{worker.size}\n")
     backward = loop.backward

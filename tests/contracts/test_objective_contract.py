@@ -55,7 +55,7 @@ def as_alone(worker, directory, expected):
             ours = tiny.learn(made, place, steps=2, worker=worker, fsdp=sharded).state_dict()
             text = f"{kind}, sharded {sharded}: "
             tolerance = {"rtol": 1e-4, "atol": 1e-5, "msg": text.__add__}
-            if worker.leads or not sharded:  # the other has no whole weights
+            if worker.is_main or not sharded:  # the other has no whole weights
                 assert_close(ours, weights, **tolerance)
 
 

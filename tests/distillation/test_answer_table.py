@@ -61,16 +61,19 @@ def test_a_row_of_choices_has_one_key():
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_tags_lose_their_padding_and_get_it_back(left):
-    tag = Tag(("O", "B", "I"))
+@pytest.mark.parametrize("kind", [Tag(("O", "B", "I")), MRC], ids=str)
+def test_tokens_lose_their_padding_and_get_it_back(kind, left):
     given = inputs([5, 6, 7], [8, 9], left=left)
-    rows = rows_of(given)
-    answers = torch.arange(48.0).reshape(2, 8, 3)
-    flat = unpadded(answers, rows, tag)
-    assert len(flat) == 3 * 5 == counts_of(tag, rows.lengths).sum()
-    back = padded(np.split(flat, [9]), rows, tag)
+    rows, width = rows_of(given), kind.width
+    tokens = torch.arange(8.0 * 2 * width).reshape(2, 8, width)
+    answers = tokens if isinstance(kind, Tag) else tokens.mT  # [B, L, C], or [B, 2, L] of spans
+    flat = unpadded(answers, rows, kind)
+    assert flat.dtype == np.float16
+    assert len(flat) == width * 5 == counts_of(kind, rows.lengths).sum()
+    back = padded(np.split(flat, [width * 3]), rows, kind)
+    back = back if isinstance(kind, Tag) else back.mT
     real = given["attention_mask"].bool()
-    assert torch.equal(back[real], answers[real])
+    assert torch.equal(back[real], tokens[real])
     assert (back[~real] == PAD_LOGIT).all()
 
 
@@ -79,20 +82,6 @@ def test_choices_have_one_number_each():
     answers = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
     numbers = unpadded(answers, rows, Choose(3))
     assert torch.equal(padded(np.split(numbers, 2), rows, Choose(3)), answers)
-
-
-@pytest.mark.parametrize("left", [False, True])
-def test_spans_lose_their_padding_and_get_it_back(left):
-    given = inputs([5, 6, 7], [8, 9], left=left)
-    rows = rows_of(given)
-    answers = torch.arange(32.0).reshape(2, 2, 8)
-    flat = unpadded(answers, rows, MRC)
-    assert flat.dtype == np.float16
-    assert len(flat) == 2 * 3 + 2 * 2 == counts_of(MRC, rows.lengths).sum()
-    back = padded(np.split(flat, [6]), rows, MRC)
-    real = given["attention_mask"].bool()[:, None].expand_as(back)
-    assert torch.equal(back[real], answers[real])
-    assert (back[~real] == PAD_LOGIT).all()
 
 
 def test_classes_are_rounded_to_half_and_numbers_are_not():

@@ -40,16 +40,6 @@ def test_the_gradient_is_t_times_the_gap_in_probability(temperature):
     assert_close(student.grad, temperature * gap.detach())
 
 
-def test_the_gradient_keeps_its_size_when_the_temperature_rises():
-    norms = []
-    for temperature in (1.0, 4.0):
-        torch.manual_seed(0)
-        student = torch.randn(8, 5, requires_grad=True)
-        kd_loss(student, torch.randn(8, 5), temperature=temperature).backward()
-        norms.append(student.grad.norm().item())
-    assert 0.3 < norms[1] / norms[0] < 3
-
-
 def test_equal_logits_up_to_a_constant_cost_nothing():
     logits = torch.randn(4, 2, 6)
     loss = kd_loss(logits, logits + 3.0, temperature=2.0)

@@ -359,37 +359,6 @@ def test_spans_are_kept_without_padding_and_served_at_any_width(school):
     assert (wide[..., 10:] == -10000).all()
 
 
-def test_an_interrupted_labelling_goes_on_where_it_was(school, monkeypatch):
-
-    monkeypatch.setattr(stored_ensemble, "_TABLE_BYTES", 1)
-    whole, live = school(chosen=(0,))
-    given = batch(*range(1, 21))
-
-    class Stopped(Exception):
-        pass
-
-    @contextmanager
-    def stopping(members):
-        with live(members) as ensemble:
-            gather, left = ensemble.gather, [4]
-
-            def gather_some(handle):
-                left[0] -= 1
-                if left[0] < 0:
-                    raise Stopped
-                return gather(handle)
-
-            ensemble.gather = gather_some
-            yield ensemble
-
-    with pytest.raises(Stopped):
-        label(whole, stopping, given)
-    again, rest = school(chosen=(0,))
-    assert label(again, rest, given) == 20 - 4 * 2
-    exact = ask(LocalEnsemble.load(live.directories, NLI), given)
-    torch.testing.assert_close(ask(again, given), exact, rtol=2**-10, atol=1e-4)
-
-
 def test_an_answer_that_is_no_number_is_named_and_not_kept(school):
     stored, live = school()
 

@@ -54,22 +54,20 @@ def test_a_missing_package_is_a_problem_unless_optional(monkeypatch, world, pack
     assert good is False or state == "ok"
 
 
-def test_too_little_disk_is_a_problem(monkeypatch, world):
+@pytest.mark.parametrize(
+    ("total", "free", "what", "found", "mend"),
+    [
+        (2**40, 2**30, "disk", "1.0 GiB free here", "free space"),
+        (64 * 2**20, 2**40, "shared memory", "0.1 GiB", "--shm-size"),
+    ],
+)
+def test_too_little_space_is_a_problem(monkeypatch, world, total, free, what, found, mend):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, 2**30))
-    result, good = states(None, str(world))
-    assert result["disk"] == ("1.0 GiB free here", "PROBLEM")
-    assert not good
-    (row,) = [row for row in findings(None, str(world))[0] if row["what"] == "disk"]
-    assert "free space" in row["mend"]
-
-
-def test_small_shared_memory_is_a_problem(monkeypatch, world):
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(64 * 2**20, 1, 2**40))
-    rows = {row["what"]: row for row in findings(None, str(world))[0]}
-    assert rows["shared memory"]["state"] == "PROBLEM"
-    assert "--shm-size" in rows["shared memory"]["mend"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(total, 1, free))
+    rows, good = findings(None, str(world))
+    (row,) = [row for row in rows if row["what"] == what]
+    assert (row["found"], row["state"], good) == (found, "PROBLEM", False)
+    assert mend in row["mend"]
 
 
 def test_a_cluster_that_cannot_be_joined_is_a_problem(monkeypatch, world):

@@ -210,7 +210,7 @@ def shared(worker, given):
     for model, chosen, alone in given:
         logits = logits_of(model, chosen.features, pad_id=0, device=CPU, group=worker)
         ours = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True, group=worker)
-        if worker.leads:
+        if worker.is_main:
             assert all(map(np.array_equal, logits, alone["logits"]))
             assert ours.figures == alone["evaluation"].figures
             assert list(ours.labels) == list(alone["evaluation"].labels)

@@ -117,7 +117,7 @@ def learn(
         total_steps=steps,
         seed=7,
         checkpoints=Checkpoints(directory / "checkpoints"),
-        journal=Journal(directory, console="quiet", enabled=worker.leads),
+        journal=Journal(directory, console="quiet", enabled=worker.is_main),
         identity={},
     )
     train(objective, passes, training, worker)

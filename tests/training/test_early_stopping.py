@@ -135,11 +135,11 @@ def shared(worker, directory, tiny):
         def evaluate(objective=objective, seen=seen):
             (digest,) = {*worker.union([str(sum(t.double().sum() for t in tensors(objective)))])}
             seen[len(seen) * 2 + 2] = digest  # equal on both
-            return {"eval/d/accuracy": SCORES[len(seen) * 2]} if worker.leads else {}
+            return {"eval/d/accuracy": SCORES[len(seen) * 2]} if worker.is_main else {}
 
         config = {"evaluate_every_steps": 2, "steps": 12, "fsdp": sharded}
         config["early_stopping"] = EarlyStoppingConfig(patience=2)
-        config["journal"] = Journal(directory / how, console="quiet", enabled=worker.leads)
+        config["journal"] = Journal(directory / how, console="quiet", enabled=worker.is_main)
         training = tiny.training(directory / how, evaluate=evaluate, **config)
         train(objective, partial(single, stream), training, worker)
         assert list(seen) == [2, 4, 6, 8]
@@ -166,12 +166,12 @@ def interrupted(worker, directory, tiny):
     stream = tiny.stream(tiny.rows(), rank=worker.rank, size=worker.size)
 
     def evaluate():
-        assert len(worker.gather(worker.rank)) == (2 if worker.leads else 0)
-        if not worker.leads:
+        assert len(worker.gather(worker.rank)) == (2 if worker.is_main else 0)
+        if not worker.is_main:
             context.stop.set()
-        return {"eval/d/accuracy": 1.0} if worker.leads else {}
+        return {"eval/d/accuracy": 1.0} if worker.is_main else {}
 
-    journal = Journal(directory, console="quiet", enabled=worker.leads)
+    journal = Journal(directory, console="quiet", enabled=worker.is_main)
     options = {"evaluate_every_steps": 2, "steps": 9, "journal": journal, "context": context}
     training = tiny.training(directory, evaluate=evaluate, **options)
     with pytest.raises(InterruptedRunError, match="after step 2 of 9"):

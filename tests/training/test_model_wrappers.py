@@ -231,7 +231,7 @@ def steps_of(tiny, objective, worker, stop=None):
 def run(tiny, directory, worker=ALONE, objective=None, *, stop=None, **options):
     """The objective after four steps, or killed in one of them."""
     objective = objective or tiny.electra(dropout=0.0)
-    journal = Journal(directory, console="quiet", enabled=worker.leads)
+    journal = Journal(directory, console="quiet", enabled=worker.is_main)
     chosen = {"steps": STEPS, "precision": "fp32", "journal": journal} | options
     steps = steps_of(tiny, objective, worker, stop)
     train(objective, steps, tiny.training(directory, **chosen), worker)
@@ -301,7 +301,7 @@ def broken_and_resumed(worker, directory, tiny):
     """What each process does: a run at a stretch, broken ones, and what goes on from those."""
     for _ in ("trained", "finished already"):
         made = run(tiny, directory / "straight", worker, tiny.electra(0.1), fsdp=True)
-        if worker.leads:  # the recipe's own objective has the last weights
+        if worker.is_main:  # the recipe's own objective has the last weights
             last = load_file(last_checkpoint(directory / "straight") / "model.safetensors")
             ours = made.state_dict()
             assert all(torch.equal(ours[name], tensor) for name, tensor in last.items())

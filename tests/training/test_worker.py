@@ -14,7 +14,7 @@ from road_ray.training.worker import Worker
 
 def test_alone_every_method_is_the_identity():
     worker, layer = Worker.alone(), nn.Linear(2, 2)
-    assert (worker.rank, worker.size, worker.leads) == (0, 1, True)
+    assert (worker.rank, worker.size, worker.is_main) == (0, 1, True)
     assert worker.wrap(layer, sparse=True) is layer
     assert worker.barrier() is None
     assert worker.gather("part") == ["part"]
@@ -28,8 +28,8 @@ def test_alone_every_method_is_the_identity():
     assert values.tolist() == [1, 2]
 
 
-def test_only_the_first_worker_leads():
-    assert not Worker(rank=1, size=2).leads
+def test_only_rank_0_is_the_main_process():
+    assert not Worker(rank=1, size=2).is_main
     assert Worker().device == torch.device("cpu")
 
 

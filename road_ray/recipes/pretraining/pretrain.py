@@ -156,10 +156,10 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
     total = config.training.steps or 1
 
     def evaluate() -> dict[str, float]:
-        return early_probe(config, objective, tokenizer, context) if worker.leads else {}
+        return early_probe(config, objective, tokenizer, context) if worker.is_main else {}
 
     work = partial(tokens_before, made.steps.phases)
-    with journal(config, context, leads=worker.leads, total_steps=total, work=work) as log:
+    with journal(config, context, is_main=worker.is_main, total_steps=total, work=work) as log:
         record_heads(config, config.init, made.heads, log, context)
         training = Training(
             config=config.training,
@@ -192,7 +192,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
                 yield batches
 
         last = train(objective, steps, training, worker)
-        if worker.leads and not context.plan_only:
+        if worker.is_main and not context.plan_only:
             if config.data.evaluate_on:
                 log.write(total, figures := evaluate())
                 last = last | figures

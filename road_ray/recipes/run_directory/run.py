@@ -222,12 +222,12 @@ def journal(
     config: RunConfig,
     context: RunContext,
     *,
-    leads: bool,
+    is_main: bool,
     total_steps: int | None,
     work: Work = float,
 ) -> Journal:
-    """Return the journal of a run with the configured trackers; disabled on workers that do not
-    lead. ``work`` weighs steps in the estimate of the time left.
+    """Return the journal of a run with the configured trackers; disabled on all but the
+    main process. ``work`` weighs steps in the estimate of the time left.
     """
     tracking, directory, name = config.tracking, config.run_dir, config.run_dir.name
     trackers: dict[str, Callable[[], Tracker]] = {}
@@ -243,13 +243,13 @@ def journal(
         )
     if tracking.tensorboard:
         trackers["tensorboard"] = partial(tensorboard_tracker, directory)
-    if (own := tracking.custom) is not None and leads:
+    if (own := tracking.custom) is not None and is_main:
         trackers[own] = own_tracker(own, directory, name, to_dict(config))
     return Journal(
         config.run_dir,
         console=config.console,
         trackers=trackers,
-        enabled=leads,
+        enabled=is_main,
         total_steps=total_steps,
         work=work,
     )

@@ -81,13 +81,13 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     judged, overlaps = {}, {}
     for name in config.judged_names:
         dev = mixture.read(name, "dev", tokenizer)
-        if worker.leads:
+        if worker.is_main:
             overlaps[name] = count_overlap(splits.get(name, splits[mixture.names[0]]), dev)
         judged[name] = fit_positions(dev, longest)
     tasks = [split.task for split in splits.values()]
     limits = [row_limit(config.data.max_length_tokens, task) for task in tasks]
     limit_length(tokenizer, longest, max(limits))
-    if worker.leads:
+    if worker.is_main:
         log_heads(config.init, heads)
         warn_of_rates(config, str(model.encoder.config.model_type))
     pad_id = pad_id_of(tokenizer)

@@ -229,7 +229,7 @@ class Teachers:
             # What sets them apart from the reference, which is loaded in the same way otherwise.
             path = "torch.compile" if self.settings.torch_compile else None
             path = "int8" if self.settings.precision == "int8" else path
-        if rows.worker.leads and self.settings.check_parity and path is not None:
+        if rows.worker.is_main and self.settings.check_parity and path is not None:
             few = np.flatnonzero(mask)
             few = few[np.linspace(0, len(few) - 1, min(_PARITY_ROWS, len(few))).astype(np.int64)]
             batch = rows.batch(few)

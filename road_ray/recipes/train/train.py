@@ -175,7 +175,7 @@ def main(
     splits, several = list(prepared.splits.values()), len(prepared.splits) > 1
     record, identity = lineage(config, teachers)
     figures: dict[str, float] = {}
-    with journal(config, context, leads=worker.leads, total_steps=total) as log:
+    with journal(config, context, is_main=worker.is_main, total_steps=total) as log:
         record_heads(config, config.init, prepared.heads, log, context)
         streams = _taught_streams(prepared, teachers, actors, worker, log)
 
@@ -203,7 +203,7 @@ def main(
         train(build_objective(config, prepared, teachers), steps, training, worker)
         if not context.plan_only:
             figures, tuned = judge(mixture.evaluated, last=True)
-        if worker.leads and not context.plan_only:
+        if worker.is_main and not context.plan_only:
             export(config, prepared, figures, tuned, training.record)
             log.write(total, figures)
             log.finish(figures)
@@ -223,7 +223,7 @@ def _taught_streams(
     several = len(streams) > 1
     for name, found in teachers.items():
         split = prepared.splits[name]
-        if worker.leads:
+        if worker.is_main:
             rule_name = used_weighting(found.weighting, found.per_row).rule
             teachers_of_row = counted(found.per_row, "teacher")
             if found.folds > 1:
@@ -280,7 +280,7 @@ def evaluate(
             on_rows=partial(log.part, f"evaluating {name}"),
             group=worker,
         )
-        if not worker.leads:
+        if not worker.is_main:
             continue
         if last:
             # Also where it is 0, so that runs of one table have the same metrics.

@@ -44,7 +44,7 @@ def report(config, worker, context, *extra):
 
 
 def journalled(config, worker, context):
-    """Each worker writes rows; only the first leads."""
+    """Each worker writes rows; only the main process answers."""
     with Journal(
         Path(config) / str(worker.rank),
         console="quiet",

@@ -55,7 +55,7 @@ def sweep(values, directory, *, deviations=None, **settings):
     return Sweep("s", directory, (METRIC,), (True,), trials, settings=settings)
 
 
-def judged(directory, rows):
+def evaluated(directory, rows):
     place = directory / "trials" / "0000" / "run"
     (place / "predictions" / "sst2").mkdir(parents=True)
     (place / "metrics.jsonl").write_text('{"step": 1}\n')
@@ -68,11 +68,11 @@ def test_equal_values_are_no_difference(tmp_path):
 
 
 @pytest.mark.parametrize(("rows", "tied"), [(400, True), (40_000, False)])
-def test_one_seed_is_measured_by_the_judged_rows(tmp_path, rows, tied):
+def test_one_seed_is_measured_by_the_evaluated_rows(tmp_path, rows, tied):
     """At 80% of 400 rows the standard error is 2 points; the range of four equal models stays below
     3.63 of them (studentised range), 7.3 points. With 40,000 rows it is 0.73 points.
     """
-    judged(tmp_path, rows)
+    evaluated(tmp_path, rows)
     sentence = tie(sweep([80.0, 82.0, 79.0, 81.0], tmp_path))
     assert bool(sentence) is tied
     if tied:
