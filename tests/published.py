@@ -29,14 +29,19 @@ _SIZES: dict[str, dict[str, Any]] = {
     | {"type_vocab_size": 0, "share_att_key": True, "norm_rel_ebd": "layer_norm"}
     | {"position_biased_input": False},
     "modernbert": _WIDTH | {"local_attention": 16},
+    "eurobert": _WIDTH,
+    "nomic_bert": _WIDTH,
+    "jina_embeddings_v3": _WIDTH | {"type_vocab_size": 1},
     "distilbert": {"dim": 16, "n_heads": 2, "hidden_dim": 24},
 }
 FAMILIES = ("bert", *_SIZES)
 _TOKENIZERS = {
     "roberta": "bpe",
     "modernbert": "bpe",
+    "eurobert": "bpe",
     "deberta-v2": "unigram",
     "xlm-roberta": "unigram",
+    "jina_embeddings_v3": "unigram",
 }
 TEXTS = (
     "The film was a delight from the first scene to the last.",

@@ -103,6 +103,10 @@ def sized_config(
     config.hidden_size, config.num_attention_heads = size.hidden_size, size.heads
     config.num_hidden_layers = size.layers
     setattr(config, _inner_width(config), size.intermediate_size)
+    if getattr(config, "head_dim", None) is not None:
+        config.head_dim = size.hidden_size // size.heads
+    if getattr(config, "num_key_value_heads", None) == like.num_attention_heads:
+        config.num_key_value_heads = size.heads
     if getattr(config, "layer_types", None) is not None:
         config.layer_types = config.layer_types[: size.layers]
     for name, value in changes.items():

@@ -21,6 +21,8 @@ _TRANSFORMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "roberta": lambda model, hidden: _language_model_head(model.lm_head, hidden),
     "xlm-roberta": lambda model, hidden: _language_model_head(model.lm_head, hidden),
     "camembert": lambda model, hidden: _language_model_head(model.lm_head, hidden),
+    "jina_embeddings_v3": lambda model, hidden: _language_model_head(model.lm_head, hidden),
+    "nomic_bert": lambda model, hidden: model.cls.predictions.transform(hidden),
     "mpnet": lambda model, hidden: _language_model_head(model.lm_head, hidden),
     "deberta-v2": lambda model, hidden: model.cls.predictions.transform(hidden),
     "distilbert": lambda model, hidden: model.vocab_layer_norm(

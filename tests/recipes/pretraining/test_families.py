@@ -35,6 +35,10 @@ def test_two_steps_from_a_published_model(family, objective, settings, tmp_path)
     chosen = settings | {"init": str(init), "objective.name": objective, "optimizer.peak_lr": 1e-5}
     if objective == "electra":
         chosen |= {"generator.scale": 0.5, "generator.depth": 0.5, "generator.tying": "none"}
+    if family == "eurobert":  # its head over the vocabulary has weights of its own
+        with pytest.raises(rr.errors.ConfigError, match="continue the pre-training of 'eurobert'"):
+            rr.pretrain(overrides=chosen, run_dir=tmp_path / "run")
+        return
     run = rr.pretrain(overrides=chosen, run_dir=tmp_path / "run")
     before, after = (load_encoder(str(place)).state_dict() for place in (init, run.hf_dir))
     assert before.keys() == after.keys()
