@@ -109,8 +109,7 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
             read = partial(read_examples, root=root_of(name, source))
             raise labels_missing(dataset, custom.kind, read)
     else:
-        near = nearest(name, source.sets) if name not in catalog.DATASETS else None
-        if near:
+        if name not in catalog.DATASETS and (near := nearest(name, source.sets)):
             raise ConfigError(f"unknown data set {name!r}; did you mean {near!r}?")
         dataset = catalog.dataset(name)
         task = catalog.TASKS[dataset.task]
@@ -229,11 +228,7 @@ def load_split(
     if directory is not None and len(examples) >= LEAST_EXAMPLES:
         key = cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
         make = partial(load_or_encode, directory, key, make)
-    return Split(entry, task, examples, _log_truncated(make()))
-
-
-def _log_truncated(features: Features) -> Features:
-    """Log how many rows are truncated, as a warning if all of them are; return the features."""
+    features = make()
     if cut := features.num_truncated:
         rows = len(features.bounds) - 1
         _log.log(
@@ -242,7 +237,7 @@ def _log_truncated(features: Features) -> Features:
             *(features.dataset, cut, rows, features.max_length_tokens),
             features.truncation["truncated_tokens_percent"],
         )
-    return features
+    return Split(entry, task, examples, features)
 
 
 def read_unlabelled_rows(

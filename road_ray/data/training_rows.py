@@ -5,7 +5,6 @@ there by later commands.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import Example, Ints, TextExample
 from road_ray.data.readers.layouts import table_examples
 from road_ray.data.readers.squad import squad_rows
-from road_ray.data.readers.tables import Row, Table, named_rows, numbered_lines
+from road_ray.data.readers.tables import Row, Table, named_rows, numbered_lines, table_rows
 from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, Span, Tag, Task
 from road_ray.errors import ConfigError, DataError, did_you_mean
 
@@ -121,28 +120,21 @@ def corrected(
 def _read(path: Path, allowed: Sequence[str]) -> dict[tuple[str, str], str]:
     """Return the correction of each row that has one, by its texts and label."""
     corrections = {}
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.DictReader(file)
-            missing = {"correction", "label", "text"} - set(rows.fieldnames or ())
-            if missing:
-                raise DataError(
-                    f"{path}: has no column {', '.join(sorted(missing))}\n"
-                    f"  allowed: a table of `road data errors`, with {', '.join(FIELDS)}"
-                )
-            for row in rows:
-                correction = (row["correction"] or "").strip()
-                if correction and correction not in allowed:
-                    raise DataError(
-                        f"{path}:{rows.line_num}: correction = {correction!r}"
-                        f"{did_you_mean(correction, allowed)}\n  allowed: {', '.join(allowed)}"
-                    )
-                texts = [row["text"], *([row["text_pair"]] if row.get("text_pair") else [])]
-                example = TextExample("", tuple(texts), None, "")
-                if correction:
-                    corrections[example.fold_text(), row["label"]] = correction
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"data.corrections = {path}: cannot be read: {error}") from error
+    for where, row in table_rows(path):
+        if missing := [name for name in ("correction", "label", "text") if name not in row]:
+            raise DataError(
+                f"{where}: has no column {', '.join(missing)}\n"
+                f"  allowed: a table of `road data errors`, with {', '.join(FIELDS)}"
+            )
+        correction = row["correction"].strip()
+        if correction and correction not in allowed:
+            raise DataError(
+                f"{where}: correction = {correction!r}{did_you_mean(correction, allowed)}\n"
+                f"  allowed: {', '.join(allowed)}"
+            )
+        texts = tuple(filter(None, (row["text"], row.get("text_pair"))))
+        if correction:
+            corrections[TextExample("", texts, None, "").fold_text(), row["label"]] = correction
     return corrections
 
 

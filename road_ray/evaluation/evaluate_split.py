@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -228,8 +227,9 @@ def evaluate_logits(
     kind = split.task.kind
     if isinstance(kind, MultiLabel):
         given = threshold if isinstance(threshold, Mapping) else None
-        fitted = partial(_calibrated, temperature=temperature, calibrate=calibrate)
-        return _evaluate_label_sets(split, kind.labels, np.stack(logits), given, fitted, tune=tune)
+        return _evaluate_label_sets(
+            split, kind.labels, np.stack(logits), given, temperature, tune, calibrate
+        )
     if isinstance(kind, Span):
         given_odds = None if isinstance(threshold, Mapping) else threshold
         return evaluate_spans(split, logits, given_odds, tune=tune)
@@ -265,9 +265,9 @@ def _evaluate_label_sets(
     labels: Sequence[str],
     logits: NDArray[np.float32],
     thresholds: Thresholds | None,
-    fitted: Callable[..., tuple[float | None, dict[str, float]]],
-    *,
+    temperature: float | None,
     tune: bool,
+    calibrate: bool,
 ) -> Evaluation:
     """Return the metrics of logits ``[N, C]`` of several labels at 0.5, and as ``at_threshold_*``
     at the thresholds of calibrated probabilities, if there are any.
@@ -275,7 +275,7 @@ def _evaluate_label_sets(
     gold, metrics = split.features.gold["labels"], split.dataset.metrics
     known = (gold != UNKNOWN).all(-1)
     truth, figures, diagnostics = gold[known], dict[str, float](), dict[str, Any]()
-    temperature, calibrated = fitted(logits[known], truth)
+    temperature, calibrated = _calibrated(logits[known], truth, temperature, calibrate)
     probabilities = probabilities_of(logits, temperature or 1.0)
     if len(truth) and thresholds is None and tune:
         thresholds = best_thresholds(probabilities[known], truth, labels)

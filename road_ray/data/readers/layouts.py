@@ -154,9 +154,8 @@ def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:
             f"  allowed: {layout.form or 'the columns of the entry'}"
         ) from error
     _refuse_repeated_ids(table.name, examples)
-    if split == "test":
-        examples = [_without_hidden_label(example, dataset) for example in examples]
-    usable = [e for e in examples if not _lacks_label(e, dataset, split)]
+    judged = (_with_label(example, dataset, split != "test") for example in examples)
+    usable = [example for example in judged if example is not None]
     if not usable:
         raise DataError(
             f"{table.name}: 0 usable rows of {len(examples)} ({len(examples)} have no label)\n"
@@ -167,21 +166,19 @@ def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:
     return usable
 
 
-def _lacks_label(example: Example, dataset: Dataset, split: str) -> bool:
-    """Return True for a row that is dropped, as it has no label and needs one."""
+def _with_label(example: Example, dataset: Dataset, needed: bool) -> Example | None:
+    """Return a row, without its label if that is hidden; None if it has none and one is needed, or
+    the annotators did not agree.
+    """
     if isinstance(example, ChoiceExample):
-        return split != "test" and example.answer is None
+        return None if needed and example.answer is None else example
     if not isinstance(example, TextExample) or example.label in dataset.label_map:
-        return False
-    needs_label = split != "test" and dataset.columns.label is not None
-    return example.label == _NO_LABEL or (needs_label and not example.label)
-
-
-def _without_hidden_label(example: Example, dataset: Dataset) -> Example:
-    if not isinstance(example, TextExample) or example.label in (None, *dataset.label_map):
         return example
-    below = not dataset.negative_labels and below_zero(str(example.label))
-    return replace(example, label=None) if example.label == "" or below else example
+    label = example.label
+    if label == _NO_LABEL or (needed and not label and dataset.columns.label is not None):
+        return None
+    below = label is not None and not dataset.negative_labels and below_zero(label)
+    return replace(example, label=None) if not needed and (label == "" or below) else example
 
 
 def _refuse_repeated_ids(name: str, examples: Iterable[Example]) -> None:
