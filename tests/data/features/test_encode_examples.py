@@ -120,20 +120,8 @@ def test_a_slow_tokenizer_is_refused() -> None:
         encoded("sst2", [row("a")], object())
 
 
-def test_the_kind_of_the_task_decides(letters: Any) -> None:
+def test_examples_of_another_kind_than_the_task_are_refused(letters: Any) -> None:
     span = SpanExample("1", "a", "b c", (Answer("c", 2),), "f")
-
-    text_rows = encode([row("a", label="1")], dataset("sst2"), task("sst2"), letters)
-    span_rows = encode(
-        [span],
-        dataset("squad_v2"),
-        task("mrc"),
-        letters,
-        max_length_tokens=9,
-        max_question_tokens=2,
-    )
-    assert list(text_rows.gold) == ["labels"]
-    assert span_rows.gold["start_positions"].tolist() == [4]
     with pytest.raises(ConfigError, match="does not fit"):
         encode([span], dataset("sst2"), task("sst2"), letters)
 

@@ -94,25 +94,6 @@ def test_offsets_are_characters_of_the_context_and_minus_one_outside(letters: An
     assert rows.offsets.tolist() == outside * 4 + [[0, 1], [3, 4], [5, 6]] + outside
 
 
-def test_max_context_by_hand(letters: Any) -> None:
-    rows = small([ask(CONTEXT)], letters)
-
-    assert rows.max_context is not None
-    marks = [
-        "".join("-+"[int(m)] for m in marked)
-        for marked in np.split(rows.max_context, rows.bounds[1:-1])
-    ]
-    assert marks == ["----++++--", "------++--", "------++--", "------++--", "------++-"]
-
-
-def test_an_answer_inside_a_token_takes_the_tokens_that_cover_it(letters: Any) -> None:
-    rows = small([ask("a bxy c", Answer("x", 3)), ask("abc", Answer("b", 1))], letters)
-
-    assert words(rows, 0, letters) == "[CLS] q r [SEP] a b ##x ##y c [SEP]"
-    assert rows.gold["start_positions"].tolist() == [6, 4]
-    assert rows.gold["end_positions"].tolist() == [6, 4]
-
-
 def test_a_context_without_tokens_still_gives_a_row(letters: Any) -> None:
     rows = small([ask("", id="1"), ask(" \n", id="2"), ask("a", id="3")], letters)
 

@@ -64,18 +64,6 @@ def test_ones_own_table_names_question_and_choices(tmp_path):
     ]
 
 
-def test_a_test_set_needs_no_answers(tmp_path):
-    path = lines(tmp_path / "x.jsonl", question_row(None))
-    assert read_choices(path, "commonsenseqa", NONE, "test")[0].answer is None
-
-
-def test_a_hidden_answer_is_none_in_a_test_set_alone(tmp_path):
-    path = tmp_path / "own.csv"
-    path.write_text("q,a,b,gold\nwho,me,you,-1\nwhat,this,that,\n")
-    columns = Columns(("q", "a", "b"), label="gold")
-    assert [e.answer for e in read_choices(path, "choices", columns, "test")] == [None, None]
-
-
 def test_questions_without_an_answer_are_dropped_and_counted_where_labels_are_needed(
     tmp_path, caplog
 ):
@@ -86,3 +74,5 @@ def test_questions_without_an_answer_are_dropped_and_counted_where_labels_are_ne
     assert [(e.question, e.answer) for e in read] == [("One?", 0), ("Three?", 1)]
     assert "dropped 1 rows without a label" in caplog.text
     assert [e.answer for e in read_choices(path, "choices", columns, "test")] == [0, None, 1]
+    path.write_text("q,a,b,label\nOne?,x,y,-1\n")
+    assert read_choices(path, "choices", columns, "test")[0].answer is None

@@ -57,30 +57,16 @@ def test_one_text_column_needs_no_list(tmp_path):
     assert {item["type"] for item in schema} >= {"array", "string"}
 
 
-def test_jsonl_numbers_parquet_tags_choices_and_spans(tokenizer, tmp_path):
-    (tmp_path / "n.jsonl").write_text('{"t": "red apple", "y": 2}\n{"t": "tree", "y": "high"}\n')
-    number = {"train": "n.jsonl", "kind": "regress", "text": ("t",), "label": "y", "high": 3.0}
-    with pytest.raises(DataError, match=r"n.jsonl:2 label='high', allowed: a number from 0.0 to 3"):
-        split_of(tokenizer, tmp_path, **number)
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table({"t": ["red", "far"], "y": [1.5, 2.0]}), tmp_path / "n.parquet")
-    result = split_of(tokenizer, tmp_path, **number | {"train": "n.parquet"})
-    assert result.features.gold["labels"].tolist() == [1.5, 2.0]
-    (tmp_path / "tags.txt").write_text("red B-C\napple O\n\n")
-    tags = split_of(tokenizer, tmp_path, train="tags.txt", kind="tag", labels=("O", "B-C", "I-C"))
-    assert tags.examples[0].tags == ("B-C", "O")
-    (tmp_path / "c.csv").write_text("q,a,b,gold\nred,apple,tree,B\n")
-    settings = {"train": "c.csv", "kind": "choose", "text": ("q", "a", "b"), "label": "gold"}
-    assert split_of(tokenizer, tmp_path, **settings).features.gold["labels"].tolist() == [1]
+def test_a_metric_names_the_language_of_the_answers(tokenizer, tmp_path):
     paragraph = {"context": "the red apple", "qas": [{"id": "1", "question": "which?"}]}
     (tmp_path / "s.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
-    assert len(split_of(tokenizer, tmp_path, train="s.json", kind="span").features) == 1
     chinese = {"train": "s.json", "kind": "span", "metrics": ("f1_zh", "exact_zh")}
     split = split_of(tokenizer, tmp_path, **chinese)
     assert split.examples[0].language == "zh"
     assert split.dataset.metrics == split.dataset.figures == ("f1", "exact")
+
+
+SEVERAL = {"kind": "multi", "train": "a.csv", "text": ["t"], "labels": ["joy", "fear"]}
 
 
 def test_names_of_other_sets_are_refused():
@@ -125,6 +111,13 @@ def test_names_of_other_sets_are_refused():
             {"train": "x.json", "kind": "span", "metrics": ["f1_zh", "exact"]},
             "of several languages",
         ),
+        (SEVERAL | {"kind": "classify", "label": ["a", "b"]}, "or a separator, are of kind multi"),
+        (SEVERAL | {"kind": "classify", "separator": ";"}, "or a separator, are of kind multi"),
+        (SEVERAL | {"label": ["a"]}, "at least two columns, each once"),
+        (SEVERAL | {"label": ["a", "a"]}, "at least two columns, each once"),
+        (SEVERAL | {"label": ["a", "b"], "separator": ";"}, "each once, without a separator"),
+        (SEVERAL | {"labels": ["joy"]}, "at least two"),
+        (SEVERAL | {"metrics": ["accuracy"]}, "kind multi has no metric accuracy"),
     ],
 )
 def test_an_entry_that_cannot_be_right_is_refused(own, message):

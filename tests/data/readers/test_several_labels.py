@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pydantic import ValidationError
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.encode_examples import check_labels
@@ -98,23 +96,6 @@ def test_bad_rows_are_refused_with_their_place(tmp_path, labels, message):
     entry, task = find_dataset("own", source)
     with pytest.raises(DataError, match=f"a.jsonl{message}|{message}"):
         check_labels(read_examples(entry, "train", tmp_path), entry, task)
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"kind": "classify", "label": ["a", "b"]}, "several label columns.*are of kind multi"),
-        ({"kind": "classify", "separator": ";"}, "a separator.*are of kind multi"),
-        ({"label": ["a"]}, "at least two columns"),
-        ({"label": ["a", "a"]}, "at least two columns, each once"),
-        ({"label": ["a", "b"], "separator": ";"}, "without a separator"),
-        ({"labels": ["joy"]}, "at least two"),
-        ({"metrics": ["accuracy"]}, "kind multi has no metric accuracy"),
-    ],
-)
-def test_an_entry_that_cannot_be_is_refused(keys, message):
-    with pytest.raises(ValidationError, match=re.compile(message, re.S)):
-        CustomDataset(**ENTRY | {"train": "a.csv"} | keys)
 
 
 def test_labels_that_are_not_named_are_listed_from_the_file(tmp_path):
