@@ -229,6 +229,12 @@ def load_split(
         key = cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
         make = partial(load_or_encode, directory, key, make)
     features = make()
+    _log_truncated(features)
+    return Split(entry, task, examples, features)
+
+
+def _log_truncated(features: Features) -> None:
+    """Log how many rows are truncated, as a warning if all of them are."""
     if cut := features.num_truncated:
         rows = len(features.bounds) - 1
         _log.log(
@@ -237,7 +243,6 @@ def load_split(
             *(features.dataset, cut, rows, features.max_length_tokens),
             features.truncation["truncated_tokens_percent"],
         )
-    return Split(entry, task, examples, features)
 
 
 def read_unlabelled_rows(
