@@ -108,9 +108,9 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
         if isinstance(task.kind, Classify | MultiLabel | Tag) and not task.kind.labels:
             read = partial(read_examples, root=root_of(name, source))
             raise labels_missing(dataset, custom.kind, read)
+    elif name not in catalog.DATASETS and (near := nearest(name, source.sets)):
+        raise ConfigError(f"unknown data set {name!r}; did you mean {near!r}?")
     else:
-        if name not in catalog.DATASETS and (near := nearest(name, source.sets)):
-            raise ConfigError(f"unknown data set {name!r}; did you mean {near!r}?")
         dataset = catalog.dataset(name)
         task = catalog.TASKS[dataset.task]
     for head in SPECIAL_HEADS:
@@ -204,15 +204,7 @@ def load_split(
         pairs = [e for e in examples if isinstance(e, TextExample)]
         examples = [*pairs, *(replace(e, id=f"{e.id} turned", texts=e.texts[::-1]) for e in pairs)]
     examples = [*examples, *_unlabelled(unlabelled, entry, task, source)]
-    if any(isinstance(example, SpanExample) and example.history for example in examples):
-        turns = source.history_turns or 0
-        examples = [with_history(e, turns) if isinstance(e, SpanExample) else e for e in examples]
-        if not turns:
-            _log.warning(
-                "%s: questions of a dialog are read without the turns before them\n"
-                "  fix: data.history_turns=2 puts two of them before a question",
-                name,
-            )
+    examples = _with_turns(examples, source.history_turns or 0, name)
     make = partial(
         encode,
         examples,
@@ -231,6 +223,19 @@ def load_split(
     features = make()
     _log_truncated(features)
     return Split(entry, task, examples, features)
+
+
+def _with_turns(examples: Sequence[Example], turns: int, name: str) -> Sequence[Example]:
+    """Return questions of a dialog with the ``turns`` before them; other examples as they are."""
+    if not any(isinstance(example, SpanExample) and example.history for example in examples):
+        return examples
+    if not turns:
+        _log.warning(
+            "%s: questions of a dialog are read without the turns before them\n"
+            "  fix: data.history_turns=2 puts two of them before a question",
+            name,
+        )
+    return [with_history(e, turns) if isinstance(e, SpanExample) else e for e in examples]
 
 
 def _log_truncated(features: Features) -> None:
