@@ -1,6 +1,7 @@
 """Table and pictures of the overview (README.md), from the stored figures in overview.json.
 
-Usage: python docs/results/overview.py     (writes the table into README.md, and overview-*.png)
+Usage: python docs/results/overview.py     (writes the table into README.md, overview-*.png, and
+road-distillation.png from road-distillation.json)
 
 A figure of a claim is one of: ``left`` and ``right``, the scores of each seed; ``difference`` with
 ``p_value`` of a paired t-test and ``seeds``; or ``left`` and ``right`` as [mean, deviation] with
@@ -160,6 +161,30 @@ def draw_speeds(figures: dict[str, Any], path: Path) -> None:
     _saved(figure, path)
 
 
+def draw_domains(runs: list[dict[str, Any]], path: Path) -> None:
+    """Draw each arm's F1 on SQuAD 1.1 against that on NewsQA, with 95% intervals over seeds."""
+    from scipy.stats import t
+
+    figure, axis = _drawn((5.6, 4.2))
+    arms = (("none", "no teachers", OPEN), ("mean", "mean of three", GOOD))
+    for arm, name, color in (*arms, ("weighted_0.75", "Weighted, W = 0.75", "#0b63c5")):
+        scores = np.array(
+            [
+                [run["metrics"]["eval/squad_v1/f1"], run["metrics"]["eval/newsqa/f1"]]
+                for run in runs
+                if run["run"].startswith(f"{arm}/seed-") and run["run"].endswith("/student")
+            ]
+        )
+        count = len(scores)
+        half = t.ppf(0.975, count - 1) * scores.std(0, ddof=1) / sqrt(count)
+        axis.plot(*scores.T, ".", color=color, alpha=0.45)
+        x, y = scores.mean(0)
+        axis.errorbar(x, y, half[1], half[0], "o", color=color, capsize=3, label=name)
+    axis.set(xlabel="F1, SQuAD 1.1 (in domain)", ylabel="F1, NewsQA (out of domain)")
+    axis.legend(frameon=False, fontsize=8)
+    _saved(figure, path)
+
+
 def _legend(axis: Any, colors: dict[str, str]) -> None:
     for name, color in colors.items():
         axis.plot([], [], "o-", color=color, label=name)
@@ -191,6 +216,8 @@ def main() -> None:
     page.write_text(with_table(page.read_text("utf-8"), figures), encoding="utf-8")
     for name, draw in (("effects", draw_effects), ("costs", draw_costs), ("speeds", draw_speeds)):
         draw(figures, HERE / f"overview-{name}.png")
+    runs = json.loads((HERE / "road-distillation.json").read_text("utf-8"))
+    draw_domains(runs, HERE / "road-distillation.png")
 
 
 if __name__ == "__main__":
