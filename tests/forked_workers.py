@@ -1,5 +1,6 @@
 """Ray workers as forks of one process that has imported what they import: a fresh interpreter takes
-three seconds for torch and transformers, and every actor is a process of its own.
+three seconds for torch and transformers, and every actor is a process of its own. Ray reads its
+variables when it is imported, so each job of a cluster has a fork in between that has Ray too.
 
 Clusters of users do not do this; the tests that start a cluster of their own, and all with
 ``ROAD_COLD_WORKERS=1``, have workers that import for themselves. A script that a test starts has
@@ -25,12 +26,14 @@ from typing import Any
 
 import numpy as np
 
-# None imports Ray, which reads a worker's own environment when it is imported.
+# None imports Ray.
 MODULES = (
     *("pandas", "pyarrow.dataset", "torch.distributed.fsdp"),
     "road_ray.recipes.train.train",
     "road_ray.recipes.pretraining.pretrain",
 )
+RAY_MODULES = ("ray.data", "ray.train", "ray.train.torch", "ray.tune")
+_CONTEXT = "--serialized-runtime-env-context="
 FORKED = "ROAD_FORKED_PYTHON"
 # In the place of the interpreter that Ray starts workers with: it hands a worker's arguments,
 # environment and streams to the process that forks, and lives as long as the fork.
@@ -78,7 +81,7 @@ def use_forked_workers() -> None:
 
 
 def main(address: str) -> None:
-    """Import, listen, and fork for every launcher that connects."""
+    """Import, listen, and hand every launcher that connects to the fork of its environment."""
     for name in MODULES:
         importlib.import_module(name)
     assert "ray" not in sys.modules
@@ -88,21 +91,63 @@ def main(address: str) -> None:
         server.bind(address)
         server.listen(64)
         print("listening", flush=True)
+        forks: dict[tuple[tuple[str, str], ...], socket.socket] = {}
         while True:
             connection, _ = server.accept()
-            if os.fork() == 0:
-                server.close()
-                _become_worker(connection)
+            size, streams, _, _ = socket.recv_fds(connection, 4, 2)
+            request = bytearray()
+            while len(request) < int.from_bytes(size, "big"):
+                request += connection.recv(1 << 16)
+            settings = _settings_of_ray(bytes(request))
+            passed = [connection.fileno(), *streams]
+            if settings not in forks:
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                if os.fork() == 0:
+                    for one in (server, connection, ours, *forks.values()):
+                        one.close()
+                    for stream in streams:
+                        os.close(stream)
+                    _fork_workers(theirs, dict(settings))
+                theirs.close()
+                forks[settings] = ours
+            socket.send_fds(forks[settings], [request], passed)
             connection.close()
+            for stream in streams:
+                os.close(stream)
 
 
-def _become_worker(connection: socket.socket) -> None:
-    """Run Ray's worker in this process, as the interpreter that was asked for would have."""
-    size, streams, _, _ = socket.recv_fds(connection, 4, 2)
-    request = bytearray()
-    while len(request) < int.from_bytes(size, "big"):
-        request += connection.recv(1 << 16)
-    arguments, environment, directory = json.loads(bytes(request))
+def _settings_of_ray(request: bytes) -> tuple[tuple[str, str], ...]:
+    """The variables of Ray that a worker will have."""
+    arguments, environment, _ = json.loads(request)
+    given = environment | (_context_of(arguments).get("env_vars") or {})
+    names = sorted(name for name in given if name.startswith("RAY_"))
+    return tuple((name, given[name]) for name in names)
+
+
+def _fork_workers(requests: socket.socket, settings: dict[str, str]) -> None:
+    """Import Ray with these variables, and fork for every request until the sender is gone."""
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        del os.environ[name]
+    os.environ.update(settings)
+    for name in RAY_MODULES:
+        importlib.import_module(name)
+    gc.freeze()
+    while True:
+        request, passed, _, _ = socket.recv_fds(requests, 1 << 18, 3)
+        if not request:
+            os._exit(0)
+        if os.fork() == 0:
+            requests.close()
+            _become_worker(request, passed[1:])
+        for one in passed:
+            os.close(one)
+
+
+def _become_worker(request: bytes, streams: list[int]) -> None:
+    """Run Ray's worker in this process, as the interpreter that was asked for would have. The
+    launcher's connection stays open until it ends.
+    """
+    arguments, environment, directory = json.loads(request)
     os.setsid()
     for number, stream in enumerate(streams, 1):
         os.dup2(stream, number)
@@ -128,14 +173,18 @@ def _without_setup(arguments: list[str]) -> list[str]:
     """The arguments of the worker's script; what Ray's script before it sets is set here."""
     if not arguments[0].endswith("setup_worker.py"):
         return arguments
-    mark = "--serialized-runtime-env-context="
-    (context,) = [one.removeprefix(mark) for one in arguments if one.startswith(mark)] or ["{}"]
-    given: dict[str, Any] = json.loads(context)
     from ray._private.utils import update_envs
 
-    update_envs(given.get("env_vars") or {})
-    own = (mark, "--language=")
+    update_envs(_context_of(arguments).get("env_vars") or {})
+    own = (_CONTEXT, "--language=")
     return [one for one in arguments[1:] if not one.startswith(own)]
+
+
+def _context_of(arguments: list[str]) -> dict[str, Any]:
+    """The runtime environment among a worker's arguments."""
+    given = [one.removeprefix(_CONTEXT) for one in arguments if one.startswith(_CONTEXT)]
+    context: dict[str, Any] = json.loads(given[0]) if given else {}
+    return context
 
 
 if __name__ == "__main__":
