@@ -13,7 +13,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +184,41 @@ def recipe(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(Verb, "run", property(lambda self: function))
 
     return put
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unsynced_files() -> Iterator[None]:
+    """Files of tests need not outlive the machine; a tiny run would wait for two dozen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _empty_figures() -> Iterator[None]:
+    """The page of a run has its figures, but empty: to draw them takes longer than a tiny run."""
+    from road_ray.reporting import plots
+
+    @wraps(plots._save)
+    def save(plot: Any, target: Any, kind: Any) -> None:
+        if isinstance(target, StringIO):
+            target.write("<svg></svg>")
+        else:
+            save.__wrapped__(plot, target, kind)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "_save", save)
+        yield
+
+
+@pytest.fixture(scope="module")
+def drawn_figures(_empty_figures: None) -> Iterator[None]:
+    """Figures of pages are drawn, as for users."""
+    from road_ray.reporting import plots
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "_save", getattr(plots._save, "__wrapped__", plots._save))
+        yield
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ def done(tmp_path):
     return tmp_path / "mine.yaml", directory
 
 
+@pytest.mark.usefixtures("drawn_figures")
 def test_people_see_the_trials_and_the_best(road, done):
     file, directory = done
     result = road("sweep", file, "--run-dir", directory)
@@ -41,7 +42,9 @@ def test_people_see_the_trials_and_the_best(road, done):
     assert "best: trial 1: train/mlm 0.25  optimizer.peak_lr=0.002" in result.out
     assert f"model: {directory}/trials/0001/seed-0" in result.out
     assert f"report: {directory}/report.html" in result.out
-    assert "optimizer.peak_lr" in (directory / "report.html").read_text()
+    page = (directory / "report.html").read_text()
+    assert "optimizer.peak_lr" in page
+    assert "<path" in page
 
 
 def test_a_dry_run_plans_one_trial_and_starts_none(road, tmp_path):

@@ -29,7 +29,11 @@ from tests.docs.blocks import ROOT, blocks, commands
 from tests.ports import free_port
 from tests.published import publish
 
-pytestmark = [pytest.mark.guide, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.guide,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("drawn_figures"),
+]
 
 STEPS = {"training.steps": 2, "training.log_every_steps": 1, "optimizer.warmup_steps": 1}
 FEW = STEPS | {"console": "quiet", "data.batch_size": 4, "data.max_rows": 32}

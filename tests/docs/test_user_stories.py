@@ -24,7 +24,7 @@ from tests.docs.blocks import ROOT, commands
 from tests.ports import free_port
 from tests.published import publish
 
-pytestmark = pytest.mark.guide
+pytestmark = [pytest.mark.guide, pytest.mark.usefixtures("drawn_figures")]
 EXAMPLES = ROOT / "examples"
 SHORT = ("training.steps=3", "data.batch_size=4", "console=quiet", "optimizer.warmup_steps=1")
 KEYS = {"training.steps": 3, "data.batch_size": 4, "console": "quiet", "optimizer.warmup_steps": 1}

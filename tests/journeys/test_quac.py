@@ -20,7 +20,7 @@ FURTHER = ("quac_yes_no", "quac_continue")
 
 
 @pytest.fixture(scope="module")
-def run(sentiment, tmp_path_factory):
+def run(sentiment, tmp_path_factory, drawn_figures):
     root = tmp_path_factory.mktemp("own")
     (root / "quac").mkdir()
     for name in ("train_v0.2.json", "val_v0.2.json"):
@@ -51,6 +51,7 @@ def test_the_head_is_a_model_of_transformers(run, task):
 
 
 def test_evaluation_gives_the_figures_of_the_run(run, tmp_path):
+    assert (run.directory / "report.html").read_text().count("<path") > 10
     config = json.loads((run.hf_dir / "road_ray.json").read_text())
     assert config["task"] == "mrc"
     data = yaml.safe_load((run.directory / "config.resolved.yaml").read_text())["data"]

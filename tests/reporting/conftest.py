@@ -10,6 +10,11 @@ import pytest
 EVIL = "<script>alert(1)</script>"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _drawn(drawn_figures):
+    """Every page is as users see it."""
+
+
 def write_run(directory: Path, *, seed: int = 0, f1: float = 60.0, **settings: object) -> Path:
     """A distillation of eight rows; ``settings`` go into its configuration."""
     directory.mkdir(parents=True)
