@@ -103,37 +103,15 @@ def test_two_workers_learn_as_one_process_does(by_actors, settings, pool, tmp_pa
         assert row["train/sst2"] == pytest.approx(other["train/sst2"], rel=1e-3)
 
 
-@pytest.fixture(scope="module")
-def stored(settings, teachers, tmp_path_factory):
-    """``stored(name, ...)``: the student of three teachers with a store of its own."""
-
-    def run(name: str, *, workers: int = 0, **changes: object) -> rr.Run:
-        place = tmp_path_factory.mktemp("runs")
-        chosen = {f"distillation.{key}": value for key, value in changes.items()}
-        chosen |= {"distillation.store": str(place / "store")}
-        path = teachers.directory / "teachers.json"
-        return rr.distill(
-            overrides=settings | chosen, teachers=path, workers=workers, run_dir=place / name
-        )
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def from_store(stored):
-    """The student of a store that teachers in this process have filled."""
-    return stored("process", host="process")
-
-
-def test_a_store_filled_by_actors_is_that_of_teachers_in_this_process(stored, from_store):
-    run = stored("actors", host="actors", resources={"CPU": 0.3})
-    compare(run, from_store, rtol=0, atol=0)
-
-
 @pytest.mark.chaos
-def test_two_workers_fill_and_read_one_store(stored, from_store):
-    run = stored("workers", host="actors", resources={"CPU": 0.3}, workers=2)
-    compare(run, from_store, **NOISE)
+def test_two_workers_fill_and_read_one_store(settings, teachers, tmp_path):
+    runs = []
+    for workers, host in ((0, "process"), (2, "actors")):
+        store = {"distillation.store": tmp_path / host / "store", "distillation.resources.CPU": 0.3}
+        chosen = settings | store | {"distillation.host": host, "workers": workers}
+        path = teachers.directory / "teachers.json"
+        runs.append(rr.distill(overrides=chosen, teachers=path, run_dir=tmp_path / host / "run"))
+    compare(runs[1], runs[0], **NOISE)
 
 
 def test_a_mixture_of_heads_is_the_same_on_two_workers_that_hold_half_each(questions, tmp_path):

@@ -67,11 +67,16 @@ def test_the_front_matter_is_what_the_hub_expects_and_reads_back(card):
     ]
 
 
-def test_what_the_run_tells_is_told(run_directory, write_run):
-    hf = run_directory / "hf"
-    hf.mkdir()
-    (hf / "config.json").write_text(json.dumps({"architectures": ["ElectraForQuestionAnswering"]}))
-    text = write_card(hf, LINEAGE | {"max_length_tokens": 256}).read_text(encoding="utf-8")
+def card_of(run, architecture, lineage=LINEAGE):
+    """The card of a run's model."""
+    (run / "hf").mkdir()
+    (run / "hf" / "config.json").write_text(json.dumps({"architectures": [architecture]}))
+    return write_card(run / "hf", lineage).read_text(encoding="utf-8")
+
+
+def test_what_the_run_tells_is_told(run_directory):
+    more = LINEAGE | {"max_length_tokens": 256}
+    text = card_of(run_directory, "ElectraForQuestionAnswering", more)
     for said in (
         "# student-1",
         "road distill config.resolved.yaml",
@@ -85,10 +90,8 @@ def test_what_the_run_tells_is_told(run_directory, write_run):
 
 def test_limits_follow_from_how_it_was_made(write_run, tmp_path):
     data = {"root": "miniature", "max_rows": 1000, "max_judged_rows": 400}
-    hf = write_run(tmp_path / "r", data=data, tracking={"api_key": "very-secret-value"}) / "hf"
-    hf.mkdir()
-    (hf / "config.json").write_text(json.dumps({"architectures": ["ElectraForPreTraining"]}))
-    text = write_card(hf, LINEAGE).read_text(encoding="utf-8")
+    run = write_run(tmp_path / "r", data=data, tracking={"api_key": "very-secret-value"})
+    text = card_of(run, "ElectraForPreTraining")
     for said in ("miniature data set", "1,000 rows", "Judged on 400 rows", "type: miniature"):
         assert said in text
     assert "very-secret-value" not in text
@@ -102,14 +105,10 @@ def test_limits_follow_from_how_it_was_made(write_run, tmp_path):
 def test_own_data_of_the_hub_is_named_as_it_is_there(write_run, tmp_path, more, split):
     entry = {"hub": "acme/reviews", "configuration": "films"} | more
     data = {"dataset": "mine", "sets": {"mine": entry, "here": {"hub": str(tmp_path)}}}
-    hf = write_run(tmp_path / "r", data=data) / "hf"
-    hf.mkdir()
-    (hf / "config.json").write_text(
-        json.dumps({"architectures": ["BertForSequenceClassification"]})
-    )
     figures = {"eval/mine/accuracy": 90.0, "eval/here/accuracy": 80.0}
     lineage = {"task": "mine", "datasets": ["mine", "here"], "metrics": figures}
-    front = write_card(hf, lineage).read_text(encoding="utf-8").split("---\n", 2)[1]
+    run = write_run(tmp_path / "r", data=data)
+    front = card_of(run, "BertForSequenceClassification", lineage).split("---\n", 2)[1]
     (tmp_path / "front.yaml").write_text(front)
     matter = yaml_lines.read_yaml(tmp_path / "front.yaml").values
     assert matter["datasets"] == ["acme/reviews"]
@@ -210,9 +209,7 @@ def test_no_path_of_this_machine_is_in_a_card(write_run, tmp_path, monkeypatch):
     lineage = LINEAGE | {"init": "/home/ada/secret/models/mini", "teachers": [teacher]}
     data = {"dataset": "squad_v2", "root": "/home/ada/secret/data"}
     run = write_run(tmp_path / "runs" / "s", data=data, init="/home/ada/secret/models/mini")
-    (run / "hf").mkdir()
-    (run / "hf" / "config.json").write_text(json.dumps({"architectures": ["ElectraModel"]}))
-    text = write_card(run / "hf", lineage).read_text(encoding="utf-8")
+    text = card_of(run, "ElectraModel", lineage)
     assert str(tmp_path) not in text
     assert "/home/ada" not in text
     assert "- init: `.../models/mini`" in text

@@ -31,6 +31,7 @@ from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 from tests.object_store import object_store
+from tests.training.conftest import same
 
 FILES = ["model.safetensors", "state.json", "encoder/config.json"]
 
@@ -368,8 +369,7 @@ def test_a_run_whose_disk_is_gone_goes_on_from_the_copy(tiny, url, tmp_path):
     shutil.rmtree(tmp_path / "run")
     again = tiny.supervised()
     train(again, steps, tiny.training(tmp_path / "run", mirror=url), ALONE)
-    ours, theirs = again.state_dict(), straight.state_dict()
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert same(again, straight)
     events = read_rows(tmp_path / "run" / "events.jsonl")
     assert [event["kind"] for event in events] == ["fetched_from_mirror", "resumed"]
 

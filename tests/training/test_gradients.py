@@ -28,6 +28,7 @@ from road_ray.training.step_metrics import StepMetrics
 from road_ray.training.worker import Worker, placed
 from tests.objectives import every
 from tests.pair import both
+from tests.training.conftest import same
 
 ALONE = Worker()
 
@@ -337,11 +338,6 @@ def learned(tiny, place, at=(AT,), steps=None, **options):
     path = place / "events.jsonl"
     events = read_rows(path) if path.is_file() else []
     return objective, [event for event in events if event["kind"] == "loss_spike"]
-
-
-def same(one, other):
-    ours, theirs = one.state_dict(), other.state_dict()
-    return all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tiny, tmp_path):

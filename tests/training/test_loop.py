@@ -16,6 +16,7 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
+from tests.training.conftest import same
 
 ALONE = Worker()
 STEPS = 6
@@ -52,11 +53,6 @@ def interrupting(steps, at):
             yield passes
 
     return from_step
-
-
-def same(one, other):
-    ours, theirs = one.state_dict(), other.state_dict()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
 
 
 @pytest.fixture(scope="module")

@@ -132,6 +132,7 @@ def data_root(config, worker=None, context=None):
 def report_place(config, worker, context, *extra):
     journalled("rows", worker, context)
     figures = {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
+    figures |= data_root(config)
     figures["seconds"] = float(os.environ.get(WARNS, "0"))
     return report(config, worker, context, *extra) | figures
 
@@ -204,6 +205,7 @@ class TestCluster:
     ):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv(WARNS, "77")
+        monkeypatch.setenv("ROAD_DATA", str(tmp_path))
         Path("here.txt").touch()
         before = signal.getsignal(signal.SIGINT)
         (tmp_path / "scratch" / ".ray" / "fit-of-a-killed-driver").mkdir(parents=True)
@@ -213,17 +215,16 @@ class TestCluster:
             report_place, "here.txt", 1, 2, context=context, workers=2, scratch=Path("scratch")
         )
         assert signal.getsignal(signal.SIGINT) == before
-        seen = {"rank": 0, "size": 2, "extra": 3, "config": "here.txt"}
+        seen = {"rank": 0, "size": 2, "extra": 3, "config": "here.txt", "root": tmp_path}
         assert result == seen | {"here": 1.0, "threads": 1.0, "seconds": 77.0}, (
             "relative paths mean the same there"
         )
         assert list(Path("scratch").iterdir()) == [], "Ray's own record of a run stayed"
         assert rows == [(step, 3, {"m": step / 2}) for step in (1, 2, 3)]
 
-    def test_the_data_root_of_the_driver_is_that_of_its_workers(self, tmp_path, monkeypatch):
+    def test_the_data_root_of_the_driver_is_that_of_its_runs(self, tmp_path, monkeypatch):
         assert run_parallel(data_root, [None]) == [{"root": None}]
         monkeypatch.setenv("ROAD_DATA", str(tmp_path))
-        assert launch(data_root, None, workers=1, scratch=tmp_path) == {"root": tmp_path}
         assert run_parallel(data_root, [None]) == [{"root": tmp_path}]
         monkeypatch.delenv("ROAD_DATA")
         assert run_parallel(data_root, [None]) == [{"root": None}]
