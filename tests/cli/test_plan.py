@@ -23,12 +23,6 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def test_what_has_no_training_has_no_plan(road):
-    result = road("plan", "evaluate")
-    assert result.code == 2
-    assert "allowed: pretrain" in result.err
-
-
 def test_a_plan_has_ranges_epochs_and_phases():
     phase = {"steps": 900, "max_length_tokens": 128, "batch_size": 256}
     plan = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.config.messages import InvalidConfig
-from road_ray.config.yaml_files import parse_value, read_yaml
+from road_ray.config.yaml_files import read_yaml
 
 
 @pytest.fixture
@@ -116,17 +116,3 @@ def test_a_missing_file_names_its_neighbours(file: Path) -> None:
 def test_a_directory_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="cannot be read"):
         read_yaml(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("1e-4", 1e-4), ("[a, 1]", ["a", 1]), ("{a: 1}", {"a": 1}), ("", None), ("no", "no")],
-)
-def test_a_piece_of_yaml_is_a_value(text: str, value: object) -> None:
-    assert parse_value(text, "here") == value
-
-
-@pytest.mark.parametrize("text", ["[1,", "!!python/object:os.system x", "{a: 1, a: 2}"])
-def test_a_bad_piece_of_yaml_is_told_where_it_stands(text: str) -> None:
-    with pytest.raises(InvalidConfig, match="here  "):
-        parse_value(text, "here")

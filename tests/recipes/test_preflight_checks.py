@@ -10,7 +10,6 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.recipes.preflight_checks import (
     fit_positions,
-    require_init,
     warn_of_rates,
 )
 from road_ray.verbs import configure
@@ -27,15 +26,6 @@ def test_rows_longer_than_the_position_table_are_refused(dev):
     fit_positions(dev, longest)
     with pytest.raises(ConfigError, match=rf"mnli has rows of {longest} tokens"):
         fit_positions(dev, longest - 1)
-
-
-def test_a_start_that_is_not_there_names_what_is(tmp_path):
-    (tmp_path / "pretrained").mkdir()
-    assert require_init(str(tmp_path / "pretrained"))
-    with pytest.raises(ConfigError, match=r"did you mean .*pretrained"):
-        require_init(str(tmp_path / "pretraind"))
-    with pytest.raises(ConfigError, match="init is not given"):
-        require_init("")
 
 
 @pytest.mark.parametrize(

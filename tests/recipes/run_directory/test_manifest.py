@@ -8,6 +8,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError
+from road_ray.recipes.run_directory.input_files import changed_inputs
 from road_ray.recipes.run_directory.recorded_config import damage, seal
 
 
@@ -38,17 +39,11 @@ def flip(path):
     path.write_bytes(content)
 
 
-def null(path):
-    path.write_text("null")
-
-
 @pytest.mark.parametrize(
     ("harm", "name"),
     [
         (delete, "hf/config.json"),
         (cut, "hf/tokenizer.json"),
-        (flip, "predictions/sst2/predictions.json"),
-        (null, "hf/config.json"),
     ],
 )
 def test_a_damaged_file_of_a_finished_run_is_named(sentiment, copied, harm, name):
@@ -57,17 +52,18 @@ def test_a_damaged_file_of_a_finished_run_is_named(sentiment, copied, harm, name
         rr.finetune(overrides=sentiment, run_dir=copied)
 
 
-def test_damaged_metrics_of_a_finished_run_are_named(sentiment, copied):
-    cut(copied / "metrics.json")
-    with pytest.raises(CheckpointError, match=r"metrics\.json"):
-        rr.finetune(overrides=sentiment, run_dir=copied)
-
-
-@pytest.mark.parametrize("content", ["", "null", "[]", '{"format": 1, "files": [], "runs": []}'])
-def test_damaged_manifest_is_named(sentiment, copied, content):
-    (copied / "MANIFEST.json").write_text(content)
-    with pytest.raises(CheckpointError, match=f"{copied}/MANIFEST.json: "):
-        rr.finetune(overrides=sentiment, run_dir=copied)
+@pytest.mark.parametrize(
+    ("name", "read", "like"),
+    [
+        ("inputs.json", changed_inputs, '{"data": {"a": {"bytes": 1}}}'),
+        ("MANIFEST.json", damage, '{"format": 1, "files": [], "runs": []}'),
+    ],
+)
+def test_a_damaged_record_is_named(tmp_path, name, read, like):
+    for content in ("", "null", "[]", '{"data": 1, "files": 1}', like):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(CheckpointError, match=f"{tmp_path / name}: "):
+            read(tmp_path)
 
 
 def test_a_leftover_of_a_killed_process_is_not_part_of_a_run(sentiment, copied):

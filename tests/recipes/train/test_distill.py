@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 import road_ray as rr
+from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError
 from road_ray.training.monitoring.metrics_journal import read_rows
 
@@ -81,36 +82,14 @@ def test_a_stopped_run_goes_on_only_with_its_teachers(students, teachers, tmp_pa
         students("copies", teachers=names)
 
 
-class TestMistakes:
-    """Every one is found before anything starts."""
-
-    @pytest.fixture
-    def attempt(self, road, flags, sentiment, tmp_path):
-        def run(*names: object, more: tuple[str, ...] = ()):
-            teachers = f"distillation.teachers=[{', '.join(map(str, names))}]"
-            arguments = [*flags(sentiment), teachers, "distillation.host=process", *more]
-            return road("distill", *arguments, "--run-dir", tmp_path / "run")
-
-        return run
-
-    def test_two_teachers_of_three(self, attempt, teachers):
-        two = (teachers.directory / "teacher-0", teachers.directory / "teacher-1")
-        result = attempt(*two, more=("distillation.num_teachers=3",))
-        assert result.code == 2
-        assert "distillation.teachers lists 2" in result.err
-        assert "expected: 3 (distillation.num_teachers)" in result.err
-
-    def test_states_of_a_teacher_with_another_tokenizer(self, attempt, teachers, tmp_path):
-        from road_ray.data.tokenizer import train_wordpiece
-
-        first = teachers.directory / "teacher-0"
-        other = shutil.copytree(first / "hf", tmp_path / "other")
-        train_wordpiece(["other words altogether"], vocab_size=60).save_pretrained(other)
-        (other / "road_ray.json").unlink()  # it knows the tokenizer that was there
-        states = ("distillation.matching.hidden_weight=1",)
-        result = attempt(other, first, first, more=states)
-        assert result.code == 4
-        assert "its states are of other tokens" in result.err
+def test_states_of_a_teacher_with_another_tokenizer_are_refused(students, teachers, tmp_path):
+    first = teachers.directory / "teacher-0"
+    other = shutil.copytree(first / "hf", tmp_path / "other")
+    train_wordpiece(["other words altogether"], vocab_size=60).save_pretrained(other)
+    (other / "road_ray.json").unlink()  # it knows the tokenizer that was there
+    states = {"distillation.matching.hidden_weight": 1}
+    with pytest.raises(CheckpointError, match="its states are of other tokens"):
+        students("refused", teachers=[other, first, first], **states)
 
 
 def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(

@@ -37,18 +37,6 @@ def test_a_checkpoint_is_a_model_to_start_from(sentiment, span_run, tmp_path):
     assert rr.finetune(overrides=overrides, run_dir=tmp_path).hf_dir.is_dir()
 
 
-def test_a_run_in_use_is_refused(road, flags, sentiment, tmp_path):
-    import fcntl
-
-    with (tmp_path / "run.lock").open("a") as lock:
-        lock.write("process 7 on elsewhere\n")
-        lock.flush()
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        result = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
-    assert result.code == 4
-    assert "in use by process 7 on elsewhere" in result.err
-
-
 def test_sigterm_then_the_same_command_gives_the_very_same_weights(
     road, flags, sentiment, tmp_path
 ):
@@ -76,19 +64,6 @@ def test_sigterm_then_the_same_command_gives_the_very_same_weights(
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
     steps = [row["step"] for row in read_rows(journal) if "train/sst2" in row]
     assert steps == list(range(1, 41))
-
-
-def test_sigterm_outside_the_loop_is_an_interruption_too(
-    road, flags, sentiment, tmp_path, monkeypatch
-):
-    def interrupted(*_: object, **__: object) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(10)
-
-    monkeypatch.setattr("road_ray.recipes.train.prepare.load_encoder", interrupted)
-    result = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
-    assert result.code == 6
-    assert "run the same command" in result.err
 
 
 def test_a_damaged_checkpoint_is_passed_over(road, flags, sentiment, tmp_path, caplog):

@@ -10,7 +10,6 @@ import pytest
 
 from road_ray.config import load
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.errors import ConfigError
 from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.training.worker import Worker
@@ -70,9 +69,3 @@ def test_weights_and_draws_of_a_task_are_those_of_its_data_sets_with_heads_of_th
     drawn = Counter(name for step in range(1000) for name in draw(step))
     shares = [drawn[name] / (1000 * config.mixing.passes) for name in rows]
     assert shares == pytest.approx([0.25, 0.25, 0.5], abs=0.03)
-
-
-def test_more_passes_than_data_sets_need_replacement(made):
-    with pytest.raises(ConfigError, match="allowed: at most 2"):
-        made(passes=3, replacement=False)[0].check()
-    made(passes=3)[0].check()

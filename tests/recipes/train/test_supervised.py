@@ -74,18 +74,6 @@ def test_a_stopped_run_goes_on_to_the_very_same_weights(whole, tmp_path):
     assert kinds.count("resumed") == 1
 
 
-def test_a_finished_run_is_given_back_and_not_trained_with_another_key(whole, road, flags):
-    verb, chosen, run = whole
-    stamp = (run.directory / "metrics.jsonl").stat().st_mtime_ns
-    result = road(verb, *flags(chosen), "--run-dir", run.directory, "--json")
-    assert (result.code, result.err) == (0, "")
-    assert json.loads(result.out)["metrics"] == run.metrics
-    assert (run.directory / "metrics.jsonl").stat().st_mtime_ns == stamp
-    other = road(verb, *flags(chosen), "--run-dir", run.directory, "optimizer.peak_lr=1e-3")
-    assert other.code == 2
-    assert "optimizer.peak_lr: there 0.01, asked 0.001" in other.err
-
-
 def test_every_data_set_is_evaluated_on_the_way_and_at_the_end(whole):
     _, chosen, run = whole
     names = chosen.get("data.datasets") or [chosen["data.dataset"]]
@@ -236,6 +224,7 @@ MISTAKES = [
     ("multitask", {"distillation.teachers.mnli": "/nowhere"}, 4, "teachers.mnli: /nowhere"),
     ("multitask", {"data.unlabelled.mnli": "[more.txt]"}, 2, "rows without labels need teachers"),
     ("distill", {"distillation.teachers": []}, 2, "names no teacher"),
+    ("distill", {"distillation.num_teachers": 4}, 2, "expected: 4 (distillation.num_teachers)"),
     ("distill", {"distillation.teachers": ["/nowhere/teachers.json"]}, 2, "json: no such file"),
     ("distill", {"distillation.teachers": ["/nowhere/at/all"]}, 4, "/nowhere/at/all"),
     ("distill", {"distillation.teachers": ["T0", "SPANS"]}, 4, "ForSequenceClassification"),
