@@ -12,7 +12,7 @@ import shlex
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -50,16 +50,6 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(runs_app, name="runs")
-
-
-def _arguments(example: str) -> Any:
-    """Return the type of the words of a verb; their help has an override as an example."""
-    argument = typer.Argument(
-        metavar="[CONFIG.yaml] [key=value]...",
-        help=f"a YAML file, then overrides such as {example}",
-        autocompletion=complete_words,
-    )
-    return Annotated[list[str] | None, argument]
 
 
 def _print_version(is_set: bool) -> None:
@@ -117,7 +107,14 @@ def _register(verb: Verb) -> None:
 
     help_of_run_dir = f"directory of the run; default {verb.run_dir or f'runs/{name}'}"
     command.__annotations__ |= {
-        "arguments": _arguments(verb.example),
+        "arguments": Annotated[
+            list[str] | None,
+            typer.Argument(
+                metavar="[CONFIG.yaml] [key=value]...",
+                help=f"a YAML file, then overrides such as {verb.example}",
+                autocompletion=complete_words,
+            ),
+        ],
         "run_dir": Annotated[Path | None, typer.Option(help=help_of_run_dir)],
     }
     command.__doc__ = verb.about[0].upper() + verb.about[1:] + "."

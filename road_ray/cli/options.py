@@ -30,8 +30,15 @@ def complete_preset(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]
 
 def complete_words(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return keys of the verb with ``=``, and YAML files for the first word."""
+    from road_ray.config.schema import at, is_section
+    from road_ray.verbs import configuration_class, keys_of
+
     verb = str(ctx.params.get("verb") or ctx.info_name)
-    return [*_files(ctx, incomplete), *_keys(verb, incomplete)]
+    kind, words = configuration_class(verb), []
+    if not ctx.params.get("arguments"):
+        words = [str(p) for p in _entries(incomplete) if p.suffix in (".yaml", ".yml")]
+    keys = (key for key in keys_of([verb]) if not is_section(at(kind, tuple(key.split("."))) or {}))
+    return _starting([*words, *(f"{key}=" for key in keys)], incomplete)
 
 
 def complete_key(incomplete: str) -> list[str]:
@@ -49,20 +56,6 @@ def complete_run(incomplete: str) -> list[str]:
             is_run = any((path / name).exists() for name in _RECORDS)
             paths.append(str(path) if is_run else f"{path}/")
     return _starting(paths, incomplete)
-
-
-def _keys(verb: str, incomplete: str) -> list[str]:
-    from road_ray.config.schema import at, is_section
-    from road_ray.verbs import configuration_class, keys_of
-
-    kind = configuration_class(verb)
-    keys = (key for key in keys_of([verb]) if not is_section(at(kind, tuple(key.split("."))) or {}))
-    return _starting((f"{key}=" for key in keys), incomplete)
-
-
-def _files(ctx: typer.Context, incomplete: str) -> list[str]:
-    paths = [] if ctx.params.get("arguments") else _entries(incomplete)
-    return _starting((str(p) for p in paths if p.suffix in (".yaml", ".yml")), incomplete)
 
 
 def _entries(incomplete: str) -> list[Path]:

@@ -146,22 +146,10 @@ def _meaning(node: Node) -> str:
 
 
 def _remedy(node: Node, value: object, default: str) -> str:
-    takes = types(node)
-    is_number = not isinstance(value, bool) and isinstance(value, int | float)
-    takes_number = bool(takes & {"integer", "number"})
     if properties(node):
         return f"write its keys below it, e.g. {next(iter(properties(node)), '...')}"
-    if isinstance(value, str) and "array" in takes:
+    if isinstance(value, str) and "array" in types(node):
         return f"write a list: [{value}]"
-    if "boolean" in takes:
-        return "write true or false (yes, no, on and off are plain text in YAML 1.2)"
-    if isinstance(value, bool) and takes_number:
-        return "write a number; true and false are not numbers" + default
-    if is_number and takes & {"string", "path"}:
-        return f'put it in quotes: "{value}"'
     if near := nearest(str(value), [str(choice) for choice in choices(node)]):
         return f"did you mean {near!r}?"
-    if isinstance(value, str) and takes_number and "string" not in takes and not choices(node):
-        quoted = value.strip().lstrip("+-").isdecimal()
-        return f"write a number{' without quotes' if quoted else ''}" + default
     return "use a value that is allowed" + default

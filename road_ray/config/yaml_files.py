@@ -121,12 +121,8 @@ def _parsed(text: str, name: str) -> tuple[Any, dict[Key, int]]:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark and "\n" in text else name
         message = ", ".join(str(part) for part in (error.context, error.problem) if part)
-        remedy = "check quotes, colons and indentation"
-        if "'\\t'" in message:
-            remedy = "indent with spaces, not tabs"
-        elif "tag" in message:
-            remedy = "remove the tag"
-        elif not name.endswith((".json", ".txt")):  # these may well be a configuration
+        remedy = "check quotes, colons and indentation; tabs and tags (!) are not accepted"
+        if not name.endswith((".json", ".txt")):  # these may well be a configuration
             remedy = _data_remedy(Path(name)) or remedy
         raise InvalidConfig([Problem(where, f"is not valid YAML: {message}", remedy)]) from None
     except (YAMLError, ValueError, LookupError, RecursionError) as error:

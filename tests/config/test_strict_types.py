@@ -30,12 +30,12 @@ class Example(Config):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("steps", True, "not numbers"),
-        ("maybe", False, "not numbers"),
-        ("layers", [True], "not numbers"),
-        ("many", [1.0, True], "not numbers"),
-        ("table", {"a": True}, "not numbers"),
-        *(("flag", value, "write true or false") for value in ("no", "true", 0, 1, None)),
+        ("steps", True, "steps = true"),
+        ("maybe", False, "maybe = false"),
+        ("layers", [True], r"layers\[0\] = true"),
+        ("many", [1.0, True], r"many\[1\] = true"),
+        ("table", {"a": True}, "table.a = true"),
+        *(("flag", value, "allowed: true or false") for value in ("no", "true", 0, 1, None)),
         *(("steps", value, "steps") for value in ("4", 1.5, "many")),
         *(("maybe", value, "finite") for value in (float("nan"), "nan", "-inf")),
     ],
