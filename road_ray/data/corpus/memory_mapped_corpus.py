@@ -135,20 +135,19 @@ def open_corpus(directory: Path, windows_of: int | None = None) -> Corpus:
     """
     path = directory / MANIFEST
     try:
-        manifest = parse_manifest(path.read_bytes(), path, directory)
-        shards = []
-        for name, expected in manifest.pop("sha256").items():
-            path = directory / name
+        manifest, shards = parse_manifest(path.read_bytes(), path, directory)
+        opened = []
+        for shard in shards:
+            path = directory / shard.name
             state = path.stat()
-            if _read_once(path, state.st_ino, state.st_size, state.st_mtime_ns) != expected:
+            if _read_once(path, state.st_ino, state.st_size, state.st_mtime_ns) != shard.sha256:
                 raise _damaged(path, "its sha256 is another than the manifest's", directory)
-            shards.append(open_shard(path))
+            opened.append(open_shard(path))
     except (OSError, pa.ArrowInvalid) as error:
         raise _damaged(path, str(error), directory) from error
-    sizes = manifest.pop("sizes")
-    starts = starts_of([rows for rows, _ in sizes.values()])
+    starts = _starts_of(shards)
     windows = None if windows_of is None else Windows.of(starts, windows_of)
-    return Corpus(directory, tuple(shards), starts, manifest, windows)
+    return Corpus(directory, tuple(opened), starts, manifest, windows)
 
 
 def open_shard(path: Path) -> OpenShard:
@@ -159,22 +158,38 @@ def open_shard(path: Path) -> OpenShard:
     return OpenShard(column.values.to_numpy(), column.offsets.to_numpy(), firsts)
 
 
-def starts_of(rows: Sequence[int]) -> Longs:
-    """Return the number of the first row of each shard, and of all rows."""
-    return np.cumsum([0, *rows], dtype=np.int64)
+class Shard(NamedTuple):
+    """One shard, as the manifest of its corpus has it."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
 
 
-def parse_manifest(content: bytes | str, path: Path | str, corpus: Path | str) -> dict[str, Any]:
-    """Return the manifest of a corpus. Raises ``DamagedCorpus`` for a damaged one."""
+def parse_manifest(
+    content: bytes, path: Path | str, corpus: Path | str
+) -> tuple[dict[str, Any], list[Shard]]:
+    """Return the manifest of a corpus and its shards. Raises ``DamagedCorpus`` for a damaged
+    one.
+    """
     try:
         manifest: dict[str, Any] = json.loads(content)
         if manifest.get("format") != FORMAT:
             raise _damaged(path, f"format {manifest.get('format')}, this one is {FORMAT}", corpus)
         if manifest["digest"] != manifest_digest(manifest):
             raise _damaged(path, "its own sha256 is another", corpus)
+        digests, sizes = manifest.pop("sha256"), manifest.pop("sizes")
+        return manifest, [
+            Shard(name, rows, size, digests[name]) for name, (rows, size) in sizes.items()
+        ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(path, repr(error), corpus) from error
-    return manifest
+
+
+def _starts_of(shards: Sequence[Shard]) -> Longs:
+    """Return the number of the first row of each shard, and of all rows."""
+    return np.cumsum([0, *(shard.rows for shard in shards)], dtype=np.int64)
 
 
 def manifest_digest(manifest: dict[str, Any]) -> str:
@@ -200,23 +215,13 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
 
 
 @dataclass(frozen=True)
-class StoredShard:
-    """One shard of an object store, as the manifest of its corpus has it."""
-
-    name: str
-    rows: int
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True)
 class ShardCache:
     """Directory of copies of at most ``limit_bytes``, one of which is fetched at a time."""
 
     directory: Path
     limit_bytes: int
 
-    def fetch(self, storage: Storage, shard: StoredShard) -> Path:
+    def fetch(self, storage: Storage, shard: Shard) -> Path:
         """Return the local copy of a shard; fetch it if needed.
 
         Raises ``DamagedCorpus`` if the stored shard does not match the manifest, and
@@ -238,7 +243,7 @@ class ShardCache:
                 "  kept: the checkpoints and the shards; to resume, run the same command"
             ) from error
 
-    def _fetch(self, storage: Storage, shard: StoredShard, path: Path) -> None:
+    def _fetch(self, storage: Storage, shard: Shard, path: Path) -> None:
         """Evict shards until this one fits, then fetch it; the lock is held."""
         partial = path.with_suffix(".partial")
         for left in self.directory.glob("*.partial"):  # of a killed process
@@ -274,7 +279,7 @@ class CachedShards(Sequence[OpenShard]):
     """
 
     def __init__(
-        self, storage: Storage, shards: Sequence[StoredShard], cache: ShardCache, num_open: int
+        self, storage: Storage, shards: Sequence[Shard], cache: ShardCache, num_open: int
     ) -> None:
         self.storage, self.shards, self.cache = storage, shards, cache
         self._opened = lru_cache(maxsize=num_open)(self._open)
@@ -311,8 +316,8 @@ class CachedShards(Sequence[OpenShard]):
         threading.Thread(target=fetch, daemon=True).start()
 
 
-def stored_manifest(storage: Storage) -> dict[str, Any] | None:
-    """Return the manifest of the corpus at an address, None if there is none.
+def stored_manifest(storage: Storage) -> tuple[dict[str, Any], list[Shard]] | None:
+    """Return the manifest of the corpus at an address and its shards, None if there is none.
 
     Raises ``DamagedCorpus`` for a damaged one.
     """
@@ -330,17 +335,10 @@ def open_stored_corpus(
 
     Raises ``DamagedCorpus`` if there is none, ``ConfigError`` for a cache that is too small.
     """
-    manifest = stored_manifest(storage)
-    if manifest is None:
-        raise DamagedCorpus(
-            f"{storage}/{MANIFEST}: damaged corpus: not a built corpus, there is no such file\n"
-            f"  fix: delete {storage} and build it again"
-        )
-    digests, sizes = manifest.pop("sha256"), manifest.pop("sizes")
-    shards = [
-        StoredShard(name, sizes[name][0], sizes[name][1], sha256)
-        for name, sha256 in digests.items()
-    ]
+    found = stored_manifest(storage)
+    if found is None:
+        raise _damaged(f"{storage}/{MANIFEST}", "there is no such file", str(storage))
+    manifest, shards = found
     num_shuffled = min(shuffled_shards or SHUFFLED_SHARDS, len(shards))
     largest = max(shard.bytes for shard in shards)
     least = (num_shuffled + 2) * largest
@@ -352,7 +350,7 @@ def open_stored_corpus(
             "  fix: raise it, or lower data.shuffled_shards"
         )
     opened = CachedShards(storage, shards, cache, num_shuffled + 2)
-    starts = starts_of([shard.rows for shard in shards])
+    starts = _starts_of(shards)
     windows = Windows.of(starts, num_shuffled, opened.expect)
     return Corpus(str(storage), opened, starts, manifest, windows)
 

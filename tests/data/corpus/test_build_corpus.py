@@ -99,12 +99,6 @@ def test_any_number_of_processes_gives_the_same_bytes(tokenizer, tmp_path, small
     assert files(tmp_path / "one") == files(tmp_path / "two")
 
 
-def test_what_is_there_is_used_again_without_reading_text(tokenizer, tmp_path):
-    first = build(tmp_path / "c", tokenizer)
-    again = build(tmp_path / "c", tokenizer, documents=iter(()))
-    assert all_rows(first) == all_rows(again)
-
-
 def bpe(**changes):
     """A tokenizer of the same vocabulary, with other parts."""
     from transformers import PreTrainedTokenizerFast

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import pickle
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -80,32 +76,3 @@ def test_a_killed_process_is_a_resource_error(encoder):
     with pytest.raises(ResourceError, match=r"(?s)ended early.*memory"):
         list(encoded_blocks(blocks_of([documents()]), encoder, processes=2))
     assert multiprocessing.active_children() == []
-
-
-SCRIPT = """
-import os, pickle, sys
-from road_ray.data.corpus import encode_documents
-from road_ray.data.corpus.encode_documents import encoded_blocks
-print("script runs", flush=True)
-encode_documents._BLOCK_CHARACTERS = 100
-encoder = pickle.load(open(sys.argv[1], "rb"))
-documents = (f"The cat number {n} sat." for n in range(100))
-blocks = encode_documents.blocks_of([documents])
-for number, _ in enumerate(encoded_blocks(blocks, encoder, processes=2)):
-    if number == int(sys.argv[2]):
-        os.kill(os.getpid(), 9)
-"""
-
-
-@pytest.mark.parametrize(("block", "code"), [(-1, 0), (5, -signal.SIGKILL)])
-def test_processes_do_not_run_the_script_again_and_end_with_it(encoder, tmp_path, block, code):
-    """A script without a ``__main__`` guard, which is killed at that block."""
-    (tmp_path / "script.py").write_text(SCRIPT)
-    (tmp_path / "encoder").write_bytes(pickle.dumps(encoder))
-    command = [sys.executable, "script.py", "encoder", str(block)]
-    # Returns when nobody holds the pipe any more, the workers included.
-    done = subprocess.run(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, timeout=60, check=False
-    )
-    assert done.returncode == code
-    assert done.stdout == "script runs\n"

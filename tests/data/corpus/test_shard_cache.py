@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus, ShardCache, StoredShard
+from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus, Shard, ShardCache
 from road_ray.errors import ResourceError
 from road_ray.system.remote_files import Storage
 
@@ -23,7 +23,7 @@ def shards(tmp_path):
         content = bytes([number]) * 1000
         (tmp_path / "store" / f"{number}.arrow").write_bytes(content)
         sha256 = hashlib.sha256(content).hexdigest()
-        made.append(StoredShard(f"{number}.arrow", 10, 1000, sha256))
+        made.append(Shard(f"{number}.arrow", 10, 1000, sha256))
     return Storage(f"file://{tmp_path / 'store'}"), made
 
 
@@ -74,7 +74,7 @@ def test_a_disk_that_another_program_fills_stops_and_is_used_again_when_it_has_r
     for number, content in enumerate(contents):
         (tmp_path / "store" / f"{number}.arrow").write_bytes(content)
     made = [
-        StoredShard(f"{number}.arrow", 10, 20_000, hashlib.sha256(content).hexdigest())
+        Shard(f"{number}.arrow", 10, 20_000, hashlib.sha256(content).hexdigest())
         for number, content in enumerate(contents)
     ]
     disk, storage = small_disk(48), Storage(f"file://{tmp_path / 'store'}")
