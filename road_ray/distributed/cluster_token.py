@@ -11,10 +11,7 @@ import os
 import secrets
 import stat
 import sys
-import urllib.error
-import urllib.request
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
 
 from road_ray.errors import ClusterError
@@ -68,14 +65,14 @@ def accepts_anonymous(dashboard: str, timeout_seconds: float = 10.0) -> bool | N
     """Return True if the jobs interface of a dashboard answers without a token, False if it asks
     for one, None if it cannot be told: nothing answers in time, or not in HTTP.
     """
+    import httpx
+
     url = dashboard if "://" in dashboard else f"http://{dashboard}"
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"{url.rstrip('/')}/api/jobs/", timeout=timeout_seconds):
-            return True
-    except urllib.error.HTTPError as error:
-        return error.code not in (401, 403)
-    except (OSError, HTTPException, ValueError):  # of the connection, of the answer, of the address
+        place = f"{url.rstrip('/')}/api/jobs/"
+        with httpx.stream("GET", place, timeout=timeout_seconds, trust_env=False) as answer:
+            return answer.status_code not in (401, 403)
+    except (httpx.HTTPError, httpx.InvalidURL):  # of the connection, the answer, the address
         return None
 
 

@@ -4,17 +4,14 @@ this machine, and of a cluster's authentication, version and free resources.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
 import stat
 import subprocess
 import sys
-import urllib.request
 from dataclasses import dataclass
 from functools import cache
-from http.client import HTTPException
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -177,13 +174,16 @@ def _version(url: str) -> Finding:
     except OSError:
         fix = f"put the cluster's token into {token_path()}, mode 0600"
         return Finding("cluster", "we have no token to show", False, fix)
-    request = urllib.request.Request(
-        f"{url.rstrip('/')}/api/version", headers={"Authorization": f"Bearer {secret.strip()}"}
-    )
+    import httpx
+
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            remote = str(json.loads(answer.read())["ray_version"])
-    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+        answer = httpx.get(
+            f"{url.rstrip('/')}/api/version",
+            headers={"Authorization": f"Bearer {secret.strip()}"},
+            timeout=10,
+        )
+        remote = str(answer.raise_for_status().json()["ray_version"])
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         fix = f"put the token of this very cluster into {token_path()}"
         return Finding("cluster", f"does not take our token: {error}", False, fix)
     local = version("ray")

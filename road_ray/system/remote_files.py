@@ -13,14 +13,16 @@ import errno
 import hashlib
 import io
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal, TypeVar, cast
 
+import httpx
 from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
@@ -344,31 +346,28 @@ def _range(headers: Mapping[str, str]) -> tuple[int, int, int | None]:
 
 def _answer(url: str, start: int, count: int) -> tuple[int, Mapping[str, str], bytes]:
     """Return status, headers and body of the answer to a request for a range."""
-    import aiohttp
-    import fsspec
-
-    files = fsspec.filesystem("https" if url.startswith("https") else "http")
-
-    async def request() -> tuple[int, Mapping[str, str], bytes]:
-        session: Any = await files.set_session()
-        headers = {"Range": f"bytes={start}-{start + count - 1}", "Accept-Encoding": "identity"}
-        async with session.get(files.encode_url(url), headers=headers, **files.kwargs) as reply:
-            if reply.status in _MISSING:
-                raise FileNotFoundError(errno.ENOENT, f"status {reply.status}", url)
-            if reply.status in _REFUSED:
-                raise PermissionError(errno.EACCES, f"status {reply.status} {reply.reason}", url)
-            if reply.status not in (200, 206, _BEHIND_THE_END):
-                raise OSError(f"status {reply.status} {reply.reason}")
+    wanted = {"Range": f"bytes={start}-{start + count - 1}", "Accept-Encoding": "identity"}
+    body = b""
+    try:
+        with _client(os.getpid()).stream("GET", url, headers=wanted) as reply:
+            status = f"status {reply.status_code} {reply.reason_phrase}"
+            if reply.status_code in _MISSING:
+                raise FileNotFoundError(errno.ENOENT, status, url)
+            if reply.status_code in _REFUSED:
+                raise PermissionError(errno.EACCES, status, url)
+            if reply.status_code not in (200, 206, _BEHIND_THE_END):
+                raise OSError(status)
             # A server without ranges sends the whole file: not more of it is read than was asked.
-            body = b""
-            async for chunk in reply.content.iter_any():
+            for chunk in reply.iter_raw():
                 body += chunk
                 if len(body) > count:
                     break
-            return reply.status, reply.headers, body
-
-    try:
-        answer: tuple[int, Mapping[str, str], bytes] = fsspec.asyn.sync(files.loop, request)
-    except aiohttp.ClientError as error:
+    except httpx.HTTPError as error:
         raise OSError(f"{type(error).__name__}: {error}") from error
-    return answer
+    return reply.status_code, reply.headers, body
+
+
+@cache
+def _client(process: int) -> httpx.Client:
+    """Return the client of a process: a fork must not share the connections of its parent."""
+    return httpx.Client(follow_redirects=True, timeout=60)
