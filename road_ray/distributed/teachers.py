@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import os
 import re
 import time
@@ -303,8 +302,10 @@ def start_teachers(
 
     Raises ``ClusterError`` at once if the cluster has no room, later if an actor does not load.
     """
-    _check(directories, replicas, timeout_seconds, start_timeout_seconds)
     count = len(directories) * replicas
+    if count < 1:
+        seen = f"{len(directories)} teachers in {replicas} replicas"
+        raise ConfigError(f"distillation: {seen}\n  allowed: at least one of each")
     if num_cpus is None:
         cores = ray.cluster_resources().get("CPU", 0.0)
         num_cpus = core_share(cores, count + other_teachers, beside)
@@ -337,25 +338,6 @@ def start_teachers(
         ensemble.close()
         raise
     return ensemble
-
-
-def _check(
-    directories: Sequence[object],
-    replicas: int,
-    timeout_seconds: float,
-    start_timeout_seconds: float,
-) -> None:
-    """Raise ``ConfigError`` for what makes no teachers."""
-    if not directories:
-        raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
-    if replicas < 1:
-        raise ConfigError(f"distillation.replicas is {replicas}\n  allowed: 1 up")
-    for name, seconds in (
-        ("timeout_seconds", timeout_seconds),
-        ("start_timeout_seconds", start_timeout_seconds),
-    ):
-        if not 0 < seconds < math.inf:
-            raise ConfigError(f"distillation.{name} is {seconds}\n  allowed: more than 0 seconds")
 
 
 def _absolute_labels(teacher: TeacherOptions) -> TeacherOptions:
