@@ -9,12 +9,17 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import Example, Ints, TextExample
+from road_ray.data.features.examples_and_features import (
+    NO_WINDOWS,
+    Example,
+    Ints,
+    TextExample,
+)
 from road_ray.data.readers.layouts import table_examples
 from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import Row, Table, named_rows, numbered_lines, table_rows
@@ -185,25 +190,32 @@ def _number_of(example: Example) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def row_limits(source: SourceConfig) -> dict[str, int | None]:
+def row_limits(source: SourceConfig) -> dict[str, Any]:
     """Return every limit of ``data``, with the defaults of those that are not set; None for a row
-    length that depends on the task.
+    length that depends on the task, and for windows of texts that do not overlap.
     """
-    limits = {name: _or_default(getattr(source, name), name) for name in _DEFAULTS}
+    limits: dict[str, Any] = {n: _or_default(getattr(source, n), n) for n in _DEFAULTS}
+    limits["windows"] = source.windows or NO_WINDOWS
+    if limits["windows"] != NO_WINDOWS:
+        limits["stride_tokens"] = source.stride_tokens
     return {"max_length_tokens": source.max_length_tokens, **limits}
 
 
 class WindowLimits(TypedDict, total=False):
-    """Limits of the windows of a span task, as ``encode`` takes them."""
+    """Limits of the windows of contexts or texts, as ``encode`` takes them."""
 
-    stride_tokens: int
+    stride_tokens: int | None
     max_question_tokens: int
+    windows: str
 
 
-def window_limits(limits: Mapping[str, int | None], task: Task) -> WindowLimits:
+def window_limits(limits: Mapping[str, Any], task: Task) -> WindowLimits:
     """Return the limits of windows in a record or in ``row_limits``; none if the task has none."""
     if not isinstance(task.kind, Span):
-        return {}
+        windows = limits.get("windows") or NO_WINDOWS
+        if windows == NO_WINDOWS or isinstance(task.kind, Tag):
+            return {}
+        return {"windows": windows, "stride_tokens": limits.get("stride_tokens")}
     stride, question = "stride_tokens", "max_question_tokens"
     return {
         "stride_tokens": _or_default(limits.get(stride), stride),
@@ -211,7 +223,7 @@ def window_limits(limits: Mapping[str, int | None], task: Task) -> WindowLimits:
     }
 
 
-def with_trained_limits(source: S, trained: Mapping[str, int]) -> S:
+def with_trained_limits(source: S, trained: Mapping[str, Any]) -> S:
     """Return ``data`` with the limits of a training where it sets none of its own."""
     unset = {name: trained[name] for name in trained if getattr(source, name) is None}
     return source.model_copy(update=unset)

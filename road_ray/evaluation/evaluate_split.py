@@ -143,9 +143,10 @@ def batched_logits(
     group: Group | None = None,
 ) -> list[NDArray[np.float32]]:
     """Return the logits that ``forward`` computes for every row, unpadded: ``[C]`` (or ``[N]``,
-    ``[1]``), ``[2, length]`` of spans, ``[length, C]`` of tags. Rows of similar length share a
-    batch; the longest come first, as they need the most memory. The processes of a ``group``
-    compute a share of the same batches each; others than rank 0 get no logits.
+    ``[1]``), ``[2, length]`` of spans, ``[length, C]`` of tags; of texts that are read in windows
+    those of every text. Rows of similar length share a batch; the longest come first, as they need
+    the most memory. The processes of a ``group`` compute a share of the same batches each; others
+    than rank 0 get no logits.
     """
     lengths = features.lengths
     order = np.argsort(lengths, kind="stable")
@@ -174,7 +175,7 @@ def batched_logits(
         rows = {number: row for part in group.gather(rows) for number, row in part.items()}
     if rank:
         return []
-    return [rows[number] for number in range(len(features))]
+    return features.pooled([rows[number] for number in range(len(features))])
 
 
 def evaluate_split(
@@ -241,7 +242,7 @@ def evaluate_logits(
         if all(sentence.tags for sentence in sentences):
             figures = entity_scores(tags, [sentence.tags or () for sentence in sentences])
         return Evaluation(figures, labels=[" ".join(words) for words in tags], ids=ids)
-    values, gold = np.stack(logits), split.features.gold["labels"]
+    values, gold = np.stack(logits), split.features.example_labels
     predicted = values[:, 0] if isinstance(kind, Regress) else values.argmax(-1)
     known = gold != UNKNOWN
     classes = kind.labels if isinstance(kind, Classify) else ()
@@ -272,7 +273,7 @@ def _evaluate_label_sets(
     """Return the metrics of logits ``[N, C]`` of several labels at 0.5, and as ``at_threshold_*``
     at the thresholds of calibrated probabilities, if there are any.
     """
-    gold, metrics = split.features.gold["labels"], split.dataset.metrics
+    gold, metrics = split.features.example_labels, split.dataset.metrics
     known = (gold != UNKNOWN).all(-1)
     truth, figures, diagnostics = gold[known], dict[str, float](), dict[str, Any]()
     temperature, calibrated = _calibrated(logits[known], truth, temperature, calibrate)

@@ -63,7 +63,7 @@ def label_errors(teachers: Path, *, relabel: bool = False) -> list[dict[str, Any
     for fold, split in enumerate(splits):
         members = directories[fold * per_fold : (fold + 1) * per_fold]
         answers.append(_probabilities(members, split, pad_id_of(tokenizer)))
-        gold.append(split.features.gold["labels"].astype(np.int64))
+        gold.append(split.features.example_labels.astype(np.int64))
         examples += split.examples
     labels = np.concatenate(gold)
     known = np.flatnonzero(labels != UNKNOWN)
@@ -96,7 +96,7 @@ def _is_in(fold: int, num_folds: int, example: Example) -> bool:
 
 def _probabilities(directories: Sequence[str], split: Split, pad_id: int) -> NDArray[np.float64]:
     """Return the mean probabilities of the teachers for the rows of a split ``[N, C]``."""
-    total = np.zeros((len(split.features), split.task.kind.width))
+    total = np.zeros((len(split.examples), split.task.kind.width))
     for directory in directories:
         teacher = Teacher(directory, split.task, device=Worker.alone().device)
 

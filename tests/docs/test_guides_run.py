@@ -225,6 +225,12 @@ def test_wrong_labels(run, runs, all_data):
     assert (runs / "errors.csv").read_text().startswith("correction,label,suggested,")
 
 
+def test_long_texts(run, runs):
+    run("docs/guides/data.md", "windows")
+    record = json.loads((runs / "runs" / "windows" / "hf" / "road_ray.json").read_text())
+    assert record["windows"] == "mean"
+
+
 @pytest.mark.parametrize("block", ["continue", "labels", "mixed"])
 def test_published_models(run, published, block):
     short = {verb: FEW | LENGTHS | IN_PROCESS for verb in ("distill",)}

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from road_ray.data.features.examples_and_features import (
     FURTHER,
     IMPOSSIBLE,
+    NO_WINDOWS,
     UNKNOWN,
     ChoiceExample,
     Example,
@@ -57,7 +58,7 @@ OFF = "off"
 _GOLD = "gold:"
 _NOT_ENCODED = ("id", "where", "language")
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile)
-FORMAT = 6
+FORMAT = 7
 """Version of encoding and file layout: raise it when the same example gives another file."""
 
 
@@ -70,17 +71,23 @@ def encode(
     train: bool = False,
     max_length_tokens: int | None = None,
     further: Sequence[Task] = (),
-    **span_limits: int,
+    stride_tokens: int | None = None,
+    windows: str = NO_WINDOWS,
+    **question_limits: int,
 ) -> Features:
     """Return the features of a split, with labels of the ``further`` tasks of spans.
 
-    ``max_length_tokens`` defaults to ``row_limit``; ``stride_tokens`` and ``max_question_tokens``
-    apply to spans. ``train`` omits arrays that only predictions need.
+    ``max_length_tokens`` defaults to ``row_limit``. ``windows`` other than ``none`` splits texts
+    into windows with the label of their text, whose logits it pools. ``stride_tokens`` applies to
+    windows of texts and contexts, ``max_question_tokens`` to questions. ``train`` omits arrays that
+    only predictions need. Raises ``ConfigError`` for windows of pairs or choices.
     """
     limit, of_kind = row_limit(max_length_tokens, task), _checked(examples, dataset, task)
     if isinstance(task.kind, Span):
+        if stride_tokens is not None:
+            question_limits["stride_tokens"] = stride_tokens
         rows = encode_spans(
-            of_kind, dataset, tokenizer, max_length_tokens=limit, train=train, **span_limits
+            of_kind, dataset, tokenizer, max_length_tokens=limit, train=train, **question_limits
         )
         return replace(rows, gold=_span_labels(rows, of_kind, task, further))
     if isinstance(task.kind, Tag):
@@ -94,14 +101,27 @@ def encode(
                 f"data set {dataset.name!r} has {width} text columns; allowed: 1 or 2"
             )
         columns = [[example.texts[place] for example in of_kind] for place in range(width)]
+    stride = None
+    if windows != NO_WINDOWS:
+        stride = stride_tokens or 0
+        if len(columns) > 1:
+            raise ConfigError(
+                f"data.windows = {windows}: {dataset.name} has rows of two texts\n"
+                "  allowed: tasks of one text with classes, several labels or a number"
+            )
+    encoded = text_rows(columns, tokenizer, max_length_tokens=limit, stride_tokens=stride)
+    if isinstance(task.kind, Choose):
+        encoded["example"] = np.arange(len(examples), dtype=np.int32)
+    else:
+        labels = labels[encoded["example"]]
     return Features(
         dataset=dataset.name,
         task=task.name,
         gold={"labels": labels},
-        example=np.arange(len(examples), dtype=np.int32),
         max_length_tokens=limit,
         choices=task.kind.choices if isinstance(task.kind, Choose) else 1,
-        **text_rows(columns, tokenizer, max_length_tokens=limit),
+        pooling=windows,
+        **encoded,
     )
 
 

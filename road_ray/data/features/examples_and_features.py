@@ -6,7 +6,7 @@ Rows are ragged and unpadded; batches pad them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 # An unknown label, also in the float labels of a regression; PyTorch's ignore_index.
 UNKNOWN = -100
 IMPOSSIBLE = "impossible"  # label of joint spans: 1 if the question has no answer
+NO_WINDOWS = "none"  # pooling of texts that are truncated
 FURTHER = "labels/"  # prefix of labels for further heads, followed by a task's name
 
 Ints = NDArray[np.int32]
@@ -167,7 +168,7 @@ class Features:
     ``gold`` holds one array a name with one entry a row: ``labels``, or ``start_positions`` and
     ``end_positions``
     (0 = no answer in this window). ``example[r]`` is the index of the example that the row was cut
-    from.
+    from, which with a ``pooling`` has several rows and their labels.
     Only span rows have ``offsets`` (``[tokens, 2]`` character start and end in the context, -1
     outside it) and
     ``max_context`` (``[tokens]``: this window sees the token with the most context). Only tag rows
@@ -191,6 +192,7 @@ class Features:
     choices: int = 1
     num_truncated: int = 0  # rows of tokens whose texts were longer than max_length_tokens
     tokens_cut: int = 0  # their tokens that are in no row
+    pooling: str = NO_WINDOWS  # of the logits of an example's rows: none, mean or max
 
     def __len__(self) -> int:
         return (len(self.bounds) - 1) // self.choices
@@ -210,6 +212,24 @@ class Features:
             return {}
         percent = 100 * self.tokens_cut / (len(self.tokens) + self.tokens_cut)
         return {"truncated_rows": float(self.num_truncated), "truncated_tokens_percent": percent}
+
+    @property
+    def example_labels(self) -> NDArray[Any]:
+        """Labels of the examples, which those of their first rows are."""
+        labels: NDArray[Any] = self.gold["labels"]
+        return labels[np.unique(self.example, return_index=True)[1]]
+
+    def pooled(self, logits: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+        """Return one array of logits for each example, the mean or the maximum over its windows;
+        without ``pooling`` those of the rows.
+        """
+        if self.pooling == NO_WINDOWS or not len(logits):
+            return list(logits)
+        starts, counts = np.unique(self.example, return_index=True, return_counts=True)[1:]
+        values = np.stack(logits)
+        if self.pooling == "max":
+            return list(np.maximum.reduceat(values, starts))
+        return list(np.add.reduceat(values, starts) / counts[:, None].astype(np.float32))
 
     def row(self, index: int) -> Ints:
         """Return the ids of one row; choice ``c`` of row ``r`` is number ``r * choices + c``."""

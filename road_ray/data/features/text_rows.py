@@ -45,8 +45,11 @@ class TokenRows(TypedDict):
 
 
 class TextRows(TokenRows):
-    """``TokenRows``, how many of them were truncated, and by how many tokens together."""
+    """``TokenRows``, the number of each row's text, how many rows were truncated, and by how many
+    tokens together.
+    """
 
+    example: Ints
     num_truncated: int
     tokens_cut: int
 
@@ -56,8 +59,11 @@ def text_rows(
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_length_tokens: int,
+    stride_tokens: int | None = None,
 ) -> TextRows:
-    """Return rows of one text or of two, truncated longest first."""
+    """Return rows of one text or of two, truncated longest first; with ``stride_tokens`` the
+    windows of one text, which begin so many tokens after each other (0: they do not overlap).
+    """
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=len(columns) == 2)
     if max_length_tokens < special + len(columns):
@@ -65,18 +71,28 @@ def text_rows(
             f"max_length_tokens = {max_length_tokens} leaves no room for text; "
             f"allowed: at least {special + len(columns)}"
         )
-    parts, rows, tokens = [], 0, 0
+    options: dict[str, Any] = {"truncation": True, "max_length": max_length_tokens}
+    if stride_tokens is not None:
+        room = max_length_tokens - special
+        overlap = room - min(stride_tokens or room, room)
+        options |= {"return_overflowing_tokens": True, "stride": overlap}
+    parts, rows, tokens, texts_of_rows = list[TokenRows](), 0, 0, [np.zeros(0, np.int32)]
     for first in range(0, len(columns[0]), ROWS_AT_A_TIME):
         chunk = [list(texts[first : first + ROWS_AT_A_TIME]) for texts in columns]
-        encoded = tokenized(tokenizer, *chunk, truncation=True, max_length=max_length_tokens)
+        encoded = tokenized(tokenizer, *chunk, **options)
         parts.append(packed(encoded.encodings or [], tokenizer, num_texts=len(columns)))
+        of = encoded.get("overflow_to_sample_mapping", range(len(encoded["input_ids"])))
+        texts_of_rows.append(np.array(of, np.int32) + first)
         cut = [n for n, encoding in enumerate(encoded.encodings or []) if encoding.overflowing]
-        if cut:  # the rest of a pair overflows in several ways, so whole texts are counted
+        if (
+            cut and stride_tokens is None
+        ):  # the rest of a pair overflows in several ways, so whole texts are counted
             whole = tokenized(tokenizer, *([texts[n] for n in cut] for texts in chunk))
             rows += len(cut)
             tokens += sum(map(len, whole["input_ids"]))
             tokens -= sum(len(encoded["input_ids"][n]) for n in cut)
-    return {**joined(parts), "num_truncated": rows, "tokens_cut": tokens}
+    example = np.concatenate(texts_of_rows).astype(np.int32)
+    return {**joined(parts), "example": example, "num_truncated": rows, "tokens_cut": tokens}
 
 
 def check_fast(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -84,10 +84,12 @@ def stored_threshold(directory: Path) -> float | Thresholds | None:
     return thresholds or stored_number(directory, "no_answer_threshold")
 
 
-def trained_limits(directory: Path) -> dict[str, int]:
+def trained_limits(directory: Path) -> dict[str, Any]:
     """Return the limits of the rows that a model was trained on, as far as they are recorded."""
     numbers = {name: stored_number(directory, name) for name in LIMITS}
-    return {name: int(number) for name, number in numbers.items() if number is not None}
+    limits: dict[str, Any] = {n: int(number) for n, number in numbers.items() if number is not None}
+    windows = _record(directory).get("windows")
+    return limits | ({} if windows is None else {"windows": windows})
 
 
 def _record(directory: Path) -> dict[str, Any]:

@@ -75,6 +75,30 @@ def test_truncation_is_counted(letters: Any) -> None:
     assert encoded("rte", pairs, letters, 10).truncation == {}
 
 
+def test_windows_of_a_text_have_its_label_and_their_logits_are_joined(letters: Any) -> None:
+    examples = [row("a b c d e f g", label="1"), row("a", label="0"), row("b c d e", label="1")]
+
+    def windows(join: str, stride: int | None = None) -> Features:
+        options: Any = {"max_length_tokens": 5, "windows": join, "stride_tokens": stride}
+        return encode(examples, dataset("sst2"), task("sst2"), letters, **options)
+
+    whole, overlapping = windows("mean"), windows("max", 2)
+    assert read(whole, letters) == [
+        *("[CLS] a b c [SEP]", "[CLS] d e f [SEP]", "[CLS] g [SEP]"),
+        *("[CLS] a [SEP]", "[CLS] b c d [SEP]", "[CLS] e [SEP]"),
+    ]
+    assert whole.example.tolist() == [0, 0, 0, 1, 2, 2]
+    assert whole.gold["labels"].tolist() == [1, 1, 1, 0, 1, 1]
+    assert whole.example_labels.tolist() == [1, 0, 1]
+    assert whole.truncation == {}
+    assert read(overlapping, letters)[:3] == [
+        *("[CLS] a b c [SEP]", "[CLS] c d e [SEP]", "[CLS] e f g [SEP]")
+    ]
+    logits = [np.array(pair, np.float32) for pair in ((0, 3), (6, 0), (3, 0), *[(1, 2)] * 3)]
+    assert [row.tolist() for row in whole.pooled(logits)] == [[3, 1], [1, 2], [1, 2]]
+    assert overlapping.pooled(logits)[0].tolist() == [6, 3]
+
+
 def test_rows_without_gold_have_labels_that_are_not_counted(letters: Any) -> None:
     classes = encoded("sst2", [row("a"), row("b", label="0")], letters).gold["labels"]
     numbers = encoded("stsb", [row("a", "b"), row("b", "c", label="2.5")], letters).gold["labels"]
