@@ -101,23 +101,19 @@ def encode(
                 f"data set {dataset.name!r} has {width} text columns; allowed: 1 or 2"
             )
         columns = [[example.texts[place] for example in of_kind] for place in range(width)]
-    stride = None
-    if windows != NO_WINDOWS:
-        stride = stride_tokens or 0
-        if len(columns) > 1:
-            raise ConfigError(
-                f"data.windows = {windows}: {dataset.name} has rows of two texts\n"
-                "  allowed: tasks of one text with classes, several labels or a number"
-            )
+    if windows != NO_WINDOWS and len(columns) > 1:
+        raise ConfigError(
+            f"data.windows = {windows}: {dataset.name} has rows of two texts\n"
+            "  allowed: tasks of one text with classes, several labels or a number"
+        )
+    stride = None if windows == NO_WINDOWS else stride_tokens or 0
     encoded = text_rows(columns, tokenizer, max_length_tokens=limit, stride_tokens=stride)
-    if isinstance(task.kind, Choose):
-        encoded["example"] = np.arange(len(examples), dtype=np.int32)
-    else:
-        labels = labels[encoded["example"]]
+    if isinstance(task.kind, Choose):  # whose rows of tokens are choices
+        encoded["example"] = encoded["example"][: len(labels)]
     return Features(
         dataset=dataset.name,
         task=task.name,
-        gold={"labels": labels},
+        gold={"labels": labels[encoded["example"]]},
         max_length_tokens=limit,
         choices=task.kind.choices if isinstance(task.kind, Choose) else 1,
         pooling=windows,
