@@ -460,7 +460,7 @@ def whole_outputs(tmp_path, number, seed):
 @pytest.mark.parametrize(
     ("number", "rounds"),
     [
-        (3, 20),
+        (3, 10),
         pytest.param(3, 100, marks=pytest.mark.long),
     ],
 )
@@ -544,6 +544,7 @@ def test_a_bad_file_is_named_and_leaves_nothing(directory, tmp_path, content, me
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
+@pytest.mark.slow
 def test_standard_output_without_room_is_an_error_without_a_traceback(directory, rows_file):
     command = [sys.executable, "-m", "road_ray", "predict", str(directory), rows_file(".csv")]
     with open("/dev/full", "w") as full:

@@ -277,7 +277,17 @@ def test_words_are_trained_as_within_a_text_and_saved_so(family, tmp_path):
     assert untouched("a film")["input_ids"] == plain("a film")["input_ids"]
 
 
-@pytest.mark.parametrize("kind", ["xlm-r on BertModel", "zero types", "no template", "minilm"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "minilm",
+        *(
+            pytest.param(kind, marks=pytest.mark.long)
+            for kind in ("xlm-r on BertModel", "zero types", "no template")
+        ),
+    ],
+)
 def test_onnx_is_given_the_same_inputs(kind, published, tmp_path):
     pytest.importorskip("onnxruntime")
     directory = published(kind, "pair")

@@ -34,6 +34,7 @@ def test_several_metrics_have_a_front_for_the_best(front_directory):
     assert "highest eval/squad_v2/f1 and lowest value 1" in page.about
 
 
+@pytest.mark.slow
 def test_a_thousand_trials_stay_small(thousand_trials):
     assert len(render(sweep_page(thousand_trials))) < 4e6
 
