@@ -257,6 +257,7 @@ def killed_three_times(server, tmp_path, texts, form, answer):
     return lines[1:]
 
 
+@pytest.mark.slow
 def test_a_killed_labelling_goes_on_and_asks_nothing_twice(server, tmp_path):
     texts = [f"{text} {number}" for number in range(20) for text in TEXTS]
     killed_three_times(server, tmp_path, texts, "One of {labels}. Text: {text}", completion)

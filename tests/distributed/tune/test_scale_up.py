@@ -60,6 +60,7 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_trials_that_outlive_their_driver_are_waited_for(tmp_path):
     wait_for_trials(tmp_path)
     command = [sys.executable, "-c", TRIAL, str(tmp_path), "60"]
