@@ -109,6 +109,11 @@ def test_a_student_learns_from_an_adapter_and_another_starts_at_it(peft, sentime
     names = {adapter: {"LABEL_0": "negative", "LABEL_1": "positive"}}
     chosen |= {"distillation.label_map": names}
     rr.distill(overrides=chosen, run_dir=tmp_path / "student")
+    tokenizer = tokenizer_of("bert")
+    options = {"host": "process", "student_tokenizer": tokenizer, "label_map": names}
+    ensemble = rr.Ensemble([adapter], task="sentiment", **options)
+    batch = tokenizer(list(TEXTS), padding=True, return_tensors="pt")
+    assert ensemble.logits({**batch, "texts": list(TEXTS)}).shape == (1, 3, 2)
     started = sentiment | {"training.steps": 2, "init": adapter}
     run = rr.finetune(overrides=started, run_dir=tmp_path / "finetuned")
     assert rr.load(run.hf_dir)(TEXTS[:1])[0]["label"] in LABELS
