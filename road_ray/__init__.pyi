@@ -1019,11 +1019,6 @@ class _Pretrain(TypedDict, total=False):
     init: str | Path
     """Encoder to start from: a run directory, an `hf/` directory or a hub name, of the size of
     `encoder`. Its tokenizer is used unless `data.tokenizer` is given. Empty: new weights."""
-    start: Literal["random", "corpus"]
-    """Initialization of new weights. `random`: truncated normal, as in ELECTRA. `corpus`:
-    embeddings, positions and attention heads of the first layer from co-occurrences in the
-    corpus (`models/corpus_init.py`), for models and budgets so small that random weights
-    would learn token frequencies only. Our choice."""
     data: _Data
     """Text, tokenizer, row length and batch size."""
     encoder: _Encoder
@@ -1054,7 +1049,6 @@ def pretrain(
     console: Literal["rich", "plain", "quiet"] | None = ...,
     tracking: _Tracking = ...,
     init: str | Path = ...,
-    start: Literal["random", "corpus"] = ...,
     data: _Data = ...,
     encoder: _Encoder = ...,
     generator: _Generator = ...,
@@ -1085,10 +1079,6 @@ def pretrain(
         init: Encoder to start from: a run directory, an `hf/` directory or a hub name, of the
         size of `encoder`. Its tokenizer is used unless `data.tokenizer` is given. Empty: new
         weights.
-        start: Initialization of new weights. `random`: truncated normal, as in ELECTRA.
-        `corpus`: embeddings, positions and attention heads of the first layer from co-
-        occurrences in the corpus (`models/corpus_init.py`), for models and budgets so small
-        that random weights would learn token frequencies only. Our choice.
         data: Text, tokenizer, row length and batch size.
         encoder: Architecture and size of the main encoder, which fine-tuning later uses.
         generator: Generator that corrupts the input. Without effect for `objective.name` =

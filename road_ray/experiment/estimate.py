@@ -29,7 +29,7 @@ from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job, num_labelled
 from road_ray.experiment.run import RECIPES
 from road_ray.recipes.config import CombineConfig, TrackingConfig
-from road_ray.recipes.plan import measured_steps, sampled_corpus, timed_start
+from road_ray.recipes.plan import measured_steps, sampled_corpus
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.train.config import (
     DistillConfig,
@@ -178,6 +178,6 @@ class _Costs:
             place = self.place / job.name
             place.mkdir(parents=True)
             one = {"training.steps": 1, "optimizer.warmup_steps": 0, "run_dir": place / "run"}
-            changes = sampled_corpus(stage, place)[0] | timed_start(stage) | one
+            changes = sampled_corpus(stage, place)[0] | one
             self.models[job.name] = str(RECIPES["pretrain"](override(stage, changes)).directory)
         return self.models[job.name]

@@ -145,14 +145,6 @@ def sampled_corpus(config: PretrainConfig, place: Path) -> tuple[dict[str, Any],
     )
 
 
-def timed_start(config: PretrainConfig) -> dict[str, Any]:
-    """Return the changed keys that leave out the start from corpus statistics: a step takes as long
-    from random weights.
-    """
-    corpus = config.start == "corpus" and config.encoder.family == "electra"
-    return {"start": "random"} if corpus else {}
-
-
 def measured_steps(config: Config, recipe: Callable[..., object]) -> Measured:
     """Measure a few steps of the recipe in this process, with its teachers, in a temporary run
     directory.
@@ -162,7 +154,7 @@ def measured_steps(config: Config, recipe: Callable[..., object]) -> Measured:
         changes: dict[str, Any] = IN_THIS_PROCESS | {"run_dir": place, "console": "quiet"}
         if isinstance(config, PretrainConfig):
             sampled, rows_per_step = sampled_corpus(config, Path(place))
-            changes |= sampled | timed_start(config)
+            changes |= sampled
         if isinstance(config, DistillConfig):
             changes["distillation.host"] = "process"
         if "max_concurrent" in type(config).model_fields:

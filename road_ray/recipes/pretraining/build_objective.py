@@ -13,15 +13,8 @@ from road_ray.data.corpus.memory_mapped_corpus import Corpus, tokenizer_digest
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, special_ids
 from road_ray.errors import ConfigError, DataError
-from road_ray.models.architectures import detector_output, family_of
+from road_ray.models.architectures import family_of
 from road_ray.models.config import EncoderConfig
-from road_ray.models.corpus_init import (
-    attend_to_neighbours,
-    log_frequencies,
-    open_paths,
-    sinusoidal_positions,
-    start_from_corpus,
-)
 from road_ray.models.encoder import (
     load_encoder,
     load_heads,
@@ -77,17 +70,12 @@ class _ModelBuilder:
     """Builder of the models of an objective, the generator first."""
 
     def __init__(self, corpus: Corpus, tokenizer: Any, config: PretrainConfig) -> None:
-        self.init, self.start, self.size = config.init, config.start, config.encoder
-        if self.start == "corpus" and self.size.family != "electra":
-            raise ConfigError(
-                f"start = corpus with encoder.family = {self.size.family}: made for electra only\n"
-                "  fix: start=random"
-            )
+        self.init, self.size = config.init, config.encoder
         self.like = stored_config(self.size, self.init)
         if self.like is not None:
             self.size = size_of(self.like, self.size)
         self.corpus, self.special = corpus, special_ids(tokenizer)
-        self.settings, self.objective = config.generator, config.objective
+        self.settings = config.generator
         self.generator: Generator | None = None
         self.heads: dict[str, list[str]] = {}
         self.vocab_size = len(tokenizer)
@@ -101,34 +89,28 @@ class _ModelBuilder:
             self.generator = self._generator()
             return self.generator
         if name == "model":
-            model: Any = self._language_model(self.size)
-            self._take_embeddings(model)
+            model: Any = new_language_model(self.size, self.vocab_size, self.like)
         else:
             model = new_detector(self.size, self.vocab_size, self.like)
-            self._take_embeddings(model)
-            if self.start == "corpus":
-                open_paths(model.electra)
-                # About this share of tokens is replaced while the generator knows little.
-                share = (self.objective.choose_fraction or 0.15) * 0.9
-                bias = detector_output(model).bias
-                torch.nn.init.constant_(bias, float(np.log(share / (1 - share))))
+        self._take_embeddings(model)
         self._load_into(model)
         return model
 
     def _generator(self) -> Generator:
         settings = self.settings
         if settings.kind in ("uniform", "unigram"):
-            chances = log_frequencies(self.corpus, self.vocab_size, self.special).exp()
-            chances = torch.ones_like(chances) if settings.kind == "uniform" else chances
-            chances[list(self.special)] = 0
-            return Frequencies(chances)
+            counts = np.full(self.vocab_size, 0.5)
+            for shard in self.corpus.shards if settings.kind == "unigram" else ():
+                counts += np.bincount(shard.tokens, minlength=self.vocab_size)
+            counts[list(self.special)] = 0
+            return Frequencies(torch.from_numpy(counts / counts.sum()).float())
         size = scale_encoder(self.size, settings.scale, settings.depth)
         if self.like is not None and settings.init:
             size = size_of(config_at(settings.init, "generator.init"), size)
         # It is not kept after the training, so its family may differ from the encoder's.
         if settings.tying != "all" and self.like is None:
             size = size.model_copy(update={"family": "electra"})
-        model = self._language_model(size)
+        model: Any = new_language_model(size, self.vocab_size, self.like)
         if settings.init:
             load_language_model(model, settings.init, self.vocab_size)
         if settings.kind == "frozen":
@@ -140,17 +122,8 @@ class _ModelBuilder:
             model.requires_grad_(False)
         return model
 
-    def _language_model(self, size: EncoderConfig) -> PreTrainedModel:
-        model: Any = new_language_model(size, self.vocab_size, self.like)
-        if self.start == "corpus":
-            sinusoidal_positions(model.electra, size.initializer_std)
-            open_paths(model.electra)
-            attend_to_neighbours(model.electra)
-            start_from_corpus(model, self.corpus, self.special, size.initializer_std)
-        return model
-
     def _take_embeddings(self, model: Any) -> None:
-        """Copy the generator's embeddings, which may be trained or computed from the corpus."""
+        """Copy the generator's embeddings, which may be trained."""
         if not isinstance(self.generator, PreTrainedModel) or self.like is not None:
             return
         source: Any = self.generator.base_model

@@ -109,11 +109,6 @@ class PretrainConfig(RunConfig):
     init: str = ""
     """Encoder to start from: a run directory, an ``hf/`` directory or a hub name, of the size of
     ``encoder``. Its tokenizer is used unless ``data.tokenizer`` is given. Empty: new weights."""
-    start: Literal["random", "corpus"] = "random"
-    """Initialization of new weights. ``random``: truncated normal, as in ELECTRA. ``corpus``:
-    embeddings, positions and attention heads of the first layer from co-occurrences in the corpus
-    (``models/corpus_init.py``), for models and budgets so small that random weights would learn
-    token frequencies only. Our choice."""
     data: CorpusConfig = CorpusConfig()
     """Text, tokenizer, row length and batch size."""
     encoder: EncoderConfig = EncoderConfig()
@@ -145,11 +140,10 @@ class PretrainConfig(RunConfig):
 
 
 def laptop_scale() -> PretrainConfig:
-    """Return what the arms of a comparison share on a laptop: two layers of width 128, short rows,
-    a start from the corpus. Our choice.
+    """Return what the arms of a comparison share on a laptop: two layers of width 128 and short
+    rows. Our choice.
     """
     return PretrainConfig(
-        start="corpus",
         data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=32),
         encoder=EncoderConfig(
             layers=2,

@@ -127,12 +127,6 @@ def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):
         assert allowed in result.err
 
 
-def test_starting_from_the_corpus_is_for_electra(attempt):
-    result = attempt(start="corpus", encoder__family="albert")
-    assert result.code == 2
-    assert "made for electra only" in result.err
-
-
 def test_every_option_of_the_configuration_belongs_to_an_objective():
     from road_ray.objectives.pretraining.registry import objective_class, options_of
 
