@@ -6,7 +6,8 @@ there by later commands.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
@@ -23,7 +24,17 @@ from road_ray.data.features.examples_and_features import (
 from road_ray.data.readers.layouts import table_examples
 from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import Row, Table, named_rows, numbered_lines, table_rows
-from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, Span, Tag, Task
+from road_ray.data.task_and_dataset import (
+    Choose,
+    Classify,
+    Columns,
+    Dataset,
+    MultiLabel,
+    Span,
+    Tag,
+    Task,
+    listed_labels,
+)
 from road_ray.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -90,20 +101,25 @@ def corrected(
 ) -> list[Example]:
     """Return the examples without those that the table drops, and with its labels.
 
-    A row of the table is of all examples with its texts and its ``label``; without a ``correction``
-    it changes nothing. Raises ``DataError`` for a row of no example and for an unknown label,
-    ``ConfigError`` for a task without classes.
+    A row of the table is of all examples with its texts and its ``label``, which is a list where a
+    row has several; without a ``correction`` it changes nothing. Raises ``DataError`` for a row of
+    no example and for an unknown label, ``ConfigError`` for a task without classes.
     """
-    if not isinstance(task.kind, Classify):
+    if not isinstance(task.kind, Classify | MultiLabel):
         raise ConfigError(
             f"data.corrections = {path}: {dataset.name} has no classes\n"
-            "  allowed: data sets with one label a text or pair"
+            "  allowed: data sets with one or several labels a text or pair"
         )
-    corrections = _read(path, [DROP, *task.kind.labels])
+    several = isinstance(task.kind, MultiLabel)
+    corrections = _read(path, task.kind.labels, several=several)
     kept, unused = list[Example](), set(corrections)
     for example in examples:
         assert isinstance(example, TextExample)
-        label = dataset.label_map.get(str(example.label), str(example.label))
+        named = [str(example.label)]
+        if several and example.label is not None:
+            named = listed_labels(example.label, example.where)
+        names = [dataset.label_map.get(name, name) for name in named]
+        label = label_set_text(task.kind.labels, names) if several else names[0]
         same = (example.fold_text(), label)
         correction = corrections.get(same)
         unused.discard(same)
@@ -122,7 +138,12 @@ def corrected(
     return kept
 
 
-def _read(path: Path, allowed: Sequence[str]) -> dict[tuple[str, str], str]:
+def label_set_text(labels: Sequence[str], chosen: Collection[str]) -> str:
+    """Return those of a task's labels that are chosen as a table of corrections has them."""
+    return json.dumps([label for label in labels if label in chosen], ensure_ascii=False)
+
+
+def _read(path: Path, labels: Sequence[str], *, several: bool) -> dict[tuple[str, str], str]:
     """Return the correction of each row that has one, by its texts and label."""
     corrections = {}
     for where, row in table_rows(path):
@@ -132,10 +153,14 @@ def _read(path: Path, allowed: Sequence[str]) -> dict[tuple[str, str], str]:
                 f"  allowed: a table of `road data errors`, with {', '.join(FIELDS)}"
             )
         correction = row["correction"].strip()
-        if correction and correction not in allowed:
+        names = [correction] if correction not in ("", DROP) else []
+        if several and names:
+            names = listed_labels(correction, where)
+        if unknown := [name for name in names if name not in labels]:
             raise DataError(
-                f"{where}: correction = {correction!r}{did_you_mean(correction, allowed)}\n"
-                f"  allowed: {', '.join(allowed)}"
+                f"{where}: correction = {correction!r}"
+                f"{did_you_mean(unknown[0], [DROP, *labels])}\n"
+                f"  allowed: {DROP}, {'a list of ' * several}{', '.join(labels)}"
             )
         texts = tuple(filter(None, (row["text"], row.get("text_pair"))))
         if correction:

@@ -17,15 +17,16 @@ from torch import Tensor
 from road_ray.data.batching import Batch
 from road_ray.data.features.examples_and_features import UNKNOWN, Example, TextExample
 from road_ray.data.load_split import Split, load_split
-from road_ray.data.task_and_dataset import Classify
+from road_ray.data.task_and_dataset import Classify, Kind, MultiLabel
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
-from road_ray.data.training_rows import DROP, FIELDS, fold_of
+from road_ray.data.training_rows import DROP, FIELDS, fold_of, label_set_text
 from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import batched_logits
-from road_ray.evaluation.label_errors import find_label_errors
+from road_ray.evaluation.label_errors import find_label_errors, find_label_set_errors
+from road_ray.evaluation.metrics import UNTUNED
 from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded
-from road_ray.recipes.train.config import TeachersConfig
+from road_ray.recipes.train.config import FinetuneDataConfig, TeachersConfig
 from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.training.worker import Worker
 
@@ -41,44 +42,42 @@ def label_errors(teachers: Path, *, relabel: bool = False) -> list[dict[str, Any
     Raises ``ConfigError`` for teachers that have seen all rows, and for data without classes.
     """
     directories, num_folds = read_teacher_list(teachers, "teachers")
+    per_fold, rows = len(directories) // num_folds, list[dict[str, Any]]()
     if num_folds == 1:
         raise ConfigError(
             f"{teachers}: these teachers were trained on all rows, and know the labels of each\n"
             "  fix: road teachers num_folds=5, so that each row has teachers that have not seen it"
         )
     config = load_recorded(TeachersConfig, teachers.parent / RECORD)
-    data = config.data.model_copy(update={"cache": "off"})
-    tokenizer, rows = load_tokenizer(directories[0]), list[dict[str, Any]]()
-    per_fold = len(directories) // num_folds
-    splits = [
-        load_split(data.dataset, "train", data, tokenizer, keep=partial(_is_in, fold, num_folds))
-        for fold in range(num_folds)
-    ]
-    kind = splits[0].task.kind
-    if not isinstance(kind, Classify):
-        raise ConfigError(
-            f"{data.dataset}: has no classes\n  allowed: data sets with one label a text or pair"
-        )
+    tokenizer, data = load_tokenizer(directories[0]), config.data
+    splits = _folds(data.model_copy(update={"cache": "off"}), tokenizer, num_folds)
     answers, gold, examples = [], [], list[Example]()
     for fold, split in enumerate(splits):
         members = directories[fold * per_fold : (fold + 1) * per_fold]
         answers.append(_probabilities(members, split, pad_id_of(tokenizer)))
         gold.append(split.features.example_labels.astype(np.int64))
         examples += split.examples
-    labels = np.concatenate(gold)
-    known = np.flatnonzero(labels != UNKNOWN)
-    errors = find_label_errors(np.concatenate(answers)[known], labels[known])
-    if len(set(errors.suggested.tolist())) < 2:
+    labels, shares = np.concatenate(gold), np.concatenate(answers)
+    known = np.flatnonzero((labels != UNKNOWN).reshape(len(labels), -1).all(-1))
+    labels, shares = labels[known], shares[known]
+    if isinstance(kind := splits[0].task.kind, MultiLabel):
+        errors = find_label_set_errors(shares, labels)
+        predictions: NDArray[Any] = shares > UNTUNED
+    else:
+        errors = find_label_errors(shares, labels)
+        predictions = errors.suggested
+    named = partial(_named, kind)
+    predicted = {*map(named, predictions)}
+    if len(predicted) < 2:
         _log.warning(
             "%s: the teachers predict %s for every row, so they cannot judge labels: train longer",
-            *(teachers, kind.labels[errors.suggested[0]]),
+            *(teachers, *predicted),
         )
     order, told = np.lexsort((errors.margin, ~errors.suspected)), set[tuple[str, str]]()
     for number in order.tolist():
         example = examples[known[number]]
         assert isinstance(example, TextExample)
-        label = kind.labels[labels[known[number]]]
-        suggested = kind.labels[errors.suggested[number]]
+        label, suggested = named(labels[number]), named(errors.suggested[number])
         if (same := (example.fold_text(), label)) in told:
             continue  # also a pair that is trained on in both orders
         told.add(same)
@@ -90,18 +89,44 @@ def label_errors(teachers: Path, *, relabel: bool = False) -> list[dict[str, Any
     return rows
 
 
+def _folds(data: FinetuneDataConfig, tokenizer: Any, num_folds: int) -> list[Split]:
+    """Return the training rows of each fold."""
+    splits = [
+        load_split(data.dataset, "train", data, tokenizer, keep=partial(_is_in, fold, num_folds))
+        for fold in range(num_folds)
+    ]
+    if not isinstance(splits[0].task.kind, Classify | MultiLabel):
+        raise ConfigError(
+            f"{data.dataset}: has no classes\n"
+            "  allowed: data sets with one or several labels a text or pair"
+        )
+    return splits
+
+
+def _named(kind: Kind, answer: Any) -> str:
+    """Return a label, or the several of a row, as a table of corrections has them."""
+    assert isinstance(kind, Classify | MultiLabel)
+    if isinstance(kind, Classify):
+        return str(kind.labels[answer])
+    return label_set_text(kind.labels, [kind.labels[n] for n in np.flatnonzero(answer)])
+
+
 def _is_in(fold: int, num_folds: int, example: Example) -> bool:
     return fold_of(example, num_folds) == fold
 
 
 def _probabilities(directories: Sequence[str], split: Split, pad_id: int) -> NDArray[np.float64]:
-    """Return the mean probabilities of the teachers for the rows of a split ``[N, C]``."""
+    """Return the mean probabilities of the teachers for the rows of a split ``[N, C]``, which sum
+    to 1 unless a row may have several labels.
+    """
+    several = isinstance(split.task.kind, MultiLabel)
     total = np.zeros((len(split.examples), split.task.kind.width))
     for directory in directories:
         teacher = Teacher(directory, split.task, device=Worker.alone().device)
 
         def forward(batch: Batch, teacher: Teacher = teacher) -> Tensor:
-            return teacher.logits(**inputs_of(batch)).softmax(-1)
+            logits = teacher.logits(**inputs_of(batch))
+            return logits.sigmoid() if several else logits.softmax(-1)
 
         total += batched_logits(forward, split.features, split.task.kind, pad_id)
     return total / len(directories)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from road_ray.evaluation.label_errors import find_label_errors
+from road_ray.evaluation.label_errors import find_label_errors, find_label_set_errors
 
 
 def test_suspected_rows_are_those_off_the_diagonal_of_the_confident_joint():
@@ -36,3 +36,14 @@ def test_flipped_labels_of_good_models_are_found():
     suspected = find_label_errors(probabilities, labels).suspected
     assert (suspected & flipped).sum() / flipped.sum() > 0.85
     assert (suspected & flipped).sum() / suspected.sum() > 0.9
+
+
+def test_each_of_several_labels_is_judged_for_itself():
+    shares = np.array([[0.9, 0.2], [0.8, 0.1], [0.1, 0.9], [0.95, 0.15]])
+    labels = np.array([[1, 0], [1, 0], [0, 1], [0, 0]])
+    found = find_label_set_errors(shares, labels)
+    # Label 0 is there with 0.85 at least and not there with (0.9 + 0.05) / 2; label 1 is as it is.
+    assert found.suspected.tolist() == [False, False, False, True]
+    assert found.suggested.tolist() == [[1, 0], [1, 0], [0, 1], [1, 0]]
+    assert found.self_confidence == pytest.approx([0.8, 0.8, 0.9, 0.05])
+    assert found.margin == pytest.approx([0.6, 0.6, 0.8, -0.9])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 
 import numpy as np
 import pytest
@@ -107,6 +108,50 @@ def test_teachers_that_predict_one_label_are_told(folded, monkeypatch, caplog):
 def test_teachers_that_have_seen_all_rows_find_no_errors(teachers):
     with pytest.raises(ConfigError, match="road teachers num_folds=5"):
         label_errors(teachers.directory / "teachers.json")
+
+
+def test_several_labels_of_a_row_have_suspects_too(sentiment, tmp_path, monkeypatch):
+    drawn = random.Random(1)
+    sets = [[x for x in ("joy", "fear") if drawn.random() < 0.5] for _ in range(24)]
+    lines = [{"text": f"film {n}", "mood": there} for n, there in enumerate(sets)]
+    train = tmp_path / "train.jsonl"
+    train.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    entry = {"kind": "multi", "text": "text", "label": "mood", "labels": ["joy", "Angst"]}
+    entry |= {"label_map": {"fear": "Angst"}, "train": str(train), "dev": str(train)}
+    own = sentiment | {"data.sets": {"own": entry}, "data.dataset": "own", "training.steps": 2}
+    folds = rr.teachers(overrides=own, run_dir=tmp_path / "t", num_teachers=1, num_folds=2)
+
+    def judged(directories, split, pad_id):
+        gold = split.features.gold["labels"]
+        shares = np.where(gold == 1, 0.9, 0.1)
+        shares[[e.texts[0] == "film 3" for e in split.examples], 1] = 0.95 - 0.9 * (
+            "fear" in sets[3]
+        )
+        return shares
+
+    monkeypatch.setattr("road_ray.recipes.label_errors._probabilities", judged)
+    rows = label_errors(folds.directory / "teachers.json", relabel=True)
+    named = {"fear": "Angst", "joy": "joy"}
+    gold = {f"film {n}": sorted(named[x] for x in there) for n, there in enumerate(sets)}
+    assert {row["text"]: sorted(json.loads(row["label"])) for row in rows} == gold
+    turned = sorted({*gold["film 3"]} ^ {"Angst"})
+    assert [row["text"] for row in rows if row["correction"]] == ["film 3"]
+    assert sorted(json.loads(rows[0]["correction"])) == turned
+    rows[1] |= {"correction": "drop"}
+    config = load(
+        FinetuneConfig,
+        overrides=own | {"data.corrections": write(tmp_path / "errors.csv", rows)},
+    )
+    split = load_split("own", "train", config.data, load_tokenizer(config.init + "/hf"))
+    marks = {
+        e.texts[0]: g for e, g in zip(split.examples, split.features.gold["labels"], strict=True)
+    }
+    assert rows[1]["text"] not in marks
+    assert len(marks) == 23
+    assert marks["film 3"].tolist() == [int(label in turned) for label in entry["labels"]]
+    write(tmp_path / "errors.csv", [rows[0] | {"correction": '["joi"]'}])
+    with pytest.raises(DataError, match="did you mean 'joy'"):
+        load_split("own", "train", config.data, load_tokenizer(config.init + "/hf"))
 
 
 def test_the_command_writes_what_a_run_takes_and_the_run_knows_its_table(
