@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -45,54 +45,48 @@ _DATE = re.compile(r"(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3\d{2,4})([T ].
 
 
 class Column:
-    """Values of one column as text, counted; ``missing`` has the places of the empty ones."""
+    """Values of one column as text, counted; ``missing`` has the places of the empty ones.
+
+    ``form`` is what they look like: ``lists``, ``dates``, ``fractions``, ``classes`` (a few short
+    values that repeat), whole ``numbers`` or ``text``; ``nothing`` if all are empty. ``numbers``
+    has the different values if all are finite numbers.
+    """
 
     def __init__(self, name: str, cells: Sequence[tuple[str, object]]) -> None:
         self.name = name
         self.missing = [where for where, cell in cells if cell is None or cell == ""]
         given = [cell for _, cell in cells if cell is not None and cell != ""]
-        self.has_lists = any(isinstance(cell, list | dict) for cell in given)
         self.values = Counter(label_text(c) for c in given if not isinstance(c, list | dict))
         words = [cell.count(" ") + 1 for cell in given if isinstance(cell, str)]
-        self.has_text = bool(words)
         self.mean_words = sum(words) / max(len(words), 1)
+        self.numbers = _numbers(self.values)
+        few = 2 <= len(self.values) <= _MOST_CLASSES and self.mean_words <= _MOST_CLASS_WORDS
+        self.form = (
+            "lists" if self.values.total() < len(given)
+            else "nothing" if not given
+            else "dates" if all(map(_DATE.fullmatch, self.values))
+            else "fractions" if any(number % 1 for number in self.numbers)
+            else "classes" if few and _repeat(self.values)
+            else "numbers" if self.numbers
+            else "text"
+        )  # fmt: skip
 
     def is_usual(self, *roles: str) -> bool:
         """Return True if the name is one of those of ``USUAL``."""
         return any(self.name.lower() in USUAL[role].split() for role in roles)
 
-    @property
-    def numbers(self) -> list[float]:
-        """The different values as numbers; empty if one is not a finite number."""
-        try:
-            numbers = [float(value) for value in self.values]
-        except ValueError:
-            return []
-        return numbers if all(map(math.isfinite, numbers)) else []
-
-    @property
-    def is_text(self) -> bool:
-        """True if most values are different texts, not numbers or dates."""
-        return self.has_text and not (self.numbers or self.is_classes or self._is_dates)
-
-    @property
-    def is_classes(self) -> bool:
-        """True if a few short values repeat."""
-        few = 2 <= len(self.values) <= _MOST_CLASSES and _repeat(self.values)
-        return few and self.mean_words <= _MOST_CLASS_WORDS and not self._is_dates
-
-    @property
-    def is_fractions(self) -> bool:
-        return any(not number.is_integer() for number in self.numbers)
-
-    @property
-    def _is_dates(self) -> bool:
-        return bool(self.values) and all(map(_DATE.fullmatch, self.values))
-
     def shown(self) -> str:
         """Return the first different values, for messages."""
         few = ", ".join(map(repr, list(self.values)[:3]))
         return f"{len(self.values):,} different values, such as {few}"
+
+
+def _numbers(values: Iterable[str]) -> list[float]:
+    try:
+        numbers = [float(value) for value in values]
+    except ValueError:
+        return []
+    return numbers if all(map(math.isfinite, numbers)) else []
 
 
 def _repeat(values: Counter[str]) -> bool:
@@ -113,7 +107,9 @@ def is_span(columns: Mapping[str, Column]) -> bool:
     if not {"context", "question", "answers"} <= set(columns):
         return False
     answers = columns["answers"]
-    return answers.has_lists or all(text.lstrip()[:1] in ("{", "[") for text in answers.values)
+    return answers.form == "lists" or all(
+        text.lstrip()[:1] in ("{", "[") for text in answers.values
+    )
 
 
 def word_and_tag_columns(rows: Rows) -> tuple[str, str] | None:
@@ -147,12 +143,14 @@ def label_column(
     free = [
         column
         for name, column in columns.items()
-        if name not in texts and column.values and not (column.has_lists or column.is_usual("id"))
+        if column.form not in ("lists", "nothing")
+        and name not in texts
+        and not column.is_usual("id")
     ]
     likely = (
         [column for column in free if column.is_usual("label")]
         or [column for column in free if column.is_usual("sure label")]
-        or [c for c in free if c.is_usual("likely label") or c.is_classes or c.is_fractions]
+        or [c for c in free if c.is_usual("likely label") or c.form in ("classes", "fractions")]
     )
     if len(likely) == 1:
         is_usual = likely[0].is_usual(*_ANY_LABEL)
@@ -178,11 +176,13 @@ def text_columns(
         raise ConfigError(f"--text names {len(chosen)} columns\n  allowed: one, or two of a pair")
     if chosen:
         return [_named(columns, name, "--text", where).name for name in chosen], "--text names it"
-    lower = {name.lower(): column for name, column in columns.items() if column.has_text}
+    lower = {name.lower(): column for name, column in columns.items() if column.mean_words}
     for pair in _PAIRS:
         if all(name in lower for name in pair):
             return [lower[name].name for name in pair], "the two usual names of a pair"
-    texts = [column for column in lower.values() if column.is_text and not column.is_usual("id")]
+    texts = [
+        column for column in lower.values() if column.form == "text" and not column.is_usual("id")
+    ]
     texts = [column for column in texts if column.mean_words > 1] or texts  # no names or codes
     if len(texts) == 1 or (not texts and len(lower) == 1):
         return [(texts or [*lower.values()])[0].name], "the only column of text"
@@ -253,7 +253,7 @@ def label_sets(
     for name in sorted(columns, key=lambda name: name not in named) if any_name else named:
         reason = why if name in named else "its parts repeat"
         column = columns[name]
-        if column.has_lists and not column.values:
+        if column.form == "lists" and not column.values:
             made = LabelSets((name,), f"{reason}; its cells are lists")
             if name in named or _are_labels(made, rows):
                 return made
@@ -265,7 +265,8 @@ def label_sets(
                 return made
     marks = [n for n, c in columns.items() if c.values and None not in map(_mark, c.values)]
     other = any(
-        n not in marks and (c.is_usual(*_ANY_LABEL) or c.is_classes) for n, c in columns.items()
+        n not in marks and (c.is_usual(*_ANY_LABEL) or c.form == "classes")
+        for n, c in columns.items()
     )
     is_likely = kind == "multi" or (len(marks) >= _LEAST_MARKS and not other)
     if label is None and len(marks) > 1 and is_likely:

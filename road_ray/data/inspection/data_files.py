@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from road_ray.data.readers.conll import TAG, cells_of, conll_rows
 from road_ray.data.readers.hub import datasets_library, load_rows
@@ -17,11 +17,8 @@ from road_ray.data.readers.tables import (
     TABLES,
     Row,
     class_names,
-    json_shape,
-    named_rows,
     names_of_features,
     numbered_lines,
-    read_document,
     suffix_of,
     with_class_names,
 )
@@ -45,7 +42,7 @@ _WORDS = re.compile(
     rf"(?<![a-z])({'|'.join(sorted(_SPLIT_OF, key=len, reverse=True))})(?![a-z])", re.IGNORECASE
 )
 
-Layout = Literal["table", "squad_json", "conll", "text"]
+Layout = Literal["table", "conll", "text"]
 Rows = Sequence[tuple[str, Row]]
 
 
@@ -92,11 +89,6 @@ def layout_of(path: Path) -> Layout:
     suffix = suffix_of(path)
     if suffix in _CONLL or (suffix in (".txt", ".tsv", "") and _is_tagged(path)):
         return "conll"
-    if suffix == ".json" and json_shape(path) == "document":
-        data = read_document(path)
-        articles: Any = data.get("data") if isinstance(data, dict) else None
-        first = articles[0] if isinstance(articles, list) and articles else None
-        return "squad_json" if isinstance(first, dict) and "paragraphs" in first else "table"
     if suffix in TABLES:
         return "table"
     if path.name.endswith(_TEXT):
@@ -136,7 +128,7 @@ def _file(path: Path) -> Source:
     if layout != "text" and split_in_name(path.name) == "train":
         rest = _WORDS.sub("*", path.name, count=1)
         beside = (f for f in path.parent.iterdir() if _WORDS.sub("*", f.name, count=1) == rest)
-        files = _files_by_split(beside) | files
+        files |= _files_by_split(f for f in beside if split_in_name(f.name) != "train")
     splits = {split: str(group[0]) for split, group in files.items()}
     return Source(_name_of(path), layout, splits)
 
@@ -184,8 +176,8 @@ def _by_split(names: Iterable[str]) -> dict[str, str]:
 def _read(layout: Layout, path: Path, split: str) -> Rows:
     if layout == "conll":
         read = conll_rows(path, Columns((0,), -1), split != "test")
-    else:
-        read = (squad_rows if layout == "squad_json" else named_rows)(path)
+    else:  # those of SQuAD's JSON are flat rows
+        read = with_class_names(squad_rows(path), class_names(path))
     return list(islice(read, MOST_ROWS))
 
 

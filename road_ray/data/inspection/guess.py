@@ -79,9 +79,9 @@ def guess(place: str, wishes: Wishes | None = None) -> Guess:
     wishes, source = wishes or Wishes(), find_source(place)
     chosen = bool(wishes.text or wishes.label or wishes.kind)  # of one label for a text or a pair
     if chosen and source.layout != "table":
-        what = {"text": "plain text", "conll": "words and tags", "squad_json": "SQuAD's JSON"}
+        what = "plain text" if source.layout == "text" else "words and tags"
         raise ConfigError(
-            f"{place}: the file is {what[source.layout]}, not a table with columns\n"
+            f"{place}: the file is {what}, not a table with columns\n"
             "  fix: leave --label, --text and --kind out, or name a CSV, TSV, JSONL or parquet file"
         )
     if source.layout == "text":
@@ -160,7 +160,7 @@ def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place:
             )
     id_name = id_column(others, texts)
     left_out = [name for name in others if name not in (*texts, id_name)]
-    lists = [name for name in left_out if columns[name].has_lists]
+    lists = [name for name in left_out if columns[name].form == "lists"]
     if lists and several is None and not wishes.text:
         raise ConfigError(
             f"{place}: column {lists[0]!r} has lists, such as the choices of a question, which a "
@@ -186,7 +186,7 @@ def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place:
                 f"{label.missing[0]}; training leaves them out, and a distillation takes their "
                 "texts from a file in data.unlabelled"
             )
-        is_number = label.is_fractions or len(label.numbers) > _MOST_NUMBERED_CLASSES
+        is_number = label.form == "fractions" or len(label.numbers) > _MOST_NUMBERED_CLASSES
         kind = wishes.kind or ("regress" if is_number else "classify")
         guessed = _numbers if kind == "regress" else _classes
         entry, about = guessed(source, label, unit, place)
