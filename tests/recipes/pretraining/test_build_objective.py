@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, ElectraForMaskedLM
 
-import road_ray as rr
 from road_ray.objectives.pretraining.registry import OBJECTIVES, objective_class
 from road_ray.recipes.pretraining.config import ObjectiveConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
@@ -27,39 +26,13 @@ def attempt(road, flags, pretraining, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("name", ["electra_masked", "replace_mlm", "all_tokens_mlm"])
+@pytest.mark.parametrize("name", sorted({*OBJECTIVES} - {"electra"}))
 def test_objectives_beside_electra_train(attempt, tmp_path, name):
-    result = attempt(objective__name=name, training__steps=1)
+    result = attempt(objective__name=name, training__steps=1, **MORE.get(name, {}))
     assert result.code == 0, result.err
     AutoModel.from_pretrained(tmp_path / "run" / "hf")
-
-
-@pytest.mark.parametrize("name", ["mlm", "mc_bert", "teams", "adversarial"])
-def test_objectives_with_draws_of_their_own_resume_to_the_same_bytes(
-    name, pretraining, tmp_path, monkeypatch
-):
-    options = pretraining | {"objective.name": name, "training.steps": 4} | MORE.get(name, {})
-    options |= {"training.save_every_steps": 2}
-    whole = rr.pretrain(overrides=options | {"run_dir": str(tmp_path / "whole")})
-    kind = objective_class(name)
-    forward, calls = kind.forward, iter(range(100))
-
-    def killed(self, batch):
-        if next(calls) == 3:
-            raise RuntimeError("killed")
-        return forward(self, batch)
-
-    broken = options | {"run_dir": str(tmp_path / "broken")}
-    with monkeypatch.context() as patch:
-        patch.setattr(kind, "forward", killed)
-        with pytest.raises(RuntimeError, match="killed"):
-            rr.pretrain(overrides=broken)
-    resumed = rr.pretrain(overrides=broken)
-    weights = [(run.hf_dir / "model.safetensors").read_bytes() for run in (whole, resumed)]
-    assert weights[0] == weights[1]
-    assert len(read_rows(resumed.directory / "metrics.jsonl")) == 2
-    AutoModel.from_pretrained(whole.hf_dir)
-    assert json.loads((whole.hf_dir / "road_ray.json").read_text())["objective"] == name
+    record = json.loads((tmp_path / "run" / "hf" / "road_ray.json").read_text())
+    assert record["objective"] == name
 
 
 @pytest.mark.parametrize("family", ["bert", "albert"])
@@ -128,7 +101,7 @@ def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):
 
 
 def test_every_option_of_the_configuration_belongs_to_an_objective():
-    from road_ray.objectives.pretraining.registry import objective_class, options_of
+    from road_ray.objectives.pretraining.registry import options_of
 
     known = {name for kind in OBJECTIVES for name in options_of(objective_class(kind))}
     assert ObjectiveConfig.model_fields.keys() - {"name", "options"} <= known
