@@ -306,15 +306,13 @@ def check_parity(
         if expected.shape == actual.shape:
             difference = (expected - actual).abs().amax().item() if actual.numel() else 0.0
         if not difference <= allowed:  # true for NaN as well
-            coarse = "distillation.precision=fp32 if int8 is too coarse for it; or "
-            compiled = "distillation.torch_compile=false; or "
             raise CheckpointError(
                 f"teacher {index} ({directory}): through {path} its logits differ "
                 f"from those of its weights by up to {difference:.3g}\n"
                 f"  allowed: {allowed:.3g}, the largest difference by rounding\n"
-                f"  fix: {coarse * (precision == 'int8')}{compiled * options.compiled}"
-                "give all machines the same weights and versions; if it is its table, "
-                "remove this teacher's directory (road data store ls)\n"
+                "  fix: give all machines the same weights and versions; if it is its table, "
+                "remove this teacher's directory (road data store ls); else "
+                "distillation.precision=fp32, distillation.torch_compile=false\n"
                 "  kept: everything; no step was made"
             )
         differences.append(difference)

@@ -85,10 +85,8 @@ class StudySearch(Searcher):  # type: ignore[misc]
     def spent(self) -> bool:
         """Return True if no new trial may start."""
         # Tune asks ten times a second while the last trials run, and no budget comes back.
-        self._spent = self._spent or self._reaches_budget()
-        return self._spent
-
-    def _reaches_budget(self) -> bool:
+        if self._spent:
+            return True
         hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds
         every = self._study.get_trials(deepcopy=False)
         if hours is None and teachers is None and len(every) < self._config.trials:
@@ -99,11 +97,12 @@ class StudySearch(Searcher):  # type: ignore[misc]
         own = set(self._numbers.values())  # of this start, which count by its wall time
         earlier = _sum([trial for trial in started if trial.number not in own], "seconds")
         spent = (time.monotonic() - self._start + earlier) / 3600
-        return (
+        self._spent = (
             len(started) >= self._config.trials
             or (hours is not None and spent >= hours)
             or (teachers is not None and _sum(started, "teacher_seconds") >= teachers)
         )
+        return self._spent
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Record an intermediate result."""

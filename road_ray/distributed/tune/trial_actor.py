@@ -86,8 +86,11 @@ def _run_trial(record: Record, work: Work) -> Record:
         directory.mkdir(parents=True, exist_ok=True)
         lines = traceback.format_exception(error)
         (directory / "error.txt").write_text("".join(lines), encoding="utf-8")
+        reason = str(error) if isinstance(error, RoadError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, DivergedError):
+            reason = f"{trial_record.DIVERGED}: {reason}"
         spent = time.monotonic() - began
-        return replace(record, state="failed", reason=reason_of(error), seconds=spent)
+        return replace(record, state="failed", reason=reason[:_LONGEST_REASON], seconds=spent)
     bad = [value for value in outcome.values if not math.isfinite(value)]
     return replace(
         record,
@@ -116,12 +119,3 @@ def with_time_limit(seconds: float | None, path: Path) -> Iterator[None]:
         finally:
             faulthandler.cancel_dump_traceback_later()
     path.unlink(missing_ok=True)
-
-
-def reason_of(error: BaseException) -> str:
-    """Return the reason why a trial failed, in a few lines."""
-    if isinstance(error, DivergedError):
-        return f"{trial_record.DIVERGED}: {error}"[:_LONGEST_REASON]
-    if isinstance(error, RoadError):
-        return str(error)[:_LONGEST_REASON]
-    return f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
