@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import road_ray as rr
 from road_ray.data.batching import Batching, BatchStream
@@ -16,7 +17,8 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.weighting import resolve
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, DataError
+from road_ray.inference.load_model import load
 from road_ray.models.multitask import load_trained
 from road_ray.objectives.distilled import Distilled
 
@@ -77,6 +79,41 @@ def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(tr
     terms = Distilled(student, kd_weight=0.5, temperature=4.0)(batch).terms
     assert terms[f"{name}_soft"].total.item() == pytest.approx(0, abs=1e-4)
     assert terms[name].count == (batch["labels"] != -100).sum()
+
+
+def test_choices_from_a_file_are_a_teacher(sentiment, root, tmp_path):
+    own = sentiment | {"data.root": str(root), "data.dataset": "commonsenseqa"}
+    own |= {"data.batch_size": 4, "training.steps": 3}
+    model = rr.finetune(overrides=own | {"seed": 3}, run_dir=tmp_path / "model")
+    predictor = load(str(model.directory))
+    lines = (root / "commonsenseqa" / "train.jsonl").read_text().splitlines()
+    questions = [json.loads(line)["question"] for line in lines]
+    said = predictor(
+        [{"question": q["stem"], "choices": [c["text"] for c in q["choices"]]} for q in questions]
+    )
+    file, weights = tmp_path / "said.jsonl", {}
+
+    def student(name, teacher):
+        chosen = own | {"distillation.teachers": [str(teacher)], "distillation.host": "process"}
+        run = rr.distill(overrides=chosen, run_dir=tmp_path / name)
+        weights[name] = load_file(run.hf_dir / "model.safetensors")
+
+    file.write_text("".join(json.dumps({"scores": row["scores"]}) + "\n" for row in said))
+    student("file", file)
+    student("live", model.directory)
+    torch.testing.assert_close(weights["file"], weights["live"], rtol=0, atol=1e-3)
+    few = [{"row": 1, "choice": 4, "confidence": 0.6}, {"row": 0, "scores": str([0.2] * 5)}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in few))
+    student("few", file)
+    for row, words in (
+        ({"scores": [0.5, 0.5]}, "a list of 5 numbers"),
+        ({"scores": "high"}, "a list of 5 numbers"),
+        ({"scores": [0.5] * 5}, "sum is 1"),
+        ({"choice": 5}, "label = 5"),
+    ):
+        file.write_text(json.dumps({"row": 0} | row) + "\n")
+        with pytest.raises(DataError, match=words):
+            student("bad", file)
 
 
 def test_questions_with_the_joint_head_are_learnt_and_judged_again(questions, tmp_path, road):

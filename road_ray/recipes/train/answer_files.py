@@ -13,6 +13,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,11 +24,17 @@ import torch
 from torch import Tensor
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import UNKNOWN, Example, TextExample
+from road_ray.data.features.examples_and_features import (
+    UNKNOWN,
+    ChoiceExample,
+    Example,
+    TextExample,
+)
 from road_ray.data.load_split import Split, read_examples, root_of
 from road_ray.data.readers.hub import load_rows
 from road_ray.data.readers.tables import Row, names_of_features, table_rows, with_class_names
 from road_ray.data.task_and_dataset import (
+    Choose,
     Classify,
     Dataset,
     Hub,
@@ -41,7 +48,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.distillation.answer_table import Keys, keys_of_texts
 from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.stored_ensemble import TeacherTables
-from road_ray.errors import ConfigError, DataError, did_you_mean
+from road_ray.errors import ConfigError, DataError, did_you_mean, shorten
 from road_ray.models.label_order import LabelMap, label_order, names_for
 from road_ray.recipes.train.teaching_config import ON_HUB
 from road_ray.system.files import sha256_of
@@ -69,11 +76,11 @@ def file_entry(path: str, task: Task, label_map: LabelMap | None) -> dict[str, A
     """Return the entry of a file in the manifest of teachers. Raises ``ConfigError`` for a task
     whose answers are not one row of numbers.
     """
-    if not isinstance(task.kind, Classify | MultiLabel | Regress):
+    if not isinstance(task.kind, Classify | MultiLabel | Regress | Choose):
         raise ConfigError(
             f"distillation.teachers: {path}: task {task.name!r} is of kind "
             f"{type(task.kind).__name__}\n  allowed: answers from a file for classes or a number "
-            "of a text or pair\n  fix: name a model"
+            "of a text or pair, or for choices\n  fix: name a model"
         )
     entry: dict[str, Any] = {"directory": path, FILE_SHA256: _sha256(path)}
     if isinstance(task.kind, Classify | MultiLabel):
@@ -160,7 +167,8 @@ def read_answers(
     for count, (where, cells) in enumerate(_rows(path), 1):
         row = _flat(cells)
         if row.keys() != names:
-            names, columns = row.keys(), _text_columns(dataset, row)
+            by_number = isinstance(split.task.kind, Choose)
+            names, columns = row.keys(), [] if by_number else _text_columns(dataset, row)
             read = _reader(where, Path(path), names, split, label_map)
         answer = read(row, where)
         if columns:
@@ -210,7 +218,7 @@ def _write(answers: Mapping[Texts, Answer], tables: TeacherTables) -> None:
 
 def texts_of(example: Example) -> Texts:
     """Return the texts that are the key of a row."""
-    assert isinstance(example, TextExample)
+    assert isinstance(example, TextExample | ChoiceExample)
     return example.texts
 
 
@@ -260,6 +268,8 @@ def _reader(
     kind, dataset = split.task.kind, split.dataset
     if isinstance(kind, Regress) and (column := next(filter(columns.__contains__, _NUMBER), None)):
         return partial(_numbers, _LOGIT, [column])
+    if isinstance(kind, Choose) and {"choice", *_PREFIXES.values()} & {*columns}:
+        return partial(_of_choices, [str(number) for number in range(kind.choices)])
     if isinstance(kind, Classify | MultiLabel):
         several = isinstance(kind, MultiLabel)
         renamed = {**dataset.label_map, **names_for(label_map, place)}
@@ -311,6 +321,25 @@ def _numbers(
         seen = dict(zip(columns, cells, strict=True))
         raise DataError(f"{where}: {seen}\n  allowed: {allowed}, or all cells empty")
     return values if prefix == _LOGIT else logits
+
+
+def _of_choices(numbers: Sequence[str], row: Row, where: str) -> Answer | None:
+    """Return the logits of a list of one value a choice, or of the number of a choice with a
+    confidence.
+    """
+    for prefix, name in _PREFIXES.items():
+        listed = row.get(name)
+        if listed in (None, ""):
+            continue
+        with suppress(ValueError):
+            listed = json.loads(listed) if isinstance(listed, str) else listed
+        if not isinstance(listed, list) or len(listed) != len(numbers):
+            raise DataError(
+                f"{where}: {name} = {shorten(repr(listed))}\n"
+                f"  allowed: a list of {len(numbers)} numbers, one a choice"
+            )
+        return _numbers(prefix, numbers, dict(zip(numbers, listed, strict=True)), where)
+    return _of_label(numbers, {}, {**row, "label": row.get("choice")}, where)
 
 
 def _of_label(
