@@ -1058,6 +1058,12 @@ def pretrain(
 ) -> Run:
     """Pre-train an encoder on a text corpus (ELECTRA and its successors).
 
+    >>> import road_ray as rr
+    >>> run = rr.pretrain(
+    ...     preset="tiny_electra", start="random", run_dir="runs/encoder",
+    ...     data={"root": "miniature", "max_length_tokens": 32}, training={"steps": 2},
+    ... )
+
     Args:
         run_dir: Directory of the run: configuration, metrics, checkpoints and final models.
         The same command on the same directory resumes the run.
@@ -1115,6 +1121,12 @@ def multitask(
     weighting: _Weighting = ...,
 ) -> Run:
     """Train one encoder on a mix of data sets, one head per task.
+
+    >>> import road_ray as rr
+    >>> run = rr.multitask(
+    ...     init="runs/encoder", run_dir="runs/mixture", training={"steps": 2},
+    ...     data={"root": "miniature", "datasets": ["sst2", "mnli"], "max_judged_rows": 16},
+    ... )
 
     Args:
         run_dir: Directory of the run: configuration, metrics, checkpoints and final models.
@@ -1181,6 +1193,12 @@ def finetune(
 ) -> Run:
     """Fine-tune a model on one data set (`data.dataset`), or separately on each of several
     (`pool`), with `num_seeds` seeds each.
+
+    >>> import road_ray as rr
+    >>> run = rr.finetune(
+    ...     init="runs/encoder", run_dir="runs/finetune", training={"steps": 2},
+    ...     data={"root": "miniature", "dataset": "sst2", "max_judged_rows": 16},
+    ... )
 
     Args:
         run_dir: Directory of the run: configuration, metrics, checkpoints and final model.
@@ -1260,6 +1278,12 @@ def teachers(
     max_concurrent: int = ...,
 ) -> Run:
     """Fine-tune teachers with different seeds for `road distill`. `teachers.json` lists them.
+
+    >>> import road_ray as rr
+    >>> run = rr.teachers(
+    ...     init="runs/encoder", run_dir="runs/teachers", training={"steps": 2},
+    ...     num_teachers=2, data={"root": "miniature", "dataset": "sst2", "max_judged_rows": 16},
+    ... )
 
     Args:
         run_dir: Directory of the teachers, one sub-directory each, and of `teachers.json`,
@@ -1362,6 +1386,13 @@ def distill(
     span_correctness: Literal["independent", "joint"] = ...,
 ) -> Run:
     """Train a student on the answers of an ensemble of teachers.
+
+    >>> import road_ray as rr
+    >>> run = rr.distill(
+    ...     student="runs/encoder", task="sst2", teachers="runs/teachers/teachers.json",
+    ...     run_dir="runs/student", host="process", training={"steps": 2},
+    ...     data={"root": "miniature", "max_judged_rows": 16},
+    ... )
 
     Args:
         run_dir: Directory of the run: configuration, metrics, checkpoints and final model.
@@ -1472,6 +1503,11 @@ def evaluate(
     """Evaluate a trained model on the data set of its training, on a labelled file of the same
     columns, or on other data sets.
 
+    >>> import road_ray as rr
+    >>> run = rr.evaluate(
+    ...     init="runs/student", run_dir="runs/evaluated",
+    ... )
+
     Args:
         run_dir: Directory of the figures and predictions. `{name}` stands for the model and a
         digest of the keys that decide the result, so that each evaluation has a directory of
@@ -1553,6 +1589,13 @@ def reproduce(
 ) -> Run:
     """Repeat a published comparison with your model and data.
 
+    >>> import road_ray as rr
+    >>> run = rr.reproduce(
+    ...     init="runs/encoder", run_dir="runs/rates", training={"steps": 2}, num_seeds=2,
+    ...     experiment={"arms": {"slow": {"keys": {"optimizer.peak_lr": 1e-5}}, "fast": {}}},
+    ...     data={"root": "miniature", "dataset": "sst2", "max_judged_rows": 16},
+    ... )
+
     Args:
         run_dir: Directory of all arms, of `table.json`, of the report and of the metrics.
         seed: Random seed of new weights, order of batches, masking, dropout and drawn data
@@ -1633,6 +1676,11 @@ def demo(
     max_concurrent: int = ...,
 ) -> Run:
     """Run all stages at miniature scale, in a few minutes.
+
+    >>> import road_ray as rr
+    >>> run = rr.demo(
+    ...     run_dir="runs/demo",  # doctest: +SKIP
+    ... )
 
     Args:
         run_dir: Directory of all runs of the demo, of `table.json` and of `report.html`.

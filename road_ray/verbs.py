@@ -34,6 +34,7 @@ class Verb:
     example: str = "data.epochs=2"  # an override, for the help
     run_dir: str = ""  # default of ``run_dir`` where it is not ``runs/NAME``, for the help
     next: str = "road predict {run} FILE"  # the command that usually follows
+    arguments: str = ""  # of an example in Python; those of the docstrings follow each other
 
     @property
     def config(self) -> type[Config]:
@@ -43,7 +44,10 @@ class Verb:
     @property
     def docstring(self) -> str:
         """Text of ``help(road_ray.VERB)``."""
-        return textwrap.fill(f"{self.about[0].upper()}{self.about[1:]}.", 90)
+        about = textwrap.fill(f"{self.about[0].upper()}{self.about[1:]}.", 90)
+        given = textwrap.indent(self.arguments, "    ")
+        call = f"run = rr.{self.name}(\n{given}\n)".replace("\n", "\n... ")
+        return f"{about}\n\n>>> import road_ray as rr\n>>> {call}"
 
     def following(self, directory: Path, given: Sequence[str] = (), *, has_model: bool) -> str:
         """Return the command that usually follows a run; several runs of one have no model.
@@ -76,6 +80,8 @@ VERBS: dict[str, Verb] = {
             "recipes.pretraining.pretrain:pretrain",
             example="training.steps=1000",
             next="road finetune init={run}",
+            arguments='preset="tiny_electra", start="random", run_dir="runs/encoder",\n'
+            'data={"root": "miniature", "max_length_tokens": 32}, training={"steps": 2},',
         ),
         Verb(
             "multitask",
@@ -84,6 +90,8 @@ VERBS: dict[str, Verb] = {
             "recipes.train.train:multitask",
             example="training.steps=1000",
             next="road finetune init={run}",
+            arguments='init="runs/encoder", run_dir="runs/mixture", training={"steps": 2},\n'
+            'data={"root": "miniature", "datasets": ["sst2", "mnli"], "max_judged_rows": 16},',
         ),
         Verb(
             "finetune",
@@ -91,6 +99,8 @@ VERBS: dict[str, Verb] = {
             "(`pool`), with `num_seeds` seeds each",
             "recipes.train.config:FinetuningsConfig",
             "recipes.several_runs:finetune",
+            arguments='init="runs/encoder", run_dir="runs/finetune", training={"steps": 2},\n'
+            'data={"root": "miniature", "dataset": "sst2", "max_judged_rows": 16},',
         ),
         Verb(
             "teachers",
@@ -100,12 +110,17 @@ VERBS: dict[str, Verb] = {
             "recipes.several_runs:teachers",
             next="road distill {same} distillation.teachers={run}/teachers.json "
             "run_dir=runs/distill",
+            arguments='init="runs/encoder", run_dir="runs/teachers", training={"steps": 2},\n'
+            'num_teachers=2, data={"root": "miniature", "dataset": "sst2", "max_judged_rows": 16},',
         ),
         Verb(
             "distill",
             "train a student on the answers of an ensemble of teachers",
             "recipes.train.config:DistillConfig",
             "recipes.several_runs:distill",
+            arguments='student="runs/encoder", task="sst2", run_dir="runs/student",\n'
+            'teachers="runs/teachers/teachers.json", host="process", training={"steps": 2},\n'
+            'data={"root": "miniature", "max_judged_rows": 16},',
         ),
         Verb(
             "evaluate",
@@ -118,6 +133,7 @@ VERBS: dict[str, Verb] = {
             example="data.split=test",
             run_dir="runs/evaluate/{name}",
             next="road runs show {run}",
+            arguments='init="runs/student", run_dir="runs/evaluated",',
         ),
         Verb(
             "reproduce",
@@ -127,6 +143,9 @@ VERBS: dict[str, Verb] = {
             word="comparison",
             example="seed=1",
             next="road runs list {run}",
+            arguments='init="runs/encoder", run_dir="runs/rates", training={"steps": 2},\n'
+            'experiment={"arms": {"slow": {"keys": {"optimizer.peak_lr": 1e-5}}, "fast": {}}},\n'
+            'data={"root": "miniature", "dataset": "sst2", "max_judged_rows": 16}, num_seeds=2,',
         ),
         Verb(
             "demo",
@@ -135,6 +154,7 @@ VERBS: dict[str, Verb] = {
             "experiment.demo:demo",
             example="num_seeds=2",
             next="road init FILE",
+            arguments='run_dir="runs/demo",  # doctest: +SKIP',
         ),
     )
 }

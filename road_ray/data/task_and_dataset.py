@@ -70,7 +70,12 @@ def below_zero(label: str) -> bool:
 
 @dataclass(frozen=True)
 class Classify:
-    """One label for a sentence or a pair; the order of ``labels`` is the order of the logits."""
+    """One label for a sentence or a pair; the order of ``labels`` is the order of the logits.
+
+    >>> import road_ray as rr
+    >>> rr.Task("topic", rr.Classify(("sports", "politics"))).kind.width
+    2
+    """
 
     labels: tuple[str, ...]
 
@@ -88,6 +93,10 @@ class Reason(Classify):
 class MultiLabel:
     """Any number of labels, none too, for a sentence or a pair: one logit a label, whose sigmoid is
     the label's probability. A label is a choice between two classes of logits 0 and ``z``.
+
+    >>> import road_ray as rr
+    >>> rr.MultiLabel(("sports", "politics", "weather")).width
+    3
     """
 
     labels: tuple[str, ...]
@@ -105,6 +114,10 @@ class Regress:
     units, so that a task with a wide range does not outweigh the others in an averaged gradient
     (google-research/electra, finetune/classification). Logits, labels, predictions and exported
     models have the task's own numbers.
+
+    >>> import road_ray as rr
+    >>> rr.Regress(low=1.0, high=6.0).range
+    5.0
     """
 
     low: float
@@ -123,6 +136,10 @@ class Regress:
 class Span:
     """Start and end of an answer, chosen independently; position 0 means no answer (ROaD part 1,
     section 2).
+
+    >>> import road_ray as rr
+    >>> rr.Task("manual", rr.Span()).kind.width  # start, end
+    2
     """
 
     @property
@@ -139,7 +156,12 @@ class JointSpan(Span):
 
 @dataclass(frozen=True)
 class Tag:
-    """One label a word, read at the word's first sub-token; entity labels in the IOB2 scheme."""
+    """One label a word, read at the word's first sub-token; entity labels in the IOB2 scheme.
+
+    >>> import road_ray as rr
+    >>> rr.Tag(("O", "B-PART", "I-PART")).width
+    3
+    """
 
     labels: tuple[str, ...]
 
@@ -164,7 +186,12 @@ Kind = Classify | MultiLabel | Regress | Span | Tag | Choose
 
 @dataclass(frozen=True)
 class Task:
-    """A task owns one head; every data set of the task feeds that head."""
+    """A task owns one head; every data set of the task feeds that head.
+
+    >>> import road_ray as rr
+    >>> topics = rr.Task("topic", rr.Classify(("sports", "politics")))
+    >>> rr.Ensemble(["runs/t0", "runs/t1"], task=topics)  # doctest: +SKIP
+    """
 
     name: str
     kind: Kind

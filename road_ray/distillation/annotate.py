@@ -120,6 +120,11 @@ def model_inputs(batch: Mapping[str, object]) -> dict[str, Any]:
 
     Unknown positions of answers become the one behind the row, which models of ``transformers``
     ignore; -100 they take for position 0, "no answer".
+
+    >>> import torch
+    >>> import road_ray as rr
+    >>> sorted(rr.model_inputs({"input_ids": torch.ones(1, 3), "soft_logits": torch.ones(1, 2)}))
+    ['input_ids']
     """
     inputs: dict[str, Any] = {name: x for name, x in batch.items() if name not in ADDED}
     for name in ("start_positions", "end_positions"):
@@ -136,6 +141,16 @@ def student_loss(
     over examples (over words in tagging). ``-> []``.
 
     ``outputs`` are those of any ``AutoModelFor...`` called with labels; ``batch`` is annotated.
+
+    >>> import torch
+    >>> from transformers import AutoModelForSequenceClassification
+    >>> import road_ray as rr
+    >>> student = AutoModelForSequenceClassification.from_pretrained("runs/finetune/hf")
+    >>> batch = {"input_ids": torch.tensor([[2, 7, 3]]), "labels": torch.tensor([1])}
+    >>> with rr.Ensemble(["runs/student"], host="process") as ensemble:
+    ...     (batch,) = ensemble.annotate([batch])
+    >>> loss = rr.student_loss(student(**rr.model_inputs(batch)), batch, kd_weight=0.5)
+    >>> loss.backward()
     """
     if not 0 <= kd_weight <= 1:
         raise ConfigError(f"distillation.kd_weight = {kd_weight}\n  allowed: 0 <= value <= 1")

@@ -26,6 +26,20 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
     ``schedule`` is the course of ``kd_weight`` over the training: ``constant``, ``linear`` or
     points. ``average_loss`` averages the losses to each teacher instead of their logits.
     Requests to the ensemble run ``lookahead`` batches ahead. The caller closes the ensemble.
+
+    >>> import torch
+    >>> from transformers import AutoModelForSequenceClassification, TrainingArguments
+    >>> import road_ray as rr
+    >>> student = AutoModelForSequenceClassification.from_pretrained("runs/finetune/hf")
+    >>> rows = [{"input_ids": torch.tensor([2, 7, 3]), "labels": 1}] * 4
+    >>> options = TrainingArguments("runs/trainer", max_steps=1, disable_tqdm=True, report_to=[])
+    >>> with rr.Ensemble(["runs/student"], host="process") as ensemble:
+    ...     trainer = rr.DistillationTrainer(
+    ...         model=student, args=options, train_dataset=rows, ensemble=ensemble, temperature=2.0
+    ...     )
+    ...     trainer.train().global_step
+    {'train_runtime': ...}
+    1
     """
 
     loss_is_scaled_for_ga = False  # a mean over the batch: the Trainer divides by accumulation

@@ -49,6 +49,15 @@ class Ensemble(protocol.WrappedEnsemble):
     ``texts`` of a batch, ``[B]`` strings or tuples of strings.
     Without a connected cluster, ``RAY_ADDRESS`` is used, or a private cluster that is started and
     stopped with the ensemble.
+
+    >>> import torch
+    >>> import road_ray as rr
+    >>> batch = {"input_ids": torch.tensor([[2, 7, 3]]), "labels": torch.tensor([1])}
+    >>> with rr.Ensemble(["runs/finetune", "runs/student"], host="process") as ensemble:
+    ...     logits = ensemble.logits(batch)
+    ...     soft = ensemble.soft_targets(batch, weighting="correctness", wrong=0.75)
+    >>> logits.shape, soft.shape  # teachers, rows, classes
+    (torch.Size([2, 1, 2]), torch.Size([1, 2]))
     """
 
     def __init__(

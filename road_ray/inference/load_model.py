@@ -75,6 +75,11 @@ def load(
     A stored temperature divides the logits of classes and choices.
 
     Raises ``CheckpointError`` for a directory without a head that predicts.
+
+    >>> import road_ray as rr
+    >>> model = rr.load("runs/finetune")
+    >>> model("a fine film")["label"] in ("negative", "positive")
+    True
     """
     place, record, task = _head(str(model), head)
     own = any((place / name).is_file() for name in ("tokenizer.json", "vocab.txt"))

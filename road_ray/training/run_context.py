@@ -43,6 +43,16 @@ class RunContext:
 
     The host sets ``stop`` and ``check_preemption``, also from another thread; the loop sets
     ``step``, ``batch`` and ``measured``.
+
+    >>> import road_ray as rr
+    >>> steps = []
+    >>> watched = rr.RunContext(on_row=lambda step, total, row: steps.append((step, total)))
+    >>> run = rr.finetune(
+    ...     init="runs/encoder", run_dir="runs/watched", context=watched,
+    ...     data={"root": "miniature", "max_judged_rows": 16}, training={"steps": 2},
+    ... )
+    >>> (2, 2) in steps, watched.step
+    (True, 2)
     """
 
     plan_only: bool = False

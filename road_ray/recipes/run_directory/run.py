@@ -54,7 +54,16 @@ _LINE = "\n    "
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its directory and its final metrics."""
+    """A finished run: its directory and its final metrics.
+
+    >>> import road_ray as rr
+    >>> run = rr.finetune(overrides={"run_dir": "runs/mine", "init": "runs/encoder",
+    ...     "data.root": "miniature", "training.steps": 2})
+    >>> sorted(run.metrics)
+    ['data/sst2/overlap_with_train', 'eval/sst2/accuracy', ...]
+    >>> run.hf_dir.as_posix()
+    'runs/mine/hf'
+    """
 
     directory: Path
     metrics: Mapping[str, float]

@@ -55,6 +55,9 @@ def sweep(
     ``trials=32``.
 
     Finished trials of an earlier start are reused, running ones resume from their checkpoints.
+
+    >>> import road_ray as rr
+    >>> found = rr.sweep("temperature", trials=32)  # doctest: +SKIP
     """
     return run(load_sweep(path, overrides, **keys))
 
