@@ -1389,8 +1389,8 @@ def distill(
 
     >>> import road_ray as rr
     >>> run = rr.distill(
-    ...     student="runs/encoder", task="sst2", teachers="runs/teachers/teachers.json",
-    ...     run_dir="runs/student", host="process", training={"steps": 2},
+    ...     student="runs/encoder", task="sst2", run_dir="runs/student",
+    ...     teachers="runs/teachers/teachers.json", host="process", training={"steps": 2},
     ...     data={"root": "miniature", "max_judged_rows": 16},
     ... )
 
@@ -1591,9 +1591,9 @@ def reproduce(
 
     >>> import road_ray as rr
     >>> run = rr.reproduce(
-    ...     init="runs/encoder", run_dir="runs/rates", training={"steps": 2}, num_seeds=2,
+    ...     init="runs/encoder", run_dir="runs/rates", training={"steps": 2},
     ...     experiment={"arms": {"slow": {"keys": {"optimizer.peak_lr": 1e-5}}, "fast": {}}},
-    ...     data={"root": "miniature", "dataset": "sst2", "max_judged_rows": 16},
+    ...     data={"root": "miniature", "dataset": "sst2", "max_judged_rows": 16}, num_seeds=2,
     ... )
 
     Args:

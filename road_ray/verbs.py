@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from road_ray.config import Config, flatten, load, override, preset_named_in, to_dict
@@ -206,9 +207,10 @@ def configure(
     preset: str | None = None,
     path: Path | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
+    keys: Mapping[str, object] = MappingProxyType({}),
 ) -> Config:
     """Return the configuration of a verb: its defaults or a preset, overridden by a YAML file,
-    overridden by ``overrides``.
+    overridden by ``overrides``, overridden by ``keys``.
 
     Raises ``ConfigError`` with every mistake, before anything starts.
     """
@@ -233,12 +235,13 @@ def configure(
     if verb == "reproduce":
         from road_ray.experiment.config import comparison_named, published
 
-        comparison = comparison_named(path, overrides)
+        by_name = {"comparison", "experiment"} & keys.keys()
+        comparison = comparison_named(path, keys if by_name else overrides)
         base |= published(comparison) | {"comparison": comparison}
-    config = load(kind, base=base, path=path, overrides=overrides)
+    config = load(kind, base=base, path=path, overrides=overrides, keys=keys)
     if base.get("data", {}).get("tokenizer") is not None and to_dict(config).get("init"):
         base["data"]["tokenizer"] = None  # that of init replaces the preset's
-        config = load(kind, base=base, path=path, overrides=overrides)
+        config = load(kind, base=base, path=path, overrides=overrides, keys=keys)
     return config
 
 
@@ -281,17 +284,18 @@ def perform(
     which the caller closes), ``temperature``, ``kd_weight``, ``wrong`` and the other flat names.
     ``context`` describes the surroundings of the run; by default there are none.
     """
+    extra: tuple[Any, ...] = ()
+    if verb == "distill":
+        keys, extra = _unflattened(keys)
     if isinstance(config, Config):
         if not isinstance(overrides, Mapping):
             raise ConfigError("overrides of a configuration object must be a mapping: {'seed': 1}")
         chosen = override(config, overrides) if overrides else config
+        chosen = override(chosen, keys) if keys else chosen
     else:
         path = None if config is None else Path(config)
-        chosen = configure(verb, preset=preset, path=path, overrides=overrides)
-    extra: tuple[Any, ...] = ()
-    if verb == "distill":
-        keys, extra = _unflattened(keys)
-    return VERBS[verb].run(override(chosen, keys) if keys else chosen, *extra, context=context)
+        chosen = configure(verb, preset=preset, path=path, overrides=overrides, keys=keys)
+    return VERBS[verb].run(chosen, *extra, context=context)
 
 
 def _unflattened(keys: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any, ...]]:

@@ -55,6 +55,18 @@ def test_a_configuration_a_file_or_names_may_be_given(performed, tmp_path):
     assert configs[2].run_dir == Path("x")
 
 
+def test_keys_by_name_decide_as_overrides_do(performed):
+    arms = {"slow": {"keys": {"optimizer.peak_lr": 1e-5}}, "fast": {}}
+    perform("reproduce", comparison="noisy_labels")
+    perform("reproduce", overrides={"comparison": "noisy_labels"})
+    perform("reproduce", experiment={"arms": arms}, init="runs/encoder")
+    perform("pretrain", preset="electra_small", init="runs/encoder", data={"root": "DATA"})
+    by_name, by_override, own, encoder = (given[0] for given in performed)
+    assert by_name == by_override  # with the keys of that comparison
+    assert (own.comparison, [*own.experiment["arms"]]) == ("own", ["slow", "fast"])
+    assert (encoder.data.tokenizer, encoder.data.root) == (None, "DATA")  # not the preset's
+
+
 def test_text_does_not_override_an_object():
     with pytest.raises(ConfigError, match="must be a mapping"):
         perform("finetune", FinetuneConfig(), overrides=["seed=1"])

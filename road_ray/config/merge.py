@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -48,9 +49,10 @@ def load(
     base: Mapping[str, Any] | None = None,
     path: Path | None = None,
     overrides: Overrides = (),
+    keys: Mapping[str, object] = MappingProxyType({}),
 ) -> T:
     """Return the configuration of a preset (``base``), overridden by a YAML file, overridden by
-    ``a.b=value``.
+    ``a.b=value``, overridden by ``keys``.
 
     Sections and dicts are merged key by key, lists are replaced; an empty file or section changes
     nothing. The caller handles ``preset`` at the top of the file (`preset_named_in`).
@@ -65,8 +67,10 @@ def load(
             merged.put_file(path)
         except InvalidConfig as error:
             merged.put_overrides(overrides)
+            merged.put_overrides(keys)
             raise InvalidConfig([*error.problems, *merged.problems]) from None
     merged.put_overrides(overrides)
+    merged.put_overrides(keys)
     return merged.validated(kind)
 
 

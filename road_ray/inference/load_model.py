@@ -77,9 +77,8 @@ def load(
     Raises ``CheckpointError`` for a directory without a head that predicts.
 
     >>> import road_ray as rr
-    >>> model = rr.load("runs/finetune")
-    >>> model("a fine film")["label"] in ("negative", "positive")
-    True
+    >>> sorted(rr.load("runs/finetune")("a fine film")["scores"])
+    ['negative', 'positive']
     """
     place, record, task = _head(str(model), head)
     own = any((place / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
@@ -94,13 +93,11 @@ def load(
         positions, vocab_size = int(facts["longest_row_tokens"]), read_config(place).vocab_size
     else:
         runnable = trained = load_trained(str(place), task).to(where).eval()
-        config = trained.encoder.config
-        dtype = autocast_dtype(precision, where, config.hidden_size)
-        positions, vocab_size = longest_row(trained.encoder), config.vocab_size
+        dtype = autocast_dtype(precision, where, trained.encoder.config.hidden_size)
+        positions, vocab_size = longest_row(trained.encoder), trained.encoder.config.vocab_size
     check_vocabulary(vocab_size, len(tokenizer), str(place))
     length = row_limit(record.get("max_length_tokens"), task)
-    is_known = "max_length_tokens" in record
-    longest = limit_length(tokenizer, positions, length if is_known else None)
+    longest = limit_length(tokenizer, positions, length if "max_length_tokens" in record else None)
     _check_options(task, longest, max_length_tokens, threshold, n_best, min_confidence)
     return Predictor(
         model=runnable,
