@@ -414,13 +414,21 @@ class _MultitaskData(TypedDict, total=False):
     or `hub` (the Hugging Face hub). None: the environment variable `ROAD_DATA`, or the hub
     where it is not set."""
     max_length_tokens: int | None
-    """Maximum length of a row, in tokens; longer texts are truncated, longer contexts are split
-    into windows. None: 384 for span tasks and 128 for all others, as for BERT; `road
-    evaluate` takes the length of the training. ELECTRA uses 512 for span tasks."""
+    """Maximum length of a row, in tokens; longer texts are truncated or read in windows
+    (`data.windows`), longer contexts are split into windows. None: 384 for span tasks and 128
+    for all others, as for BERT; `road evaluate` takes the length of the training. ELECTRA
+    uses 512 for span tasks."""
     stride_tokens: int | None
-    """Distance between the starts of successive context windows of a span task, in tokens
-    (BERT's `doc_stride`). None: 128, as google-research/electra; `road evaluate` takes that
-    of the training."""
+    """Distance between the starts of successive windows, in tokens (BERT's `doc_stride`). None:
+    128 for contexts of a span task, as google-research/electra, and for `data.windows` the
+    length of a window, so that they do not overlap; `road evaluate` takes that of the
+    training."""
+    windows: Literal["none", "mean", "max"] | None
+    """Reading of texts that are longer than `data.max_length_tokens`, of tasks with one text and
+    classes, several labels or a number. `none`: they are truncated. `mean`, `max`: they are
+    split into windows. Each window is trained on with the label of its text (Pappagari et al.
+    2019); predictions and metrics are of the mean or the maximum of the windows' logits.
+    None: `none`; `road evaluate` takes that of the training."""
     max_question_tokens: int | None
     """Maximum length of a question of a span task, in tokens; the rest is cut. None: 64, as
     google-research/electra; `road evaluate` takes that of the training. Raise it together
@@ -613,13 +621,21 @@ class _FinetuneData(TypedDict, total=False):
     or `hub` (the Hugging Face hub). None: the environment variable `ROAD_DATA`, or the hub
     where it is not set."""
     max_length_tokens: int | None
-    """Maximum length of a row, in tokens; longer texts are truncated, longer contexts are split
-    into windows. None: 384 for span tasks and 128 for all others, as for BERT; `road
-    evaluate` takes the length of the training. ELECTRA uses 512 for span tasks."""
+    """Maximum length of a row, in tokens; longer texts are truncated or read in windows
+    (`data.windows`), longer contexts are split into windows. None: 384 for span tasks and 128
+    for all others, as for BERT; `road evaluate` takes the length of the training. ELECTRA
+    uses 512 for span tasks."""
     stride_tokens: int | None
-    """Distance between the starts of successive context windows of a span task, in tokens
-    (BERT's `doc_stride`). None: 128, as google-research/electra; `road evaluate` takes that
-    of the training."""
+    """Distance between the starts of successive windows, in tokens (BERT's `doc_stride`). None:
+    128 for contexts of a span task, as google-research/electra, and for `data.windows` the
+    length of a window, so that they do not overlap; `road evaluate` takes that of the
+    training."""
+    windows: Literal["none", "mean", "max"] | None
+    """Reading of texts that are longer than `data.max_length_tokens`, of tasks with one text and
+    classes, several labels or a number. `none`: they are truncated. `mean`, `max`: they are
+    split into windows. Each window is trained on with the label of its text (Pappagari et al.
+    2019); predictions and metrics are of the mean or the maximum of the windows' logits.
+    None: `none`; `road evaluate` takes that of the training."""
     max_question_tokens: int | None
     """Maximum length of a question of a span task, in tokens; the rest is cut. None: 64, as
     google-research/electra; `road evaluate` takes that of the training. Raise it together
@@ -702,13 +718,21 @@ class _DistillData(TypedDict, total=False):
     or `hub` (the Hugging Face hub). None: the environment variable `ROAD_DATA`, or the hub
     where it is not set."""
     max_length_tokens: int | None
-    """Maximum length of a row, in tokens; longer texts are truncated, longer contexts are split
-    into windows. None: 384 for span tasks and 128 for all others, as for BERT; `road
-    evaluate` takes the length of the training. ELECTRA uses 512 for span tasks."""
+    """Maximum length of a row, in tokens; longer texts are truncated or read in windows
+    (`data.windows`), longer contexts are split into windows. None: 384 for span tasks and 128
+    for all others, as for BERT; `road evaluate` takes the length of the training. ELECTRA
+    uses 512 for span tasks."""
     stride_tokens: int | None
-    """Distance between the starts of successive context windows of a span task, in tokens
-    (BERT's `doc_stride`). None: 128, as google-research/electra; `road evaluate` takes that
-    of the training."""
+    """Distance between the starts of successive windows, in tokens (BERT's `doc_stride`). None:
+    128 for contexts of a span task, as google-research/electra, and for `data.windows` the
+    length of a window, so that they do not overlap; `road evaluate` takes that of the
+    training."""
+    windows: Literal["none", "mean", "max"] | None
+    """Reading of texts that are longer than `data.max_length_tokens`, of tasks with one text and
+    classes, several labels or a number. `none`: they are truncated. `mean`, `max`: they are
+    split into windows. Each window is trained on with the label of its text (Pappagari et al.
+    2019); predictions and metrics are of the mean or the maximum of the windows' logits.
+    None: `none`; `road evaluate` takes that of the training."""
     max_question_tokens: int | None
     """Maximum length of a question of a span task, in tokens; the rest is cut. None: 64, as
     google-research/electra; `road evaluate` takes that of the training. Raise it together
@@ -884,13 +908,21 @@ class _EvaluateData(TypedDict, total=False):
     or `hub` (the Hugging Face hub). None: the environment variable `ROAD_DATA`, or the hub
     where it is not set."""
     max_length_tokens: int | None
-    """Maximum length of a row, in tokens; longer texts are truncated, longer contexts are split
-    into windows. None: 384 for span tasks and 128 for all others, as for BERT; `road
-    evaluate` takes the length of the training. ELECTRA uses 512 for span tasks."""
+    """Maximum length of a row, in tokens; longer texts are truncated or read in windows
+    (`data.windows`), longer contexts are split into windows. None: 384 for span tasks and 128
+    for all others, as for BERT; `road evaluate` takes the length of the training. ELECTRA
+    uses 512 for span tasks."""
     stride_tokens: int | None
-    """Distance between the starts of successive context windows of a span task, in tokens
-    (BERT's `doc_stride`). None: 128, as google-research/electra; `road evaluate` takes that
-    of the training."""
+    """Distance between the starts of successive windows, in tokens (BERT's `doc_stride`). None:
+    128 for contexts of a span task, as google-research/electra, and for `data.windows` the
+    length of a window, so that they do not overlap; `road evaluate` takes that of the
+    training."""
+    windows: Literal["none", "mean", "max"] | None
+    """Reading of texts that are longer than `data.max_length_tokens`, of tasks with one text and
+    classes, several labels or a number. `none`: they are truncated. `mean`, `max`: they are
+    split into windows. Each window is trained on with the label of its text (Pappagari et al.
+    2019); predictions and metrics are of the mean or the maximum of the windows' logits.
+    None: `none`; `road evaluate` takes that of the training."""
     max_question_tokens: int | None
     """Maximum length of a question of a span task, in tokens; the rest is cut. None: 64, as
     google-research/electra; `road evaluate` takes that of the training. Raise it together
