@@ -160,6 +160,7 @@ def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place:
             )
     id_name = id_column(others, texts)
     left_out = [name for name in others if name not in (*texts, id_name)]
+    answers = any(name.startswith(("probability_", "logprob_", "logit_")) for name in left_out)
     lists = [name for name in left_out if columns[name].form == "lists"]
     if lists and several is None and not wishes.text:
         raise ConfigError(
@@ -174,6 +175,7 @@ def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place:
         f"label: {', '.join(labels[:12])} ({why_label})",
         *([f"id: {id_name} (its name says so, and no value repeats)"] if id_name else []),
         *([f"not read: {', '.join(left_out)}"] if left_out else []),
+        *(["answers of a teacher, which distillation.teachers=FILE reads"] if answers else []),
     ]
     unit = "a pair of texts" if len(texts) == 2 else "a text"
     if several is not None:

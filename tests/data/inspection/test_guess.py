@@ -331,3 +331,12 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, message):
 )
 def test_a_name_tells_the_split(name, split):
     assert split_in_name(name) == split
+
+
+def test_columns_of_answers_are_said_to_be_those_of_a_teacher(tmp_path):
+    shares = {"probability_a": [0.25] * 40, "probability_b": [0.75] * 40}
+    made = guess(table(tmp_path / "t.csv", text=TEXTS, label=AB, **shares))
+    assert "not read: probability_a, probability_b" in made.reasons
+    assert any("distillation.teachers=FILE" in reason for reason in made.reasons)
+    made = guess(table(tmp_path / "plain.csv", text=TEXTS, label=AB))
+    assert not any("teacher" in reason for reason in made.reasons)
