@@ -47,46 +47,29 @@ class Config(BaseModel):
 
     @field_validator("*", mode="after")
     @classmethod
-    def _without_secrets(cls, value: object) -> Any:
-        """Refuse addresses with a secret and whole numbers of more than 64 bits; expand ``~``."""
-        if any(not -_LARGEST - 1 <= number <= _LARGEST for number in _whole_numbers(value)):
-            raise ValueError("is too large\n    allowed: whole numbers of at most 64 bits")
-        for text in _texts(value):
-            refuse_secret(str(text))
-        return _expanded(value)
+    def _checked_values(cls, value: object) -> Any:
+        return _checked(value)
 
 
-def _whole_numbers(value: object) -> Iterator[int]:
-    """Yield every whole number in a value, at any depth."""
-    if isinstance(value, int):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (number for item in value.values() for number in _whole_numbers(item))
-    elif isinstance(value, list | tuple):
-        yield from (number for item in value for number in _whole_numbers(item))
+def _checked(value: Any) -> Any:
+    """Return a value with ``~`` expanded in every path of it, at any depth.
 
-
-def _texts(value: object) -> Iterator[str | Path]:
-    """Yield every text and path in a value, at any depth, including the keys of mappings."""
+    Raises ``ValueError`` for an address with a secret, also in a key of a mapping, and for a whole
+    number of more than 64 bits.
+    """
+    if isinstance(value, dict):
+        return {_checked(name): _checked(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return type(value)(map(_checked, value))
+    if isinstance(value, int) and not -_LARGEST - 1 <= value <= _LARGEST:
+        raise ValueError("is too large\n    allowed: whole numbers of at most 64 bits")
     if isinstance(value, str | Path):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (text for pair in value.items() for part in pair for text in _texts(part))
-    elif isinstance(value, list | tuple | set | frozenset):
-        yield from (text for item in value for text in _texts(item))
-
-
-def _expanded(value: object) -> Any:
-    """Return the value with ``~`` expanded in every path of it."""
+        refuse_secret(str(value))
     if isinstance(value, Path):
         try:
             return value.expanduser()
         except RuntimeError:
             raise ValueError(f"no home directory for {str(value)!r}") from None
-    if isinstance(value, list | tuple) and any(isinstance(item, Path) for item in value):
-        return type(value)(map(_expanded, value))
-    if isinstance(value, dict) and any(isinstance(item, Path) for item in value.values()):
-        return {name: _expanded(item) for name, item in value.items()}
     return value
 
 
@@ -145,23 +128,21 @@ Free = Annotated[T, FreeOnResume()]
 """Type of a field that may always differ when a run is resumed."""
 
 
-def marked(config: Config, kind: type[Mark]) -> set[str]:
-    """Return the dotted keys of the values and sections with a mark of this kind."""
-    return set(_marked(config, kind))
-
-
 def resume_identity(config: Config) -> dict[str, Any]:
     """Return the verb and every dotted key that determines the result of a run, without paths of
     files that are compared by content; a mapping that is no section is one value. Copies of
     checkpoints record it, because a mirror outlives run directories and may be given to many runs.
     """
     verb = type(config).__name__.removesuffix("Config").lower()
-    left_out = set(_marked(config, Mark))
+    left_out = marked(config, Mark)
     return {"verb": verb} | dict(_values(config, to_dict(config), left_out))
 
 
-def _marked(config: Config, kind: type[Mark], above: str = "") -> Iterator[str]:
-    """Yield the dotted keys of all fields with a mark, in sections and in mappings of sections."""
+def marked(config: Config, kind: type[Mark], above: str = "") -> set[str]:
+    """Return the dotted keys of the values and sections with a mark of this kind, also in sections
+    and in mappings of sections.
+    """
+    found = set()
     for name in type(config).model_fields:
         value = getattr(config, name)
         # Those of the classes that declared the field before, too.
@@ -169,13 +150,13 @@ def _marked(config: Config, kind: type[Mark], above: str = "") -> Iterator[str]:
         fields = [c.model_fields[name] for c in classes if name in c.model_fields]
         marks = [mark for field in fields for mark in field.metadata if isinstance(mark, kind)]
         if any(not mark.unless or attrgetter(mark.unless)(config) is None for mark in marks):
-            yield above + name
-        elif isinstance(value, Config):
-            yield from _marked(value, kind, f"{above}{name}.")
-        elif isinstance(value, Mapping):
-            for key, entry in value.items():
-                if isinstance(entry, Config):
-                    yield from _marked(entry, kind, f"{above}{name}.{key}.")
+            found.add(above + name)
+            continue
+        inner = {f"{name}.{key}": e for key, e in value.items()} if isinstance(value, dict) else {}
+        for key, entry in (inner or {name: value}).items():
+            if isinstance(entry, Config):
+                found |= marked(entry, kind, f"{above}{key}.")
+    return found
 
 
 def _values(
