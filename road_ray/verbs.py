@@ -152,7 +152,7 @@ VERBS: dict[str, Verb] = {
             "demo",
             "run all stages at miniature scale, in a few minutes",
             "recipes.config:DemoConfig",
-            "experiment.demo:demo",
+            "experiment.run:demo",
             example="num_seeds=2",
             next="road init FILE",
             arguments='run_dir="runs/demo",  # doctest: +SKIP',

@@ -2,7 +2,7 @@
 
 ``RunConfig`` is the base of the configuration of every verb: run directory, seed, workers, cluster,
 console and trackers. ``recipes/run_directory/run.py`` and ``distributed/train/launch.py`` consume
-it, ``recipes/evaluate.py`` and ``experiment/demo.py`` the other two.
+it, ``recipes/evaluate.py`` and ``experiment/run.py`` the other two.
 """
 
 from __future__ import annotations

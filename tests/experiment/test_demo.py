@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.experiment import demo
+from road_ray.experiment import run as demo
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Experiment
 from road_ray.recipes.config import DemoConfig
