@@ -25,7 +25,7 @@ from road_ray.config import (
     to_dict,
     to_yaml,
 )
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, Problem
 
 
 class Weighting(Config):
@@ -120,8 +120,6 @@ def test_the_layout_of_a_mistake(write: Write) -> None:
         ("name: 0123", "name = 123\n    allowed: text"),
         ("optimizer: fast", "allowed: a section with the keys peak_lr, betas, warmup_steps"),
         ("seed: {a: 1}", "seed is given as a section"),
-        ("distilation: {temperature: 2}", "fix: did you mean 'distillation'?"),
-        ("weighting: {wrongs: 1}", "fix: did you mean 'weighting.wrong'?"),
         ("temperature: 2", "fix: did you mean 'distillation.temperature'?"),
         ("zzz: 1", "allowed at the top level: name, seed, deterministic, weighting"),
         ("seed: !!python/object:os.system 1", "tags (!) are not accepted"),
@@ -154,6 +152,57 @@ def test_all_mistakes_are_told_together_from_top_to_bottom(write: Write) -> None
         assert f"error[CONFIG] {where}" in text
     assert "override 'scores.a=b'  scores.a = \"b\"" in text
     assert "9 mistakes; nothing was started" in text
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("sed", "seed"),
+        ("warmup_steps", "optimizer.warmup_steps"),
+        ("warmup_setps", "optimizer.warmup_steps"),
+        ("optimiser.peak_lr", "optimizer.peak_lr"),
+        ("optimizer.peek_lr", "optimizer.peak_lr"),
+        ("optimizer.seed", "seed"),
+        ("optimiser.peek_lr", "optimizer.peak_lr"),
+        ("optimise.zzz", "optimizer"),
+    ],
+)
+def test_the_nearest_key_is_suggested_with_its_whole_name(key: str, meant: str) -> None:
+    assert f"fix: did you mean {meant!r}?" in _mistakes(overrides={key: 1})
+
+
+def test_of_very_many_mistakes_the_first_are_shown() -> None:
+    text = str(InvalidConfig([Problem(f"a.yaml:{line}", "x = 1") for line in range(1, 31)]))
+    assert text.count("error[CONFIG]") == 20
+    assert text.splitlines()[-1] == (
+        "  30 mistakes; 10 of them are not shown; nothing was started; no file was changed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("seed", True, "seed = true"),
+        ("distillation.temperature", False, "temperature = false"),
+        ("optimizer.betas", [0.9, True], "betas[1] = true"),
+        ("scores", {"a": True}, "scores.a = true"),
+        *(
+            ("deterministic", value, "allowed: true or false")
+            for value in ("no", "yes", 0, 1, None)
+        ),
+        *(("seed", value, "seed = ") for value in ("4", 1.5, "many")),
+        *(("optimizer.peak_lr", value, "peak_lr = ") for value in (float("nan"), "nan", "-inf")),
+    ],
+)
+def test_nothing_is_converted_silently(key: str, value: Any, words: str) -> None:
+    assert words in _mistakes(overrides={key: value})
+
+
+@pytest.mark.parametrize(("value", "expected"), [("5e-5", 5e-5), (2, 2.0)])
+def test_a_float_takes_scientific_text_and_whole_numbers(value: Any, expected: float) -> None:
+    read = load(Example, base={"optimizer": {"peak_lr": value}}).optimizer.peak_lr
+    assert (read, type(read)) == (expected, float)
+    assert load(Example, base={"seed": 1e4}).seed == 10_000
 
 
 def test_a_required_key_that_nobody_set_is_told(write: Write) -> None:
