@@ -1,4 +1,6 @@
-"""A tiny ELECTRA with a head for every task of the catalogue, and a tokenizer of its world."""
+"""Tiny ELECTRAs: any, and one with a head for every task of the catalogue and a tokenizer of its
+world.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,15 @@ TINY = EncoderConfig(
 )
 
 
+def small_config(**changes):
+    """That of a tiny encoder over a vocabulary of sixty."""
+    from transformers import ElectraConfig
+
+    size = {"vocab_size": 60, "embedding_size": 16, "hidden_size": 32, "intermediate_size": 32}
+    size |= {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 24}
+    return ElectraConfig(**(size | changes))
+
+
 def tokenizer_of_world(world):
     from road_ray.data.tokenizer import train_wordpiece
 
@@ -24,14 +35,11 @@ def tokenizer_of_world(world):
 
 
 def model_of_all_tasks(tokenizer):
-    from transformers import ElectraConfig, ElectraModel
+    from transformers import ElectraModel
 
     from road_ray.data.catalog import TASKS
     from road_ray.models.multitask import MultitaskModel
 
     torch.manual_seed(0)
-    size = dict(embedding_size=16, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
-    size |= dict(intermediate_size=32, max_position_embeddings=512)
-    return MultitaskModel(
-        ElectraModel(ElectraConfig(vocab_size=len(tokenizer), **size)), list(TASKS.values())
-    )
+    size = {"vocab_size": len(tokenizer), "num_hidden_layers": 1, "max_position_embeddings": 512}
+    return MultitaskModel(ElectraModel(small_config(**size)), list(TASKS.values()))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tests.tiny_encoder import small_config
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -42,19 +44,14 @@ def make_teacher(
     ``save_pretrained`` leaves them.
     """
     from transformers import (
-        ElectraConfig,
         ElectraForQuestionAnswering,
         ElectraForSequenceClassification,
     )
 
     labels = {"nli": labels, "mrc": ("start", "end"), "similarity": ("score",)}[kind]
-    config = ElectraConfig(
+    config = small_config(
         vocab_size=len(WORDS),
-        embedding_size=16,
-        hidden_size=32,
         num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
         max_position_embeddings=32,
         id2label=dict(enumerate(labels)),
         label2id={label: index for index, label in enumerate(labels)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import ElectraConfig, ElectraForSequenceClassification
+from transformers import ElectraForSequenceClassification
 
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Task
 from road_ray.distillation.annotate import annotate, model_inputs, student_loss
@@ -13,6 +13,7 @@ from road_ray.distillation.losses import kd_loss, soft_loss_sum, two_classes
 from road_ray.distillation.teacher_directory import check_teacher
 from road_ray.distillation.weighting import RULES, resolve
 from road_ray.errors import CheckpointError
+from tests.tiny_encoder import small_config
 from tests.tiny_teacher import LABELS, make_teacher
 
 
@@ -89,11 +90,7 @@ def test_float_labels_of_a_custom_loop_are_several_labels_and_no_numbers():
 
 
 def test_a_model_of_transformers_learns_in_a_loop_of_ones_own():
-    config = ElectraConfig(
-        **{"vocab_size": 9, "embedding_size": 8, "hidden_size": 8, "num_hidden_layers": 1},
-        **{"num_attention_heads": 1, "intermediate_size": 8, "num_labels": 3},
-        problem_type="multi_label_classification",
-    )
+    config = small_config(num_labels=3, problem_type="multi_label_classification")
     model = ElectraForSequenceClassification(config).eval()
     batch = annotated(torch.randn(2, 2, 3), torch.tensor([[1.0, 0, 0], [0, 1, 1]]))
     outputs = model(**model_inputs(batch))

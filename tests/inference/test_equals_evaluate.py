@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import ElectraConfig, ElectraModel
+from transformers import ElectraModel
 
 from road_ray.data import catalog
 from road_ray.data.features.examples_and_features import SpanExample, TagExample
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.models.multitask import MultitaskModel
+from tests.tiny_encoder import small_config
 
 ROWS = 300
 WHOLE = {
@@ -29,10 +30,8 @@ WHOLE = {
 def trained(real_data, tmp_path_factory):
     """Return the directory of a model with random weights and the head of a task."""
     tokenizer = load_tokenizer(real_data / "vocab" / "bert-base-uncased-vocab.txt")
-    size = dict(embedding_size=16, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
-    config = ElectraConfig(
-        vocab_size=len(tokenizer), intermediate_size=32, initializer_range=0.5, **size
-    )
+    size = {"vocab_size": len(tokenizer), "num_hidden_layers": 1, "max_position_embeddings": 512}
+    config = small_config(**size, initializer_range=0.5)
 
     def export(task: str) -> Path:
         torch.manual_seed(0)

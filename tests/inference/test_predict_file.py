@@ -24,7 +24,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import ElectraConfig, ElectraModel
+from transformers import ElectraModel
 
 from road_ray.data.catalog import TASKS
 from road_ray.data.tokenizer import train_wordpiece
@@ -36,6 +36,7 @@ from road_ray.inference.predict_file import PredictionFile, predict_chunk, predi
 from road_ray.models.multitask import MultitaskModel
 from road_ray.training.monitoring.console_progress import Console
 from tests.published import TEXTS, publish
+from tests.tiny_encoder import small_config
 
 ROWS = [{"text": "a fine film", "id": "x1"}, {"text": 'dull, "very"', "id": "x2"}]
 EACH = ColumnChoice()  # every field is a column of its own name
@@ -46,8 +47,8 @@ def directory(tmp_path_factory):
     """A sentiment model with random weights."""
     torch.manual_seed(0)
     tokenizer = train_wordpiece(["a fine film or a dull , very bad one"] * 3, vocab_size=60)
-    size = dict(embedding_size=16, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
-    config = ElectraConfig(vocab_size=len(tokenizer), intermediate_size=32, **size)
+    size = {"vocab_size": len(tokenizer), "num_hidden_layers": 1, "max_position_embeddings": 512}
+    config = small_config(**size)
     place = tmp_path_factory.mktemp("sentiment")
     MultitaskModel(ElectraModel(config), [TASKS["sentiment"]]).export(place, "sentiment")
     tokenizer.save_pretrained(place)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
-from transformers import ElectraConfig, ElectraForPreTraining
+from transformers import ElectraForPreTraining
 
 from road_ray.models.cpu_kernels import (
     CpuDropout,
@@ -17,19 +17,13 @@ from road_ray.models.cpu_kernels import (
     keep_mask,
     use_cpu_kernels,
 )
+from tests.tiny_encoder import small_config
 
 
 def model(dropout=0.0):
     torch.manual_seed(0)
     return ElectraForPreTraining(
-        ElectraConfig(
-            vocab_size=50,
-            embedding_size=8,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=64,
-            max_position_embeddings=16,
+        small_config(
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
             initializer_range=0.3,  # so that attention is far from even

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
-from transformers import AutoModel, BertConfig, ElectraConfig, ElectraModel
+from transformers import AutoModel, BertConfig, ElectraModel
 
 from road_ray.data.task_and_dataset import (
     Choose,
@@ -24,9 +24,13 @@ from road_ray.errors import CheckpointError
 from road_ray.models import heads
 from road_ray.models.heads import BEAM, STEPS, JointSpanHead, StochasticAnswerNetwork, build_head
 from road_ray.models.multitask import MultitaskModel, load_trained
+from tests.tiny_encoder import small_config
 
 BATCH = {"attention_mask": None}
-CONFIG = ElectraConfig(hidden_size=32, num_attention_heads=2, hidden_dropout_prob=0.0)
+CONFIG = small_config(hidden_dropout_prob=0.0)
+SMALLEST = small_config(
+    vocab_size=30, hidden_size=16, num_hidden_layers=1, max_position_embeddings=32
+)
 
 
 @pytest.mark.parametrize(
@@ -69,17 +73,13 @@ def test_the_last_layer_begins_as_in_the_published_code_of_its_family(kind, conf
     assert least < weight.abs().max() <= most + 1e-6
 
 
-JOINT_CONFIG = ElectraConfig(
-    vocab_size=30, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-    intermediate_size=16, max_position_embeddings=32,
-)  # fmt: skip
 TASK = Task("mrc_joint", JointSpan())
 
 
 @pytest.fixture
 def joint_head():
     torch.manual_seed(0)
-    made = JointSpanHead(JOINT_CONFIG)
+    made = JointSpanHead(SMALLEST)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter)
     return made.eval()
@@ -131,7 +131,7 @@ def test_no_answer_is_told_from_the_first_token_and_the_expected_start(joint_hea
 
 
 def test_the_export_says_that_only_the_encoder_is_plain(tmp_path, caplog):
-    model = MultitaskModel(ElectraModel(JOINT_CONFIG), [TASK]).eval()
+    model = MultitaskModel(ElectraModel(SMALLEST), [TASK]).eval()
     with caplog.at_level(logging.WARNING):
         model.export(tmp_path, TASK.name)
     assert "transformers has no class for the joint span head" in caplog.text
@@ -150,10 +150,6 @@ def test_the_export_says_that_only_the_encoder_is_plain(tmp_path, caplog):
         load_trained(str(tmp_path), TASK)
 
 
-SAN_CONFIG = ElectraConfig(
-    vocab_size=30, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-    intermediate_size=16, max_position_embeddings=32,
-)  # fmt: skip
 SAN_BATCH = {
     "attention_mask": torch.tensor([[1] * 9, [1] * 6 + [0] * 3]),
     "token_type_ids": torch.tensor([[0] * 4 + [1] * 5, [0] * 4 + [1] * 2 + [0] * 3]),
@@ -163,7 +159,7 @@ SAN_BATCH = {
 @pytest.fixture
 def san_head():
     torch.manual_seed(0)
-    made = StochasticAnswerNetwork(SAN_CONFIG, 3)
+    made = StochasticAnswerNetwork(SMALLEST, 3)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter)
     return made.eval()
@@ -208,7 +204,7 @@ def test_training_drops_a_tenth_of_the_steps_but_never_all(san_head, monkeypatch
 def test_it_is_saved_and_read_back_and_not_taken_for_another(tmp_path):
     torch.manual_seed(0)
     task = Task("nli_answer_network", Reason(("a", "b", "c")))
-    model = MultitaskModel(ElectraModel(SAN_CONFIG), [task]).eval()
+    model = MultitaskModel(ElectraModel(SMALLEST), [task]).eval()
     model.export(tmp_path, task.name)
     batch = SAN_BATCH | {"input_ids": torch.randint(5, 30, (2, 9)), "task": task.name}
     assert_close(load_trained(str(tmp_path), task).eval()(batch), model(batch))
@@ -220,7 +216,7 @@ def test_it_is_saved_and_read_back_and_not_taken_for_another(tmp_path):
 
 
 def test_labels_of_a_stored_head_are_found_by_name(tmp_path):
-    model = MultitaskModel(ElectraModel(SAN_CONFIG), [Task("nli", Reason(("a", "b", "c")))]).eval()
+    model = MultitaskModel(ElectraModel(SMALLEST), [Task("nli", Reason(("a", "b", "c")))]).eval()
     model.export(tmp_path, "nli")
     batch = SAN_BATCH | {"input_ids": torch.randint(5, 30, (2, 9)), "task": "nli"}
     turned = load_trained(str(tmp_path), Task("nli", Reason(("c", "A", "b")))).eval()

@@ -10,7 +10,6 @@ from torch.testing import assert_close
 from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,
-    ElectraConfig,
     ElectraForPreTraining,
 )
 
@@ -22,6 +21,7 @@ from road_ray.models.encoder import (
     hugging_face_config,
 )
 from road_ray.models.multitask import MultitaskModel, load_multitask, load_trained
+from tests.tiny_encoder import small_config
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
 PARAPHRASE = Task("paraphrase", Classify(("different", "same")))
@@ -30,16 +30,7 @@ MRC = Task("mrc", Span())
 NER = Task("ner", Tag(("O", "B-X", "I-X")))
 TASKS = [NLI, PARAPHRASE, SIMILARITY, MRC, NER]
 
-CONFIG = ElectraConfig(
-    vocab_size=60,
-    embedding_size=16,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=16,
-    initializer_range=0.2,
-)
+CONFIG = small_config(max_position_embeddings=16, initializer_range=0.2)
 
 
 @pytest.fixture(scope="module")

@@ -5,28 +5,26 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
-from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.objectives.pretraining.generator import MaskingObjective
+from tests.tiny_encoder import small_config
 
 VOCAB, PAD, UNK, CLS, SEP, MASK = 97, 0, 1, 2, 3, 4
 SPECIAL = (PAD, CLS, SEP, MASK)
 
 
-def config_of(hidden: int, **options) -> ElectraConfig:
+def config_of(hidden: int, **options):
     sizes = {
         "vocab_size": VOCAB,
-        "embedding_size": 16,
         "hidden_size": hidden,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
         "intermediate_size": 2 * hidden,
         "max_position_embeddings": 32,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
         "initializer_range": 0.2,  # so that predictions differ from position to position
     }
-    return ElectraConfig(**(sizes | options))
+    return small_config(**(sizes | options))
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import ElectraConfig, ElectraForSequenceClassification, ElectraModel
+from transformers import ElectraForSequenceClassification, ElectraModel
 
 from road_ray.data.task_and_dataset import (
     Choose,
@@ -92,7 +92,7 @@ def _with_option(name: str, dropout: float, layers: int) -> Objective:
 
 
 def _intermediate(directory: Path, dropout: float, layers: int, *, attentions: bool) -> Objective:
-    size: ElectraConfig = tiny.config_of(32, dropout, layers)
+    size = tiny.config_of(32, dropout, layers)
     torch.manual_seed(1)
     ElectraForSequenceClassification(size).save_pretrained(directory)
     torch.manual_seed(0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
 from road_ray.data.features.examples_and_features import Features
@@ -20,6 +21,7 @@ from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
+from tests.tiny_encoder import small_config
 
 KINDS = (*OBJECTIVES, "second_stage")
 _OPTIONS = {
@@ -30,19 +32,10 @@ _OPTIONS = {
 _CLS, _SEP, _MASK = 2, 3, 4
 
 
-def config_of(hidden: int, dropout: float, layers: int = 2) -> ElectraConfig:
+def config_of(hidden: int, dropout: float, layers: int = 2) -> Any:
     """Few layers over a vocabulary of sixty."""
-    return ElectraConfig(
-        vocab_size=60,
-        embedding_size=16,
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=24,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )
+    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return small_config(hidden_size=hidden, num_hidden_layers=layers, **dropouts)
 
 
 def objective_of(kind: str, *, dropout: float, layers: int = 2) -> Objective:

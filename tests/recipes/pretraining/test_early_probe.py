@@ -11,6 +11,7 @@ import road_ray as rr
 from road_ray.errors import ConfigError, DataError, InterruptedRunError
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.monitoring.metrics_journal import read_rows
+from tests.runs import weights
 
 PROBE = {
     "data.evaluate_on": ["sst2"],
@@ -24,10 +25,6 @@ def short():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("road_ray.recipes.pretraining.pretrain._STEPS", 3)
         yield
-
-
-def weights(run):
-    return (run.hf_dir / "model.safetensors").read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from road_ray.errors import ResourceError
 from road_ray.system import remote_files
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.object_store import Line, object_store
+from tests.runs import weights
 
 STEPS = 24
 
@@ -50,16 +51,12 @@ def training(line, pretraining, pretrained, tmp_path_factory):
 @pytest.fixture(scope="module")
 def calm(training):
     """The weights of a run whose line is whole; it builds the corpus."""
-    return weights_of(training("calm"))
-
-
-def weights_of(run):
-    return (run.hf_dir / "model.safetensors").read_bytes()
+    return weights(training("calm"))
 
 
 def test_a_line_that_is_cut_in_a_shard_costs_a_pause_only(training, calm, line):
     line.cut_after(20_000)
-    assert weights_of(training("cut")) == calm
+    assert weights(training("cut")) == calm
     assert line.cuts == 1
 
 
@@ -75,7 +72,7 @@ def test_a_store_that_goes_away_stops_the_run_and_the_same_command_resumes_it(
     assert time.monotonic() - began < 60
     line.down = False
     run = training("gone")
-    assert weights_of(run) == calm
+    assert weights(run) == calm
     assert [row["step"] for row in read_rows(run.directory / "metrics.jsonl")] == [
         *range(1, STEPS + 1)
     ]

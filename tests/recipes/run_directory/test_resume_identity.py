@@ -25,6 +25,7 @@ from road_ray.recipes.train.config import (
 from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import configure
+from tests.runs import weights
 
 OUTER = Path("runs/outer")
 MIRRORED = {"run_dir": OUTER, "training": TrainingConfig(mirror="s3://bucket/all?region=x")}
@@ -97,10 +98,6 @@ def mirrored(sentiment, tmp_path):
     return sentiment | {"training.steps": 1, "training.mirror": str(tmp_path / "mirror")}
 
 
-def weights(directory):
-    return (directory / "model.safetensors").read_bytes()
-
-
 def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(mirrored, tmp_path):
     first = rr.finetune(overrides=mirrored, run_dir=tmp_path / "first")
     with pytest.raises(CheckpointError) as refused:
@@ -113,6 +110,6 @@ def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(mirrored, 
     (tmp_path / "link").symlink_to(mirrored["data.root"])
     moved = {"data.root": str(tmp_path / "link"), "training.log_every_steps": 7}
     again = rr.finetune(overrides=mirrored | moved, run_dir=tmp_path / "second")
-    assert weights(again.hf_dir) == weights(first.hf_dir)
+    assert weights(again) == weights(first)
     kinds = [event["kind"] for event in read_rows(again.directory / "events.jsonl")]
     assert kinds == ["initialized"] * 2 + ["fetched_from_mirror", "resumed", "checkpoints_removed"]

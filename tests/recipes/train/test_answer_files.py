@@ -28,6 +28,7 @@ from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.system.files import sha256_of
 from road_ray.verbs import configure
+from tests.runs import weights
 
 
 @pytest.fixture
@@ -51,10 +52,6 @@ def columns(sentiment):
     path = next(Path(str(sentiment["data.root"])).glob("glue/SST-2/train.tsv"))
     with path.open() as file:
         return list(csv.DictReader(file, delimiter="\t"))
-
-
-def weights(run: rr.Run) -> bytes:
-    return (run.hf_dir / "model.safetensors").read_bytes()
 
 
 def write(path: Path, rows: list[dict[str, object]]) -> Path:

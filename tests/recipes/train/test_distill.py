@@ -11,6 +11,7 @@ import road_ray as rr
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError
 from road_ray.training.monitoring.metrics_journal import read_rows
+from tests.runs import weights
 
 
 @pytest.fixture
@@ -22,10 +23,6 @@ def students(sentiment, teachers, tmp_path):
         return rr.distill(overrides=sentiment, run_dir=tmp_path / name, **(given | changes))
 
     return run
-
-
-def weights(run: rr.Run) -> bytes:
-    return (run.hf_dir / "model.safetensors").read_bytes()
 
 
 def test_every_way_to_teach_is_another_student(students):

@@ -20,6 +20,7 @@ from road_ray.models import precision
 from road_ray.models.precision import compile_for_all_shapes
 from road_ray.recipes.train import teachers as module
 from road_ray.training.monitoring.metrics_journal import read_rows
+from tests.runs import weights
 
 STEPS = 14  # an epoch is 10: every row is asked for, some twice
 
@@ -41,10 +42,6 @@ def student(sentiment, teachers, tmp_path):
         return rr.distill(overrides=sentiment | dotted, run_dir=tmp_path / name, **settings)
 
     return run
-
-
-def weights(run: rr.Run) -> bytes:
-    return (run.hf_dir / "model.safetensors").read_bytes()
 
 
 def events(run: rr.Run) -> dict[str, dict]:
