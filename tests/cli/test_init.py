@@ -168,5 +168,6 @@ def test_rows_are_as_long_as_the_model_takes(road, reviews, config, length):
     out = road("init", "long.csv", "--init", "model").out
     assert f"length: {length} tokens" in out
     assert ("the most that the model takes" in out) == (length < 1263)
+    assert ("data.windows=mean" in out) == (length < 1263)
     config = configure("finetune", path=reviews / "long.yaml")
     assert config.data.max_length_tokens == length

@@ -307,7 +307,8 @@ def _length(words: Sequence[int], limit: int, reasons: list[str]) -> int | None:
     if length < long:
         share = sum(n * _TOKENS_PER_WORD + 3 > length for n in words) / len(words)
         about = f"the most that the model takes; about {share:.0%} of the texts are longer"
-    reasons.append(f"length: {length} tokens, {about}; longer ones are cut")
+    remedy = " (data.windows=mean reads them whole, if a row has one text)" * (length < long)
+    reasons.append(f"length: {length} tokens, {about}; longer ones are cut{remedy}")
     return length
 
 
