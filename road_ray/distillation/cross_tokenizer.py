@@ -27,7 +27,7 @@ from road_ray.data.features.examples_and_features import (
     TagExample,
 )
 from road_ray.data.features.span_windows import without_spaces
-from road_ray.data.features.text_rows import encode_tags, packed, tokenized
+from road_ray.data.features.text_rows import RowsOfTokens, encode_tags, tokenized
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
@@ -217,8 +217,10 @@ class TextReader:
             max_length=self.longest,
             return_offsets_mapping=of_spans,
         )
-        rows = packed(encoded.encodings or [], self.tokenizer, num_texts=len(texts))
         (encoding,) = encoded.encodings or []
+        made = RowsOfTokens(self.tokenizer, num_texts=len(texts))
+        made.add([encoding])
+        rows = made.fields()
         offsets = None
         if of_spans:
             second = np.array([text == 1 for text in encoding.sequence_ids], np.bool_)

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from road_ray.data.features.examples_and_features import Features, Ints, SpanExample
 from road_ray.data.features.text_rows import (
     ROWS_AT_A_TIME,
-    TokenRows,
+    RowsOfTokens,
     check_fast,
-    joined,
-    packed,
     second_begins,
     tokenized,
 )
@@ -67,7 +65,7 @@ def encode_spans(
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=True)
     _check_limits(max_length_tokens, stride_tokens, max_question_tokens, special)
-    parts: list[TokenRows] = []
+    made = RowsOfTokens(tokenizer, num_texts=2)
     gold: list[tuple[int, int]] = []  # first and last token of the answer in each row
     lost, bare, counts = [], 0, []
     shown = [(np.zeros((0, 2), np.int32), np.zeros(0, np.bool_))]
@@ -85,8 +83,7 @@ def encode_spans(
                 lost.append(example)
             if not train:
                 shown.append(_shown(of))
-        encodings = [encoding for of in windows for encoding in of.encodings]
-        parts.append(packed(encodings, tokenizer, num_texts=2))
+            made.add(of.encodings)
     if bare:
         _log.warning("%s: %d answers hold no token, only spaces or controls", dataset.name, bare)
     if train and lost:
@@ -103,7 +100,7 @@ def encode_spans(
         max_length_tokens=max_length_tokens,
         offsets=None if train else offsets,
         max_context=None if train else most_context,
-        **joined(parts),
+        **made.fields(),
     )
 
 

@@ -7,12 +7,11 @@ Special tokens, segments and truncation are the tokenizer's: the inputs of a mod
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import (
     UNKNOWN,
@@ -76,23 +75,23 @@ def text_rows(
         room = max_length_tokens - special
         overlap = room - min(stride_tokens or room, room)
         options |= {"return_overflowing_tokens": True, "stride": overlap}
-    parts, rows, tokens, texts_of_rows = list[TokenRows](), 0, 0, [np.zeros(0, np.int32)]
+    made = RowsOfTokens(tokenizer, num_texts=len(columns))
+    rows, tokens, example = 0, 0, list[int]()
     for first in range(0, len(columns[0]), ROWS_AT_A_TIME):
         chunk = [list(texts[first : first + ROWS_AT_A_TIME]) for texts in columns]
         encoded = tokenized(tokenizer, *chunk, **options)
-        parts.append(packed(encoded.encodings or [], tokenizer, num_texts=len(columns)))
+        made.add(encoded.encodings or [])
         of = encoded.get("overflow_to_sample_mapping", range(len(encoded["input_ids"])))
-        texts_of_rows.append(np.array(of, np.int32) + first)
+        example += [first + number for number in of]
         cut = [n for n, encoding in enumerate(encoded.encodings or []) if encoding.overflowing]
-        if (
-            cut and stride_tokens is None
-        ):  # the rest of a pair overflows in several ways, so whole texts are counted
+        # The rest of a pair overflows in several ways, so whole texts are counted.
+        if cut and stride_tokens is None:
             whole = tokenized(tokenizer, *([texts[n] for n in cut] for texts in chunk))
             rows += len(cut)
             tokens += sum(map(len, whole["input_ids"]))
             tokens -= sum(len(encoded["input_ids"][n]) for n in cut)
-    example = np.concatenate(texts_of_rows).astype(np.int32)
-    return {**joined(parts), "example": example, "num_truncated": rows, "tokens_cut": tokens}
+    of_rows = np.array(example, np.int32)
+    return {**made.fields(), "example": of_rows, "num_truncated": rows, "tokens_cut": tokens}
 
 
 def check_fast(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -120,25 +119,38 @@ def tokenized(
         tokenizer.backend_tokenizer.no_truncation()
 
 
-def packed(
-    encodings: Sequence[Encoding], tokenizer: PreTrainedTokenizerFast, *, num_texts: int = 1
-) -> TokenRows:
-    """Return the rows of encodings. A row without any token, of an empty text and a tokenizer
-    without special tokens, gets the unknown token: a model cannot read nothing.
+class RowsOfTokens:
+    """Rows of encodings, one after another. A row without any token, of an empty text and a
+    tokenizer without special tokens, gets the unknown token: a model cannot read nothing.
     """
-    filler = next((n for n in (tokenizer.unk_token_id, tokenizer.pad_token_id) if n), 0)
-    rows = [encoding.ids or [filler] for encoding in encodings]
-    lengths = [len(row) for row in rows]
-    segments = None
-    if "token_type_ids" in tokenizer.model_input_names:
-        segments = _flat([encoding.type_ids or [0] for encoding in encodings], np.int8)
-    firsts = lengths if num_texts == 1 else [second_begins(of.sequence_ids) for of in encodings]
-    return {
-        "tokens": _flat(rows, np.int32),
-        "bounds": bounds_of(np.array(lengths, np.int64)),
-        "first_segment": np.array(firsts, np.int32),
-        "segments": segments,
-    }
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, *, num_texts: int = 1) -> None:
+        self.num_texts = num_texts
+        ids = (tokenizer.unk_token_id, tokenizer.pad_token_id)
+        self.filler = next((number for number in ids if number), 0)
+        self.has_segments = "token_type_ids" in tokenizer.model_input_names
+        self.tokens, self.segments = array("i"), array("b")
+        self.lengths, self.firsts = array("q"), array("i")
+
+    def add(self, encodings: Sequence[Encoding]) -> None:
+        """Append rows; of each only the numbers are kept."""
+        for encoding in encodings:
+            row = encoding.ids or [self.filler]
+            self.tokens.extend(row)
+            self.lengths.append(len(row))
+            one = self.num_texts == 1
+            self.firsts.append(len(row) if one else second_begins(encoding.sequence_ids))
+            if self.has_segments:
+                self.segments.extend(encoding.type_ids or [0])
+
+    def fields(self) -> TokenRows:
+        """Return all rows."""
+        return {
+            "tokens": np.array(self.tokens, np.int32),
+            "bounds": bounds_of(np.array(self.lengths, np.int64)),
+            "first_segment": np.array(self.firsts, np.int32),
+            "segments": np.array(self.segments, np.int8) if self.has_segments else None,
+        }
 
 
 def second_begins(texts: Sequence[int | None]) -> int:
@@ -148,27 +160,9 @@ def second_begins(texts: Sequence[int | None]) -> int:
     return texts.index(1) if 1 in texts else max(len(texts) - 1, 0)
 
 
-def joined(parts: Sequence[TokenRows]) -> TokenRows:
-    """Return the rows of all parts, one after another."""
-    lengths = [np.zeros(0, np.int64), *(np.diff(part["bounds"]) for part in parts)]
-    segments = [part["segments"] for part in parts if part["segments"] is not None]
-    return {
-        "tokens": np.concatenate([np.zeros(0, np.int32), *(part["tokens"] for part in parts)]),
-        "bounds": bounds_of(np.concatenate(lengths)),
-        "first_segment": np.concatenate(
-            [np.zeros(0, np.int32), *(part["first_segment"] for part in parts)]
-        ),
-        "segments": np.concatenate(segments) if segments else None,
-    }
-
-
 def bounds_of(lengths: Longs) -> Longs:
     """Return the starts of rows of these lengths, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-
-def _flat(rows: Sequence[Sequence[int]], dtype: Any) -> NDArray[Any]:
-    return np.fromiter(chain.from_iterable(rows), dtype)
 
 
 def encode_tags(
@@ -192,7 +186,7 @@ def encode_tags(
             f"max_length_tokens = {max_length_tokens}\n  allowed: at least {special + 1}"
         )
     labels = np.array(tag_numbers(examples, task), np.int64)
-    parts: list[TokenRows] = []
+    made = RowsOfTokens(tokenizer)
     row_examples, words, gold = [], [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     first_word = np.cumsum([0, *(len(example.words) for example in examples)])
     for first in range(0, len(examples), ROWS_AT_A_TIME):
@@ -205,7 +199,7 @@ def encode_tags(
             max_length=max_length_tokens,
             return_overflowing_tokens=True,
         )
-        parts.append(packed(encoded.encodings or [], tokenizer))
+        made.add(encoded.encodings or [])
         seen = (-1, -1)  # example and word of the last token, which may go on in the next row
         for row, sample in enumerate(encoded["overflow_to_sample_mapping"]):
             example = first + sample
@@ -228,7 +222,7 @@ def encode_tags(
         example=np.array(row_examples, np.int32),
         max_length_tokens=max_length_tokens,
         words=np.concatenate(words),
-        **joined(parts),
+        **made.fields(),
     )
 
 
