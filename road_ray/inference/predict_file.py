@@ -238,9 +238,10 @@ class PredictionFile:
             self._file.flush()
             os.fsync(self._file.fileno())
             rows = self.rows + len(predictions)
-            self._abstained += sum(
-                None in (p.get("label", 0), p.get("choice", 0)) for p in predictions
-            )
+            if self._identity.get("min_confidence"):
+                for row in predictions:  # which may have a copied column of the other name
+                    name = "label" if isinstance(row["scores"], dict) else "choice"
+                    self._abstained += row[name] is None
             state = {"rows": rows, "bytes": self._file.tell(), "identity": self._identity}
             state |= {"columns": self._columns, "abstained": self._abstained}
             write_json_atomic(self._state, state)

@@ -567,3 +567,21 @@ def test_a_full_disk_keeps_the_chunks_that_were_written(
     assert 0 < num_rows < 1000
     assert num_rows % 50 == 0
     assert not (disk / "out.jsonl").exists()
+
+
+def test_rows_without_a_label_are_counted_also_before_a_resumption(tmp_path, caplog):
+    rows = [
+        {"label": label, "score": 0.4, "scores": {"a": 0.4}, "choice": None}
+        for label in (None, "a")
+    ]
+    for _ in range(2):
+        file = PredictionFile(tmp_path / "o.jsonl", {"min_confidence": 0.5})
+        file.append(rows)
+        file.close()
+    PredictionFile(tmp_path / "o.jsonl", {"min_confidence": 0.5}).finish()
+    assert "2 of 4 rows are below the confidence" in caplog.text
+    caplog.clear()
+    file = PredictionFile(tmp_path / "p.jsonl", {"min_confidence": 0.0})
+    file.append([{"answer": "x", "label": None}])  # a copied column
+    file.finish()
+    assert "confidence" not in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -50,6 +51,7 @@ def trained(request, sentiment, root, tmp_path_factory):
     place = tmp_path_factory.mktemp("runs") / request.param
     chosen = {"data.root": str(root), "data.dataset": request.param, "data.batch_size": 4}
     chosen |= {"training.steps": 3, "run_dir": str(place)}
+    chosen |= {"calibrate": request.param == "commonsenseqa"}
     return request.param, rr.finetune(overrides=sentiment | chosen)
 
 
@@ -63,6 +65,10 @@ def test_figures_and_predictions(trained):
         assert all(len(tags.split()) == 4 for tags in output.values())
     else:
         assert set(output.values()) <= set("01234")
+        temperature = run.metrics["eval/commonsenseqa/temperature"]
+        row, model = {"question": "where?", "choices": list("abcde")}, load(str(run.directory))
+        plain = torch.tensor(replace(model, record={})(row)["scores"]).log() / temperature
+        assert model(row)["scores"] == pytest.approx(plain.softmax(-1).tolist(), abs=1e-5)
 
 
 def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(trained, root):
