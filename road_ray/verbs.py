@@ -56,7 +56,8 @@ class Verb:
         """
         needs_model = "init={run}" in self.next or "predict {run}" in self.next
         command = "road report {run}" if needs_model and not has_model else self.next
-        kept = [word for word in given if "=" not in word or word.startswith("data.")]
+        repeated = ("data.", "init=", "optimizer.")  # a student of another size names its own
+        kept = [word for word in given if "=" not in word or word.startswith(repeated)]
         same = " ".join(map(shlex.quote, kept or ["init=MODEL"]))
         return command.format(run=shlex.quote(str(directory)), same=same)
 

@@ -160,7 +160,8 @@ def test_the_command_after_teachers_has_the_data_that_they_were_trained_on(road,
     (tmp_path / "films.yaml").write_text("init: x\ndata: {dataset: sst2}\n")
     for words, expected in (
         ((tmp_path / "films.yaml", "num_teachers=2"), f"road distill {tmp_path / 'films.yaml'} "),
-        (("data.dataset=sst2", "init=x"), "road distill data.dataset=sst2 "),
+        (("data.dataset=sst2", "init=x"), "road distill data.dataset=sst2 init=x "),
+        ((tmp_path / "films.yaml", "init=y"), f"road distill {tmp_path / 'films.yaml'} init=y "),
         ((), "road distill init=MODEL "),
     ):
         *_, last = road("teachers", *words).out.splitlines()

@@ -57,6 +57,16 @@ def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
     ]
 
 
+def test_of_several_runs_the_majority_is_one_row_with_its_deviation():
+    metrics = {"accuracy": 76.7, "majority_accuracy": 56.7}
+    metrics |= {f"{name}_deviation": 0.1 for name in metrics}
+    lines = figures({f"eval/films/{name}": value for name, value in metrics.items()}).splitlines()
+    assert [line.split() for line in lines[2:]] == [
+        ["eval/films/accuracy", "76.70", "0.10"],
+        ["eval/films/majority_accuracy", "56.70", "0.10"],
+    ]
+
+
 def test_one_tag_for_every_word_misleads():
     scores = entity_scores([["O", "O"], ["O"]], [["O", "B-PER"], ["O"]])
     lines = figures({f"eval/names/{name}": value for name, value in scores.items()}).splitlines()
