@@ -56,6 +56,7 @@ class Example(Config):
     scores: dict[str, float] = Field(default_factory=dict)
     init: Path | None = None
     note: str | None = None
+    layers: int | tuple[int, ...] | None = None
 
 
 class Needy(Config):
@@ -186,6 +187,7 @@ def test_of_very_many_mistakes_the_first_are_shown() -> None:
         ("distillation.temperature", False, "temperature = false"),
         ("optimizer.betas", [0.9, True], "betas[1] = true"),
         ("scores", {"a": True}, "scores.a = true"),
+        ("layers", [True], "layers[0] = true"),
         *(
             ("deterministic", value, "allowed: true or false")
             for value in ("no", "yes", 0, 1, None)
@@ -196,6 +198,10 @@ def test_of_very_many_mistakes_the_first_are_shown() -> None:
 )
 def test_nothing_is_converted_silently(key: str, value: Any, words: str) -> None:
     assert words in _mistakes(overrides={key: value})
+
+
+def test_text_in_a_file_is_no_truth() -> None:
+    assert "allowed: true or false" in _mistakes(base={"deterministic": "true"})
 
 
 @pytest.mark.parametrize(("value", "expected"), [("5e-5", 5e-5), (2, 2.0)])
