@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from road_ray.errors import ConfigError
 
+_MODEL = r"^((?:generator\.)?init|distillation\.teachers[^=]*)=(.*)$"  # words that name models
 LIMIT_BYTES = 100 * 2**20  # Ray's limit for an uploaded working directory
 
 
@@ -22,7 +24,8 @@ def pack_working_dir(
     YAML files that ``words`` name. Secrets are rarely tracked, so nothing else is sent, and no file
     outside of ``source`` to which a link leads.
 
-    Raises ``ConfigError`` for too much in all, and for such a YAML file outside of ``source``.
+    Raises ``ConfigError`` for too much in all, for such a YAML file outside of ``source``, and for
+    a model or teachers in ``words`` that are here but not sent, which the job would not find.
     """
     root = source.resolve()
     named = [word for word in words if word.endswith((".yaml", ".yml"))]
@@ -46,6 +49,15 @@ def pack_working_dir(
         for path in dict.fromkeys([*tracked, *named])
         if (source / path).is_file() and (source / path).resolve().is_relative_to(root)
     ]
+    for key, name in re.findall(_MODEL, "\n".join(words), re.MULTILINE):
+        for one in re.findall(r"[^\[\], '\"]+", name):
+            sent = any(path == one or path.startswith(f"{one.rstrip('/')}/") for path in paths)
+            if not Path(one).is_absolute() and (source / one).exists() and not sent:
+                raise ConfigError(
+                    f"{key} = {one}: a job runs in a directory of its own and does not find it\n"
+                    "  allowed: an absolute path on a disk that the machines share\n"
+                    "  nothing was sent"
+                )
     sizes = {path: (source / path).stat().st_size for path in paths}
     if sum(sizes.values()) > LIMIT_BYTES:
         large = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:5]

@@ -109,3 +109,17 @@ def test_links_within_the_tree_travel_as_files_and_broken_ones_stay(repository, 
     assert "inside" in names
     assert not {"broken", "circle"} & set(names)
     assert (tmp_path / "t" / "inside").read_text() == "changed"
+
+
+def test_models_that_stay_here_are_refused(repository, tmp_path):
+    for word in (
+        "init=runs/big.bin",
+        "generator.init=runs",
+        "distillation.teachers=[pack, 'runs/big.bin']",
+        "distillation.teachers.sst2=[runs/]",
+    ):
+        with pytest.raises(ConfigError, match="nothing was sent"):
+            pack_working_dir(repository, tmp_path / "t", words=["distill", word])
+    assert not (tmp_path / "t").exists()
+    here = ["init=google/electra-small", f"init={repository}/runs", "init=pack", "data.root=runs"]
+    pack_working_dir(repository, tmp_path / "t", words=here)
