@@ -13,11 +13,20 @@ from typing import Annotated, Any, Self
 
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from road_ray.data.task_and_dataset import Choose, Kind, Span, Tag
 from road_ray.distributed.serving.config import ServingConfig, digest_of
-from road_ray.inference.input_rows import Row
+from road_ray.inference.input_rows import Row, TrainedInput
 from road_ray.inference.predictor import Predictor
 
 
@@ -101,10 +110,31 @@ class Problem(BaseModel):
     """The values that are allowed."""
 
 
-def row_type(kind: Kind, trained: Collection[str] = ()) -> type[RequestRow]:
-    """Return the type of a row; ``trained`` are the fields of the training rows, if the model
-    records them.
+def row_type(kind: Kind, trained: TrainedInput) -> type[RequestRow]:
+    """Return the type of a row; its fields may also have the names of the training's columns, if
+    the model records them.
     """
+    fields = _fields(kind, trained.fields)
+    columns = {"id": trained.id, **trained.columns}
+    of_name = {
+        name: column
+        for name, column in columns.items()
+        if isinstance(column, str) and column not in fields.model_fields
+    }
+
+    class Named(fields):  # type: ignore[valid-type, misc]
+        model_config = ConfigDict(
+            title=fields.__name__,
+            alias_generator=AliasGenerator(
+                validation_alias=lambda name: AliasChoices(name, of_name.get(name, name))
+            ),
+        )
+
+    Named.__doc__ = fields.__doc__
+    return Named
+
+
+def _fields(kind: Kind, trained: Collection[str]) -> type[RequestRow]:
     match kind:
         case Span():
             return QuestionRow

@@ -17,6 +17,7 @@ from road_ray.distributed.serving.api import RowQueue, build_api
 from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.distributed.serving.request_checks import row_type
 from road_ray.errors import DataError
+from road_ray.inference.input_rows import TrainedInput
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor
 from tests.published import TEXTS, publish
@@ -84,10 +85,22 @@ def test_answers_are_those_of_the_predictor(client, predictor_of, name):
     ],
 )
 def test_a_row_has_the_fields_of_the_training(trained, row, refused):
-    reader = TypeAdapter(row_type(Classify(("no", "yes")), trained))
+    columns = TrainedInput({name: name for name in trained})
+    reader = TypeAdapter(row_type(Classify(("no", "yes")), columns))
     assert set(reader.validate_python(row).model_fields_set) == set(row)
     with pytest.raises(ValidationError):
         reader.validate_python(refused)
+
+
+def test_a_row_may_have_the_columns_of_the_training():
+    columns = TrainedInput({"text": "title", "text_pair": "body"}, id="number")
+    row = row_type(Classify(("no", "yes")), columns)
+    read = row.model_validate({"title": "a", "body": "b", "number": 7})
+    assert read.model_dump() == {"id": 7, "text": "a", "text_pair": "b"}
+    assert read == row.model_validate({"text": "a", "text_pair": "b", "id": 7})
+    assert row.model_json_schema()["properties"].keys() == {"id", "text", "text_pair"}
+    with pytest.raises(ValidationError, match="text_pair\n  Field required"):
+        row.model_validate({"title": "a", "headline": "b"})
 
 
 def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, predictor_of):
