@@ -232,9 +232,6 @@ def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(ti
 
 
 META = torch.device("meta")
-PACKED = "features head"
-"""PyTorch packs the rows of an LSTM by lengths on the host."""
-CASES = [name for name in every.CASES if name != PACKED]
 WAITS = "attention maps"
 """Only ``eager`` attention returns maps, and transformers looks whether its mask masks anything."""
 
@@ -270,7 +267,7 @@ def on_meta(name, directory) -> tuple[Objective, list, Worker]:
 
 @pytest.mark.slow  # a third of a second for every objective
 @pytest.mark.usefixtures("_no_autocast")
-@pytest.mark.parametrize("name", [name for name in CASES if name != WAITS])
+@pytest.mark.parametrize("name", [name for name in every.CASES if name != WAITS])
 def test_a_step_reads_nothing_back_from_the_device(name, tmp_path):
     objective, passes, worker = on_meta(name, tmp_path)
     optimizer = build_optimizer(objective, OptimizerConfig())

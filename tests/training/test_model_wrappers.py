@@ -146,7 +146,6 @@ def test_what_cannot_be_compiled_runs_as_it_is(made, learnt):
     assert calls, "nothing was compiled"
 
 
-_TRACED = [name for name in every.CASES if name != "features head"]  # an LSTM of packed rows
 _SHORT = ("electra", "span each teacher")
 _LENGTHS = (12, 16, 20, 24)
 
@@ -154,7 +153,7 @@ _LENGTHS = (12, 16, 20, 24)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(item, marks=[] if item in _SHORT else pytest.mark.long) for item in _TRACED],
+    [pytest.param(item, marks=[] if item in _SHORT else pytest.mark.long) for item in every.CASES],
 )
 def test_an_objective_is_one_graph_for_batches_of_all_lengths(name, tmp_path):
     """``fullgraph`` makes a break of the graph an error; the backend gets one graph in all."""
