@@ -611,9 +611,9 @@ class _Weighting(TypedDict, total=False):
     `mean`: 1 each. `drop`: 0 each, so that the example learns from its label only. The paper
     leaves the case open; `scale` is our choice."""
     span_correctness: Literal["independent", "joint"]
-    """Correctness of an answer span. `independent`: start and end are weighted separately.
-    `joint`: a teacher is correct if both are. So are the labels of a row with several. The
-    paper leaves it open; `independent` is our choice."""
+    """Correctness of an answer span, or of a row with several labels. `independent`: start and
+    end, or each label, are weighted separately. `joint`: a teacher is correct if both, or all
+    labels, are. The paper leaves it open; `independent` is our choice."""
 
 class _FinetuneData(TypedDict, total=False):
     root: str | Path | None
@@ -693,12 +693,14 @@ class _FinetuneData(TypedDict, total=False):
     """Number of epochs over the training examples; without effect where `training.steps` is
     given. 3 in ELECTRA, 2 for SQuAD, 10 for RTE and STS-B (Clark et al. 2020, table 7)."""
     class_weights: Literal["balanced"] | Mapping[str, float] | None
-    """Factor of the loss on labels by class or tag. `balanced`: rows / (labels * rows of the
-    label), as in scikit-learn, so that rare labels count as much as frequent ones. A mapping:
-    by label, 1 for others. None: 1 for all."""
+    """Factor of the loss by class or tag; of several labels, of the rows that have the label.
+    `balanced`: rows / (labels * rows of the label), as in scikit-learn, so that rare labels
+    count as much as frequent ones; of several labels, rows without the label / rows with it.
+    A mapping: by label, 1 for others. None: 1 for all."""
     label_smoothing: float
     """Share of the target of classes, tags and choices that is spread over all labels (Szegedy
-    et al. 2016, section 7). 0: the label alone."""
+    et al. 2016, section 7); each of several labels has the target 1 - s / 2 or s / 2. 0: the
+    label alone."""
     held_out_fold: Sequence[int] | None
     """Fold that is left out of the training, from 0, and the number of folds that the examples
     are split into by their text. None: train on all. `road teachers` with `num_folds` sets
@@ -790,12 +792,14 @@ class _DistillData(TypedDict, total=False):
     """Number of epochs over the training examples; without effect where `training.steps` is
     given. 3 in ELECTRA, 2 for SQuAD, 10 for RTE and STS-B (Clark et al. 2020, table 7)."""
     class_weights: Literal["balanced"] | Mapping[str, float] | None
-    """Factor of the loss on labels by class or tag. `balanced`: rows / (labels * rows of the
-    label), as in scikit-learn, so that rare labels count as much as frequent ones. A mapping:
-    by label, 1 for others. None: 1 for all."""
+    """Factor of the loss by class or tag; of several labels, of the rows that have the label.
+    `balanced`: rows / (labels * rows of the label), as in scikit-learn, so that rare labels
+    count as much as frequent ones; of several labels, rows without the label / rows with it.
+    A mapping: by label, 1 for others. None: 1 for all."""
     label_smoothing: float
     """Share of the target of classes, tags and choices that is spread over all labels (Szegedy
-    et al. 2016, section 7). 0: the label alone."""
+    et al. 2016, section 7); each of several labels has the target 1 - s / 2 or s / 2. 0: the
+    label alone."""
     held_out_fold: Sequence[int] | None
     """Fold that is left out of the training, from 0, and the number of folds that the examples
     are split into by their text. None: train on all. `road teachers` with `num_folds` sets
@@ -1508,9 +1512,10 @@ def distill(
         all_wrong: Weights where all teachers err. `scale`: `weighting.wrong` each, as
         Algorithm 2 reads. `mean`: 1 each. `drop`: 0 each, so that the example learns from its
         label only. The paper leaves the case open; `scale` is our choice.
-        span_correctness: Correctness of an answer span. `independent`: start and end are
-        weighted separately. `joint`: a teacher is correct if both are. So are the labels of a
-        row with several. The paper leaves it open; `independent` is our choice.
+        span_correctness: Correctness of an answer span, or of a row with several labels.
+        `independent`: start and end, or each label, are weighted separately. `joint`: a
+        teacher is correct if both, or all labels, are. The paper leaves it open;
+        `independent` is our choice.
     """
 
 def evaluate(

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from road_ray.data.config import CorpusConfig
 
 
-data_app = typer.Typer(help="Look at data, train a tokenizer, build corpora.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Look at data, find wrong labels, train a tokenizer, build corpora.", no_args_is_help=True
+)
 store_app = typer.Typer(help="List, verify and remove answers of teachers.", no_args_is_help=True)
 data_app.add_typer(store_app, name="store")
 

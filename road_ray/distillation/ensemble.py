@@ -30,8 +30,8 @@ from road_ray.errors import ConfigError, DataError
 
 
 class Ensemble(ABC):
-    """Base class of ensembles: M teachers that answer batches with logits, in a fixed order. Either
-    all of them answer, or none.
+    """Base class of ensembles: M teachers that answer batches with logits, in a fixed order. All
+    of them answer every row, except files of answers: NaN where a row has none.
 
     The default methods suit an ensemble without resources. As a context manager it closes itself.
     """

@@ -136,7 +136,7 @@ class _Costs:
         if isinstance(config, DistillConfig) and job.verb == ANSWERS:
             return 0, per_row * rows * config.distillation.teachers_per_row
         evaluated = 0
-        for name in plain.judged_names:
+        for name in plain.dev_names:
             entry, root = find_dataset(name, plain.data)[0], root_of(name, plain.data)
             evaluated += len(read_examples(entry, "dev", root)[: plain.data.max_judged_rows])
         seconds = measured.total_steps * measured.seconds_per_step + per_row * evaluated

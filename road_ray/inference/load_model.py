@@ -72,7 +72,7 @@ def load(
     default the stored one; ``inf``, as a model without one, always answers, ``-inf`` never does. Of
     a model of several labels it is the probability above which each is predicted.
     ``n_best`` is the number of answers listed. Below ``min_confidence``, a class or choice is None.
-    A stored temperature divides the logits of classes and choices.
+    A stored temperature divides the logits of classes, several labels and choices.
 
     Raises ``CheckpointError`` for a directory without a head that predicts.
 

@@ -64,7 +64,7 @@ def scale_encoder(size: EncoderConfig, fraction: float, depth: float = 1.0) -> E
     """Return the generator's size: width, inner width and heads times ``fraction``, layers times
     ``depth``.
 
-    Source: google electra, configure_pretraining.py and run_pretraining.py (science: section 2.2).
+    Source: google electra, configure_pretraining.py and run_pretraining.py.
     """
     head_size = size.hidden_size // size.heads
     heads = max(1, round(size.hidden_size * fraction) // head_size)
@@ -182,7 +182,7 @@ def initialize(module: nn.Module, std: float) -> None:
 
 
 def initialize_output(linear: nn.Linear) -> None:
-    """Initialize a head's last layer: Glorot-uniform weights, zero bias (science: section 2.2)."""
+    """Initialize a head's last layer: Glorot-uniform weights, zero bias, as TensorFlow does."""
     bound = math.sqrt(6 / (linear.in_features + linear.out_features))
     nn.init.uniform_(linear.weight, -bound, bound)
     nn.init.zeros_(linear.bias)

@@ -27,8 +27,7 @@ class Distilled(Supervised):
     ``[M, B, ..., C]`` and ``teacher_weights``, the loss is the mean of each teacher's divergence. A
     batch without ``soft_logits``, of a data set without teachers, has the label loss only. A
     ``kd_weight`` that changes reads the batch's ``fraction`` of the training. ``of_labels`` are the
-    options of `Supervised`. Source: Hinton et al.
-    2015; ROaD part 1, section 3.5.
+    options of `Supervised`. Source: Hinton et al. 2015; ROaD part 1, section 3.5.
     """
 
     def __init__(

@@ -47,8 +47,8 @@ def label_loss(
     label (PyTorch's ``pos_weight``), and smoothing ``s`` makes the targets ``s / 2`` and
     ``1 - s / 2``.
 
-    For spans it is the mean of the start's and the end's cross-entropy over allowed positions
-    (science: section 1.2); joint ones add half the cross-entropy of "no answer"
+    For spans it is the mean of the start's and the end's cross-entropy over allowed positions;
+    joint ones add half the cross-entropy of "no answer"
     (google-research/electra, configure_finetuning.py). Squared errors of numbers are in units of
     the task's range.
     """

@@ -1,5 +1,6 @@
-"""Evaluation of a trained model on one or more data sets, with its stored no-answer threshold, and
-of an ensemble: the mean of several models' logits, evaluated like one model.
+"""Evaluation of a trained model on one or more data sets, with the thresholds and the temperature
+that are stored with it, and of an ensemble: the mean of several models' logits, evaluated like one
+model.
 """
 
 from __future__ import annotations

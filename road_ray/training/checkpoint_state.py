@@ -54,7 +54,7 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 def gathered_weights(trained: nn.Module) -> dict[str, Tensor]:
     """Return the weights, whole, on the CPU, under all their names; they are not copies there.
-    Other workers than the leading one get none. Collective.
+    Other workers than rank 0 get none. Collective.
     """
     gathered: dict[str, Any] = get_model_state_dict(trained, options=_GATHERED)
     return gathered
@@ -64,7 +64,7 @@ def gathered_optimizer(
     trained: nn.Module, optimizer: Optimizer
 ) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
     """Return copies of the optimizer's tensors, named ``PARAMETER/STATE``, and its parameter
-    groups. Other workers than the leading one get none. Collective.
+    groups. Other workers than rank 0 get none. Collective.
     """
     gathered: dict[str, Any] = get_optimizer_state_dict(trained, optimizer, options=_GATHERED)
     # What is on a device has been copied already, except counts of steps, which may be on the host.
@@ -127,7 +127,7 @@ def load_weights(trained: nn.Module, directory: Path) -> None:
 
 
 class AsyncSaver:
-    """Writes checkpoints of one training, one at a time, on the leading worker.
+    """Writes checkpoints of one training, one at a time, on rank 0.
 
     The next call raises the error of a failed write.
     """

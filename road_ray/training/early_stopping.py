@@ -84,7 +84,7 @@ class PeriodicEvaluation:
             )
         self._scores = {int(step): score for step, score in state.get("scores", {}).items()}
         self.best: dict[str, Tensor] = state.get("best", {})
-        """Weights of the best evaluation, on the CPU of the leading worker."""
+        """Weights of the best evaluation, on the CPU of rank 0."""
         self.over = self._is_over()
 
     @property
@@ -111,8 +111,8 @@ class PeriodicEvaluation:
         return last or self.over
 
     def _assemble(self) -> None:
-        """Copy the current weights, where they are sharded, into the objective of the leading
-        worker. Collective.
+        """Copy the current weights, where they are sharded, into the objective of rank 0.
+        Collective.
         """
         weights = gathered_weights(self._trained)
         if self._worker.is_main:
@@ -144,7 +144,7 @@ class PeriodicEvaluation:
         return max(self._scores, key=lambda step: (self._scores[step], -step))
 
     def _is_over(self) -> bool:
-        """Return True if patience is exhausted; the leading worker decides for all."""
+        """Return True if patience is exhausted; rank 0 decides for all."""
         worse = 0.0
         if self._patience is not None and self._worker.is_main and self._scores:
             worse = float(sum(step > self._best_step for step in self._scores) >= self._patience)

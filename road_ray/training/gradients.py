@@ -40,9 +40,7 @@ class StepResult:
 
     sums: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     datasets: list[str] = field(default_factory=list)
-    rows: list[Tensor] = field(
-        default_factory=list
-    )  # left on the device: reading them would synchronize
+    rows: list[Tensor] = field(default_factory=list)  # on the device: to read them would wait
     loss: float | Tensor = 0.0
     communication_seconds: float = 0.0  # of this worker, not overlapped with computation
 

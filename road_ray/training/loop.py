@@ -35,7 +35,8 @@ _log = logging.getLogger(__name__)
 
 Steps = Callable[[int], Iterator[list[Batch]]]
 """``steps(start)`` yields the batches of update ``start``, ``start + 1``, ...; each list is one
-update, its batches the passes of gradient accumulation. A pure function of the seed.
+update, its batches the passes: with ``training.passes`` above 1 the pieces of one batch, else the
+batches of a mixture, whose gradients are averaged. A pure function of the seed.
 """
 
 

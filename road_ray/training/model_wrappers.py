@@ -52,7 +52,7 @@ def shard(objective: Objective, worker: Worker, autocast: torch.dtype | None = N
     worker, the objective itself. With ``autocast``, layers are gathered in that type, half the
     bytes, and gradients are exchanged in fp32.
 
-    The leading worker keeps ``objective`` in host memory, the others on the meta device;
+    Rank 0 keeps ``objective`` in host memory, the others on the meta device;
     ``PeriodicEvaluation`` updates it.
     """
     if worker.size == 1:

@@ -100,6 +100,8 @@ class Training:
     rows_per_epoch: int | None = None
     """Rows of the training data, for a plan. None: several data sets, which end at other times."""
     evaluate: Callable[[], Mapping[str, float]] | None = None
+    """Returns the metrics of an evaluation before the last step; collective. None: there are none.
+    """
     record: Mapping[str, Any] = field(default_factory=dict)
     """Written into every checkpoint; not compared on resume."""
     configuration: Mapping[str, Any] = field(default_factory=dict)

@@ -103,7 +103,7 @@ class Worker:
         return sorted({name for of_worker in everywhere for name in of_worker})
 
     def gather(self, part: Any) -> list[Any]:
-        """Return the parts of all workers in their order on the leading worker, nothing on others.
+        """Return the parts of all workers in their order on rank 0, nothing on others.
         Collective: it ends with an error after the time-out of the group.
         """
         parts: list[Any] = [part]
@@ -114,8 +114,8 @@ class Worker:
 
     @torch.no_grad()
     def copy_from_first(self, module: nn.Module) -> None:
-        """Give the module of every worker the weights and constants of the leading one's, on the
-        worker's device. Collective.
+        """Give the module of every worker the weights and constants of rank 0, on the worker's
+        device. Collective.
         """
         if self.size == 1:
             return

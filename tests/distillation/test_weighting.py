@@ -1,4 +1,4 @@
-"""Algorithm 2 by hand, its edges, and the invariants that science.md states."""
+"""Algorithm 2 by hand, its edges, and the invariants that docs/method.md states."""
 
 import pytest
 import torch

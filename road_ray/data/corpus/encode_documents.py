@@ -139,7 +139,7 @@ def two_segments(
     document.
 
     Segments are contiguous text; the tail of the document makes a last, shorter row. Source: google
-    electra, build_pretraining_dataset.py (science: section 2.4).
+    electra, build_pretraining_dataset.py.
     """
     waiting: list[Sequence[int]] = []
     length = 0

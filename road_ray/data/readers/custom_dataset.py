@@ -155,8 +155,7 @@ class CustomDataset(Config):
     labels: tuple[str, ...] = ()
     """All labels of ``classify``, ``multi`` and ``tag``, in the order of the logits; ``tag`` uses
     the IOB2 scheme. Empty: those of ``task``, the columns of 0 and 1, or none where the kind has no
-    labels. Where they are missing,
-    the error lists those of the file."""
+    labels. Where they are missing, the error lists those of the file."""
     label_map: dict[str, str] = Field({})
     """Map from a value of the label column to one of ``labels``, of ``classify``, ``multi`` and
     ``tag``. Empty: the file holds the labels themselves."""

@@ -113,8 +113,7 @@ def choices(
 
     ``[N, K - 1], [N], [N] -> [N, K - 1]`` each. If a token is replaced, its original is in slot 1;
     otherwise slot 0, "none of the above", is correct. A drawn candidate that equals the original
-    would also be correct and does not count, except with ``faithful``: the released code counts it
-    (science: section 3.1).
+    would also be correct and does not count, except with ``faithful``: the released code counts it.
     """
     first = torch.where(replaced, labels, drawn[:, 0])
     candidates = torch.cat([first[:, None], drawn[:, 1:]], -1)

@@ -87,12 +87,14 @@ class FinetuneDataConfig(TrainDataConfig):
     """Number of epochs over the training examples; without effect where ``training.steps`` is
     given. 3 in ELECTRA, 2 for SQuAD, 10 for RTE and STS-B (Clark et al. 2020, table 7)."""
     class_weights: Literal["balanced"] | dict[str, float] | None = None
-    """Factor of the loss on labels by class or tag. ``balanced``: rows / (labels * rows of the
-    label), as in scikit-learn, so that rare labels count as much as frequent ones. A mapping: by
-    label, 1 for others. None: 1 for all."""
+    """Factor of the loss by class or tag; of several labels, of the rows that have the label.
+    ``balanced``: rows / (labels * rows of the label), as in scikit-learn, so that rare labels count
+    as much as frequent ones; of several labels, rows without the label / rows with it. A mapping:
+    by label, 1 for others. None: 1 for all."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     """Share of the target of classes, tags and choices that is spread over all labels (Szegedy et
-    al. 2016, section 7). 0: the label alone."""
+    al. 2016, section 7); each of several labels has the target 1 - s / 2 or s / 2. 0: the label
+    alone."""
     held_out_fold: tuple[NonNegativeInt, PositiveInt] | None = None
     """Fold that is left out of the training, from 0, and the number of folds that the examples are
     split into by their text. None: train on all. ``road teachers`` with ``num_folds`` sets it."""
@@ -236,7 +238,7 @@ class TrainConfig(RunConfig):
         return {}
 
     @property
-    def judged_names(self) -> list[str]:
+    def dev_names(self) -> list[str]:
         """Data sets whose dev splits are read, each once."""
         names = list(self.data.evaluated_on)
         if self.training.evaluate_every_steps is not None:
@@ -249,7 +251,7 @@ class TrainConfig(RunConfig):
             "init": model_files(self.init),
             "data": [
                 *split_files(self.data, self.data.trained_on, "train"),
-                *split_files(self.data, self.judged_names, "dev"),
+                *split_files(self.data, self.dev_names, "dev"),
                 *unlabelled_files(self.data, more),
                 *([self.data.corrections] if self.data.corrections else []),
             ],

@@ -177,7 +177,7 @@ def _check_label_loss(data: FinetuneDataConfig, task: Task) -> None:
     kind, weights = task.kind, data.class_weights
     labels = kind.labels if isinstance(kind, Classify | MultiLabel | Tag) else ()
     for key, value, fits, needs in (
-        ("class_weights", weights, bool(labels), "classes or tags"),
+        ("class_weights", weights, bool(labels), "classes, several labels or tags"),
         ("label_smoothing", data.label_smoothing, labels or isinstance(kind, Choose), "labels"),
     ):
         if value and not fits:

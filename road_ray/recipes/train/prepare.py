@@ -15,9 +15,7 @@ from torch import Tensor
 
 from road_ray.data.batching import BatchStream
 from road_ray.data.features.encode_examples import row_limit
-from road_ray.data.features.examples_and_features import (
-    UNKNOWN,
-)
+from road_ray.data.features.examples_and_features import UNKNOWN
 from road_ray.data.load_split import Split, training_tokenizer
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag, Task
@@ -50,8 +48,8 @@ class Prepared:
     tokenizer: Any
     model: MultitaskModel
     splits: Mapping[str, Split]  # that are trained on
-    judged: Mapping[str, Split]  # evaluation data
-    overlaps: Mapping[str, int]  # of `judged`: examples that are trained on too; on the leader
+    dev_splits: Mapping[str, Split]  # that are evaluated on
+    overlaps: Mapping[str, int]  # dev examples that are trained on too; on rank 0 alone
     streams: Mapping[str, BatchStream]
     total_steps: int
     identity: dict[str, str]
@@ -78,12 +76,12 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     if (kept := kept_layers(config)) is not None:
         keep_layers(model.encoder, kept)
     # Read now, so that missing data fail at once and not after hours of training.
-    judged, overlaps = {}, {}
-    for name in config.judged_names:
+    dev_splits, overlaps = {}, {}
+    for name in config.dev_names:
         dev = mixture.read(name, "dev", tokenizer)
         if worker.is_main:
             overlaps[name] = count_overlap(splits.get(name, splits[mixture.names[0]]), dev)
-        judged[name] = fit_positions(dev, longest)
+        dev_splits[name] = fit_positions(dev, longest)
     tasks = [split.task for split in splits.values()]
     limits = [row_limit(config.data.max_length_tokens, task) for task in tasks]
     limit_length(tokenizer, longest, max(limits))
@@ -103,7 +101,7 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
         tokenizer,
         model,
         splits,
-        judged,
+        dev_splits,
         overlaps,
         streams,
         total_steps,

@@ -136,8 +136,8 @@ class Teachers:
         worker: Worker,
         on_event: OnEvent,
     ) -> Ensemble:
-        """Return the ensemble of a worker for the rows of ``split``; the leading worker compares a
-        few answers with the models' first. ``actors`` are the driver's, if it started them.
+        """Return the ensemble of a worker for the rows of ``split``; rank 0 compares a few answers
+        with the models' first. ``actors`` are the driver's, if it started them.
         """
         models = self.models
         if models is not self:

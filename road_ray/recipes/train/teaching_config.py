@@ -111,8 +111,8 @@ class TeachingConfig(Config):
     else live."""
     store: Free[Path | None] = None
     """Directory of the tables of ``distillation.answers=once`` and of teachers that are files; many
-    runs may share it. None:
-    ``answers`` in the run directory. Trials of a sweep share that of the sweep by default."""
+    runs may share it. None: ``answers`` in the run directory. Trials of a sweep share that of the
+    sweep by default."""
     check_parity: Free[bool] = True
     """Compare the logits of the source in use (actor, table) with the model's on a few rows before
     the first step; a difference is an error. False skips the seconds that it takes."""
@@ -209,9 +209,9 @@ class WeightingConfig(Config):
     ``mean``: 1 each. ``drop``: 0 each, so that the example learns from its label only. The paper
     leaves the case open; ``scale`` is our choice."""
     span_correctness: Literal["independent", "joint"] = "independent"
-    """Correctness of an answer span. ``independent``: start and end are weighted separately.
-    ``joint``: a teacher is correct if both are. So are the labels of a row with several. The paper
-    leaves it open; ``independent`` is our choice."""
+    """Correctness of an answer span, or of a row with several labels. ``independent``: start and
+    end, or each label, are weighted separately. ``joint``: a teacher is correct if both, or all
+    labels, are. The paper leaves it open; ``independent`` is our choice."""
 
     @field_validator("rule")
     @classmethod

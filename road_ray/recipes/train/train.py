@@ -95,6 +95,8 @@ def run_training(
     teachers = find_teachers(config)
     tokenizer = student_tokenizer(config) if teachers else None
     rows = _rows_of_teachers(config, teachers, tokenizer)
+    # Files are read before the run directory is there, so that a bad one leaves none, and written
+    # to tables once this process has locked it.
     writers = [write for name in rows for write in teachers[name].read_files(rows[name])]
     keep, actors = config.training.kept_at_end(), dict(actors or {})
     with open_run_directory(config, keep_checkpoints=keep) as directory, ExitStack() as stack:
@@ -167,8 +169,8 @@ def main(
     teachers: Mapping[str, Teachers],
     actors: Mapping[str, ActorEnsemble],
 ) -> dict[str, float]:
-    """Train and evaluate on one worker. The leading worker then exports the model and returns the
-    metrics; other workers and plans return none. Teachers without ``actors`` are loaded here.
+    """Train and evaluate on one worker. Rank 0 then exports the model and returns the metrics;
+    other workers and plans return none. Teachers without ``actors`` are loaded here.
     """
     prepared = prepare(config, worker)
     mixture, total = prepared.mixture, prepared.total_steps
@@ -181,9 +183,10 @@ def main(
 
         def steps(start: int) -> Iterator[list[Batch]]:
             drawn = mixture.steps(prepared.splits, streams, start, total)
+            # The weight of the teachers may follow a schedule.
             return with_fraction_done(drawn, start=start, total=total) if teachers else drawn
 
-        judge = partial(evaluate, config, worker, prepared, log)
+        evaluate_on = partial(evaluate, config, worker, prepared, log)
         training = Training(
             config=config.training,
             optimizer=config.optimizer,
@@ -197,12 +200,12 @@ def main(
             record=record,
             rows_per_epoch=None if several else len(splits[0].features),
             totals=lambda: [mixture.totals(prepared.splits, prepared.streams, total)],
-            evaluate=lambda: judge(mixture.names)[0],
+            evaluate=lambda: evaluate_on(mixture.names)[0],
             context=context,
         )
         train(build_objective(config, prepared, teachers), steps, training, worker)
         if not context.plan_only:
-            figures, tuned = judge(mixture.evaluated, last=True)
+            figures, tuned = evaluate_on(mixture.evaluated, last=True)
         if worker.is_main and not context.plan_only:
             export(config, prepared, figures, tuned, training.record)
             log.write(total, figures)
@@ -254,18 +257,18 @@ def evaluate(
 ) -> tuple[dict[str, float], dict[str, dict[str, object]]]:
     """Return the metrics on data sets, and what is tuned for each task as its model records it: the
     no-answer threshold or those of several labels, and the temperature. With ``last`` write
-    predictions, and add ``data/<data set>/overlap_with_train``.
+    predictions, and add ``data/<data set>/overlap_with_train`` and the truncation of the training
+    rows (that of evaluated rows is in ``eval/<data set>/``).
 
-    The same of rows that are truncated: ``data/`` stands for the training rows. The threshold is
-    tuned on the task's first data set that is trained on and has questions without answer, and used
-    on its other data sets; so is the temperature, with ``last``. Collective: all workers compute
-    logits, and the leading one alone returns metrics.
+    The threshold is tuned on the task's first data set that is trained on and has questions without
+    answer, and used on its other data sets; so is the temperature, with ``last``. Collective: all
+    workers compute logits, and rank 0 alone returns metrics.
     """
     figures: dict[str, float] = {}
     thresholds: dict[str, float | Thresholds] = {}
     temperatures: dict[str, float] = {}
     for name in names:
-        split = prepared.judged[name]
+        split = prepared.dev_splits[name]
         task = split.features.task
         evaluation = evaluate_split(
             prepared.model,

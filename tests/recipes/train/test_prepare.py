@@ -73,7 +73,10 @@ def _parameters(directory):
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
-        ({"data.dataset": "stsb", "data.class_weights": "balanced"}, "classes or tags"),
+        (
+            {"data.dataset": "stsb", "data.class_weights": "balanced"},
+            "classes, several labels or tags",
+        ),
         ({"data.dataset": "squad_v2", "data.label_smoothing": 0.1}, "tasks of labels"),
         ({"data.class_weights": {"positiv": 2.0}}, "did you mean 'positive'"),
         ({"data.class_weights": {"positive": -1.0}}, "allowed: 0 or more"),
