@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # First light: all stages on real data, at laptop size. Finished runs are skipped, so the script can
 # be stopped and started again. Usage: docs/results/first-light.sh DATA RUNS STAGE...
-# Stages: pretrain starts sst2 squad.
+# Stages: pretrain sst2 squad.
 set -euo pipefail
 DATA=$1 RUNS=$2
 shift 2
@@ -12,14 +12,6 @@ pretrain() {
     $road pretrain --preset tiny_mlm --run-dir "$RUNS/mlm-256" data.root="$DATA" data.shards="$RUNS/corpus"
     $road pretrain --preset tiny_electra --run-dir "$RUNS/electra-256" data.root="$DATA" \
         data.shards="$RUNS/corpus" init="$RUNS/mlm-256" generator.init="$RUNS/mlm-256"
-}
-
-# Initialization from corpus statistics against random: 600 updates (0.6 million tokens) of the MLM.
-starts() {
-    for start in random corpus; do
-        $road pretrain --preset tiny_mlm --run-dir "$RUNS/start-$start" data.root="$DATA" \
-            data.shards="$RUNS/corpus" start="$start" training.steps=600
-    done
 }
 
 # Three teachers; students without teachers, with them, and from scratch. distillation.sh has all

@@ -208,7 +208,6 @@ def stages(given: argparse.Namespace, place: Path, text: str, shards: str) -> No
         "encoder.hidden_size": 64,
         "encoder.heads": 2,
         "encoder.intermediate_size": 128,
-        "start": "random",
         "console": "plain",
     }
     run = [*road, "pretrain", "--preset", "tiny_electra", "--run-dir", str(place / "run")]
