@@ -2,10 +2,10 @@
 
 ``base.py`` has ``Config``, the base class of every section. ``schema.py`` describes what a class
 takes, by its JSON schema: explanations, completion, messages and editors read it. ``merge.py``
-loads: it merges sources, records where each value came from and validates strictly.
-``messages.py`` words the mistakes, ``yaml_files.py`` reads and writes YAML, ``secrets.py`` finds
-and masks passwords in addresses. ``base.py`` also has the marks of fields that may change when a
-run is resumed. The sections are in the ``config.py`` of the room that uses them. This room imports
+loads: it merges sources, records where each value came from and validates strictly. ``messages.py``
+words the mistakes, ``yaml_files.py`` reads and writes YAML, ``secrets.py`` finds and masks
+passwords in addresses. ``base.py`` also has the marks of fields that may change when a run is
+resumed. The sections are in the ``config.py`` of the folder that uses them. This folder imports
 neither torch nor Ray.
 """
 

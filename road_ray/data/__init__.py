@@ -3,7 +3,8 @@
 ``task_and_dataset.py`` declares tasks and data sets, ``catalog/`` lists them, ``readers/`` read one
 file layout each, ``features/`` turn examples into token ids, ``corpus/`` builds and reads
 pre-training shards, ``shuffle_into_batches.py``, ``batching.py`` and ``mixing.py`` decide which
-rows make a step. Start with ``load_split.py``, which finds a data set and puts the parts together.
-To add a data set, add an entry to ``catalog/``; for a new file layout, add a module to
-``readers/``. Nothing here uses models or training.
+rows make a step. ``training_rows.py`` corrects labels and adds rows without labels. Start with
+``load_split.py``, which finds a data set and puts the parts together. To add a data set, add an
+entry to ``catalog/``; for a new file layout, add a module to ``readers/``. Nothing here uses models
+or training.
 """

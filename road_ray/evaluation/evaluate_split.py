@@ -1,4 +1,4 @@
-"""Evaluation of a model on a split: logits, predictions, figures."""
+"""Evaluation of a model on a split: logits, predictions, metrics."""
 
 from __future__ import annotations
 

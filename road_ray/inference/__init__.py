@@ -3,6 +3,7 @@
 ``load_model.py`` loads a model directory, ``predictor.py`` predicts rows; start reading there.
 ``input_rows.py`` reads files of rows as a stream. ``tagged_words.py`` splits words and groups their
 tags. ``predict_file.py`` writes the predictions of a file so that a killed run can be resumed.
-``onnx_model.py`` translates a model into ONNX, compares the two, and runs it.
-``hub_upload.py`` uploads a model to a hub. Scores against labels are in ``evaluation/``.
+``onnx_model.py`` translates a model into ONNX, compares the two, and runs it. ``hub_upload.py``
+uploads a model to a hub. ``label_rows.py`` has rows labelled by a large language model. Scores
+against labels are in ``evaluation/``.
 """

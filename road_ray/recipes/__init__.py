@@ -1,8 +1,9 @@
 """Recipes: what each verb does, from a configuration to a finished run directory.
 
-``run_directory/`` opens, records and finishes run directories; ``train/`` is the supervised
-training of ``multitask/``, ``finetuning/`` and ``distillation/``, which have the verbs of their
-names with their configuration, as have ``pretraining/`` and ``sweep/``; ``evaluate.py``,
-``soup.py`` and ``plan.py`` the rest. A recipe composes; it does not compute. To add a verb, write a
-recipe and enter it in ``road_ray.verbs``.
+``run_directory/`` opens, records and finishes run directories. ``train/`` is one supervised run, of
+``road finetune``, ``multitask`` or ``distill``; ``several_runs.py`` are the runs of several seeds,
+data sets, teachers and generations. ``pretraining/`` and ``sweep/`` have the verbs of their names,
+``evaluate.py``, ``export.py`` and ``plan.py`` theirs; ``label_errors.py`` is ``road data errors``,
+``soup.py`` joins models for an experiment. A recipe composes; it does not compute. To add a verb,
+write a recipe and enter it in ``road_ray.verbs``.
 """
