@@ -1096,7 +1096,7 @@ def pretrain(
 
     >>> import road_ray as rr
     >>> run = rr.pretrain(
-    ...     preset="tiny_electra", start="random", run_dir="runs/encoder",
+    ...     preset="tiny_electra", run_dir="runs/encoder",
     ...     data={"root": "miniature", "max_length_tokens": 32}, training={"steps": 2},
     ... )
 

@@ -82,7 +82,7 @@ VERBS: dict[str, Verb] = {
             "recipes.pretraining.pretrain:pretrain",
             example="training.steps=1000",
             next="road finetune init={run}",
-            arguments='preset="tiny_electra", start="random", run_dir="runs/encoder",\n'
+            arguments='preset="tiny_electra", run_dir="runs/encoder",\n'
             'data={"root": "miniature", "max_length_tokens": 32}, training={"steps": 2},',
         ),
         Verb(

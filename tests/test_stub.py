@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+from doctest import DocTestParser
 from pathlib import Path
 
 import pytest
 
+import road_ray as rr
+from road_ray.verbs import VERBS
 from tools.stub import stub
 
 STUB = Path(__file__).parents[1] / "road_ray" / "__init__.pyi"
@@ -37,14 +40,17 @@ def test_mypy_finds_unknown_keys_and_values_of_another_type(tmp_path):
         "rr.distill(rule=3)": 'Argument "rule" to "distill" has incompatible type',
     }
     file = tmp_path / "user.py"
-    file.write_text(RIGHT + "\n".join(wrong) + "\n")
+    documented = [getattr(rr, name).__doc__ for name in VERBS]
+    examples = [e.source for text in documented for e in DocTestParser().get_examples(text)]
+    right = RIGHT + "".join(examples)
+    file.write_text(right + "\n".join(wrong) + "\n")
     from mypy import api
 
     # Of the package only the stub, and nothing below it: seconds instead of minutes.
     options = ["--strict", "--follow-imports=skip", "--config-file=", f"--cache-dir={tmp_path}"]
     out, _, _ = api.run([*options, "--ignore-missing-imports", str(STUB), str(file)])
     found = [line for line in out.splitlines() if "user.py" in line and ": error: " in line]
-    first = RIGHT.count("\n") + 1
+    first = right.count("\n") + 1
     for number, text in enumerate(wrong.values(), first):
         assert any(f"user.py:{number}: " in line and text in line for line in found), (text, out)
     assert len(found) == len(wrong), out
