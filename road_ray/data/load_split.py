@@ -176,19 +176,19 @@ def load_split(
     tokenizer: PreTrainedTokenizerFast,
     *,
     seed: int = 0,
-    judged: bool = False,
+    evaluated: bool = False,
     keep: Callable[[Example], bool] | None = None,
     unlabelled: Sequence[str] = (),
 ) -> Split:
     """Return ``train``, ``dev`` or ``test`` of a data set, encoded for its task.
 
     ``source.max_rows`` limits training rows and ``max_judged_rows`` all others, after a shuffle by
-    ``seed``. ``judged`` treats the split as rows to predict, also the train split. ``keep`` then
+    ``seed``. ``evaluated`` treats the split as one to evaluate, also the train split. ``keep`` then
     filters examples. The rows of the files and data sets ``unlabelled`` follow without labels.
     """
     entry, task = find_dataset(name, source)
     examples: Sequence[Example] = read_examples(entry, split, root_of(name, source))
-    is_training = split == "train" and not judged
+    is_training = split == "train" and not evaluated
     most = source.max_rows if is_training else source.max_judged_rows
     order = row_order(len(examples), seed)[:most]
     if len(order) < len(examples):

@@ -140,7 +140,7 @@ def _model_metrics(
         model = models[heads[name]]
         if tune_on is None:
             threshold = stored_threshold(heads[name])
-        split = load_split(name, source.split, source, tokenizer, judged=True)
+        split = load_split(name, source.split, source, tokenizer, evaluated=True)
         result = evaluate_split(
             model.to(device),
             fit_positions(split, longest_row(model.encoder)),
@@ -177,7 +177,7 @@ def evaluate_ensemble(
     places = [locate_model(model_directory(str(directory))) for directory in directories]
     check_equal_tokenizers(places)  # all of them get the ids of the first one's
     tokenizer = load_tokenizer(places[0])
-    splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
+    splits = {name: load_split(name, split, source, tokenizer, evaluated=True) for name in names}
     _, task = find_dataset(names[0], source)
     sums: dict[str, list[NDArray[np.float32]]] = {}
     for number, place in enumerate(places, start=1):  # one model is in memory at a time

@@ -46,15 +46,15 @@ def combine(config: CombineConfig, context: RunContext | None = None) -> Run:
     names, _ = read_teacher_list(Path(config.init), "init")
     models = [locate_model(model_directory(name)) for name in names]
     data = with_trained_limits(config.data, trained_limits(models[0]))
-    judged = config.tune_threshold_on or data.datasets[0]
-    entry, task = find_dataset(judged, data)
+    tuned_on = config.tune_threshold_on or data.datasets[0]
+    entry, task = find_dataset(tuned_on, data)
     metric = "best_f1" if isinstance(task.kind, Span) else entry.metrics[0]
 
     def score(chosen: Sequence[Path]) -> float:
         with tempfile.TemporaryDirectory(dir=run_dir, prefix=".soup-") as place:
             average_models(chosen, Path(place) / "hf")
-            figures = evaluate_ensemble([Path(place) / "hf"], data, [judged], tune_on=judged)
-        return figures[f"eval/{judged}/ensemble_{metric}"]
+            figures = evaluate_ensemble([Path(place) / "hf"], data, [tuned_on], tune_on=tuned_on)
+        return figures[f"eval/{tuned_on}/ensemble_{metric}"]
 
     with open_run_directory(config) as run_dir:
         if config.combine == "greedy":
@@ -62,7 +62,7 @@ def combine(config: CombineConfig, context: RunContext | None = None) -> Run:
         if config.combine != "ensemble":
             average_models(models, run_dir / "hf")
             models = [run_dir / "hf"]
-        figures = evaluate_ensemble(models, data, data.datasets, tune_on=judged)
+        figures = evaluate_ensemble(models, data, data.datasets, tune_on=tuned_on)
         metrics = {name.replace("/ensemble_", "/"): value for name, value in figures.items()}
         write_json_atomic(run_dir / "metrics.json", metrics)
     return Run(run_dir, metrics)

@@ -70,7 +70,7 @@ def test_pairs_without_order_are_learnt_both_ways_round(world, tokenizer, monkey
     assert [e.texts for e in split.examples[3:]] == [e.texts[::-1] for e in split.examples[:3]]
     assert split.features.gold["labels"][:3].tolist() == split.features.gold["labels"][3:].tolist()
     assert len({e.id for e in split.examples}) == 6
-    assert len(load_split("qqp", "train", source, tokenizer, judged=True).examples) > 3
+    assert len(load_split("qqp", "train", source, tokenizer, evaluated=True).examples) > 3
 
 
 @pytest.mark.parametrize("kind", ["conll", "jsonl"])
@@ -106,8 +106,10 @@ def test_exactly_the_asked_share_of_training_labels_is_another(world, tokenizer,
     assert (labels[0] != labels[1]).sum() == round(share * 40)
     again = load_split(name, "train", noisy, tokenizer).features.gold["labels"]
     assert again.tolist() == labels[1].tolist()
-    for part, judged in (("dev", False), ("train", True)):
-        splits = [load_split(name, part, each, tokenizer, judged=judged) for each in (clean, noisy)]
+    for part, evaluated in (("dev", False), ("train", True)):
+        splits = [
+            load_split(name, part, each, tokenizer, evaluated=evaluated) for each in (clean, noisy)
+        ]
         assert splits[0].examples == splits[1].examples
 
 

@@ -152,7 +152,7 @@ def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nowhere").mkdir()
     data = with_trained_data(EvaluateDataConfig(file="new.csv"), str(model))
-    split = load_split("films", "dev", data, tokenizer, judged=True)
+    split = load_split("films", "dev", data, tokenizer, evaluated=True)
     assert [e.texts for e in split.examples] == [("fine",), ("dull",)]
     assert split.features.gold["labels"].tolist() == [1, 0]  # by the map of the training
     with pytest.raises(ConfigError, match="no such file"):
@@ -173,7 +173,7 @@ def test_a_file_may_have_the_columns_of_a_data_set_of_the_catalogue(
     (tmp_path / "new.csv").write_text(rows)
     data = with_trained_data(EvaluateDataConfig(file=str(tmp_path / "new.csv")), str(model))
     assert data.datasets == (f"my_{name}",)
-    split = load_split(f"my_{name}", "dev", data, tokenizer, judged=True)
+    split = load_split(f"my_{name}", "dev", data, tokenizer, evaluated=True)
     assert split.features.gold["labels"].tolist() == [1]
 
 
