@@ -39,7 +39,7 @@ class Family:
     encoder: type[PreTrainedModel]
     language_model: Any
     # A family without a detection head uses a token classifier with one label; None without one.
-    detector: Any
+    discriminator: Any
     encoder_options: dict[str, Any]
 
 
@@ -57,11 +57,11 @@ def family_of(config: PreTrainedConfig) -> Family:
             "transformers\n  allowed: encoders, such as bert, electra, roberta, deberta-v2, "
             "modernbert, distilbert and mpnet\n  fix: name a model of such an architecture"
         )
-    detector = _class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config)
+    discriminator = _class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config)
     return Family(
         encoder,
         language_model,
-        ElectraForPreTraining if config.model_type == "electra" else detector,
+        ElectraForPreTraining if config.model_type == "electra" else discriminator,
         _NO_POOLER if "add_pooling_layer" in _parameters(encoder.__init__) else {},
     )
 
@@ -111,8 +111,8 @@ def longest_row_of(config: PreTrainedConfig) -> int:
         return longest_row(AutoModel.from_config(config))
 
 
-def detector_output(model: PreTrainedModel) -> nn.Linear:
-    """Return the last layer of a detector, which has one output."""
+def discriminator_output(model: PreTrainedModel) -> nn.Linear:
+    """Return the last layer of a discriminator, which has one output."""
     head: Any = getattr(model, "discriminator_predictions", None)
     output: nn.Linear = head.dense_prediction if head is not None else model.classifier
     return output

@@ -16,7 +16,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.architectures import detector_output, family_of
+from road_ray.models.architectures import discriminator_output, family_of
 from road_ray.models.config import EncoderConfig
 from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, suppress_logging
 
@@ -130,7 +130,7 @@ def new_language_model(
     return model
 
 
-def new_detector(
+def new_discriminator(
     size: EncoderConfig, vocab_size: int, like: PreTrainedConfig | None = None
 ) -> PreTrainedModel:
     """Return an encoder with a head that scores every token, with random weights, of the family of
@@ -143,7 +143,7 @@ def new_detector(
     else:
         options = {} if size.family == "electra" else {"num_labels": 1}
         config = hugging_face_config(size, vocab_size, **options)
-    kind = family_of(config).detector
+    kind = family_of(config).discriminator
     if kind is None:
         raise ConfigError(
             f"encoder.family = init: transformers has no head for tokens on "
@@ -154,7 +154,7 @@ def new_detector(
         model.dropout.p = 0.0  # of a token classifier; ELECTRA's detection head has none
     if like is None:
         initialize(model, size.initializer_std)
-    initialize_output(detector_output(model))
+    initialize_output(discriminator_output(model))
     return model
 
 
@@ -234,7 +234,7 @@ def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
 
 def load_heads(model: PreTrainedModel, directory: str | Path) -> dict[str, list[str]]:
     """Load the heads of ``model`` that a directory of the same architecture has, such as the
-    detector of ELECTRA or the head over the vocabulary; return the names of those that were
+    discriminator of ELECTRA or the head over the vocabulary; return the names of those that were
     ``kept`` and those that stay ``new``.
 
     A head is kept if all of its weights are stored in the right shapes.

@@ -1,4 +1,4 @@
-"""Masked language models and detectors of every encoder family, behind one interface."""
+"""Masked language models and discriminators of every encoder family, behind one interface."""
 
 from __future__ import annotations
 

@@ -151,13 +151,13 @@ def summarise_seeds(by_seed: Sequence[Mapping[str, float]]) -> dict[str, float]:
     figures |= average(figures)
     if len(by_seed) == 1:
         return figures
-    judged = {name: value for name, value in summaries.items() if name.startswith("eval/")}
+    evaluated = {name: value for name, value in summaries.items() if name.startswith("eval/")}
     for statistic in ("median", "best"):
-        values: dict[str, float] = {name: getattr(s, statistic) for name, s in judged.items()}
+        values: dict[str, float] = {name: getattr(s, statistic) for name, s in evaluated.items()}
         values |= average(values)
         figures |= {f"{name}_{statistic}": value for name, value in values.items()}
     averages = [average(row) for row in by_seed]
-    deviations = {name: value.deviation for name, value in judged.items()} | {
+    deviations = {name: value.deviation for name, value in evaluated.items()} | {
         name: summary([row[name] for row in averages]).deviation for name in averages[0]
     }
     return figures | {f"{k}_deviation": v for k, v in deviations.items() if v is not None}

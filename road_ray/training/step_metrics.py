@@ -18,11 +18,11 @@ from road_ray.training.profile import ModelFlopsUtilization
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 
-_GRACE = 0.25  # of the run, in which the detector may still call every token original
+_GRACE = 0.25  # of the run, in which the discriminator may still call every token original
 _ROWS = 5  # consecutive rows of the journal
 _ADVICE = {
-    "detector_collapse": "the detector calls every token original: start from a trained generator "
-    "(generator.init), lower optimizer.peak_lr, lengthen the warm-up or raise "
+    "detector_collapse": "the discriminator calls every token original: start from a trained "
+    "generator (generator.init), lower optimizer.peak_lr, lengthen the warm-up or raise "
     "objective.choose_fraction",
     "generator_collapse": "the generator draws the same few tokens: lower optimizer.peak_lr, lower "
     "objective.discriminator_weight, or raise objective.options.temperature",

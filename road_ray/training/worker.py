@@ -17,7 +17,7 @@ from road_ray.data.batching import Batch, to_device
 from road_ray.models.precision import default_device
 from road_ray.objectives.base import Objective
 
-# For the evaluation, checkpoint or download of rank 0: enough for SQuAD by a base model on a CPU.
+# For what rank 0 does alone: the evaluations of a pre-training, checkpoints, downloads, the export.
 # Ray restarts a group in which rank 0 hangs for longer.
 _LONGEST_WAIT = timedelta(minutes=120)
 

@@ -18,7 +18,7 @@ from road_ray.models.encoder import (
     load_encoder,
     load_language_model,
     model_directory,
-    new_detector,
+    new_discriminator,
     new_language_model,
     scale_encoder,
 )
@@ -145,7 +145,7 @@ def test_encoders_of_every_family_are_loaded_unless_another_is_asked_for(tmp_pat
 def test_a_detector_drops_nothing_and_leaves_the_dropout_of_later_heads_alone(tmp_path):
     for family, named in (("bert", "classifier_dropout"), ("albert", "classifier_dropout_prob")):
         size = TINY.model_copy(update={"family": family, "embedding_size": 32})
-        detector = new_detector(size, 100)
+        detector = new_discriminator(size, 100)
         assert detector.dropout.p == 0.0
         assert getattr(detector.config, named) != 0.0
 

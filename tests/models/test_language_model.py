@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from road_ray.errors import ConfigError
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.config import EncoderConfig
-from road_ray.models.encoder import new_detector, new_language_model
+from road_ray.models.encoder import new_discriminator, new_language_model
 from road_ray.models.language_model import (
     decoder,
     detection_scores,
@@ -56,7 +56,7 @@ def test_parts_make_the_whole_language_model(family, batch):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_detectors_score_every_token_after_a_trip_to_the_disk(family, batch, tmp_path):
-    model = new_detector(size(family), 50).eval()
+    model = new_discriminator(size(family), 50).eval()
     scores = detection_scores(model, batch["input_ids"], batch)
     assert scores.shape == (2, 9)
     model.save_pretrained(tmp_path)
@@ -73,7 +73,7 @@ def test_a_generator_of_electra_s_kind_shares_any_embeddings(main):
     small = ELECTRA.model_copy(
         update={"hidden_size": 16, "heads": 1, "embedding_size": main.embedding_size}
     )
-    generator, detector = new_language_model(small, 50), new_detector(main, 50)
+    generator, detector = new_language_model(small, 50), new_discriminator(main, 50)
     share(generator, detector, "embeddings")
     table = detector.get_input_embeddings().weight
     assert generator.get_output_embeddings().weight is table
@@ -83,7 +83,7 @@ def test_a_generator_of_electra_s_kind_shares_any_embeddings(main):
 
 @pytest.mark.parametrize("main", [ELECTRA, ALBERT, BERT], ids=lambda size: size.family)
 def test_all_of_one_family_can_be_shared(main):
-    generator, detector = new_language_model(main, 50), new_detector(main, 50)
+    generator, detector = new_language_model(main, 50), new_discriminator(main, 50)
     share(generator, detector, "all")
     assert generator.base_model is detector.base_model
     generator(input_ids=torch.randint(5, 50, (2, 9))).logits.sum().backward()

@@ -1,4 +1,4 @@
-"""Replaced-token detection: the loss of a detector, and its metrics."""
+"""Replaced-token detection: the loss of a discriminator, and its metrics."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from road_ray.models.encoder import (
     load_language_model,
     log_heads,
     model_directory,
-    new_detector,
+    new_discriminator,
     new_language_model,
     scale_encoder,
     size_of,
@@ -91,7 +91,7 @@ class _ModelBuilder:
         if name == "model":
             model: Any = new_language_model(self.size, self.vocab_size, self.like)
         else:
-            model = new_detector(self.size, self.vocab_size, self.like)
+            model = new_discriminator(self.size, self.vocab_size, self.like)
         self._take_embeddings(model)
         self._load_into(model)
         return model

@@ -118,7 +118,8 @@ class Console:
 
 def summary(metrics: Mapping[str, float]) -> str:
     """Return the loss, the speed, at most four further figures of the training, and evaluations in
-    a line: ``generator 7.312  1,234 tokens/s  detector 0.21``; the journal has the rest.
+    a line: ``generator 7.312  1,234 tokens/s  discriminator 0.21``; the journal has the
+    rest.
     """
     training, speed, evaluations = [], [], []
     for name, value in metrics.items():
