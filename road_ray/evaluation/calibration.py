@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from road_ray.evaluation.metrics import probabilities_of
 
-TEMPERATURE = "temperature"  # entry of a model's record
 _BINS = 15
 _BOUNDS = (0.05, 20.0)
 
@@ -85,7 +84,7 @@ def calibration_figures(
     probable classes, or of several labels that of each label's probability with whether it is
     there.
     """
-    found = {TEMPERATURE: temperature}
+    found = {"temperature": temperature}
     for name, t in (("ece", 1.0), ("ece_calibrated", temperature)):
         if gold.ndim == 2:
             confidence, right = probabilities_of(logits, t).ravel(), gold.ravel() == 1

@@ -25,7 +25,6 @@ from typing import IO, Any, NamedTuple
 
 from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError, counted
-from road_ray.evaluation.calibration import TEMPERATURE
 from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
@@ -147,7 +146,7 @@ def _identity(
         "threshold": str(predictor.threshold),  # JSON has no infinite number
         "n_best": predictor.n_best,
         "min_confidence": predictor.min_confidence,
-        "temperature": predictor.record.get(TEMPERATURE),
+        "temperature": predictor.record.get("temperature"),
         "escape_formulas": escape_formulas,
     }
 

@@ -42,7 +42,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import window_limits
 from road_ray.errors import DataError
-from road_ray.evaluation.calibration import TEMPERATURE, probabilities
+from road_ray.evaluation.calibration import probabilities
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.metrics import Thresholds, predicted_sets, probabilities_of
 from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
@@ -176,7 +176,7 @@ class Predictor:
                 return [self._class(kind.labels, row) for row in logits]
             case MultiLabel():
                 limits = self.threshold if isinstance(self.threshold, Mapping) else None
-                temperature = self.record.get(TEMPERATURE) or 1.0
+                temperature = self.record.get("temperature") or 1.0
                 return [_label_set(kind.labels, row, limits, temperature) for row in logits]
 
     def _logits(
@@ -225,7 +225,7 @@ class Predictor:
 
     def _choice(self, logits: Floats) -> Prediction:
         """Return the best choice, None below ``min_confidence``, at the stored temperature."""
-        shares = probabilities(logits, self.record.get(TEMPERATURE) or 1.0)
+        shares = probabilities(logits, self.record.get("temperature") or 1.0)
         best = int(logits.argmax())
         chosen = best if shares[best] >= self.min_confidence else None
         return {"choice": chosen, "score": float(shares[best]), "scores": shares.tolist()}

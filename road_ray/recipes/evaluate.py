@@ -25,7 +25,6 @@ from road_ray.data.training_rows import with_trained_limits
 from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_directory import check_equal_tokenizers
 from road_ray.errors import ConfigError
-from road_ray.evaluation.calibration import TEMPERATURE
 from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits, evaluate_split
 from road_ray.evaluation.metrics import Thresholds
 from road_ray.models.architectures import longest_row
@@ -148,7 +147,7 @@ def _model_metrics(
             device=device,
             threshold=threshold,
             tune=name == tune_on,
-            temperature=stored_number(heads[name], TEMPERATURE),
+            temperature=stored_number(heads[name], "temperature"),
             on_rows=partial(console.part, f"evaluating {name}"),
         )
         threshold = result.threshold

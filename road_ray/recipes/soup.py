@@ -19,7 +19,6 @@ from road_ray.data.task_and_dataset import Span
 from road_ray.data.training_rows import with_trained_limits
 from road_ray.distillation.teacher_directory import IDLE_FIELDS, check_equal_tokenizers
 from road_ray.errors import CheckpointError
-from road_ray.evaluation.calibration import TEMPERATURE
 from road_ray.evaluation.metrics import LABEL_THRESHOLDS
 from road_ray.models.encoder import model_directory
 from road_ray.models.load_weights import check_finite
@@ -36,7 +35,7 @@ from road_ray.system.files import read_json, write_json_atomic
 from road_ray.training.run_context import RunContext
 
 # Entries of a record that are of one training, not of the mean of several.
-_OF_ONE_MODEL = {"files", "seed", "metrics", "no_answer_threshold", LABEL_THRESHOLDS, TEMPERATURE}
+_OF_ONE_MODEL = {"files", "seed", "metrics", "no_answer_threshold", LABEL_THRESHOLDS, "temperature"}
 
 
 def combine(config: CombineConfig, context: RunContext | None = None) -> Run:

@@ -21,7 +21,6 @@ from road_ray.data.training_rows import row_limits
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError, counted
-from road_ray.evaluation.calibration import TEMPERATURE
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.evaluation.metrics import Thresholds
 from road_ray.recipes.metric_names import check_stopping_metric
@@ -299,7 +298,7 @@ def evaluate(
             temperatures[task] = evaluation.temperature
     tuned = {task: threshold_entry(thresholds.get(task)) for task in prepared.model.tasks}
     for task, temperature in temperatures.items():
-        tuned[task] |= {TEMPERATURE: temperature}
+        tuned[task] |= {"temperature": temperature}
     return figures, tuned
 
 
