@@ -56,6 +56,8 @@ def hub(tmp_path_factory):
         shared = {"tokenizer": tokenizer, "max_position_embeddings": 512}
         for part, head in (("discriminator", "ForPreTraining"), ("generator", "ForMaskedLM")):
             publish(place / f"google/electra-{size}-{part}", "electra", head, **shared)
+    chinese = place / "hfl/chinese-electra-180g-small-discriminator"
+    publish(chinese, "electra", "ForPreTraining", **shared)
     return place
 
 
@@ -65,7 +67,8 @@ def place(tmp_path, monkeypatch, hub):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ROAD_DATA", raising=False)
     (tmp_path / "examples").symlink_to(EXAMPLES)
-    (tmp_path / "google").symlink_to(hub / "google")
+    for owner in ("google", "hfl"):
+        (tmp_path / owner).symlink_to(hub / owner)
     return tmp_path
 
 
@@ -85,7 +88,10 @@ def test_every_example_is_listed_and_has_a_test():
             assert f'"{path.name}"' in tests or f'"{path.stem}"' in tests, path.name
 
 
-@pytest.mark.parametrize("name", ["own_csv.yaml", "own_squad.yaml", "tags.yaml", "regression.yaml"])
+@pytest.mark.parametrize(
+    "name",
+    ["own_csv.yaml", "own_squad.yaml", "chinese_squad.yaml", "tags.yaml", "regression.yaml"],
+)
 def test_files_of_ones_own(road, place, name):
     train, *predict = commands_of(name)
     run(road, train, *SHORT)
