@@ -151,6 +151,22 @@ def write_wrong_labels(data: Path, place: Path) -> None:
     write_table(place / "reviews.csv", rows)
 
 
+def write_pages(data: Path, place: Path) -> None:
+    """Write documents of nine sentences of SST-2, five or more of them of the verdict."""
+
+    def pages(split: str, number: int) -> list[dict[str, Any]]:
+        rows, written = reviews(data, split, 9 * number), []
+        for first in range(0, len(rows), 9):
+            part = rows[first : first + 9]
+            good = sum(row["verdict"] == "good" for row in part)
+            verdict = "good" if good > 4 else "bad"
+            written.append({"page": ". ".join(row["review"] for row in part), "verdict": verdict})
+        return written
+
+    write_table(place / "pages.csv", pages("train", 400))
+    write_table(place / "new.csv", [{"page": row["page"]} for row in pages("dev", 50)])
+
+
 def record_hub(data: Path, place: Path) -> None:
     """Write the cache that `datasets` leaves after it has loaded ``acme/reviews`` from the hub."""
     from datasets import ClassLabel, Dataset
@@ -176,7 +192,7 @@ def record_hub(data: Path, place: Path) -> None:
 
 
 def main(data: Path, place: Path) -> None:
-    for journey in "abcdefghijkl":
+    for journey in "abcdefghijklm":
         (place / journey).mkdir(parents=True)
     write_reviews(data, place / "a")
     write_reviews(data, place / "c")
@@ -191,6 +207,7 @@ def main(data: Path, place: Path) -> None:
     write_decoder(place / "j")
     write_wrong_labels(data, place / "k")
     shutil.copytree(ROOT / "examples", place / "l" / "examples")
+    write_pages(data, place / "m")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Twelve journeys of a new user, each in a fresh directory; prints first-hour.md's tables.
+# Thirteen journeys of a new user, each in a fresh directory; prints first-hour.md's tables.
 #
 #   bash docs/results/first_hour.sh DATA ENCODER PLACE [JOURNEY...]
 #
 # DATA has GLUE's SST-2 and SQuAD 2.0 in their published layouts: a few rows of them are the user's files.
 # ENCODER is the directory of a published encoder. PLACE is a new directory with a short path. Journeys are a to
-# l. `road` is the one of the active environment. Nothing is read from the network.
+# m. `road` is the one of the active environment. Nothing is read from the network.
 set -u
 CHECKOUT=$(cd "$(dirname "$0")/../.." && pwd)
 DATA=$(realpath "$1") ENCODER=$(realpath "$2")
@@ -162,7 +162,16 @@ journey_l() {
     step 'head -n 2 runs/parts/curves.csv' '.'
     end
 }
-for one in "${@:-a b c d e f g h i j k l}"; do
+
+journey_m() {
+    begin m "Long documents"
+    step 'road init pages.csv --init $ENCODER' 'task|length|tokens|next:'
+    step 'road finetune pages.yaml data.max_length_tokens=64 --run-dir runs/cut' 'accuracy|truncated|cut|model:'
+    step 'road finetune pages.yaml data.max_length_tokens=64 data.windows=mean --run-dir runs/windows' 'accuracy|truncated|cut|model:'
+    step 'road predict runs/windows new.csv --output out.jsonl && head -n 2 out.jsonl' 'label|predictions'
+    end
+}
+for one in "${@:-a b c d e f g h i j k l m}"; do
     for letter in $one; do "journey_$letter"; done
 done
 printf '\n%s commands failed.\n' "$failed" >&2
