@@ -19,7 +19,7 @@ from road_ray.training.worker import Worker, placed
 from tests.objectives import every
 from tests.tiny_teacher import make_teacher
 from tests.training import conftest as small
-from tests.training.test_gradients import CASES, WAITS
+from tests.training.test_gradients import WAITS
 
 pytestmark = [
     pytest.mark.gpu,
@@ -37,7 +37,7 @@ def gradients(name, directory, device):
     return result.loss.cpu(), {n: p.grad.cpu() for n, p in names if p.grad is not None}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every.CASES)
 def test_a_device_computes_what_the_cpu_does(name, tmp_path):
     (loss, ours), (expected, theirs) = (
         gradients(name, tmp_path, device) for device in (CUDA, HOST)
@@ -46,7 +46,7 @@ def test_a_device_computes_what_the_cpu_does(name, tmp_path):
     assert_close(ours, theirs, rtol=1e-2, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != WAITS])
+@pytest.mark.parametrize("name", [name for name in every.CASES if name != WAITS])
 def test_a_step_never_waits_for_the_device(name, tmp_path):
     objective, batch = every.case_of(name, tmp_path)
     passes, worker = [placed(batch, objective, CUDA)], Worker(device=CUDA)
