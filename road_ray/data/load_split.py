@@ -221,7 +221,7 @@ def load_split(
         key = cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
         make = partial(load_or_encode, directory, key, make)
     features = make()
-    _log_truncated(features)
+    _log_truncated(features, "training rows" if is_training else "rows")
     return Split(entry, task, examples, features)
 
 
@@ -238,14 +238,14 @@ def _with_turns(examples: Sequence[Example], turns: int, name: str) -> Sequence[
     return [with_history(e, turns) if isinstance(e, SpanExample) else e for e in examples]
 
 
-def _log_truncated(features: Features) -> None:
+def _log_truncated(features: Features, rows: str) -> None:
     """Log how many rows are truncated, as a warning if all of them are."""
     if cut := features.num_truncated:
-        rows = len(features.bounds) - 1
+        number = len(features.bounds) - 1
         _log.log(
-            logging.WARNING if cut == rows else logging.INFO,
-            "%s: %d of %d rows are cut to %s tokens, which loses %.1f%% of all tokens",
-            *(features.dataset, cut, rows, features.max_length_tokens),
+            logging.WARNING if cut == number else logging.INFO,
+            "%s: %d of %d %s are cut to %s tokens, which loses %.1f%% of all tokens",
+            *(features.dataset, cut, number, rows, features.max_length_tokens),
             features.truncation["truncated_tokens_percent"],
         )
 
