@@ -575,8 +575,8 @@ class _Distillation(TypedDict, total=False):
     before the first step; a difference is an error. False skips the seconds that it takes."""
     teachers: Mapping[str, str | Path | Sequence[str | Path]]
     """Teachers by data set: a model or run directory, a hub name, a file of answers, a
-    `teachers.json`, or a list of directories and files. Data sets without an entry learn from
-    labels only. Empty: no distillation."""
+    `teachers.json`, or a list of directories and files, or of a `teachers.json` and files.
+    Data sets without an entry learn from labels only. Empty: no distillation."""
     num_teachers: int | None
     """Number of teachers that every data set of the mixture must have; a data set without
     teachers then needs the entry `[]`. None: any number. Set it so that a forgotten data set
@@ -894,12 +894,11 @@ class _DistillDistillation(TypedDict, total=False):
     before the first step; a difference is an error. False skips the seconds that it takes."""
     teachers: Sequence[str | Path]
     """Teachers: model or run directories, hub names, files of answers (CSV, TSV, JSONL or
-    Parquet, such as `road predict` writes), or one `teachers.json` of `road teachers`.
-    Required."""
+    Parquet, such as `road predict` writes), or one `teachers.json` of `road teachers`, which
+    may have files beside it. Required."""
     num_teachers: int | None
-    """Number of teachers that must be named, of each fold where there are folds, so that a
-    forgotten one is an error. None: as many as `distillation.teachers` names. ROaD distils
-    from three."""
+    """Number of teachers that each row must have, files among them, so that a forgotten one is
+    an error. None: as many as `distillation.teachers` names. ROaD distils from three."""
     generations: int
     """Number of born-again generations (Furlanello et al. 2018): each student is the only
     teacher of the next. 1: one student. ROaD found no gain from more."""
@@ -1476,10 +1475,10 @@ def distill(
         task: Data set to train on, of the catalogue (`road data list`) or of `data.sets`.
         teachers: Teachers: model or run directories, hub names, files of answers (CSV, TSV,
         JSONL or Parquet, such as `road predict` writes), or one `teachers.json` of `road
-        teachers`. Required.
-        num_teachers: Number of teachers that must be named, of each fold where there are
-        folds, so that a forgotten one is an error. None: as many as `distillation.teachers`
-        names. ROaD distils from three.
+        teachers`, which may have files beside it. Required.
+        num_teachers: Number of teachers that each row must have, files among them, so that a
+        forgotten one is an error. None: as many as `distillation.teachers` names. ROaD
+        distils from three.
         host: Place of the teachers. `actors`: Ray actors, which several workers and runs can
         use. `process`: in every training process, which needs no Ray but the memory for all
         teachers.

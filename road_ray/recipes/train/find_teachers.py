@@ -22,7 +22,7 @@ from road_ray.distillation.teacher_directory import (
     reads_other_tokens,
     teacher_manifest,
 )
-from road_ray.errors import CheckpointError, ConfigError, nearest
+from road_ray.errors import CheckpointError, ConfigError, counted, nearest
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
 from road_ray.recipes.run_directory.recorded_config import require_whole_weights
@@ -34,6 +34,7 @@ from road_ray.recipes.train.teaching_config import (
     ANSWER_FILES,
     ON_HUB,
     is_answer_file,
+    num_per_row,
     resolve_teachers,
 )
 
@@ -72,7 +73,7 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             for place in directories
         ]
         # A rule that is none is told now, and not when the teachers have started.
-        weighting_rule(config.weighting, num_teachers=len(directories) // folds)
+        weighting_rule(config.weighting, num_teachers=num_per_row(directories, folds))
         found[name] = Teachers(
             settings,
             config.weighting,
@@ -105,10 +106,11 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
 
 
 def locate_teachers(config: object) -> dict[str, tuple[list[str], int]]:
-    """Return the teachers by data set: model directories and files, fold after fold, and the number
-    of their folds; empty for a configuration without teachers.
+    """Return the teachers by data set, and the number of their folds: model directories, fold after
+    fold, and files, which stand behind the models where there are folds. Empty for a configuration
+    without teachers.
 
-    Raises ``ConfigError`` unless there are ``num_teachers`` of each data set, of each fold.
+    Raises ``ConfigError`` unless each row of each data set has ``num_teachers``.
     """
     if not isinstance(config, DistillConfig | MultitaskConfig):
         return {}
@@ -159,23 +161,22 @@ def _check_named(config: MultitaskConfig) -> None:
 
 def _located(teachers: Sequence[str], count: int | None, key: str) -> tuple[list[str], int]:
     names, folds = resolve_teachers(teachers, key)
+    found = num_per_row(names, folds)
     remedy = f"{key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes"
     if not names:
         raise ConfigError(f"{key} names no teacher\n  fix: {remedy}\n  nothing was started")
-    if count is not None and len(names) != count * folds:
+    if count not in (None, found):
         raise ConfigError(
-            f"{key} lists {len(names)} teacher{'s' * (len(names) != 1)}: {', '.join(names)}\n"
-            f"  expected: {count}{f' for each of {folds} folds' if folds > 1 else ''} "
-            "(distillation.num_teachers)\n"
+            f"{key} lists {counted(found, 'teacher')} of a row: {', '.join(names)}\n"
+            f"  expected: {count} (distillation.num_teachers)\n"
             f"  fix: {remedy}; or change distillation.num_teachers\n"
             "  nothing was started"
         )
     for name in names:
         there = ON_HUB.fullmatch(name) or Path(name).expanduser().is_file()
-        if is_answer_file(name) and (folds > 1 or not there):
+        if is_answer_file(name) and not there:
             raise ConfigError(
-                f"{key}: {name}: {'teachers of folds are models' if folds > 1 else 'no such file'}"
-                f"\n  allowed: model directories; without folds also answers in "
+                f"{key}: {name}: no such file\n  allowed: model directories, and answers in "
                 f"{', '.join(ANSWER_FILES)} or datasets/OWNER/NAME\n  nothing was started"
             )
         require_whole_weights(name)

@@ -32,7 +32,7 @@ from road_ray.distributed.connection import connected
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles, read_files
 from road_ray.recipes.train.config import MultitaskConfig, TrainConfig
-from road_ray.recipes.train.teaching_config import TeachingConfig, WeightingConfig
+from road_ray.recipes.train.teaching_config import TeachingConfig, WeightingConfig, num_per_row
 from road_ray.system.files import write_json_atomic
 from road_ray.training.checkpoint_directory import has_checkpoints
 from road_ray.training.worker import Worker
@@ -59,7 +59,7 @@ class Teachers:
     weighting: WeightingConfig
     task: Task
     data: SourceConfig
-    directories: list[str]  # fold after fold
+    directories: list[str]  # fold after fold, and files behind them
     manifest: Mapping[str, Any]  # of these teachers
     folds: int = 1  # of out-of-fold teachers, which answer only for rows that they have not seen
     address: str | None = None
@@ -71,7 +71,7 @@ class Teachers:
     @property
     def per_row(self) -> int:
         """Number of teachers that answer each row."""
-        return len(self.directories) // self.folds
+        return num_per_row(self.directories, self.folds)
 
     @property
     def files(self) -> list[int]:
@@ -83,7 +83,7 @@ class Teachers:
         """The teachers that are models, if there are any."""
         files = self.files
         members = [number for number in range(len(self.directories)) if number not in files]
-        return self if not files else self._some(members) if members else None
+        return self if not files else self._some(members, self.folds) if members else None
 
     @property
     def mixed(self) -> bool:
@@ -175,13 +175,16 @@ class Teachers:
         ``DataError`` for a file that does not fit the data, and for rows that have neither an
         answer nor a label.
         """
-        files = [(self.directories[n], t) for n, t in self._tables_of_files().items()]
+        tables = self._tables_of_files().values()
+        files = [(self.directories[n], t) for n, t in zip(self.files, tables, strict=True)]
         alone = self.models is None
         return read_files(files, split, self.data, self.settings.label_map, alone=alone)
 
     def _tables_of_files(self) -> dict[int, TeacherTables]:
+        """Return the tables of the files by their number among the teachers of a row."""
         entries = self.manifest["teachers"]
-        return {n: TeacherTables(self.of_files, entries[n], self.task) for n in self.files}
+        others = len(entries) - self.per_row  # models of other folds, which stand in front
+        return {n - others: TeacherTables(self.of_files, entries[n], self.task) for n in self.files}
 
     def _texts(self, split: Split, tokenizer: PreTrainedTokenizerFast) -> RowTexts | None:
         """Return the texts of the rows, if a teacher needs them."""
@@ -201,11 +204,11 @@ class Teachers:
             members = range(fold * self.per_row, (fold + 1) * self.per_row)
             yield self._some(members), actors and actors.part(members), folds == fold
 
-    def _some(self, members: Sequence[int]) -> Teachers:
+    def _some(self, members: Sequence[int], folds: int = 1) -> Teachers:
         manifest = [self.manifest["teachers"][member] for member in members]
         return replace(
             self,
-            folds=1,
+            folds=folds,
             directories=[self.directories[member] for member in members],
             manifest={**self.manifest, "teachers": manifest},
         )

@@ -153,11 +153,11 @@ class DistillationConfig(TeachingConfig):
 
     teachers: Annotated[tuple[str, ...], ByContent()] = ()
     """Teachers: model or run directories, hub names, files of answers (CSV, TSV, JSONL or Parquet,
-    such as ``road predict`` writes), or one ``teachers.json`` of ``road teachers``. Required."""
+    such as ``road predict`` writes), or one ``teachers.json`` of ``road teachers``, which may have
+    files beside it. Required."""
     num_teachers: Free[int | None] = Field(None, ge=1)
-    """Number of teachers that must be named, of each fold where there are folds, so that a
-    forgotten one is an error. None: as many as ``distillation.teachers`` names. ROaD distils from
-    three."""
+    """Number of teachers that each row must have, files among them, so that a forgotten one is an
+    error. None: as many as ``distillation.teachers`` names. ROaD distils from three."""
     generations: int = Field(1, ge=1)
     """Number of born-again generations (Furlanello et al. 2018): each student is the only teacher
     of the next. 1: one student. ROaD found no gain from more."""
@@ -169,13 +169,12 @@ class DistillationConfig(TeachingConfig):
         """Number of teachers that answer each row."""
         if self.num_teachers is not None:
             return self.num_teachers
-        names, folds = resolve_teachers(self.teachers)
-        return len(names) // folds
+        return num_per_row(*resolve_teachers(self.teachers))
 
     @property
     def total_teachers(self) -> int:
-        """Number of teachers of the run, over all folds."""
-        return self.teachers_per_row * resolve_teachers(self.teachers)[1]
+        """Number of models among the teachers of the run, over all folds."""
+        return _num_models(self.teachers)
 
 
 RULES = (
@@ -226,8 +225,8 @@ class MixTeachingConfig(TeachingConfig):
 
     teachers: Annotated[dict[str, str | tuple[str, ...]], ByContent()] = Field({})
     """Teachers by data set: a model or run directory, a hub name, a file of answers, a
-    ``teachers.json``, or a list of directories and files. Data sets without an entry learn from
-    labels only. Empty: no distillation."""
+    ``teachers.json``, or a list of directories and files, or of a ``teachers.json`` and files. Data
+    sets without an entry learn from labels only. Empty: no distillation."""
     num_teachers: Free[int | None] = Field(None, ge=1)
     """Number of teachers that every data set of the mixture must have; a data set without teachers
     then needs the entry ``[]``. None: any number. Set it so that a forgotten data set is an error.
@@ -244,8 +243,8 @@ class MixTeachingConfig(TeachingConfig):
 
     @property
     def total_teachers(self) -> int:
-        """Number of teachers of the run, over all data sets."""
-        return sum(len(resolve_teachers(names)[0]) for names in self.by_dataset.values())
+        """Number of models among the teachers of the run, over all data sets."""
+        return sum(map(_num_models, self.by_dataset.values()))
 
 
 ANSWER_FILES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -289,10 +288,13 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
         near = path.parent / entry.directory
         teachers.append((entry.fold, str(near) if near.exists() else entry.directory))
     counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
-    if len(set(counts)) > 1 or sum(counts) != len(teachers):
+    files = [name for _, name in teachers if is_answer_file(name)] if num_folds > 1 else []
+    if len(set(counts)) > 1 or sum(counts) != len(teachers) or files:
         raise ConfigError(
             f"{key} = {path}: {counts} teachers of {num_folds} folds, "
-            f"{len(teachers)} in all\n  allowed: equally many of each fold"
+            f"{len(teachers)} in all, {len(files)} of them files\n"
+            "  allowed: equally many models of each fold\n"
+            "  fix: name files beside the list: [teachers.json,answers.csv]"
         )
     return [directory for _, directory in teachers], num_folds
 
@@ -310,11 +312,25 @@ def resolve_teachers(
     teachers: Sequence[str], key: str = "distillation.teachers"
 ) -> tuple[list[str], int]:
     """Return the teachers, named directly or by a ``teachers.json``, and the number of their folds:
-    1 if they have seen all of the data.
+    1 if they have seen all of the data. Files of answers beside a list follow its models; they have
+    no folds.
     """
-    if len(teachers) == 1 and teachers[0].endswith(".json"):
-        return read_teacher_list(Path(teachers[0]).expanduser(), key)
+    files = [name for name in teachers if is_answer_file(name)]
+    others = [name for name in teachers if name not in files]
+    if len(others) == 1 and others[0].endswith(".json"):
+        listed, folds = read_teacher_list(Path(others[0]).expanduser(), key)
+        return listed + files, folds
     return list(teachers), 1
+
+
+def _num_models(teachers: Sequence[str]) -> int:
+    return sum(not is_answer_file(name) for name in resolve_teachers(teachers)[0])
+
+
+def num_per_row(names: Sequence[str], folds: int) -> int:
+    """Return the number of teachers that answer each row: the models of a fold, and all files."""
+    files = sum(map(is_answer_file, names))
+    return (len(names) - files) // folds + files
 
 
 def teacher_files(teachers: Sequence[str]) -> list[Path]:

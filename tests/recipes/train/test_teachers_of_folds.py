@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import road_ray as rr
@@ -49,6 +51,49 @@ def teachers_of(folded, sentiment, tmp_path):
     return make
 
 
+def test_a_file_beside_models_of_folds_is_one_more_teacher_of_every_row_that_it_answers(
+    folded, teachers_of, tmp_path, sentiment
+):
+    path = tmp_path / "answers.jsonl"
+    rows = [{"row": row, "logits": {"negative": row, "positive": -1}} for row in range(0, 40, 2)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = [str(folded.directory / "teachers.json"), str(path)]
+    keys = {"distillation.teachers": names, "distillation.num_teachers": 3}
+    teachers, prepared = teachers_of(**keys)
+    of_folds, _ = teachers_of()
+    assert teachers.per_row == 3
+    split = prepared.splits["sst2"]
+    for write in teachers.read_files(split):
+        write()
+    given = {"tokenizer": prepared.tokenizer, "worker": Worker.alone()}
+    given |= {"on_event": lambda *_, **__: None}
+    mixed, plain = (found.open(split, None, **given) for found in (teachers, of_folds))
+    answered = {split.examples[row].texts: row for row in range(38, -1, -2)}
+    batch = prepared.streams["sst2"][0]
+    logits = mixed.gather(mixed.submit(batch))
+    assert logits.shape == (3, len(batch["rows"]), 2)
+    assert logits[:2].equal(plain.gather(plain.submit(batch)))
+    for row, answer in zip(batch["rows"].tolist(), logits[2], strict=True):
+        number = answered.get(split.examples[split.features.example[row]].texts)
+        assert answer.tolist() == [number, -1] if number is not None else answer.isnan().all()
+    run = rr.distill(
+        overrides=sentiment | keys | {"distillation.answers": "once"},
+        host="process",
+        run_dir=tmp_path / "run",
+    )
+    listed = json.loads((run.directory / "teachers.json").read_text())["teachers"]
+    assert ["weights_sha256" in entry for entry in listed] == [True] * 4 + [False]
+
+
+def test_a_list_of_folds_has_models_only(folded, tmp_path):
+    listing = json.loads((folded.directory / "teachers.json").read_text())
+    for entry in listing["teachers"][::2]:
+        entry["directory"] = "answers.csv"
+    (tmp_path / "teachers.json").write_text(json.dumps(listing))
+    with pytest.raises(ConfigError, match=r"equally many models.*\n.*\[teachers.json,answers.csv"):
+        read_teacher_list(tmp_path / "teachers.json")
+
+
 @pytest.mark.parametrize("store", [False, True])
 def test_every_row_is_asked_of_the_teachers_without_its_fold(teachers_of, tmp_path, store):
     teachers, prepared = teachers_of(
@@ -88,7 +133,7 @@ def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tm
     settings = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
     config = override(DistillConfig(run_dir=tmp_path), sentiment | settings)
     assert _with_teachers(config, places) == config
-    with pytest.raises(ConfigError, match=r"(?s)lists 4.*expected: 3 for each of 2 folds"):
+    with pytest.raises(ConfigError, match=r"(?s)lists 2 teachers of a row.*expected: 3"):
         locate_teachers(override(config, {"distillation.num_teachers": 3}))
     unnamed = {"distillation.teachers": [], "distillation.num_teachers": None}
     plain = _with_teachers(override(config, unnamed), places)
