@@ -77,7 +77,7 @@ def coverage(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> list[
     return curve
 
 
-def calibration_figures(
+def calibration_metrics(
     logits: NDArray[np.floating[Any]], gold: NDArray[np.integer[Any]], temperature: float
 ) -> dict[str, float]:
     """Return the temperature, and ``ece`` before and ``ece_calibrated`` with it: of the most

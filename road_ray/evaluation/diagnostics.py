@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import SpanExample
-from road_ray.evaluation import squad
 from road_ray.evaluation.calibration import calibration, coverage, probabilities
 from road_ray.evaluation.spans import SpanPrediction
+from road_ray.evaluation.squad import raw_scores
 
 _MOST_LABELS = 20
 _THRESHOLDS = 60
@@ -52,7 +52,7 @@ def span_diagnostics(
         return diagnostics
     raw = np.array(
         [
-            squad.raw_scores(tuple(a.text for a in example.answers), answer.text, example.language)
+            raw_scores(example, answer.text)
             for example, answer in zip(examples, predictions, strict=True)
         ]
     )

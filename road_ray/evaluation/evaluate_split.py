@@ -33,7 +33,7 @@ from road_ray.data.task_and_dataset import (
 )
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
-from road_ray.evaluation.calibration import calibration_figures, fit_temperature
+from road_ray.evaluation.calibration import calibration_metrics, fit_temperature
 from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
 from road_ray.evaluation.metrics import (
     Thresholds,
@@ -46,7 +46,7 @@ from road_ray.evaluation.metrics import (
     probabilities_of,
     table_of_labels,
 )
-from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
+from road_ray.evaluation.spans import SpanPrediction, best_spans
 from road_ray.evaluation.squad import (
     answerability,
     choose_threshold,
@@ -81,16 +81,31 @@ class Group(Protocol):
 
 
 @dataclass(frozen=True)
+class DecisionRule:
+    """What decides a prediction beside the logits.
+
+    ``threshold`` is the no-answer threshold, or those of several labels; ``tune`` chooses it on the
+    evaluated split if there is none, unless all questions have answers. ``temperature`` is that of
+    probabilities; ``calibrate`` fits it to the split if there is none.
+    """
+
+    threshold: float | Thresholds | None = None
+    tune: bool = False
+    temperature: float | None = None
+    calibrate: bool = False
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Metrics of one split (percentages) and predictions.
 
     ``threshold`` is the no-answer threshold of span predictions, or those of several labels. If it
     is None, there are no ``at_threshold_*`` metrics, and predictions follow the untuned rule.
     ``limit`` is the threshold that predictions follow. ``temperature`` is that of the probabilities
-    of classes, choices and several labels; if it is None, there are no figures of calibration.
+    of classes, choices and several labels; if it is None, there are no metrics of calibration.
     """
 
-    figures: dict[str, float]
+    metrics: dict[str, float]
     threshold: float | Thresholds | None = None
     spans: Sequence[SpanPrediction] = ()
     limit: float = 0.0
@@ -181,22 +196,17 @@ def batched_logits(
 def evaluate_split(
     model: MultitaskModel,
     split: Split,
+    rule: DecisionRule = DecisionRule(),
     *,
     pad_id: int,
     device: torch.device,
-    threshold: float | Thresholds | None = None,
-    tune: bool = False,
-    temperature: float | None = None,
-    calibrate: bool = False,
     precision: Precision = "auto",
     on_rows: OnRows | None = None,
     group: Group | None = None,
 ) -> Evaluation:
-    """Return the figures of a model on a split, of products in the ``precision`` in which it was
-    trained; the default is that of predictions. ``threshold`` is the no-answer threshold, or
-    those of several labels; ``tune`` chooses it on this split if there is none, unless all
-    questions have answers. ``temperature`` and ``calibrate`` are the same of probabilities.
-    Processes of a ``group`` share the work; rank 0 alone gets figures.
+    """Return the metrics of a model on a split, of products in the ``precision`` in which it was
+    trained; the default is that of predictions. Processes of a ``group`` share the work; rank 0
+    alone gets metrics.
     """
     dtype = autocast_dtype(precision, device, int(model.encoder.config.hidden_size))
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
@@ -206,111 +216,95 @@ def evaluate_split(
         further = _further(model, split, pad_id, device, group)
     if group is not None and group.rank:
         return Evaluation({})
-    evaluation = evaluate_logits(
-        split, logits, threshold, tune=tune, temperature=temperature, calibrate=calibrate
-    )
-    figures = evaluation.figures | further | split.features.truncation
-    return replace(evaluation, figures=figures)
+    evaluation = evaluate_logits(split, logits, rule)
+    return replace(evaluation, metrics=evaluation.metrics | further | split.features.truncation)
 
 
 def evaluate_logits(
-    split: Split,
-    logits: Sequence[NDArray[np.float32]],
-    threshold: float | Thresholds | None = None,
-    *,
-    tune: bool = False,
-    temperature: float | None = None,
-    calibrate: bool = False,
+    split: Split, logits: Sequence[NDArray[np.float32]], rule: DecisionRule = DecisionRule()
 ) -> Evaluation:
     """Return the metrics of the logits of a split's rows. Rows without label have predictions
     only.
     """
     kind = split.task.kind
     if isinstance(kind, MultiLabel):
-        given = threshold if isinstance(threshold, Mapping) else None
-        return _evaluate_label_sets(
-            split, kind.labels, np.stack(logits), given, temperature, tune, calibrate
-        )
+        return _evaluate_label_sets(split, kind.labels, np.stack(logits), rule)
     if isinstance(kind, Span):
-        given_odds = None if isinstance(threshold, Mapping) else threshold
-        return evaluate_spans(split, logits, given_odds, tune=tune)
+        return _evaluate_spans(split, logits, rule)
     ids = [example.id for example in split.examples]
-    figures: dict[str, float] = {}
+    found: dict[str, float] = {}
     if isinstance(kind, Tag):
         sentences = [example for example in split.examples if isinstance(example, TagExample)]
         tags = predicted_tags(split.features, sentences, kind.labels, logits)
         if all(sentence.tags for sentence in sentences):
-            figures = entity_scores(tags, [sentence.tags or () for sentence in sentences])
-        return Evaluation(figures, labels=[" ".join(words) for words in tags], ids=ids)
+            found = entity_scores(tags, [sentence.tags or () for sentence in sentences])
+        return Evaluation(found, labels=[" ".join(words) for words in tags], ids=ids)
     values, gold = np.stack(logits), split.features.example_labels
     predicted = values[:, 0] if isinstance(kind, Regress) else values.argmax(-1)
     known = gold != UNKNOWN
     classes = kind.labels if isinstance(kind, Classify) else ()
-    diagnostics = {}
+    temperature, diagnostics = rule.temperature, {}
     if known.any():
-        figures = metrics.score(split.dataset.metrics, predicted[known], gold[known], classes)
+        found = metrics.score(split.dataset.metrics, predicted[known], gold[known], classes)
     if known.any() and isinstance(kind, Classify | Choose):
-        temperature, further = _calibrated(values[known], gold[known], temperature, calibrate)
-        figures |= further
+        temperature, further = _calibrated(values[known], gold[known], rule)
+        found |= further
     if known.any() and classes:
-        figures |= metrics.label_balance(predicted[known], gold[known])
+        found |= metrics.label_balance(predicted[known], gold[known])
         diagnostics = class_diagnostics(values[known], gold[known], classes, temperature or 1.0)
     labels = [classes[int(p)] if classes else str(p) for p in predicted]
     return Evaluation(
-        figures, temperature=temperature, labels=labels, ids=ids, diagnostics=diagnostics
+        found, temperature=temperature, labels=labels, ids=ids, diagnostics=diagnostics
     )
 
 
 def _evaluate_label_sets(
-    split: Split,
-    labels: Sequence[str],
-    logits: NDArray[np.float32],
-    thresholds: Thresholds | None,
-    temperature: float | None,
-    tune: bool,
-    calibrate: bool,
+    split: Split, labels: Sequence[str], logits: NDArray[np.float32], rule: DecisionRule
 ) -> Evaluation:
     """Return the metrics of logits ``[N, C]`` of several labels at 0.5, and as ``at_threshold_*``
     at the thresholds of calibrated probabilities, if there are any.
     """
-    gold, metrics = split.features.example_labels, split.dataset.metrics
+    gold, names = split.features.example_labels, split.dataset.metrics
     known = (gold != UNKNOWN).all(-1)
-    truth, figures, diagnostics = gold[known], dict[str, float](), dict[str, Any]()
-    temperature, calibrated = _calibrated(logits[known], truth, temperature, calibrate)
+    truth, found, diagnostics = gold[known], dict[str, float](), dict[str, Any]()
+    temperature, calibrated = _calibrated(logits[known], truth, rule)
     probabilities = probabilities_of(logits, temperature or 1.0)
-    if len(truth) and thresholds is None and tune:
+    thresholds = rule.threshold if isinstance(rule.threshold, Mapping) else None
+    if len(truth) and thresholds is None and rule.tune:
         thresholds = best_thresholds(probabilities[known], truth, labels)
     predicted = predicted_sets(probabilities, labels, thresholds)
     if len(truth):
         untuned = predicted_sets(probabilities[known], labels, None)
-        figures = label_set_scores(metrics, probabilities[known], untuned, truth, labels)
-        figures |= label_set_balance(untuned, truth) | calibrated
+        found = label_set_scores(names, probabilities[known], untuned, truth, labels)
+        found |= label_set_balance(untuned, truth) | calibrated
         diagnostics = {"rows": len(truth)}
         diagnostics["per_label"] = table_of_labels(predicted[known], truth, labels, thresholds)
     if len(truth) and thresholds is not None:
-        ranked = [name for name in metrics if name != "lrap"]  # no threshold changes it
+        ranked = [name for name in names if name != "lrap"]  # no threshold changes it
         tuned = label_set_scores(ranked, probabilities[known], predicted[known], truth, labels)
-        figures |= {f"at_threshold_{name}": value for name, value in tuned.items()}
-    names = [[name for name, has in zip(labels, row, strict=True) if has] for row in predicted]
+        found |= {f"at_threshold_{name}": value for name, value in tuned.items()}
+    sets = [[label for label, has in zip(labels, row, strict=True) if has] for row in predicted]
     ids = [example.id for example in split.examples]
-    found: dict[str, Any] = {"temperature": temperature, "diagnostics": diagnostics}
-    return Evaluation(figures, thresholds, labels=names, ids=ids, **found)
+    return Evaluation(
+        found,
+        thresholds,
+        temperature=temperature,
+        labels=sets,
+        ids=ids,
+        diagnostics=diagnostics,
+    )
 
 
 def _calibrated(
-    logits: NDArray[np.float32],
-    gold: NDArray[np.integer[Any]],
-    temperature: float | None,
-    calibrate: bool,
+    logits: NDArray[np.float32], gold: NDArray[np.integer[Any]], rule: DecisionRule
 ) -> tuple[float | None, dict[str, float]]:
-    """Return the temperature, with ``calibrate`` fitted to these rows if there is none, and its
-    figures.
-    """
-    if temperature is None and calibrate and len(gold):
+    """Return the temperature of a rule, or that fitted to these rows, and its metrics."""
+    temperature = rule.temperature
+    if temperature is None and rule.calibrate and len(gold):
         temperature = fit_temperature(logits, gold)
     if temperature is None or not len(gold):
         return temperature, {}
-    return temperature, calibration_figures(logits, gold, temperature)
+    return temperature, calibration_metrics(logits, gold, temperature)
 
 
 def _further(
@@ -319,7 +313,7 @@ def _further(
     """Return the accuracy of the model's auxiliary heads, with logits averaged over a question's
     windows.
     """
-    figures = {}
+    found = {}
     for name, gold in split.features.gold.items():
         task = name.removeprefix(FURTHER)
         if not name.startswith(FURTHER) or task not in model.tasks:
@@ -335,32 +329,25 @@ def _further(
         if gold_of:
             predicted = sums[list(gold_of)].argmax(-1)
             scores = metrics.score(("accuracy",), predicted, list(gold_of.values()))
-            figures[f"{task}_accuracy"] = scores["accuracy"]
-    return figures
+            found[f"{task}_accuracy"] = scores["accuracy"]
+    return found
 
 
-def evaluate_spans(
-    split: Split,
-    logits: Sequence[NDArray[np.float32]],
-    threshold: float | None,
-    *,
-    tune: bool = False,
+def _evaluate_spans(
+    split: Split, logits: Sequence[NDArray[np.float32]], rule: DecisionRule
 ) -> Evaluation:
-    """Return figures of span logits ``[2, length]`` per window: untuned, at the threshold if there
+    """Return metrics of span logits ``[2, length]`` per window: untuned, at the threshold if there
     is one, and at the best threshold of the split.
     """
     examples = [example for example in split.examples if isinstance(example, SpanExample)]
-    if isinstance(split.task.kind, JointSpan):
-        predictions = best_joint_spans(split.features, examples, logits)
-    else:
-        predictions = best_spans(
-            split.features, examples, [row[0] for row in logits], [row[1] for row in logits]
-        )
+    joint = isinstance(split.task.kind, JointSpan)
+    predictions = best_spans(split.features, examples, logits, joint=joint)
     untuned = untuned_threshold(examples)
-    if threshold is None and tune and untuned == 0.0:
+    threshold = None if isinstance(rule.threshold, Mapping) else rule.threshold
+    if threshold is None and rule.tune and untuned == 0.0:
         threshold = choose_threshold(examples, predictions)
     limit = untuned if threshold is None else threshold
-    figures = score(examples, predictions, threshold)
-    figures |= answerability(examples, predictions, limit)
+    found = score(examples, predictions, threshold)
+    found |= answerability(examples, predictions, limit)
     diagnostics = span_diagnostics(examples, predictions, limit)
-    return Evaluation(figures, threshold, predictions, limit, diagnostics=diagnostics)
+    return Evaluation(found, threshold, predictions, limit, diagnostics=diagnostics)

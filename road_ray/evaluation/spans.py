@@ -10,7 +10,7 @@ finetune/qa/qa_metrics.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,6 +33,8 @@ class Span(NamedTuple):
     row: int
     start: int
     end: int
+    start_logit: float = 0.0
+    end_logit: float = 0.0
 
 
 class Candidate(NamedTuple):
@@ -65,88 +67,74 @@ class SpanPrediction:
 def best_spans(
     features: Features,
     examples: Sequence[SpanExample],
-    start_logits: Logits,
-    end_logits: Logits,
+    logits: Logits,
     *,
+    joint: bool = False,
     n_best: int = 20,
     max_answer_tokens: int = 30,
 ) -> list[SpanPrediction]:
-    """Return one prediction per example, in order; the logits of row ``r`` are ``[lengths[r]]``.
+    """Return one prediction per example, in order, from the logits of each window.
 
-    A span has at most ``max_answer_tokens``. The ``n_best`` spans over all windows are exact (ties:
-    first window, leftmost, shortest); of those with equal text the best one is listed.
+    Of the plain head they are starts and ends, ``[2, length]``, and the null score is that of
+    position 0. Of the ``joint`` head they are ``[2 + K, length]``: starts, the no-answer classifier
+    and the ends given each of K starts; ``null_odds`` is the smallest no-answer logit.
+
+    A span starts and ends on context tokens, has at most ``max_answer_tokens``, and starts where
+    its window has maximal context, so that no span counts in two windows. The ``n_best`` spans over
+    all windows are exact (ties: first window, leftmost, shortest); of those with equal text the
+    best one is listed.
     """
-
-    def search(row: int, opening: Flags, closing: Flags) -> tuple[float, list[Span]]:
-        start = np.asarray(start_logits[row], dtype=np.float64)
-        end = np.asarray(end_logits[row], dtype=np.float64)
-        found = window_spans(
-            row, start, end, opening, closing, n_best=n_best, longest=max_answer_tokens
+    offsets, max_context = features.offsets, features.max_context
+    assert offsets is not None
+    assert max_context is not None
+    search = joint_spans if joint else window_spans
+    nulls, spans = [np.inf] * len(examples), [list[Span]() for _ in examples]
+    bounds = features.bounds.tolist()
+    for row, question in enumerate(features.example.tolist()):
+        tokens = slice(bounds[row], bounds[row + 1])
+        closing = offsets[tokens, 0] >= 0
+        opening = closing & max_context[tokens]
+        values = np.asarray(logits[row], dtype=np.float64)
+        null = float(values[1, 0] if joint else values[0, 0] + values[1, 0])
+        nulls[question] = min(nulls[question], null)
+        spans[question] += search(
+            row, values, opening, closing, n_best=n_best, longest=max_answer_tokens
         )
-        return float(start[0] + end[0]), found
-
     predictions = []
-    for example, null, spans in _by_question(features, examples, n_best, search):
-        parts = [
-            (float(start_logits[row][start]), float(end_logits[row][end]))
-            for _, row, start, end in spans
-        ]
-        options = _candidates(example, spans, parts, features)
-        text, score = (options[0].text, -spans[0].cost) if options else ("", null)
-        odds = null - score if options else 0.0
+    for example, null, found in zip(examples, nulls, spans, strict=True):
+        options = _candidates(example, sorted(found)[:n_best], features)
+        text, score = ("", 0.0 if joint else null)
+        if options:
+            text, score = options[0].text, -min(found).cost
+        odds = null if joint else null - score
         predictions.append(SpanPrediction(example.id, text, score, odds, options))
     return predictions
 
 
-def best_joint_spans(
-    features: Features,
-    examples: Sequence[SpanExample],
-    beams: Logits,
-    *,
-    n_best: int = 20,
-    max_answer_tokens: int = 30,
-) -> list[SpanPrediction]:
-    """Return one prediction per example from the joint head's logits of each row, ``[2 + K,
-    length]``: starts, the no-answer classifier, and the ends given each of K starts.
-
-    A span's score is log p(start) + log p(end | start), over the 20 best ends of each start.
-    ``null_odds`` is the smallest no-answer logit over the windows.
+def joint_spans(
+    row: int, logits: Floats, opening: Flags, closing: Flags, *, n_best: int, longest: int
+) -> list[Span]:
+    """Return the spans of a window from beams ``[2 + K, L]`` of the joint head: those of the 20
+    best ends of each start. A span's score is log p(start) + log p(end | start).
     """
-
-    def search(row: int, opening: Flags, closing: Flags) -> tuple[float, list[Span]]:
-        logits = np.asarray(beams[row], dtype=np.float64)
-        spans = []
-        for ends in logits[2:]:
-            finite = np.flatnonzero(np.isfinite(ends))
-            if not len(finite) or not opening[finite[0]]:
-                continue
-            start = int(finite[0])  # only ends before their start are infinite
-            for end in finite[np.argsort(-ends[finite], kind="stable")[:_ENDS]].tolist():
-                if closing[end] and end - start < max_answer_tokens:
-                    spans.append(Span(-float(logits[0, start] + ends[end]), row, start, end))
-        return float(logits[1, 0]), spans
-
-    predictions = []
-    for example, null, spans in _by_question(features, examples, n_best, search):
-        starts = [float(beams[span.row][0, span.start]) for span in spans]
-        parts = [(first, -span.cost - first) for span, first in zip(spans, starts, strict=True)]
-        options = _candidates(example, spans, parts, features)
-        text, score = (options[0].text, -spans[0].cost) if options else ("", 0.0)
-        predictions.append(SpanPrediction(example.id, text, score, null, options))
-    return predictions
+    spans = []
+    for ends in logits[2:]:
+        finite = np.flatnonzero(np.isfinite(ends))
+        if not len(finite) or not opening[finite[0]]:
+            continue
+        start = int(finite[0])  # only ends before their start are infinite
+        first = float(logits[0, start])
+        for end in finite[np.argsort(-ends[finite], kind="stable")[:_ENDS]].tolist():
+            if closing[end] and end - start < longest:
+                score = first + float(ends[end])
+                spans.append(Span(-score, row, start, end, first, score - first))
+    return spans
 
 
 def window_spans(
-    row: int,
-    start: Floats,
-    end: Floats,
-    opening: Flags,
-    closing: Flags,
-    *,
-    n_best: int,
-    longest: int,
+    row: int, logits: Floats, opening: Flags, closing: Flags, *, n_best: int, longest: int
 ) -> list[Span]:
-    """Return the ``n_best`` spans of a window, ranked; all arrays are ``[L]``.
+    """Return the ``n_best`` spans of a window, ranked, from its logits ``[2, L]``.
 
     A span starts on an ``opening`` token, ends on a ``closing`` one at or after it, and has at most
     ``longest`` tokens. Equal to a search over all pairs, ties included (leftmost, then shortest).
@@ -154,6 +142,7 @@ def window_spans(
     allowed = np.flatnonzero(closing)
     if not len(allowed) or not opening.any():
         return []
+    start, end = logits
     low, high = int(allowed[0]), int(allowed[-1]) + 1
     starts = np.where(opening, start, -np.inf)[low:high]
     ends = np.full(high - low + longest - 1, -np.inf)
@@ -168,55 +157,27 @@ def window_spans(
     top = top[np.isfinite(scores[top])]
     firsts = low + chosen[top // longest]
     lasts = firsts + top % longest
-    spans = zip((-scores[top]).tolist(), firsts.tolist(), lasts.tolist(), strict=True)
-    return [Span(cost, row, first, last) for cost, first, last in spans]
-
-
-def _by_question(
-    features: Features,
-    examples: Sequence[SpanExample],
-    n_best: int,
-    search: Callable[[int, Flags, Flags], tuple[float, list[Span]]],
-) -> Iterator[tuple[SpanExample, float, list[Span]]]:
-    """Yield each question, its lowest null score and its ``n_best`` spans over all windows.
-
-    ``search(row, opening, closing)`` returns those of a window. A span starts and ends on context
-    tokens, and starts where its window has maximal context, so that no span counts in two windows.
-    """
-    offsets, max_context = features.offsets, features.max_context
-    assert offsets is not None
-    assert max_context is not None
-    nulls, spans = [np.inf] * len(examples), [list[Span]() for _ in examples]
-    bounds = features.bounds.tolist()
-    for row, question in enumerate(features.example.tolist()):
-        tokens = slice(bounds[row], bounds[row + 1])
-        context = offsets[tokens, 0] >= 0
-        null, found = search(row, context & max_context[tokens], context)
-        nulls[question] = min(nulls[question], null)
-        spans[question] += found
-    for example, null, found in zip(examples, nulls, spans, strict=True):
-        yield example, null, sorted(found)[:n_best]
+    columns = (-scores[top], firsts, lasts, start[firsts], end[lasts])
+    spans = zip(*(column.tolist() for column in columns), strict=True)
+    return [Span(cost, row, *place) for cost, *place in spans]
 
 
 def _candidates(
-    example: SpanExample,
-    spans: Sequence[Span],
-    parts: Sequence[tuple[float, float]],
-    features: Features,
+    example: SpanExample, spans: Sequence[Span], features: Features
 ) -> tuple[Candidate, ...]:
-    """Return ranked spans as texts, each text once; ``parts`` are the scores of start and end."""
+    """Return ranked spans as texts, each text once."""
     if not spans:
         return ()
     assert features.offsets is not None
-    best: dict[str, tuple[float, tuple[float, float], int]] = {}
-    for (cost, row, start, end), logits in zip(spans, parts, strict=True):
-        first, last = features.bounds[row] + start, features.bounds[row] + end
+    best: dict[str, tuple[Span, int]] = {}
+    for span in spans:
+        first, last = features.bounds[span.row] + span.start, features.bounds[span.row] + span.end
         begin, stop = int(features.offsets[first, 0]), int(features.offsets[last, 1])
-        best.setdefault(example.context[begin:stop], (-cost, logits, begin))
-    scores = np.array([score for score, _, _ in best.values()])
+        best.setdefault(example.context[begin:stop], (span, begin))
+    scores = np.array([-span.cost for span, _ in best.values()])
     shares = np.exp(scores - scores[0])
     shares /= shares.sum()
     return tuple(
-        Candidate(text, float(share), *logits, begin)
-        for (text, (_, logits, begin)), share in zip(best.items(), shares, strict=True)
+        Candidate(text, float(share), span.start_logit, span.end_logit, begin)
+        for (text, (span, begin)), share in zip(best.items(), shares, strict=True)
     )

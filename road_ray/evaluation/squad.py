@@ -13,20 +13,17 @@ of a language mlqa_evaluation_v1.py (Lewis et al. 2020).
 from __future__ import annotations
 
 import json
-import math
 import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from road_ray.data.features.examples_and_features import SpanExample
-from road_ray.errors import DataError
 from road_ray.evaluation.spans import SpanPrediction
 from road_ray.system.files import write_text_atomic
 
@@ -48,11 +45,7 @@ _WORDS = {
 }
 # ASCII only, as the official script: a typographic quote or dash stays part of its word.
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_LISTED = 5
-_LEAST_AGREEMENT = 0.4  # QuAC's scorer, min_f1
-
-Articles = Sequence[Mapping[str, Any]]
-Golds = dict[str, tuple[str, ...]]
+_AGREED = 0.4  # least agreement of annotators: min_f1 of QuAC's scorer
 
 
 def normalize(text: str, language: str = "") -> str:
@@ -79,57 +72,50 @@ def token_f1(gold: str, predicted: str, language: str = "") -> float:
 
 
 def evaluate(
-    dataset: Articles | Sequence[SpanExample],
-    predictions: Mapping[str, str],
-    no_answer_probabilities: Mapping[str, float] | None = None,
-    threshold: float = 1.0,
+    examples: Sequence[SpanExample],
+    texts: Mapping[str, str],
+    odds: Mapping[str, float],
+    threshold: float,
 ) -> dict[str, float]:
-    """Return the official scores of ``predictions`` (``{question id: text}``) under the official
-    keys.
+    """Return the official scores of the answers ``texts``; ``odds`` are those of no answer. Both
+    have an entry for each id.
 
-    ``dataset`` is the list under ``data`` of a SQuAD file, or a list of ``SpanExample``. A question
-    whose no-answer probability (any number that grows with it) is above ``threshold`` counts as
-    unanswered. ``exact``, ``f1`` and ``total`` are over all questions, ``HasAns_*`` and ``NoAns_*``
-    over those with and without an answer; a group without questions has no keys. ``best_exact``,
-    ``best_f1`` and their ``_thresh`` exist only with probabilities and are tuned on these
-    questions, so they are an upper bound. Predictions for other questions are ignored. Raises
-    ``DataError`` for a question without prediction.
+    A question whose odds are above ``threshold`` counts as unanswered. ``exact``, ``f1`` and
+    ``total`` are over all questions, ``HasAns_*`` and ``NoAns_*`` over those with and without an
+    answer; a group without questions has no keys. ``best_exact``, ``best_f1`` and their ``_thresh``
+    are tuned on these questions, so they are an upper bound.
 
     Questions with several ``references`` are scored as by QuAC's script: F1 is the mean over the
     references of the best F1 over the others, and questions on which the annotators agree with less
     than 0.4 F1 are left out.
     """
-    golds = _gold_texts(dataset)
-    references = {
-        item.id: item.references
-        for item in dataset
-        if isinstance(item, SpanExample) and len(item.references) > 1
+    agreed = [e for e in examples if len(e.references) < 2 or agreement(e.references) >= _AGREED]
+    examples = agreed or examples
+    exact, f1 = dict[str, float](), dict[str, float]()
+    for example in examples:
+        text = texts[example.id]
+        exact[example.id], f1[example.id] = raw_scores(example, text)
+        if len(example.references) > 1:
+            f1[example.id] = leave_one_out(example.references, text)
+    groups = {
+        "": examples,
+        "HasAns_": [example for example in examples if example.answers],
+        "NoAns_": [example for example in examples if not example.answers],
     }
-    disagreed = {id_ for id_, texts in references.items() if agreement(texts) < _LEAST_AGREEMENT}
-    if len(disagreed) < len(golds):
-        golds = {id_: texts for id_, texts in golds.items() if id_ not in disagreed}
-    _require_all(golds, predictions, "predictions")
-    languages = {item.id: item.language for item in dataset if isinstance(item, SpanExample)}
-    raw = {
-        id_: raw_scores(texts, predictions[id_], languages.get(id_, ""))
-        for id_, texts in golds.items()
-    }
-    exact = {id_: scores[0] for id_, scores in raw.items()}
-    f1 = {
-        id_: leave_one_out(references[id_], predictions[id_]) if id_ in references else scores[1]
-        for id_, scores in raw.items()
-    }
-    odds = {id_: 0.0 for id_ in golds}
-    if no_answer_probabilities is not None:
-        _require_all(golds, no_answer_probabilities, "no-answer probabilities")
-        odds = {k: v for k, v in no_answer_probabilities.items() if k in golds}
-        if any(map(math.isnan, odds.values())):
-            raise DataError("no-answer probabilities: NaN\n  allowed: any number")
-    result = _by_group(golds, exact, f1, {id_ for id_ in golds if odds[id_] > threshold})
-    if no_answer_probabilities is not None:
+    result: dict[str, float] = {}
+    for prefix, group in groups.items():
+        if not group:
+            continue
         for name, scores in (("exact", exact), ("f1", f1)):
-            best, best_threshold = _best_threshold(predictions, scores, odds, golds)
-            result[f"best_{name}"], result[f"best_{name}_thresh"] = best, best_threshold
+            points = [
+                float(not example.answers) if odds[example.id] > threshold else scores[example.id]
+                for example in group
+            ]
+            result[f"{prefix}{name}"] = 100.0 * sum(points) / len(group)
+        result[f"{prefix}total"] = len(group)
+    for name, scores in (("exact", exact), ("f1", f1)):
+        best, best_threshold = _best_threshold(examples, texts, scores, odds)
+        result[f"best_{name}"], result[f"best_{name}_thresh"] = best, best_threshold
     return result
 
 
@@ -151,44 +137,15 @@ def agreement(references: tuple[str, ...]) -> float:
     return sum(best) / len(best)
 
 
-def _gold_texts(dataset: Articles | Sequence[SpanExample]) -> Golds:
-    """Return ``{id: texts as written}``; an empty tuple means that the question has no answer."""
-    golds: Golds = {}
-    for item in dataset:
-        if isinstance(item, SpanExample):
-            golds[item.id] = tuple(answer.text for answer in item.answers)
-            continue
-        if not isinstance(item, Mapping) or "paragraphs" not in item:
-            raise DataError(
-                f"data set to score: {str(item)[:60]!r} is no article and no SpanExample\n"
-                "  fix: pass json.load(file)['data']"
-            )
-        for paragraph in item["paragraphs"]:
-            for question in paragraph["qas"]:
-                golds[question["id"]] = tuple(answer["text"] for answer in question["answers"])
-    if not golds:
-        raise DataError("data set to score: it has no questions\n  fix: pass at least one question")
-    return golds
-
-
-def _require_all(golds: Iterable[str], values: Mapping[str, object], name: str) -> None:
-    if missing := [id_ for id_ in golds if id_ not in values]:
-        raise DataError(
-            f"{name}: {len(missing)} questions of the data set are missing: "
-            f"{', '.join(missing[:_LISTED])}\n"
-            "  allowed: one entry for every question id\n"
-            '  fix: give "" where the answer is none, or score only what was predicted'
-        )
-
-
 # An answer is scored untuned, at a threshold and to find the best one.
 @lru_cache(maxsize=1 << 16)
-def raw_scores(golds: tuple[str, ...], predicted: str, language: str = "") -> tuple[float, float]:
+def raw_scores(example: SpanExample, predicted: str) -> tuple[float, float]:
     """Return exact match and F1, each the best over the gold answers that do not normalise to an
     empty text.
     """
-    accepted = list(filter(None, (normalize(gold, language) for gold in golds))) or [""]
-    answer = normalize(predicted, language)
+    golds = (normalize(answer.text, example.language) for answer in example.answers)
+    accepted = list(filter(None, golds)) or [""]
+    answer = normalize(predicted, example.language)
     words = answer.split()
     exact = float(answer in accepted)
     return exact, max(_bag_f1(text.split(), words) for text in accepted)
@@ -204,46 +161,27 @@ def _bag_f1(gold: list[str], predicted: list[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def _by_group(
-    golds: Golds, exact: dict[str, float], f1: dict[str, float], abstained: set[str]
-) -> dict[str, float]:
-    groups = {
-        "": list(golds),
-        "HasAns_": [id_ for id_, texts in golds.items() if texts],
-        "NoAns_": [id_ for id_, texts in golds.items() if not texts],
-    }
-    result: dict[str, float] = {}
-    for prefix, ids in groups.items():
-        if not ids:
-            continue
-        for name, scores in (("exact", exact), ("f1", f1)):
-            points = [float(not golds[id_]) if id_ in abstained else scores[id_] for id_ in ids]
-            result[f"{prefix}{name}"] = 100.0 * sum(points) / len(ids)
-        result[f"{prefix}total"] = len(ids)
-    return result
-
-
 def _best_threshold(
-    predictions: Mapping[str, str],
-    scores: dict[str, float],
+    examples: Sequence[SpanExample],
+    texts: Mapping[str, str],
+    scores: Mapping[str, float],
     odds: Mapping[str, float],
-    golds: Golds,
 ) -> tuple[float, float]:
     """Return the best score over all thresholds and the lowest threshold that reaches it.
 
     As in the official script, abstaining everywhere is threshold 0.0, and questions of equal odds
     are added one by one although no threshold separates them.
     """
-    current: float = sum(not texts for texts in golds.values())
+    current: float = sum(not example.answers for example in examples)
     best, best_threshold = current, 0.0
-    for id_ in sorted(odds, key=odds.__getitem__):
-        if golds[id_]:
-            current += scores[id_]
-        elif predictions[id_]:
+    for example in sorted(examples, key=lambda example: odds[example.id]):
+        if example.answers:
+            current += scores[example.id]
+        elif texts[example.id]:
             current -= 1
         if current > best:
-            best, best_threshold = current, odds[id_]
-    return 100.0 * best / len(scores), best_threshold
+            best, best_threshold = current, odds[example.id]
+    return 100.0 * best / len(examples), best_threshold
 
 
 def untuned_threshold(examples: Sequence[SpanExample]) -> float:

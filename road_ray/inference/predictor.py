@@ -45,7 +45,7 @@ from road_ray.errors import DataError
 from road_ray.evaluation.calibration import probabilities
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.metrics import Thresholds, predicted_sets, probabilities_of
-from road_ray.evaluation.spans import SpanPrediction, best_joint_spans, best_spans
+from road_ray.evaluation.spans import SpanPrediction, best_spans
 from road_ray.inference.input_rows import Row, TrainedInput
 from road_ray.inference.tagged_words import Sentence, entities, words_of
 
@@ -233,13 +233,9 @@ class Predictor:
     def _answers(
         self, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
     ) -> list[Prediction]:
-        if isinstance(self.task.kind, JointSpan):
-            spans = best_joint_spans(features, examples, logits)
-            absent = [float(expit(span.null_odds)) for span in spans]
-        else:
-            starts, ends = [row[0] for row in logits], [row[1] for row in logits]
-            spans = best_spans(features, examples, starts, ends)
-            absent = [_null_share(span) for span in spans]
+        joint = isinstance(self.task.kind, JointSpan)
+        spans = best_spans(features, examples, logits, joint=joint)
+        absent = [float(expit(s.null_odds)) if joint else _null_share(s) for s in spans]
         odds = None if isinstance(self.threshold, Mapping) else self.threshold
         return [
             _answer(span, null, odds, self.n_best) for span, null in zip(spans, absent, strict=True)

@@ -25,7 +25,12 @@ from road_ray.data.training_rows import with_trained_limits
 from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_directory import check_equal_tokenizers
 from road_ray.errors import ConfigError
-from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits, evaluate_split
+from road_ray.evaluation.evaluate_split import (
+    DecisionRule,
+    batched_logits,
+    evaluate_logits,
+    evaluate_split,
+)
 from road_ray.evaluation.metrics import Thresholds
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
@@ -143,16 +148,18 @@ def _model_metrics(
         result = evaluate_split(
             model.to(device),
             fit_positions(split, longest_row(model.encoder)),
+            DecisionRule(
+                threshold=threshold,
+                tune=name == tune_on,
+                temperature=stored_number(heads[name], "temperature"),
+            ),
             pad_id=pad_id,
             device=device,
-            threshold=threshold,
-            tune=name == tune_on,
-            temperature=stored_number(heads[name], "temperature"),
             on_rows=partial(console.part, f"evaluating {name}"),
         )
         threshold = result.threshold
         result.write(place / name)
-        metrics |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
+        metrics |= {f"eval/{name}/{metric}": value for metric, value in result.metrics.items()}
     return metrics
 
 
@@ -195,11 +202,11 @@ def evaluate_ensemble(
     threshold: float | Thresholds | None = None
     for name in sorted(splits, key=lambda name: name != tune_on):
         mean = [row / np.float32(len(places)) for row in sums[name]]
-        result = evaluate_logits(splits[name], mean, threshold, tune=name == tune_on)
+        result = evaluate_logits(splits[name], mean, DecisionRule(threshold, tune=name == tune_on))
         threshold = result.threshold
         if predictions is not None:
             result.write(predictions / name)
-        figures |= {f"eval/{name}/ensemble_{key}": value for key, value in result.figures.items()}
+        figures |= {f"eval/{name}/ensemble_{key}": value for key, value in result.metrics.items()}
         cut = splits[name].features.truncation
         figures |= {f"eval/{name}/{key}": value for key, value in cut.items()}
     return figures

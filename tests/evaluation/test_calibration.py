@@ -8,7 +8,7 @@ import torch
 
 from road_ray.evaluation.calibration import (
     calibration,
-    calibration_figures,
+    calibration_metrics,
     coverage,
     fit_temperature,
     probabilities,
@@ -45,7 +45,7 @@ def test_the_temperature_is_that_of_lbfgs_and_near_the_true_one(scale):
 
 def test_the_error_falls_to_that_of_drawn_labels():
     logits, gold = rows(3.0)
-    figures = calibration_figures(logits, gold, fit_temperature(logits, gold))
+    figures = calibration_metrics(logits, gold, fit_temperature(logits, gold))
     assert figures["ece"] > 10
     assert figures["ece_calibrated"] < 2
     confidence, right = probabilities(logits).max(-1), logits.argmax(-1) == gold

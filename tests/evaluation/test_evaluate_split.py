@@ -17,8 +17,9 @@ from road_ray.errors import DivergedError
 from road_ray.evaluation import evaluate_split as predict
 from road_ray.evaluation import squad
 from road_ray.evaluation.evaluate_split import (
+    DecisionRule,
     batched_logits,
-    evaluate_spans,
+    evaluate_logits,
     evaluate_split,
     logits_of,
 )
@@ -26,6 +27,7 @@ from tests.pair import both
 from tests.tiny_encoder import model_of_all_tasks, tokenizer_of_world
 
 CPU = torch.device("cpu")
+TUNED = DecisionRule(tune=True)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,7 @@ def test_classes_are_scored_and_named(model, split, tmp_path):
         predicted == known for predicted, known in zip(evaluation.labels, gold, strict=True)
     )
     most = max(map(gold.count, gold))
-    assert evaluation.figures == {
+    assert evaluation.metrics == {
         "accuracy": pytest.approx(100 * right / len(gold)),
         "majority_accuracy": pytest.approx(100 * most / len(gold)),
         "predicted_labels": len(set(evaluation.labels)),
@@ -106,12 +108,12 @@ def test_rows_that_were_cut_are_counted_in_the_figures(model, split, tokenizer):
     evaluation = evaluate_split(model, short, pad_id=0, device=CPU)
     pairs = [example.texts for example in short.examples]
     whole = [len(ids) for ids in tokenizer(*zip(*pairs, strict=True))["input_ids"]]
-    assert evaluation.figures["truncated_rows"] == sum(length > 8 for length in whole) > 0
+    assert evaluation.metrics["truncated_rows"] == sum(length > 8 for length in whole) > 0
 
 
 def test_without_gold_there_are_predictions_only(model, split):
     evaluation = evaluate_split(model, split("sst2", "test"), pad_id=0, device=CPU)
-    assert evaluation.figures == {}
+    assert evaluation.metrics == {}
     assert len(evaluation.labels) == 25
 
 
@@ -130,15 +132,15 @@ def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path
             places = (np.flatnonzero(starts == first.start)[0], np.flatnonzero(ends == end)[0])
         row[[0, 1], places] = 9
         perfect.append(row)
-    evaluation = evaluate_spans(chosen, perfect, None, tune=True)
-    assert evaluation.figures["f1"] == evaluation.figures["best_f1"] == 100
-    assert evaluation.figures["at_threshold_exact"] == 100
-    assert evaluation.figures["no_answer_f1"] == 100
-    silent = evaluate_spans(chosen, perfect, threshold=-1e9)
+    evaluation = evaluate_logits(chosen, perfect, DecisionRule(tune=True))
+    assert evaluation.metrics["f1"] == evaluation.metrics["best_f1"] == 100
+    assert evaluation.metrics["at_threshold_exact"] == 100
+    assert evaluation.metrics["no_answer_f1"] == 100
+    silent = evaluate_logits(chosen, perfect, DecisionRule(-1e9))
     assert silent.threshold == -1e9
-    assert silent.figures["no_answer_recall"] == 100
-    assert silent.figures["at_threshold_HasAns_f1"] == 0
-    assert silent.figures["f1"] == 100, "the raw figures do not know the threshold"
+    assert silent.metrics["no_answer_recall"] == 100
+    assert silent.metrics["at_threshold_HasAns_f1"] == 0
+    assert silent.metrics["f1"] == 100, "the raw figures do not know the threshold"
     silent.write(tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     answers = {"predictions.json", "nbest_predictions.json", "null_odds.json"}
@@ -148,26 +150,27 @@ def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path
 
 def test_a_stored_threshold_is_used_as_it_is(model, split):
     chosen = split("squad_v2")
-    tuned = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True)
-    again = evaluate_split(model, chosen, pad_id=0, device=CPU, threshold=tuned.threshold)
+    tuned = evaluate_split(model, chosen, TUNED, pad_id=0, device=CPU)
+    again = evaluate_split(model, chosen, DecisionRule(tuned.threshold), pad_id=0, device=CPU)
     assert again == replace(tuned, spans=again.spans)
-    other = evaluate_split(model, chosen, pad_id=0, device=CPU, threshold=tuned.threshold + 1)
-    assert other.figures["threshold"] == tuned.threshold + 1
-    assert other.figures["f1"] == tuned.figures["f1"]
+    above = DecisionRule(tuned.threshold + 1)
+    other = evaluate_split(model, chosen, above, pad_id=0, device=CPU)
+    assert other.metrics["threshold"] == tuned.threshold + 1
+    assert other.metrics["f1"] == tuned.metrics["f1"]
 
 
 def test_predictions_file_and_figures_agree_with_and_without_a_threshold(model, split, tmp_path):
     chosen = split("squad_v2")
     golds = {e.id: e for e in chosen.examples}
-    for name, prefix, options in (("plain", "", {}), ("tuned", "at_threshold_", {"tune": True})):
-        result = evaluate_split(model, chosen, pad_id=0, device=CPU, **options)
+    for name, prefix, tune in (("plain", "", False), ("tuned", "at_threshold_", True)):
+        result = evaluate_split(model, chosen, DecisionRule(tune=tune), pad_id=0, device=CPU)
         result.write(tmp_path / name)
         texts = json.loads((tmp_path / name / "predictions.json").read_text())
         certain = dict.fromkeys(texts, 0.0)
         scores = squad.evaluate(list(golds.values()), texts, certain, np.inf)
-        assert scores["f1"] == pytest.approx(result.figures[f"{prefix}f1"])
-        assert scores["exact"] == pytest.approx(result.figures[f"{prefix}exact"])
-        assert ("threshold" in result.figures) == bool(options)
+        assert scores["f1"] == pytest.approx(result.metrics[f"{prefix}f1"])
+        assert scores["exact"] == pytest.approx(result.metrics[f"{prefix}exact"])
+        assert ("threshold" in result.metrics) is tune
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -209,15 +212,15 @@ def shared(worker, given):
     predict._ROWS_AT_ONCE = 8
     for model, chosen, alone in given:
         logits = logits_of(model, chosen.features, pad_id=0, device=CPU, group=worker)
-        ours = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True, group=worker)
+        ours = evaluate_split(model, chosen, TUNED, pad_id=0, device=CPU, group=worker)
         if worker.is_main:
             assert all(map(np.array_equal, logits, alone["logits"]))
-            assert ours.figures == alone["evaluation"].figures
+            assert ours.metrics == alone["evaluation"].metrics
             assert list(ours.labels) == list(alone["evaluation"].labels)
             assert ours.threshold == alone["evaluation"].threshold
         else:
             assert not logits
-            assert not ours.figures
+            assert not ours.metrics
 
 
 @pytest.mark.slow
@@ -229,6 +232,6 @@ def test_two_processes_that_share_an_evaluation_find_what_one_does(
     given = []
     for chosen in (split("mnli"), split("squad_v2"), few):
         alone = {"logits": logits_of(model, chosen.features, pad_id=0, device=CPU)}
-        alone["evaluation"] = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True)
+        alone["evaluation"] = evaluate_split(model, chosen, TUNED, pad_id=0, device=CPU)
         given.append((model, chosen, alone))
     both(shared, tmp_path, given, timeout_seconds=100)

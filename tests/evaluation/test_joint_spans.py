@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import Features, SpanExample
-from road_ray.evaluation.spans import best_joint_spans
+from road_ray.evaluation.spans import best_spans
 
 NEVER = -np.inf
 
@@ -52,7 +52,7 @@ def test_best_joint_spans_by_hand() -> None:
     features, examples = rows_of(4, 4)
     first = beam(8, 0.5, {0: (-0.1, {0: -0.1}), 3: (-1.0, {5: -0.5, 3: -2.0})})
     second = beam(8, -1.5, {4: (-0.2, {7: -0.1, 5: -0.9}), 1: (-0.3, {4: -0.1})})
-    (prediction,) = best_joint_spans(features, examples, [first, second])
+    (prediction,) = best_spans(features, examples, [first, second], joint=True)
     # Position 0, the question and the last [SEP] (7) are no answers.
     assert [candidate.text for candidate in prediction.n_best[:3]] == ["b c", "a b c", "a"]
     assert prediction.text == "b c"
@@ -66,9 +66,9 @@ def test_only_twenty_ends_a_start_are_looked_at_and_spans_are_not_too_long() -> 
     features, examples = rows_of(26)
     ends = {3 + i: -0.1 * (i + 1) for i in range(26)}
     logits = beam(30, 0.0, {3: (-0.5, ends)})
-    (prediction,) = best_joint_spans(features, examples, [logits], n_best=40)
+    (prediction,) = best_spans(features, examples, [logits], joint=True, n_best=40)
     assert len(prediction.n_best) == 20
-    (short,) = best_joint_spans(features, examples, [logits], n_best=40, max_answer_tokens=2)
+    (short,) = best_spans(features, examples, [logits], joint=True, n_best=40, max_answer_tokens=2)
     assert [c.text for c in short.n_best] == ["a", "a b"]
 
 
@@ -77,12 +77,14 @@ def test_a_start_that_another_window_sees_better_is_passed_over() -> None:
     assert features.max_context is not None
     features.max_context[3] = False
     logits = beam(7, 0.0, {3: (-0.1, {3: -0.1}), 4: (-2.0, {4: -0.1})})
-    assert best_joint_spans(features, examples, [logits])[0].text == "b"
+    assert best_spans(features, examples, [logits], joint=True)[0].text == "b"
 
 
 def test_where_nothing_is_allowed_there_is_no_answer() -> None:
     features, examples = rows_of(1)
-    (prediction,) = best_joint_spans(features, examples, [beam(5, 2.5, {0: (-0.1, {0: 0.0})})])
+    (prediction,) = best_spans(
+        features, examples, [beam(5, 2.5, {0: (-0.1, {0: 0.0})})], joint=True
+    )
     assert (prediction.text, prediction.score, prediction.null_odds, prediction.n_best) == (
         "",
         0.0,

@@ -69,13 +69,19 @@ def rows(*values: list[float]) -> Rows:
     return [np.array(row, dtype=np.float32) for row in values]
 
 
-START = rows([1, 9, 9, 0, 3, 2, 8, 9], [2, 9, 9, 7, 4, 0, 9], [5, 9, 9, 1, 0, 9])
-END = rows([1, 9, 9, 0, 1, 2, 3, 9], [-2, 9, 9, 6, 0, 2, 9], [4, 9, 9, -1, 2, 9])
+LOGITS = [
+    np.stack(pair)
+    for pair in zip(
+        rows([1, 9, 9, 0, 3, 2, 8, 9], [2, 9, 9, 7, 4, 0, 9], [5, 9, 9, 1, 0, 9]),
+        rows([1, 9, 9, 0, 1, 2, 3, 9], [-2, 9, 9, 6, 0, 2, 9], [4, 9, 9, -1, 2, 9]),
+        strict=True,
+    )
+]
 
 
 def test_best_spans_by_hand() -> None:
     features, examples = two_questions()
-    first, second = best_spans(features, examples, START, END)
+    first, second = best_spans(features, examples, LOGITS)
     # Window 0: bb..dd = 3 + 3; starting at dd (8) is left to window 1, whose cc (7) is left to
     # window 0; there dd..ee = 4 + 2 ties with bb..dd and comes after it, being in a later window.
     assert (first.id, first.text, first.score) == ("a", "bb cc dd", 6.0)
@@ -97,7 +103,9 @@ def by_trying_all(
 ) -> list[Span]:
     pairs = itertools.product(np.flatnonzero(opening), np.flatnonzero(closing))
     return sorted(
-        Span(-(start[i] + end[j]), 0, int(i), int(j)) for i, j in pairs if i <= j < i + longest
+        Span(-(start[i] + end[j]), 0, int(i), int(j), start[i], end[j])
+        for i, j in pairs
+        if i <= j < i + longest
     )
 
 
@@ -107,19 +115,19 @@ def test_window_spans_equal_trying_all_pairs(seed: int) -> None:
     length = int(rng.integers(1, 60))
     # Few distinct values make ties; gaps in the context and in max-context are allowed.
     values = rng.integers(-3, 4, (2, length)) if seed % 2 else rng.normal(size=(2, length))
-    start, end = values.astype(np.float64)
+    logits = values.astype(np.float64)
     closing = rng.random(length) < 0.8
     opening = closing & (rng.random(length) < 0.6)
     n_best, longest = int(rng.integers(1, 25)), int(rng.integers(1, 35))
-    spans = window_spans(0, start, end, opening, closing, n_best=n_best, longest=longest)
-    assert spans == by_trying_all(start, end, opening, closing, longest)[:n_best]
+    spans = window_spans(0, logits, opening, closing, n_best=n_best, longest=longest)
+    assert spans == by_trying_all(*logits, opening, closing, longest)[:n_best]
 
 
 def test_a_context_without_tokens_gives_no_answer() -> None:
     features, examples = two_questions()
     assert features.offsets is not None
     features.offsets[features.bounds[2] :] = -1
-    second = best_spans(features, examples, START, END)[1]
+    second = best_spans(features, examples, LOGITS)[1]
     assert second == SpanPrediction("b", "", 9.0, 0.0, ())
 
 
@@ -132,12 +140,11 @@ def test_gold_logits_give_the_gold_answers_of_real_data(real_data: Path) -> None
     examples = read_split(dataset("squad_v2"), real_data, "dev")[:400]
     tokenizer = load_tokenizer(real_data / "vocab" / "bert-base-uncased-vocab.txt")
     features = encode_spans(examples, dataset("squad_v2"), tokenizer, train=False)
-    logits: dict[str, Rows] = {"start_positions": [], "end_positions": []}
-    for name, logits_of_set in logits.items():
-        for row, position in enumerate(features.gold[name]):
-            logits_of_set.append(np.zeros(int(features.lengths[row]), dtype=np.float32))
-            logits_of_set[row][position] = 6.0
-    predictions = best_spans(features, examples, *logits.values())
+    places = zip(features.gold["start_positions"], features.gold["end_positions"], strict=True)
+    logits = [np.zeros((2, int(length)), dtype=np.float32) for length in features.lengths]
+    for row, place in zip(logits, places, strict=True):
+        row[[0, 1], place] = 6.0
+    predictions = best_spans(features, examples, logits)
     scores = score(examples, predictions)
     assert scores["NoAns_exact"] == 100.0
     assert scores["HasAns_exact"] > 98  # not all: answers of over 30 tokens, or within a word

@@ -21,7 +21,7 @@ from road_ray.data.load_split import load_split
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import Choose
 from road_ray.errors import CheckpointError, ConfigError, DataError
-from road_ray.evaluation.evaluate_split import evaluate_split
+from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor
 from road_ray.inference.tagged_words import Sentence, grouped
@@ -60,7 +60,7 @@ def judged(world, model, tokenizer):
 
     def evaluate(name: str, **own: CustomDataset):
         split = load_split(name, "dev", SourceConfig(root=str(world), sets=own), tokenizer)
-        result = evaluate_split(model, split, pad_id=0, device=CPU, threshold=0.0)
+        result = evaluate_split(model, split, DecisionRule(0.0), pad_id=0, device=CPU)
         return split, result
 
     return evaluate

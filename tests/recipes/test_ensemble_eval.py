@@ -29,7 +29,7 @@ def test_it_is_the_mean_of_what_each_model_says(named, world):
         logits_of(load_trained(name, task), split.features, pad_id=pad_id, device=device)
         for name in named
     ]
-    expected = evaluate_logits(split, list(np.mean(apart, axis=0))).figures
+    expected = evaluate_logits(split, list(np.mean(apart, axis=0))).metrics
     figures = evaluate_ensemble(named, data, ["sst2"])
     assert figures == pytest.approx({f"eval/sst2/ensemble_{k}": v for k, v in expected.items()})
 

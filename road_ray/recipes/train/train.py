@@ -21,7 +21,7 @@ from road_ray.data.training_rows import row_limits
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError, counted
-from road_ray.evaluation.evaluate_split import evaluate_split
+from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.evaluation.metrics import Thresholds
 from road_ray.recipes.metric_names import check_stopping_metric
 from road_ray.recipes.run_directory.model_record import (
@@ -272,12 +272,14 @@ def evaluate(
         evaluation = evaluate_split(
             prepared.model,
             split,
+            DecisionRule(
+                threshold=thresholds.get(task),
+                tune=name in prepared.splits,
+                temperature=temperatures.get(task),
+                calibrate=config.calibrate and last and name in prepared.splits,
+            ),
             pad_id=pad_id_of(prepared.tokenizer),
             device=worker.device,
-            threshold=thresholds.get(task),
-            tune=name in prepared.splits,
-            temperature=temperatures.get(task),
-            calibrate=config.calibrate and last and name in prepared.splits,
             precision=config.training.precision,
             on_rows=partial(log.part, f"evaluating {name}"),
             group=worker,
@@ -291,7 +293,7 @@ def evaluate(
             if name in prepared.splits:
                 cut = prepared.splits[name].features.truncation
                 figures |= {f"data/{name}/{key}": value for key, value in cut.items()}
-        figures |= {f"eval/{name}/{key}": value for key, value in evaluation.figures.items()}
+        figures |= {f"eval/{name}/{key}": value for key, value in evaluation.metrics.items()}
         if evaluation.threshold is not None:
             thresholds[task] = evaluation.threshold
         if evaluation.temperature is not None:
