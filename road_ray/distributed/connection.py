@@ -209,5 +209,4 @@ def temporary_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _load() -> str:
-    load = f"{os.getloadavg()[0]:.0f} processes" if hasattr(os, "getloadavg") else "other processes"
-    return f"{load} at work on {os.cpu_count()} cores"
+    return f"{os.getloadavg()[0]:.0f} processes at work on {os.cpu_count()} cores"

@@ -226,6 +226,4 @@ def _memory(on_gpu: bool) -> int:
 
         known = torch.cuda.is_available()
         return int(torch.cuda.get_device_properties(0).total_memory) if known else 0
-    if not hasattr(os, "sysconf"):  # Windows
-        return 0
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -1,27 +1,21 @@
-"""Differences between operating systems: cores, processes, memory, sync of a directory, locks.
+"""Services of the operating system: cores, processes, memory, sync of a directory, locks.
 
 The kernel frees a lock on an open file when its holder ends, also by SIGKILL. Locks call ``flock``
 directly, because the ``filelock`` package has neither shared locks on a given file nor the name of
-the holder. Windows has exclusive locks only. There a shared lock does nothing, and Windows itself
-refuses to delete open files, such as those of a store in use.
+the holder.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import re
 import socket
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 # From glibc's malloc.h: the size from which free memory at the end of the heap returns to the
 # system, and the size from which a block is mapped, and unmapped, on its own.
@@ -41,9 +35,7 @@ def usable_cores() -> int:
 
 
 def process_exists(pid: int) -> bool:
-    """Return True if a process of this machine has that id, or if the system cannot tell."""
-    if os.name == "nt":  # there, os.kill with 0 sends Ctrl-C
-        return True
+    """Return True if a process of this machine has that id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -54,13 +46,8 @@ def process_exists(pid: int) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a directory, to the disk, so that they survive a power failure.
-    Windows cannot flush a directory.
-    """
-    windows = os.name == "nt"
-    if windows and path.is_dir():
-        return
-    handle = os.open(path, os.O_RDWR if windows else os.O_RDONLY)
+    """Flush a file, or the names in a directory, to the disk: they survive a power failure."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -88,9 +75,6 @@ def keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, _TRIM_BYTES)
 
 
-_BYTE = 1 << 30  # Windows also blocks reading of locked bytes: lock one after the holder's name
-
-
 def lock_exclusively(file: TextIO) -> str | None:
     """Lock ``file``, opened with mode ``a+``, until it is closed, and write the holder into it.
     Return None, or the name of the holder if another process has the lock.
@@ -106,32 +90,12 @@ def lock_exclusively(file: TextIO) -> str | None:
     return None
 
 
-def lock_shared(file: IO[str] | int) -> None:
-    """Share the lock of ``file``, or of a descriptor, until it is closed. Wait while another
-    process holds it exclusively.
-    """
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_SH)
-
-
 def try_lock(file: IO[Any]) -> bool:
     """Lock ``file`` exclusively until it is closed, and leave its content as it is. Return False if
     another process has the lock.
     """
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    elif sys.platform == "win32":
-        import msvcrt
-
-        place = file.tell()
-        file.seek(_BYTE)
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        finally:
-            file.seek(place)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     return True

@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
@@ -37,8 +37,8 @@ _WITHOUT_FOLDERS = ("s3", "gcs", "abfs")
 # Errors that a repetition does not cure, as AWS' client and the operating system name them.
 _FINAL = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH")
 _FINAL_NUMBERS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT}
-_MISSING, _REFUSED, _BEHIND_THE_END = (404, 410), (401, 403), 416  # of a web server
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_REFUSED = (401, 403, 404, 410)  # of a web server: asking again does not help
+_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
 def is_address(place: str) -> bool:
@@ -96,12 +96,10 @@ class Storage:
     def list_files(self) -> list[Entry]:
         """Return all files below the address, or the file at the address, in order of paths."""
 
+        if file := self.find(self.base):
+            return [file]
+
         def read() -> list[Entry]:
-            if self._is_http and (size := file_size(self.base)) is not None:
-                return [Entry(self.base, size, 0)]
-            info = self._opened[0].get_file_info(self.base)
-            if info.type == arrow.FileType.File:
-                return [_entry(info)]
             selector = arrow.FileSelector(self.base, recursive=True, allow_not_found=True)
             entries = self._opened[0].get_file_info(selector)
             files = [_entry(entry) for entry in entries if entry.type == arrow.FileType.File]
@@ -114,8 +112,7 @@ class Storage:
 
         def read() -> Entry | None:
             if self._is_http:
-                size = file_size(path)
-                return None if size is None else Entry(path, size, 0)
+                return Entry(path, read_range(path, 0, 1)[1], 0)
             info = self._opened[0].get_file_info(path)
             return _entry(info) if info.type == arrow.FileType.File else None
 
@@ -126,7 +123,7 @@ class Storage:
 
         def read() -> bytes:
             if self._is_http:
-                return read_range(path, start, count)
+                return read_range(path, start, count)[0]
             with self._opened[0].open_input_file(path) as file:
                 return bytes(file.read_at(count, start))
 
@@ -284,87 +281,32 @@ class _Chunks(io.RawIOBase):
         return len(content)
 
 
-def file_size(url: str) -> int | None:
-    """Return the size of a file in bytes; None if there is none, or a web page in its place."""
-    try:
-        status, headers, _ = _answer(url, 0, 1)
-    except FileNotFoundError:
-        return None
-    if _is_page(url, headers):
-        return None
-    if status == _BEHIND_THE_END:  # an empty file has no first byte
-        return 0
-    if status == 206:
-        total = _range(headers)[2]
-        if total is not None:
-            return total
-    elif (length := headers.get("Content-Length")) is not None:
-        return int(length)
-    raise OSError(f"the server does not say how long {url} is")
-
-
-def read_range(url: str, start: int, count: int) -> bytes:
-    """Return ``count`` bytes of a file from ``start`` on, fewer at its end.
+def read_range(url: str, start: int, count: int) -> tuple[bytes, int]:
+    """Return ``count`` bytes of a file of a web server from ``start`` on, fewer at its end, and the
+    size of the file.
 
     Raises ``OSError`` for an answer that is not these bytes: an error of the server, a web page,
-    another range, a body that is cut short.
+    another range, a body that is cut short. ``FileNotFoundError`` is one that stays.
     """
-    status, headers, body = _answer(url, start, count)
-    if status == _BEHIND_THE_END:
-        return b""
-    if _is_page(url, headers):
-        raise OSError(f"the server answers with a web page: {headers['Content-Type']}")
-    if status == 200:  # the whole file
-        if start or len(body) > count:
-            raise OSError(f"status 200 and {len(body)} bytes, where a range was asked for")
-        return body
-    first, last, total = _range(headers)
-    wanted = start + count if total is None else min(start + count, total)
-    if status != 206 or first != start or last + 1 != wanted or len(body) != last + 1 - first:
-        raise OSError(
-            f"status {status}, Content-Range {headers.get('Content-Range')!r} and {len(body)} "
-            f"bytes, where bytes {start} to {wanted - 1} were asked for"
-        )
-    return body
-
-
-def _is_page(url: str, headers: Mapping[str, str]) -> bool:
-    """Return True for HTML in the place of a file of another kind: an error, a login, a listing."""
-    is_html = headers.get("Content-Type", "").lower().startswith("text/html")
-    path = PurePosixPath(url.partition("?")[0])
-    return is_html and path.suffix not in (".html", ".htm")
-
-
-def _range(headers: Mapping[str, str]) -> tuple[int, int, int | None]:
-    """Return first and last byte of an answer, and the size of the file if it is told."""
-    match = _RANGE.fullmatch(headers.get("Content-Range", ""))
-    if match is None:
-        return -1, -1, None
-    first, last, total = match.groups()
-    return int(first), int(last), None if total == "*" else int(total)
-
-
-def _answer(url: str, start: int, count: int) -> tuple[int, Mapping[str, str], bytes]:
-    """Return status, headers and body of the answer to a request for a range."""
     wanted = {"Range": f"bytes={start}-{start + count - 1}", "Accept-Encoding": "identity"}
-    body = b""
     try:
         with _client(os.getpid()).stream("GET", url, headers=wanted) as reply:
-            status = f"status {reply.status_code} {reply.reason_phrase}"
-            if reply.status_code in _MISSING:
-                raise FileNotFoundError(errno.ENOENT, status, url)
-            if reply.status_code in _REFUSED:
-                raise PermissionError(errno.EACCES, status, url)
-            if reply.status_code not in (200, 206, _BEHIND_THE_END):
-                raise OSError(status)
-            # A server without ranges sends the whole file: not more of it is read than was asked.
-            for chunk in reply.iter_raw():
-                body += chunk
-                if len(body) > count:
-                    break
+            status, sent = reply.status_code, reply.headers.get("Content-Range", "")
+            if status in _REFUSED:
+                told = f"status {status} {reply.reason_phrase}"
+                raise FileNotFoundError(errno.ENOENT, told, url)
+            match = _RANGE.fullmatch(sent)
+            size = int(match[2]) if match and int(match[1]) == start else 0
+            # What is no range may be the whole file: it is not read.
+            body = b"".join(reply.iter_raw()) if status == httpx.codes.PARTIAL_CONTENT else b""
     except httpx.HTTPError as error:
         raise OSError(f"{type(error).__name__}: {error}") from error
-    return reply.status_code, reply.headers, body
+    if status != httpx.codes.PARTIAL_CONTENT or len(body) != min(count, size - start):
+        raise OSError(
+            f"status {status}, Content-Range {sent!r} and {len(body)} bytes, where {count} bytes "
+            f"from {start} on were asked for (the server must send ranges of files)"
+        )
+    return body, size
 
 
 @cache

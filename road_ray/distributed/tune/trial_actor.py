@@ -7,6 +7,7 @@ the trial from its own checkpoints.
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import math
 import os
 import time
@@ -26,7 +27,6 @@ from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.schedulers import to_tune_result
 from road_ray.distributed.tune.trial_record import Record, Report, Run
 from road_ray.errors import DivergedError, RoadError
-from road_ray.system.operating_system import lock_shared
 
 RECORD = "record"  # key of a trial's record in its last result
 HUNG = "hung.txt"  # the stack of a trial at its time limit
@@ -38,7 +38,8 @@ _CLEANUP_SECONDS = "60"  # of a stopped trial, before its actor is given up
 def hold_trial_lock(directory: Path) -> None:
     """Share the trial lock of a sweep until this process ends."""
     # A plain descriptor stays open; a file object would be closed when it is collected.
-    lock_shared(os.open(directory / trial_record.TRIALS_LOCK, os.O_RDWR | os.O_CREAT))
+    lock = os.open(directory / trial_record.TRIALS_LOCK, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_SH)
 
 
 @dataclass(frozen=True)
