@@ -82,7 +82,7 @@ class Group(Protocol):
 
 @dataclass(frozen=True)
 class DecisionRule:
-    """What decides a prediction beside the logits.
+    """Values that turn logits into predictions.
 
     ``threshold`` is the no-answer threshold, or those of several labels; ``tune`` chooses it on the
     evaluated split if there is none, unless all questions have answers. ``temperature`` is that of
