@@ -52,6 +52,7 @@ def init(
     """Guess the task of your data and write a configuration for it."""
     from road_ray.data.inspection.guess import Wishes, guess
     from road_ray.data.inspection.starter_config import longest_row, set_name, starter_yaml, verb_of
+    from road_ray.verbs import VERBS
 
     if output is not None:
         check_new(output)
@@ -60,7 +61,8 @@ def init(
     place = output or Path(f"{set_name(task_guess)}.yaml")
     check_new(place)
     chosen = model or (_INIT if verb == "finetune" else "")
-    content = starter_yaml(task_guess, place, chosen, schema_name(verb), source)
+    config = VERBS[verb].config
+    content = starter_yaml(task_guess, place, chosen, config, schema_name(verb), source)
     rows = _write(place, content, verb, task_guess)
     command = shlex.join(["road", verb, str(place)])
     if as_json:

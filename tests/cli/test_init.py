@@ -146,7 +146,7 @@ def test_a_small_text_is_read_three_times(road, reviews, init, batch_size):
     assert config.data.max_length_tokens == 128
     assert config.training.steps == pytest.approx(3 * rows / batch_size, abs=10)
     assert config.optimizer.warmup_steps * 10 == config.training.steps
-    assert f"steps: {config.training.steps} of {batch_size} rows, 3 epochs of about" in result.out
+    assert f"steps: {config.training.steps} of {batch_size} rows of 128 tokens, " in result.out
     assert f"steps: {config.training.steps} of" in (reviews / "notes.yaml").read_text()
 
 

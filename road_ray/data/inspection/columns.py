@@ -1,13 +1,12 @@
 """Columns of text, of a label, or of any number of labels in a table, by their names and values.
 
-``USUAL`` has the names; a column without a usual name is known by its values. What stays open is a
-``ConfigError`` that names the option to answer it by.
+A column without a usual name is known by its values. What stays open is a ``ConfigError`` that
+names the option to answer it by.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,36 +19,29 @@ from road_ray.data.readers.tables import missing_columns
 from road_ray.data.task_and_dataset import label_text
 from road_ray.errors import ConfigError
 
-USUAL = {  # names in lower case
-    "label": "label",
-    "sure label": "labels gold_label class target",
-    "likely label": "category sentiment intent emotion topic polarity rating stars score "
-    "similarity y",
-    "several labels": "labels tags topics categories emotions genres classes",
-    "sure text": "text sentence",
-    "likely text": "review body content comment message tweet document description title question "
-    "utterance abstract",
-    "id": "id idx index guid uid uuid key row_id",
-}
+# Usual names, in lower case.
+_LABEL = ("label", "labels", "gold_label", "class", "target")
+_LIKELY_LABEL = ("category", "sentiment", "intent", "rating", "stars", "score", "similarity")
+_SEVERAL_LABELS = ("labels", "tags", "topics", "categories", "emotions", "genres", "classes")
+_TEXT = ("text", "sentence")
+_ID = ("id", "idx", "index", "guid", "uid", "uuid", "key", "row_id")
 _PAIRS = (
     *(("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
-    *(("question", "sentence"), ("text", "text_pair"), ("text_a", "text_b"), ("query", "document")),
+    *(("question", "sentence"), ("text", "text_pair")),
 )
-_ANY_LABEL = ("label", "sure label", "likely label")
 _MOST_CLASSES = 50  # different values of a column that may be classes without being named so
 _MOST_CLASS_WORDS = 3
 _SEPARATORS = (";", "|", ",")
 _LEAST_MARKS = 3  # columns of 0 and 1 that are labels unless an option says so
-_MARKS = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
-_DATE = re.compile(r"(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3\d{2,4})([T ].*)?")
+_MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
 class Column:
     """Values of one column as text, counted; ``missing`` has the places of the empty ones.
 
-    ``form`` is what they look like: ``lists``, ``dates``, ``fractions``, ``classes`` (a few short
-    values that repeat), whole ``numbers`` or ``text``; ``nothing`` if all are empty. ``numbers``
-    has the different values if all are finite numbers.
+    ``form`` is what they look like: ``lists``, ``fractions``, ``classes`` (a few short values that
+    repeat), whole ``numbers`` or ``text``; ``nothing`` if all are empty. ``numbers`` has the
+    different values if all are finite numbers.
     """
 
     def __init__(self, name: str, cells: Sequence[tuple[str, object]]) -> None:
@@ -64,16 +56,15 @@ class Column:
         self.form = (
             "lists" if self.values.total() < len(given)
             else "nothing" if not given
-            else "dates" if all(map(_DATE.fullmatch, self.values))
             else "fractions" if any(number % 1 for number in self.numbers)
-            else "classes" if few and _repeat(self.values)
+            else "classes" if few and 2 * len(self.values) <= self.values.total()
             else "numbers" if self.numbers
             else "text"
         )  # fmt: skip
 
-    def is_usual(self, *roles: str) -> bool:
-        """Return True if the name is one of those of ``USUAL``."""
-        return any(self.name.lower() in USUAL[role].split() for role in roles)
+    def is_id(self) -> bool:
+        """Return True for a name of identifiers."""
+        return self.name.lower() in _ID or self.name.lower().endswith("_id")
 
     def shown(self) -> str:
         """Return the first different values, for messages."""
@@ -87,10 +78,6 @@ def _numbers(values: Iterable[str]) -> list[float]:
     except ValueError:
         return []
     return numbers if all(map(math.isfinite, numbers)) else []
-
-
-def _repeat(values: Counter[str]) -> bool:
-    return 2 * len(values) <= values.total()
 
 
 def count_columns(rows: Rows) -> dict[str, Column]:
@@ -127,9 +114,8 @@ def word_and_tag_columns(rows: Rows) -> tuple[str, str] | None:
 def id_column(columns: Mapping[str, Column], used: Sequence[str]) -> str | None:
     """Return a column that is named like an identifier and whose values are all different."""
     for name, column in columns.items():
-        is_named = column.is_usual("id") or name.lower().endswith("_id")
         is_unique = not column.missing and set(column.values.values()) == {1}
-        if is_named and is_unique and name not in used:
+        if column.is_id() and is_unique and name not in used:
             return name
     return None
 
@@ -140,22 +126,20 @@ def label_column(
     """Return the column of the label and the reason. Raises ``ConfigError`` if several fit."""
     if chosen is not None:
         return _named(columns, chosen, "--label", where), "--label names it"
-    free = [
-        column
+    free = {
+        name.lower(): column
         for name, column in columns.items()
-        if column.form not in ("lists", "nothing")
-        and name not in texts
-        and not column.is_usual("id")
+        if column.form not in ("lists", "nothing") and name not in texts and not column.is_id()
+    }
+    if named := [free[name] for name in _LABEL if name in free]:
+        return named[0], "its name says so"
+    likely = [
+        column
+        for name, column in free.items()
+        if name in _LIKELY_LABEL or column.form in ("classes", "fractions")
     ]
-    likely = (
-        [column for column in free if column.is_usual("label")]
-        or [column for column in free if column.is_usual("sure label")]
-        or [c for c in free if c.is_usual("likely label") or c.form in ("classes", "fractions")]
-    )
     if len(likely) == 1:
-        is_usual = likely[0].is_usual(*_ANY_LABEL)
-        why = "its name says so" if is_usual else "the only column of classes or numbers"
-        return likely[0], why
+        return likely[0], "the only column of classes or numbers"
     if likely:
         fix = (
             f"name one by --label, such as --label {shlex.quote(likely[0].name)}, or all of 0 and "
@@ -176,22 +160,17 @@ def text_columns(
         raise ConfigError(f"--text names {len(chosen)} columns\n  allowed: one, or two of a pair")
     if chosen:
         return [_named(columns, name, "--text", where).name for name in chosen], "--text names it"
-    lower = {name.lower(): column for name, column in columns.items() if column.mean_words}
+    words = {name.lower(): column for name, column in columns.items() if column.mean_words}
     for pair in _PAIRS:
-        if all(name in lower for name in pair):
-            return [lower[name].name for name in pair], "the two usual names of a pair"
-    texts = [
-        column for column in lower.values() if column.form == "text" and not column.is_usual("id")
-    ]
+        if all(name in words for name in pair):
+            return [words[name].name for name in pair], "the two usual names of a pair"
+    if usual := [words[name].name for name in _TEXT if name in words]:
+        return usual[:1], "its name says so"
+    texts = [column for column in words.values() if column.form == "text" and not column.is_id()]
     texts = [column for column in texts if column.mean_words > 1] or texts  # no names or codes
-    if len(texts) == 1 or (not texts and len(lower) == 1):
-        return [(texts or [*lower.values()])[0].name], "the only column of text"
-    sure, likely = (
-        [lower[name].name for name in USUAL[role].split() if lower.get(name) in texts]
-        for role in ("sure text", "likely text")
-    )
-    if sure or (likely and len(texts) > 2):
-        return [*sure, *likely][:1], "its name says so"
+    texts = texts or [*words.values()]
+    if len(texts) == 1:
+        return [texts[0].name], "the only column of text"
     if len(texts) == 2:
         why = "two columns of text are read as a pair; --text names one alone"
         return [column.name for column in texts], why
@@ -225,7 +204,7 @@ class LabelSets:
     def of(self, row: Mapping[str, object]) -> list[str]:
         """Return the labels of a row."""
         if len(self.columns) > 1:
-            return [name for name in self.columns if _mark(row.get(name)) == 1]
+            return [name for name in self.columns if _MARKS.get(str(row.get(name)).lower())]
         cell = row.get(self.columns[0])
         if isinstance(cell, list):
             return [label_text(item) for item in cell]
@@ -235,40 +214,31 @@ class LabelSets:
 
 
 def label_sets(
-    rows: Rows, columns: Mapping[str, Column], label: str | None, kind: str | None, place: str
+    columns: Mapping[str, Column], label: str | None, kind: str | None, place: str
 ) -> LabelSets | None:
     """Return the columns with several labels a row; None where each row has one. ``label`` and
     ``kind`` are what the user has named.
 
-    A column of lists needs a name that says so, or ``--label``; with ``--kind multi`` any whose
-    parts are short and repeat will do. Raises ``ConfigError`` for ``multi`` without such columns.
+    A column needs a name that says so, or ``--label``. Raises ``ConfigError`` for ``multi`` without
+    such columns.
     """
     if kind not in (None, "multi"):
         return None
-    named = {name for name, column in columns.items() if column.is_usual("several labels")}
-    why = "its name says so"
-    if label is not None:
-        named, why = {label} & columns.keys(), "--label names it"
-    any_name = kind == "multi" and label is None
-    for name in sorted(columns, key=lambda name: name not in named) if any_name else named:
-        reason = why if name in named else "its parts repeat"
-        column = columns[name]
+    why = "its name says so" if label is None else "--label names it"
+    for name, column in columns.items():
+        if name.lower() not in _SEVERAL_LABELS if label is None else name != label:
+            continue
         if column.form == "lists" and not column.values:
-            made = LabelSets((name,), f"{reason}; its cells are lists")
-            if name in named or _are_labels(made, rows):
-                return made
-        for separator in _SEPARATORS if column.values else ():
-            written = f"{reason}; its texts have {separator!r} between labels"
+            return LabelSets((name,), f"{why}; its cells are lists")
+        for separator in _SEPARATORS:
+            written = f"{why}; its texts have {separator!r} between labels"
             made = LabelSets((name,), written, separator)
-            cells = [made.of({name: value}) for value in column.values]
-            if _are_combined(cells) and _are_labels(made, rows):
+            if _are_combined([made.of({name: value}) for value in column.values]):
                 return made
-    marks = [n for n, c in columns.items() if c.values and None not in map(_mark, c.values)]
-    other = any(
-        n not in marks and (c.is_usual(*_ANY_LABEL) or c.form == "classes")
-        for n, c in columns.items()
-    )
-    is_likely = kind == "multi" or (len(marks) >= _LEAST_MARKS and not other)
+    marks = [n for n, c in columns.items() if c.values and {*map(str.lower, c.values)} <= {*_MARKS}]
+    others = [c for n, c in columns.items() if n not in marks]
+    named = any(c.name.lower() in _LABEL + _LIKELY_LABEL or c.form == "classes" for c in others)
+    is_likely = kind == "multi" or (len(marks) >= _LEAST_MARKS and not named)
     if label is None and len(marks) > 1 and is_likely:
         return LabelSets(tuple(marks), "all columns of 0 and 1")
     if kind == "multi":
@@ -278,18 +248,6 @@ def label_sets(
             "columns of 0 and 1\n  fix: name the column by --label, or leave out --kind multi"
         )
     return None
-
-
-def _mark(value: object) -> int | None:
-    """Return 0 or 1 for a cell that is one of them."""
-    return _MARKS.get(str(value).lower())
-
-
-def _are_labels(made: LabelSets, rows: Rows) -> bool:
-    """Return True for short texts that repeat."""
-    parts = Counter(part for _, row in rows for part in made.of(row))
-    short = all(part.count(" ") < _MOST_CLASS_WORDS for part in parts)
-    return len(parts) > 1 and _repeat(parts) and short
 
 
 def _are_combined(cells: Sequence[Sequence[str]]) -> bool:

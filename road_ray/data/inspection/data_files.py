@@ -31,7 +31,6 @@ HUB = "hub:"
 _CONLL = (".conll", ".iob", ".iob2", ".bio")
 _TEXT = (".txt", *(f".txt{packed}" for packed in SUFFIXES))
 _SNIFFED_LINES = 200
-_OF_ARROW = ("dataset_info.json", "state.json")  # beside the files of Dataset.save_to_disk
 _SPLITS = {
     "train": ("train", "training"),
     "dev": ("dev", "valid", "validation", "val", "eval", "testa"),
@@ -113,42 +112,34 @@ def split_in_name(name: str) -> str | None:
     return _SPLIT_OF[match[0].lower()] if match else None
 
 
-def _name_of(path: Path) -> str:
-    """Return a file's name without split and suffix; with its folder's name if only a version
-    remains.
-    """
-    stem = path.name.removesuffix(".gz").removesuffix(suffix_of(path))
-    rest = _WORDS.sub("", stem, count=1).strip("-_. ")
-    folder = path.resolve().parent.name
-    return rest if not re.fullmatch(r"(v?[\d.]+)?", rest) else f"{folder}_{rest}".strip("_")
-
-
 def _file(path: Path) -> Source:
-    layout, files = layout_of(path), {"train": [path]}
+    """Return the data set of a file; those beside a training file are its other splits."""
+    layout, files = layout_of(path), {"train": path}
     if layout != "text" and split_in_name(path.name) == "train":
-        rest = _WORDS.sub("*", path.name, count=1)
-        beside = (f for f in path.parent.iterdir() if _WORDS.sub("*", f.name, count=1) == rest)
-        files |= _files_by_split(f for f in beside if split_in_name(f.name) != "train")
-    splits = {split: str(group[0]) for split, group in files.items()}
-    return Source(_name_of(path), layout, splits)
+        pattern = _WORDS.sub("*", path.name, count=1)
+        beside = (f for f in path.parent.iterdir() if _WORDS.sub("*", f.name, count=1) == pattern)
+        files = {split: group[0] for split, group in _by_split(beside).items()} | files
+    stem = path.name.removesuffix(".gz").removesuffix(suffix_of(path))
+    name = _WORDS.sub("", stem, count=1).strip("-_. ") or path.resolve().parent.name
+    return Source(name, layout, {split: str(file) for split, file in files.items()})
 
 
 def _folder(path: Path) -> Source:
     name = path.resolve().name
     if (path / "dataset_dict.json").is_file():  # DatasetDict.save_to_disk
         names = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
-        return Source(name, "table", {s: str(path / n) for s, n in _by_split(names).items()})
+        return Source(name, "table", {s: str(path / n) for s, n in _known_splits(names).items()})
     files = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith((".", "_")))
-    by_split = _files_by_split(files)
+    by_split = _by_split(files)
     if any(len(group) > 1 and group[0].suffix == ".parquet" for group in by_split.values()):
         return _hub_source(str(path.resolve()))  # several parquet files a split, as on the hub
-    if by_split.get("train") and (layout := layout_of(by_split["train"][0])) != "text":
+    if "train" in by_split and (layout := layout_of(by_split["train"][0])) != "text":
         return Source(name, layout, {split: str(group[0]) for split, group in by_split.items()})
-    tables = [file for file in files if suffix_of(file) in TABLES and file.name not in _OF_ARROW]
+    if {file.suffix for file in files} & {".parquet", ".arrow"}:
+        return Source(name, "table", {"train": str(path)})
+    tables = [file for file in files if suffix_of(file) in TABLES]
     if len(tables) == 1:
         return _file(tables[0])
-    if tables and len({file.suffix for file in tables} & {".parquet", ".arrow"}) == 1:
-        return Source(name, "table", {"train": str(path)})
     if not tables and any(file.name.endswith(_TEXT) for file in path.rglob("*")):
         return Source(name, "text", {"train": str(path)})
     listed = ", ".join(sorted(entry.name for entry in path.iterdir())[:12]) or "nothing"
@@ -159,7 +150,7 @@ def _folder(path: Path) -> Source:
     )
 
 
-def _files_by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
+def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
     by_split: dict[str, list[Path]] = {}
     for file in sorted(files):
         if (split := split_in_name(file.name)) is not None:
@@ -167,7 +158,7 @@ def _files_by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
     return by_split
 
 
-def _by_split(names: Iterable[str]) -> dict[str, str]:
+def _known_splits(names: Iterable[str]) -> dict[str, str]:
     """Return the names of the splits of a data set by ``train``, ``dev`` and ``test``."""
     known = {_SPLIT_OF[name]: name for name in reversed([*names]) if name in _SPLIT_OF}
     return {split: known[split] for split in _SPLITS if split in known}
@@ -182,26 +173,23 @@ def _read(layout: Layout, path: Path, split: str) -> Rows:
 
 
 def _hub_source(place: str) -> Source:
-    is_folder = Path(place).is_dir()
-    path, _, configuration = (place, "", "") if is_folder else place.partition(":")
+    path, _, configuration = (place, "", "") if Path(place).is_dir() else place.partition(":")
     chosen = configuration or None
+    rows = {}
     try:
-        names = datasets_library().get_dataset_split_names(path, chosen)
-        if "train" not in (splits := _by_split(names)):
-            raise DataError(f"hub:{path}: no split `train`; it has: {', '.join(names)}")
-        rows = {}
+        splits = _known_splits(datasets_library().get_dataset_split_names(path, chosen))
         for split, name in splits.items():
             part = load_rows(Hub(path, chosen), name, streaming=True)
             placed = ((f"hf://{path}/{split}:{n}", row) for n, row in enumerate(part, 1))
             of_classes = names_of_features(part.features)
             rows[split] = [*islice(with_class_names(placed, of_classes, ()), MOST_ROWS)]
-    except DataError:
-        raise
     except Exception as error:  # datasets raises many types when offline, gated or renamed
         lines = str(error).strip().splitlines()
         raise DataError(
             f"hub:{place}: cannot be loaded: {type(error).__name__}: {lines[0] if lines else ''}\n"
             "  fix: check the name and the network; several configurations: hub:NAME:CONFIGURATION"
         ) from error
+    if "train" not in splits:
+        raise DataError(f"hub:{place}: no split `train`; found: {', '.join(splits) or 'none'}")
     name = Path(path).name
     return Source(name, "table", splits, (path, chosen), rows=rows, class_names=of_classes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +23,7 @@ from road_ray.data.inspection.columns import (
 )
 from road_ray.data.inspection.data_files import MOST_ROWS, Source, find_source
 from road_ray.data.readers.conll import word_and_tag
-from road_ray.data.readers.squad import flat_answers
-from road_ray.data.task_and_dataset import Columns, below_zero, plain_label
+from road_ray.data.task_and_dataset import Columns, plain_label
 from road_ray.errors import ConfigError, DataError
 
 DEV_FRACTION = 0.1
@@ -79,33 +77,34 @@ def guess(place: str, wishes: Wishes | None = None) -> Guess:
     wishes, source = wishes or Wishes(), find_source(place)
     chosen = bool(wishes.text or wishes.label or wishes.kind)  # of one label for a text or a pair
     if chosen and source.layout != "table":
-        what = "plain text" if source.layout == "text" else "words and tags"
         raise ConfigError(
-            f"{place}: the file is {what}, not a table with columns\n"
+            f"{place}: the file has layout {source.layout}, it is no table with columns\n"
             "  fix: leave --label, --text and --kind out, or name a CSV, TSV, JSONL or parquet file"
         )
     if source.layout == "text":
-        return _corpus(source, "this is plain text")
+        return _corpus(source)
     rows = source.rows["train"]
     columns = count_columns(rows)
     if not columns:
         raise DataError(f"{place}: no row with a column\n  fix: name a file with rows")
     if is_span(columns) and not chosen:
-        made = _spans(source, wishes.limit)
+        reason = "task: answers in a context (span), by the columns context, question and answers"
+        length = min(_SPAN_LENGTH, wishes.limit)
+        made = Guess(source, "span", {"kind": "span"}, [reason], length)
     elif source.layout == "conll":
         made = _tags(source, word_and_tag(Columns(())), {})
     elif (lists := word_and_tag_columns(rows)) is not None and not chosen:
         made = _tags(source, lists, {"text": [lists[0]], "label": lists[1]})
     elif list(columns) == ["text"] and wishes.label is None:
-        return _corpus(source, "`text` is the only column")
+        return _corpus(source)
     else:
         made = _texts(source, columns, wishes, place)
     _add_splits(made)
     return made
 
 
-def _corpus(source: Source, why: str) -> Guess:
-    made = Guess(source, "corpus", {}, [f"task: pre-training, as {why}"])
+def _corpus(source: Source) -> Guess:
+    made = Guess(source, "corpus", {}, ["task: pre-training, as there is text alone"])
     if source.hub is None:
         made.num_characters = 0
         for document in read_corpus(source.splits["train"]):
@@ -113,19 +112,6 @@ def _corpus(source: Source, why: str) -> Guess:
             if made.num_characters >= MOST_CHARACTERS:
                 break
     return made
-
-
-def _spans(source: Source, limit: int) -> Guess:
-    rows = source.rows["train"]
-    answers = [flat_answers(row.get("answers"), where) for where, row in rows]
-    without = sum(not any(answer.get("text") for answer in of_row) for of_row in answers)
-    mean = sum(len(str(row["context"]).split()) for _, row in rows) / len(rows)
-    reasons = [
-        "task: answers in a context (span), by the columns context, question and answers",
-        f"questions: {len(rows):,}, of which {without:,} have no answer",
-        f"contexts: {mean:.0f} words on average; longer ones are read in windows",
-    ]
-    return Guess(source, "span", {"kind": "span"}, reasons, min(_SPAN_LENGTH, limit))
 
 
 def _tags(source: Source, columns: tuple[str, str], entry: dict[str, Any]) -> Guess:
@@ -143,7 +129,7 @@ def _tags(source: Source, columns: tuple[str, str], entry: dict[str, Any]) -> Gu
 def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place: str) -> Guess:
     """Return the guess for a label, a number, or any number of labels of a text or a pair."""
     rows = source.rows["train"]
-    several = label_sets(rows, columns, wishes.label, wishes.kind, place)
+    several = label_sets(columns, wishes.label, wishes.kind, place)
     if several is None:
         label, why_label = label_column(columns, wishes.label, wishes.text, place)
         labels: tuple[str, ...] = (label.name,)
@@ -160,23 +146,13 @@ def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place:
             )
     id_name = id_column(others, texts)
     left_out = [name for name in others if name not in (*texts, id_name)]
-    answers = any(name.startswith(("probability_", "logprob_", "logit_")) for name in left_out)
-    lists = [name for name in left_out if columns[name].form == "lists"]
-    if lists and several is None and not wishes.text:
-        raise ConfigError(
-            f"{place}: column {lists[0]!r} has lists, such as the choices of a question, which a "
-            "task of one label for a text would not read\n"
-            "  fix: for choices, a column for each and `kind: choose` (docs/guides/data.md); to "
-            f"leave it out: --text {shlex.quote(texts[0])}; for any number of labels: --kind multi "
-            f"--label {shlex.quote(lists[0])}"
-        )
     reasons = [
         f"text: {' and '.join(texts)} ({why_texts})",
         f"label: {', '.join(labels[:12])} ({why_label})",
-        *([f"id: {id_name} (its name says so, and no value repeats)"] if id_name else []),
         *([f"not read: {', '.join(left_out)}"] if left_out else []),
-        *(["answers of a teacher, which distillation.teachers=FILE reads"] if answers else []),
     ]
+    if any(name.startswith(("probability_", "logprob_", "logit_")) for name in left_out):
+        reasons.append("answers of a teacher, which distillation.teachers=FILE reads")
     unit = "a pair of texts" if len(texts) == 2 else "a text"
     if several is not None:
         kind = "multi"
@@ -209,12 +185,9 @@ def _label_sets(source: Source, several: LabelSets, unit: str) -> tuple[dict[str
     if len(names) == 1:
         spellings, label_map = _spellings(counts)
         names = source.class_names.get(names[0]) or spellings
-        entry = {
-            "label": several.columns[0],
-            **({"separator": several.separator} if several.separator else {}),
-            "labels": [*names],
-            **({"label_map": label_map} if label_map else {}),
-        }
+        entry = {"label": several.columns[0], "labels": [*names], **label_map}
+        if several.separator:
+            entry["separator"] = several.separator
     share = counts.total() / len(rows)
     shown = ", ".join(f"{name} ({counts[name]:,})" for name in names[:12])
     return entry, [
@@ -226,13 +199,8 @@ def _label_sets(source: Source, several: LabelSets, unit: str) -> tuple[dict[str
 def _numbers(
     source: Source, label: Column, unit: str, place: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the entry of a regression: the whole numbers around the values of all splits, but for
-    hidden ones of the test split: those below 0, where train and dev have none.
-    """
-    known = label.values + _values(source, "dev", label.name)
-    has_negative = any(map(below_zero, known))
-    tested = _values(source, "test", label.name)
-    values = {*known, *(value for value in tested if has_negative or not below_zero(value))}
+    """Return the entry of a regression: the whole numbers around the values."""
+    values = [*_values(source, label)]
     try:
         low, high = math.floor(min(map(float, values))), math.ceil(max(map(float, values)))
     except (ValueError, OverflowError) as error:
@@ -250,7 +218,7 @@ def _classes(
     source: Source, label: Column, unit: str, place: str
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the entry of one label a row, and lines about it, the task first."""
-    counts = label.values + _values(source, "dev", label.name)
+    counts = _values(source, label)
     names = source.class_names.get(label.name)
     for hidden in ["-"] if names is None else ["-", "-1"]:  # no label, as in SNLI
         del counts[hidden]
@@ -260,39 +228,33 @@ def _classes(
             f"{place}: column {label.name!r} has {label.shown()} in {counts.total():,} rows, which "
             "is no label\n  fix: name another column by --label"
         )
+    shown = [f"{value} ({counts[value]:,})" for value in sorted_labels(counts)]
     if names is not None:
-        labels = [*names]
-        label_map = {} if source.hub else {str(number): name for number, name in enumerate(names)}
-        line = f"classes: {', '.join(names[:12])}, by the features of the data set"
-    else:
-        shown = [f"{value} ({counts[value]:,})" for value in sorted_labels(counts)]
-        line = f"classes: {', '.join([*shown[:12], *(['...'] if shown[12:] else [])])}"
-        if label_map:
-            line += f"; one class in several spellings: {', '.join(map(repr, label_map))}"
-    entry = {
-        "label": label.name,
-        "labels": labels,
-        **({"label_map": label_map} if label_map else {}),
-    }
-    numbers = "; for a number: --kind regress" if label.numbers else ""
-    return entry, [f"task: one of {len(labels)} classes for {unit}{numbers}", line]
+        labels, shown = [*names], [*names]
+        numbers = {str(number): name for number, name in enumerate(names)}
+        label_map = {} if source.hub else {"label_map": numbers}
+    numbers_too = "; for a number: --kind regress" if label.numbers else ""
+    return {"label": label.name, "labels": labels, **label_map}, [
+        f"task: one of {len(labels)} classes for {unit}{numbers_too}",
+        f"classes: {', '.join([*shown[:12], *(['...'] if shown[12:] else [])])}",
+    ]
 
 
-def _spellings(counts: Counter[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the labels, each in its most frequent spelling, and the map from others to them."""
+def _spellings(counts: Counter[str]) -> tuple[list[str], dict[str, dict[str, str]]]:
+    """Return the labels, each in its most frequent spelling, and, if there are others, the
+    ``label_map`` from them.
+    """
     first: dict[str, str] = {}
-    label_map = {}
     for value, _ in counts.most_common():
-        label = first.setdefault(plain_label(value), value)
-        if label != value:
-            label_map[value] = label
-    return sorted_labels(first.values()), label_map
+        first.setdefault(plain_label(value), value)
+    others = {v: label for v in counts if (label := first[plain_label(v)]) != v}
+    return sorted_labels(first.values()), {"label_map": others} if others else {}
 
 
-def _values(source: Source, split: str, column: str) -> Counter[str]:
-    """Return the values of a column in one split."""
-    counted = count_columns(source.rows.get(split, ())).get(column)
-    return counted.values if counted else Counter()
+def _values(source: Source, column: Column) -> Counter[str]:
+    """Return the values of a column, with those of the dev split."""
+    dev = count_columns(source.rows.get("dev", ())).get(column.name)
+    return column.values + (dev.values if dev else Counter())
 
 
 def _length(words: Sequence[int], limit: int, reasons: list[str]) -> int | None:
@@ -303,12 +265,13 @@ def _length(words: Sequence[int], limit: int, reasons: list[str]) -> int | None:
     length = min(next((n for n in _LENGTHS if n >= long), limit), limit)
     if length == _LENGTHS[0]:
         return None
-    about = f"95% of the texts have at most about {long:.0f}"
+    about = f"length: {length} tokens, 95% of the texts have at most about {long:.0f}"
     if length < long:
-        share = sum(n * _TOKENS_PER_WORD + 3 > length for n in words) / len(words)
-        about = f"the most that the model takes; about {share:.0%} of the texts are longer"
-    remedy = " (data.windows=mean reads them whole, if a row has one text)" * (length < long)
-    reasons.append(f"length: {length} tokens, {about}; longer ones are cut{remedy}")
+        about += (
+            ", but it is the most that the model takes; data.windows=mean reads longer texts "
+            "whole, if a row has one"
+        )
+    reasons.append(f"{about}; longer ones are cut")
     return length
 
 
@@ -324,15 +287,12 @@ def _add_splits(made: Guess) -> None:
     else:
         made.entry["dev_fraction"] = DEV_FRACTION
         made.reasons.append(
-            f"split: {DEV_FRACTION:.0%} of the rows are held out to evaluate on, chosen by a hash "
-            "of their text (dev_fraction); set `dev` to a file of your own instead if you have one"
+            f"split: {DEV_FRACTION:.0%} of the rows are held out to evaluate on (dev_fraction), "
+            "unless `dev` names a file of your own"
         )
     if made.num_rows >= MOST_ROWS:
         reason = f"only the first {MOST_ROWS:,} rows were inspected"
         if source.hub is not None:
             made.entry["first_rows"] = MOST_ROWS
-            reason = (
-                f"a large split: its first {MOST_ROWS:,} rows were inspected and are streamed "
-                "(first_rows); without that key all of it is downloaded"
-            )
+            reason += " and are streamed (first_rows); without that key all of it is downloaded"
         made.reasons.append(reason)

@@ -1,4 +1,4 @@
-"""YAML file of a guess, with comments and the schema line for editors."""
+"""YAML file of a guess, with a comment for each key and the schema line for editors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from road_ray.config import Config
+from road_ray.config.schema import at, meaning_of
 from road_ray.config.yaml_files import comment, plain_yaml
-from road_ray.data.inspection.guess import DEFAULT_LIMIT, MOST_CHARACTERS, Guess
+from road_ray.data.inspection.guess import DEFAULT_LIMIT, Guess
 from road_ray.system.files import read_json
 
 _EPOCHS = 3  # of a text for pre-training
@@ -19,26 +21,6 @@ _CHARACTERS_PER_TOKEN = 4.2  # of a WordPiece tokenizer of 8,192 entries on Engl
 _ROW_TOKENS, _FURTHER_BATCH, _NEW_BATCH = 128, 32, 16
 _FEW_ROWS = 2000
 _WIDTHS = {"small": 256, "base": 768, "large": 1024}  # of ELECTRA
-_ABOUT = {
-    "init": "Model to start from: a run, a model directory or a name on the Hugging Face hub.",
-    "preset": "ELECTRA for a laptop, from new weights; `road presets` lists the published sizes.",
-    "max_length_tokens": "Longer texts are cut, longer contexts are read in windows.",
-    "epochs": f"Below {_FEW_ROWS:,} rows are read more often, as ELECTRA does on RTE and STS-B.",
-    "layer_decay": "Factor of the rate from a layer to the one below it.",
-    "warmup_steps": "A tenth of the steps, in which the rate rises.",
-    "corpus": ".txt has a blank line between documents; .jsonl and .parquet have a column `text`.",
-    "vocab_size": "Number of entries of the tokenizer that is trained on the text.",
-    "kind": "classify (the default), multi, regress, span, tag or choose.",
-    "separator": "Text between the labels of one cell.",
-    "text": "Columns of the text: one, or two of a pair.",
-    "labels": "All labels, in the order of the logits.",
-    "label_map": "Value in the file: the label that it stands for.",
-    "dev_fraction": "Part of the training rows that is held out to evaluate on; `dev: FILE` "
-    "replaces it.",
-    "hub": "Data set on the hub; train, dev and test are its splits.",
-    "first_rows": "A run trains and evaluates on these first rows of each split, not on all of it: "
-    "remove the key for the whole data set, which is then downloaded.",
-}
 
 
 def verb_of(guess: Guess) -> str:
@@ -50,14 +32,18 @@ def set_name(guess: Guess) -> str:
     """Return the name of the data set, from the name of its file."""
     from road_ray.data.catalog import DATASETS, TASKS
 
-    name = re.sub(r"[^\w.-]+", "_", guess.source.name).strip("._-")[:80] or "mine"
-    return f"my_{name}"[:80] if name in DATASETS or name in TASKS else name
+    name = re.sub(r"[^\w.-]+", "_", guess.source.name).strip("._-")[:77] or "mine"
+    return f"my_{name}" if name in DATASETS or name in TASKS else name
 
 
-def starter_yaml(guess: Guess, output: Path, init: str, schema_name: str, place: str) -> str:
-    """Return the YAML file for a guess, whose paths are relative to the folder of ``output``."""
+def starter_yaml(
+    guess: Guess, output: Path, init: str, config: type[Config], schema_name: str, place: str
+) -> str:
+    """Return the YAML file for a guess, whose paths are relative to the folder of ``output``;
+    ``config`` is the class of its keys.
+    """
     verb = verb_of(guess)
-    values, about = (_pretrain if verb == "pretrain" else _finetune)(guess, output, init)
+    values = (_pretrain if verb == "pretrain" else _finetune)(guess, output, init)
     train = shlex.join(["road", verb, str(output)])
     lines = [
         f"# yaml-language-server: $schema={schema_name}",
@@ -70,25 +56,30 @@ def starter_yaml(guess: Guess, output: Path, init: str, schema_name: str, place:
         "# What was guessed:",
         *(line for reason in guess.reasons for line in comment(f"- {reason}")),
         "",
-        *_commented(plain_yaml(values, allow_unicode=True), _ABOUT | about),
+        *_commented(plain_yaml(values, allow_unicode=True), config),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _commented(text: str, about: dict[str, str]) -> Iterator[str]:
-    """Yield the lines of a YAML file, each key below a comment about it."""
+def _commented(text: str, config: type[Config]) -> Iterator[str]:
+    """Yield the lines of a YAML file, each key below the first sentence about it."""
+    key: tuple[str, ...] = ()
     for line in text.splitlines():
-        key = line.strip().partition(":")[0]
-        if key in about:
-            yield from comment(about[key], line[: len(line) - len(line.lstrip())])
+        name = line.strip().partition(":")[0]
+        indent = line[: len(line) - len(line.lstrip())]
+        key = (*key[: len(indent) // 2], name)
+        if node := at(config, key):
+            about = re.split(r"(?<=\.) |: ", meaning_of(node))[0].rstrip(".")
+            yield from comment(about, indent)
         yield line
 
 
-def _finetune(guess: Guess, output: Path, init: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the keys of a fine-tuning, and comments of its own."""
+def _finetune(guess: Guess, output: Path, init: str) -> dict[str, Any]:
+    """Return the keys of a fine-tuning."""
     name, entry = set_name(guess), dict(guess.entry)
     if guess.source.hub is None:
         entry |= {key: _path(place, output) for key, place in guess.source.splits.items()}
+    # Few rows are read more often, as ELECTRA reads RTE and STS-B.
     epochs = 10 if guess.num_rows < _FEW_ROWS else 2 if guess.kind == "span" else 3
     length = guess.max_length_tokens
     data = {
@@ -99,9 +90,9 @@ def _finetune(guess: Guess, output: Path, init: str) -> tuple[dict[str, Any], di
         "sets": {name: entry},
     }
     rate, decay, why = _rates(init)
+    guess.reasons.append(f"peak_lr: {why}")
     optimizer = {"peak_lr": rate, "layer_decay": decay}
-    values = {"init": init, "run_dir": f"runs/{name}", "data": data, "optimizer": optimizer}
-    return values, {"peak_lr": why}
+    return {"init": init, "run_dir": f"runs/{name}", "data": data, "optimizer": optimizer}
 
 
 def _rates(init: str) -> tuple[float, float, str]:
@@ -109,11 +100,10 @@ def _rates(init: str) -> tuple[float, float, str]:
     config = _model_config(init)
     family = str(config.get("model_type") or init).lower()
     if "electra" not in family:
-        return 5e-5, 1.0, "BERT's rate: 2e-5 to 5e-5 (Devlin et al. 2019)."
+        return 5e-5, 1.0, "BERT's, 2e-5 to 5e-5 (Devlin et al. 2019)"
     width = config.get("hidden_size") or next((w for s, w in _WIDTHS.items() if s in family), 256)
     rate, decay = (3e-4, 0.8) if width < 768 else (1e-4, 0.8) if width < 1024 else (5e-5, 0.9)
-    why = "ELECTRA's rate: small models 3e-4, base-sized 1e-4, large 5e-5 (Clark et al. 2020)."
-    return rate, decay, why
+    return rate, decay, "ELECTRA's, small 3e-4, base 1e-4, large 5e-5 (Clark et al. 2020)"
 
 
 def longest_row(init: str) -> int:
@@ -144,10 +134,15 @@ def _model_config(init: str) -> dict[str, Any]:
     return read_json(Path(cached)) if isinstance(cached, str) else {}
 
 
-def _pretrain(guess: Guess, output: Path, init: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the keys of a pre-training, and comments of its own."""
+def _pretrain(guess: Guess, output: Path, init: str) -> dict[str, Any]:
+    """Return the keys of a pre-training: three epochs of its text, at most 10,000 steps."""
     batch_size = _FURTHER_BATCH if init else _NEW_BATCH
-    steps = _steps(guess, batch_size)
+    steps, about = _MOST_STEPS, "as the size of the text is not known"
+    if guess.num_characters is not None:
+        rows = max(1.0, guess.num_characters / _CHARACTERS_PER_TOKEN / _ROW_TOKENS)
+        steps = min(max(10, 10 * round(_EPOCHS * rows / batch_size / 10)), _MOST_STEPS)
+        about = f"{steps * batch_size / rows:.2g} epochs of about {rows:,.0f} rows"
+    guess.reasons.append(f"steps: {steps:,} of {batch_size} rows of {_ROW_TOKENS} tokens, {about}")
     if init:
         electra = "electra" in str(_model_config(init).get("model_type") or init).lower()
         start: dict[str, Any] = {
@@ -166,27 +161,11 @@ def _pretrain(guess: Guess, output: Path, init: str) -> tuple[dict[str, Any], di
         "batch_size": batch_size,
         **({} if init else {"vocab_size": 8192}),
     }
-    values = {"training": {"steps": steps}, "run_dir": f"runs/{set_name(guess)}", "data": data}
-    about = {"init": "Goes on from this model: its tokenizer, family and sizes."}
-    return start | values, about | {"peak_lr": "Further training has a smaller rate than new."}
-
-
-def _steps(guess: Guess, batch_size: int) -> int:
-    """Return the number of steps of a pre-training: three epochs of its text, at most 10,000."""
-    characters = guess.num_characters
-    if characters is None:
-        guess.reasons.append(f"steps: {_MOST_STEPS:,}, as the size of the text is not known")
-        return _MOST_STEPS
-    rows = max(1.0, characters / _CHARACTERS_PER_TOKEN / _ROW_TOKENS)
-    wanted = max(10, 10 * round(_EPOCHS * rows / batch_size / 10))
-    steps = min(wanted, _MOST_STEPS)
-    about = "at most " if characters >= MOST_CHARACTERS else ""
-    epochs = f"{_EPOCHS}" if steps == wanted else f"{about}{steps * batch_size / rows:.2g}"
-    guess.reasons.append(
-        f"steps: {steps:,} of {batch_size} rows, {epochs} epochs of about {rows:,.0f} rows of "
-        f"{_ROW_TOKENS} tokens"
-    )
-    return steps
+    return start | {
+        "training": {"steps": steps},
+        "run_dir": f"runs/{set_name(guess)}",
+        "data": data,
+    }
 
 
 def _path(place: str, output: Path) -> str:

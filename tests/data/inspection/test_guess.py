@@ -10,12 +10,13 @@ import pytest
 from road_ray.config import load
 from road_ray.data.inspection import data_files
 from road_ray.data.inspection import guess as guesses
-from road_ray.data.inspection.data_files import Source, split_in_name
+from road_ray.data.inspection.data_files import Source
 from road_ray.data.inspection.guess import Guess, Wishes, guess
 from road_ray.data.inspection.starter_config import starter_yaml
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import read_split
 from road_ray.errors import ConfigError, DataError
+from road_ray.recipes.pretraining.config import PretrainConfig
 
 WORDS = ["a", "fine", "film", "with", "dull", "story", "and", "good", "actors", "slow", "scene"]
 
@@ -53,7 +54,6 @@ def folder(path, **files):
 TEXTS = texts(40)
 AB = ["a", "b"] * 20
 TEXT = {"text": ["text"]}
-DAYS = ["2026-01-{:02}", "2026-01-{:02} 10:30:00", "{}.1.2026"]
 ANSWERS = [{"text": ["Ada"], "answer_start": [0]}, {"text": [], "answer_start": []}]
 QUESTIONS = {"context": ["Ada wrote it."] * 40, "question": ["Who?"] * 40, "answers": ANSWERS * 20}
 WORDS_AND_TAGS = {"words": [["Ada", "in", "Ulm"]] * 40, "tags": [["S-PER", "O", "S-LOC"]] * 40}
@@ -87,10 +87,6 @@ def separated(mark):
         ({"text_pair": TEXTS, "queue": AB}, {}, {"text": ["text", "text_pair"], "label": "queue"}),
         ({"summary": TEXTS, "queue": AB}, {}, TEXT | {"label": "queue"}),
         ({"q": AB, "p": ["x", "y"] * 20}, {"label": "p"}, TEXT | {"labels": ["x", "y"]}),
-        *(
-            ({"day": [day.format(n % 20 + 1) for n in range(40)], "q": AB}, {}, {"label": "q"})
-            for day in DAYS
-        ),
         (QUESTIONS | {"topic": AB}, {}, {"kind": "span"}),
         (
             QUESTIONS | {"topic": AB},
@@ -100,7 +96,6 @@ def separated(mark):
         (WORDS_AND_TAGS, {}, {"kind": "tag", "text": ["words"], "label": "tags", **TAGS}),
         ({"labels": MOODS}, {}, SEVERAL | {"label": "labels"}),
         ({"moods": MOODS}, {"label": "moods"}, SEVERAL | {"label": "moods"}),
-        ({"moods": MOODS}, {"kind": "multi"}, SEVERAL | {"label": "moods"}),
         *(
             ({"tags": separated(m)}, {}, SEVERAL | {"label": "tags", "separator": m.strip()})
             for m in (";", "|", ", ")
@@ -111,7 +106,6 @@ def separated(mark):
         (TWO_MARKS, {"label": "anger"}, TEXT | {"label": "anger", "labels": ["0", "1"]}),
         (MARKS | {"label": AB}, {}, TEXT | {"label": "label"}),
         ({"labels": ["Oslo, NO", "Paris, FR", "Rome, IT", "Bern, CH"] * 10}, {}, TEXT),
-        ({"labels": ["a;a", "b", "a", "b;b"] * 10}, {}, TEXT),
     ],
 )
 def test_a_table_is_guessed_by_its_columns(tmp_path, columns, wishes, entry):
@@ -132,10 +126,6 @@ def test_every_format_is_read(tmp_path, suffix):
     assert "classes: a (20), b (20)" in made.reasons
 
 
-CHOICES = {"question": TEXTS, "choices": [["water", "sky"]] * 40, "answer": [0, 1] * 20}
-OPTIONS = {"options": [[f"a {n}", f"b {n}"] for n in range(40)], "label": AB}
-
-
 @pytest.mark.parametrize(
     ("columns", "wishes", "message"),
     [
@@ -154,14 +144,10 @@ OPTIONS = {"options": [[f"a {n}", f"b {n}"] for n in range(40)], "label": AB}
         ({"q": AB}, {"text": ["txt"]}, "no column 'txt'; found: .*nearest: 'txt'"),
         ({"q": AB}, {"text": ["text"] * 3}, "--text names 3 columns"),
         ({"labels": AB}, {"kind": "multi", "label": "labels"}, "no column 'labels' with several"),
-        (CHOICES, {}, "column 'choices' has lists.*--text question.*--kind multi --label c"),
-        (OPTIONS, {"kind": "multi"}, "no columns with several labels a row"),
     ],
 )
 def test_what_is_not_clear_is_asked(tmp_path, columns, wishes, message):
-    place = table(
-        tmp_path / "t.jsonl", **{} if "question" in columns else {"text": TEXTS}, **columns
-    )
+    place = table(tmp_path / "t.jsonl", text=TEXTS, **columns)
     with pytest.raises((ConfigError, DataError), match=f"(?s){message}"):
         guess(place, Wishes(**wishes))
 
@@ -176,8 +162,6 @@ def test_the_files_beside_a_training_file_are_its_other_splits(tmp_path):
     entry = {"kind": "regress", "text": ["sentence1", "sentence2"], "label": "similarity"}
     files = {"train": place, "dev": dev, "test": test}
     assert guess(place).entry == entry | {"low": 0.0, "high": 5.0} | files
-    table(tmp_path / "sts-dev.csv", **columns | {"similarity": [-1.5] * 40})
-    assert guess(place).entry["low"] == -2.0
 
 
 def test_labels_of_the_dev_split_are_among_them(tmp_path):
@@ -195,8 +179,7 @@ def test_squads_json_is_spans(world):
     made = guess(str(nested))
     dev = str(nested.with_name("dev-v2.0.json"))
     assert made.entry == {"kind": "span", "train": str(nested), "dev": dev}
-    assert made.source.name == "squad_v2.0"
-    assert any(reason.startswith("questions: 128, of which ") for reason in made.reasons)
+    assert made.source.name == "v2.0"
 
 
 @pytest.mark.parametrize(
@@ -234,7 +217,7 @@ def test_text_is_for_pretraining(tmp_path):
     assert (guess(place).kind, guess(place).source.splits["train"]) == ("corpus", place)
     assert guess(str(tmp_path / "stories" / "a.txt")).kind == "corpus"
     assert guess(table(tmp_path / "t.jsonl", text=texts(9))).kind == "corpus"
-    with pytest.raises(ConfigError, match="the file is plain text, not a table"):
+    with pytest.raises(ConfigError, match="layout text, it is no table"):
         guess(str(tmp_path / "stories" / "a.txt"), Wishes(label="x"))
 
 
@@ -290,11 +273,8 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
     made = guess(place)
     assert made.entry["first_rows"] == 20
     assert "first 20 rows were inspected and are streamed (first_rows)" in made.reasons[-1]
-    written = starter_yaml(made, tmp_path / "a.yaml", "i", "s", place)
-    assert "      first_rows: 20" in written
-    assert "trains and evaluates on these first rows of each split, not on all of it" in written
     corpus = Guess(Source("wiki", "table", {"train": "train"}, ("acme/wiki", "raw")), "corpus", {})
-    text = starter_yaml(corpus, tmp_path / "b.yaml", "", "s", "hub:acme/wiki:raw")
+    text = starter_yaml(corpus, tmp_path / "b.yaml", "", PretrainConfig, "s", "hub:acme/wiki:raw")
     assert "  corpus: hub:acme/wiki:raw" in text
     datasets.Dataset.from_dict({"text": TEXTS}).to_parquet(tmp_path / "t" / "train.parquet")
     assert guess(f"hub:{tmp_path / 't'}").kind == "corpus"
@@ -319,18 +299,6 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, message):
         (tmp_path / name).write_bytes(content)
     with pytest.raises((ConfigError, DataError), match=rf"(?s){message}"):
         guess(name if content is None else str(tmp_path / name))
-
-
-@pytest.mark.parametrize(
-    ("name", "split"),
-    [
-        *(("train-v2.0.json", "train"), ("dev.csv", "dev"), ("eng.testa", "dev")),
-        *(("my_validation_rows.csv", "dev"), ("test.csv", "test"), ("trainer.csv", None)),
-        *(("validation-00000-of-00001.parquet", "dev"), ("latest.csv", None)),
-    ],
-)
-def test_a_name_tells_the_split(name, split):
-    assert split_in_name(name) == split
 
 
 def test_columns_of_answers_are_said_to_be_those_of_a_teacher(tmp_path):
