@@ -117,7 +117,7 @@ def test_rows_without_a_label_are_counted_and_left_out(road, reviews):
     result = road("init", "some.csv")
     assert result.code == 0
     assert (
-        "no label: 10 of 40 rows, the first at some.csv:2; training leaves them out" in result.out
+        "no label: 10 of 40 rows, the first at some.csv:2; a training leaves them out" in result.out
     )
     assert "rows: 27 to train on, 3 to evaluate on" in result.out
 

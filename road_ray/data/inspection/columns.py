@@ -10,11 +10,11 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from road_ray.data.inspection.data_files import Rows
 from road_ray.data.readers.conll import TAG
+from road_ray.data.readers.sentences import MARKS
 from road_ray.data.readers.tables import missing_columns
 from road_ray.data.task_and_dataset import label_text
 from road_ray.errors import ConfigError
@@ -33,7 +33,6 @@ _MOST_CLASSES = 50  # different values of a column that may be classes without b
 _MOST_CLASS_WORDS = 3
 _SEPARATORS = (";", "|", ",")
 _LEAST_MARKS = 3  # columns of 0 and 1 that are labels unless an option says so
-_MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
 class Column:
@@ -191,36 +190,14 @@ def _named(columns: Mapping[str, Column], name: str, option: str, where: str) ->
     return columns[name]
 
 
-@dataclass(frozen=True)
-class LabelSets:
-    """Columns of the labels of a row and how they are written: one column of lists, one of texts
-    with a ``separator``, or several of 0 and 1.
-    """
-
-    columns: tuple[str, ...]
-    why: str
-    separator: str | None = None
-
-    def of(self, row: Mapping[str, object]) -> list[str]:
-        """Return the labels of a row."""
-        if len(self.columns) > 1:
-            return [name for name in self.columns if _MARKS.get(str(row.get(name)).lower())]
-        cell = row.get(self.columns[0])
-        if isinstance(cell, list):
-            return [label_text(item) for item in cell]
-        if self.separator is None or not isinstance(cell, str):
-            return []
-        return [part for item in cell.split(self.separator) if (part := item.strip())]
-
-
 def label_sets(
     columns: Mapping[str, Column], label: str | None, kind: str | None, place: str
-) -> LabelSets | None:
-    """Return the columns with several labels a row; None where each row has one. ``label`` and
-    ``kind`` are what the user has named.
+) -> tuple[tuple[str, ...], dict[str, Any], str] | None:
+    """Return the columns with several labels a row, their keys in the entry and the reason; None
+    where each row has one label. ``label`` and ``kind`` are what the user has named.
 
-    A column needs a name that says so, or ``--label``. Raises ``ConfigError`` for ``multi`` without
-    such columns.
+    It is one column of lists or of texts with a separator, whose name says so unless ``--label``
+    does, or several columns of 0 and 1. Raises ``ConfigError`` for ``multi`` without such columns.
     """
     if kind not in (None, "multi"):
         return None
@@ -229,18 +206,19 @@ def label_sets(
         if name.lower() not in _SEVERAL_LABELS if label is None else name != label:
             continue
         if column.form == "lists" and not column.values:
-            return LabelSets((name,), f"{why}; its cells are lists")
-        for separator in _SEPARATORS:
-            written = f"{why}; its texts have {separator!r} between labels"
-            made = LabelSets((name,), written, separator)
-            if _are_combined([made.of({name: value}) for value in column.values]):
-                return made
-    marks = [n for n, c in columns.items() if c.values and {*map(str.lower, c.values)} <= {*_MARKS}]
+            return (name,), {"label": name}, f"{why}; its cells are lists"
+        for mark in _SEPARATORS:
+            if _are_combined([[*map(str.strip, v.split(mark))] for v in column.values]):
+                entry = {"label": name, "separator": mark}
+                return (name,), entry, f"{why}; its texts have {mark!r} between labels"
+    marks = [
+        n for n, c in columns.items() if c.values and {*map(str.lower, c.values)} <= MARKS.keys()
+    ]
     others = [c for n, c in columns.items() if n not in marks]
     named = any(c.name.lower() in _LABEL + _LIKELY_LABEL or c.form == "classes" for c in others)
     is_likely = kind == "multi" or (len(marks) >= _LEAST_MARKS and not named)
     if label is None and len(marks) > 1 and is_likely:
-        return LabelSets(tuple(marks), "all columns of 0 and 1")
+        return tuple(marks), {"label": marks}, "all columns of 0 and 1"
     if kind == "multi":
         raise ConfigError(
             f"{place}: no {f'column {label!r}' if label else 'columns'} with several labels a row\n"

@@ -49,8 +49,8 @@ Rows = Sequence[tuple[str, Row]]
 class Source:
     """Splits of a data set, which are paths, or splits of the data set ``hub``, with their rows.
 
-    ``class_names`` has the names of classes that are numbers in the file, by column; tags and the
-    classes of a hub have their names in the rows.
+    ``class_names`` has the names of classes that are numbers in the file, by column; the rows have
+    the names.
     """
 
     name: str
@@ -168,7 +168,7 @@ def _read(layout: Layout, path: Path, split: str) -> Rows:
     if layout == "conll":
         read = conll_rows(path, Columns((0,), -1), split != "test")
     else:  # those of SQuAD's JSON are flat rows
-        read = with_class_names(squad_rows(path), class_names(path))
+        read = with_class_names(squad_rows(path), class_names(path), ())
     return list(islice(read, MOST_ROWS))
 
 

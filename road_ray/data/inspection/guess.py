@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from road_ray.data.corpus.documents import read_corpus
-from road_ray.data.custom_task import sorted_labels, tag_labels
+from road_ray.data.custom_task import label_counts, sorted_labels, tag_labels
 from road_ray.data.inspection.columns import (
     Column,
-    LabelSets,
     count_columns,
     id_column,
     is_span,
@@ -23,6 +22,9 @@ from road_ray.data.inspection.columns import (
 )
 from road_ray.data.inspection.data_files import MOST_ROWS, Source, find_source
 from road_ray.data.readers.conll import word_and_tag
+from road_ray.data.readers.custom_dataset import CustomDataset
+from road_ray.data.readers.layouts import table_examples
+from road_ray.data.readers.tables import Table
 from road_ray.data.task_and_dataset import Columns, plain_label
 from road_ray.errors import ConfigError, DataError
 
@@ -99,6 +101,8 @@ def guess(place: str, wishes: Wishes | None = None) -> Guess:
         return _corpus(source)
     else:
         made = _texts(source, columns, wishes, place)
+    if made.kind != "span":
+        _add_labels(made, place)
     _add_splits(made)
     return made
 
@@ -115,26 +119,26 @@ def _corpus(source: Source) -> Guess:
 
 
 def _tags(source: Source, columns: tuple[str, str], entry: dict[str, Any]) -> Guess:
-    words, column = columns
-    cells = (row.get(column) or () for rows in source.rows.values() for _, row in rows)
-    labels = tag_labels(sorted({str(tag) for tags in cells for tag in tags}))
-    kinds = [label[2:] for label in labels if label.startswith("B-")]
-    reasons = [
-        f"task: a tag for each word, by lists or lines of words and tags ({words}, {column})",
-        f"entities: {', '.join(kinds)}, in {len(source.rows['train']):,} sentences",
-    ]
-    return Guess(source, "tag", {"kind": "tag", **entry, "labels": labels}, reasons)
+    reason = (
+        f"task: a tag for each word, by lists or lines of words and tags ({', '.join(columns)})"
+    )
+    return Guess(source, "tag", {"kind": "tag", **entry}, [reason])
 
 
 def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place: str) -> Guess:
     """Return the guess for a label, a number, or any number of labels of a text or a pair."""
     rows = source.rows["train"]
     several = label_sets(columns, wishes.label, wishes.kind, place)
-    if several is None:
-        label, why_label = label_column(columns, wishes.label, wishes.text, place)
-        labels: tuple[str, ...] = (label.name,)
+    if several is not None:
+        labels, entry, why_label = several
+        kind, task = "multi", "any number of labels"
     else:
-        labels, why_label = several.columns, several.why
+        label, why_label = label_column(columns, wishes.label, wishes.text, place)
+        labels, entry = (label.name,), {"label": label.name}
+        is_number = label.form == "fractions" or len(label.numbers) > _MOST_NUMBERED_CLASSES
+        kind = wishes.kind or ("regress" if is_number else "classify")
+        numbers = "; for a number: --kind regress" if label.numbers else ""
+        task = "a number" if kind == "regress" else f"one of several classes{numbers}"
     others = {name: column for name, column in columns.items() if name not in labels}
     texts, why_texts = text_columns(others, wishes.text, place)
     for text in texts:
@@ -147,28 +151,18 @@ def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place:
     id_name = id_column(others, texts)
     left_out = [name for name in others if name not in (*texts, id_name)]
     reasons = [
+        f"task: {task} for {'a pair of texts' if len(texts) == 2 else 'a text'} ({kind})",
         f"text: {' and '.join(texts)} ({why_texts})",
         f"label: {', '.join(labels[:12])} ({why_label})",
         *([f"not read: {', '.join(left_out)}"] if left_out else []),
     ]
     if any(name.startswith(("probability_", "logprob_", "logit_")) for name in left_out):
         reasons.append("answers of a teacher, which distillation.teachers=FILE reads")
-    unit = "a pair of texts" if len(texts) == 2 else "a text"
-    if several is not None:
-        kind = "multi"
-        entry, about = _label_sets(source, several, unit)
-    else:
-        if label.missing:
-            reasons.append(
-                f"no label: {len(label.missing):,} of {len(rows):,} rows, the first at "
-                f"{label.missing[0]}; training leaves them out, and a distillation takes their "
-                "texts from a file in data.unlabelled"
-            )
-        is_number = label.form == "fractions" or len(label.numbers) > _MOST_NUMBERED_CLASSES
-        kind = wishes.kind or ("regress" if is_number else "classify")
-        guessed = _numbers if kind == "regress" else _classes
-        entry, about = guessed(source, label, unit, place)
-    reasons = [about[0], *reasons, *about[1:]]
+    if several is None and (missing := columns[label.name].missing):
+        reasons.append(
+            f"no label: {len(missing):,} of {len(rows):,} rows, the first at {missing[0]}; a "
+            "training leaves them out, a distillation may read their texts (data.unlabelled)"
+        )
     words = [sum(str(row[text]).count(" ") + 1 for text in texts) for _, row in rows]
     length = _length(words, wishes.limit, reasons)
     start = {"kind": kind} if kind != "classify" else {}
@@ -176,85 +170,53 @@ def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place:
     return Guess(source, kind, {**start, "text": texts, **ids, **entry}, reasons, length)
 
 
-def _label_sets(source: Source, several: LabelSets, unit: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the entry of any number of labels a row, and lines about it, the task first."""
-    rows = [row for split in ("train", "dev") for _, row in source.rows.get(split, ())]
-    counts = Counter(label for row in rows for label in {*several.of(row)})
-    names: Sequence[str] = several.columns
-    entry: dict[str, Any] = {"label": [*names]}
-    if len(names) == 1:
-        spellings, label_map = _spellings(counts)
-        names = source.class_names.get(names[0]) or spellings
-        entry = {"label": several.columns[0], "labels": [*names], **label_map}
-        if several.separator:
-            entry["separator"] = several.separator
-    share = counts.total() / len(rows)
-    shown = ", ".join(f"{name} ({counts[name]:,})" for name in names[:12])
-    return entry, [
-        f"task: any of {len(names)} labels for {unit} (multi), {share:.1f} of a row on average",
-        f"labels: {shown}{', ...' * (len(names) > 12)}; a row without one has none of them",
-    ]
-
-
-def _numbers(
-    source: Source, label: Column, unit: str, place: str
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the entry of a regression: the whole numbers around the values."""
-    values = [*_values(source, label)]
-    try:
-        low, high = math.floor(min(map(float, values))), math.ceil(max(map(float, values)))
-    except (ValueError, OverflowError) as error:
-        raise DataError(
-            f"{place}: column {label.name!r} holds no numbers, but {label.shown()}\n"
-            "  fix: name another column by --label, or leave out --kind regress"
-        ) from error
-    return {"label": label.name, "low": float(low), "high": float(high)}, [
-        f"task: a number for {unit} (regress); the label has {label.shown()}",
-        f"range: {low} to {high}, around the numbers of the file",
-    ]
-
-
-def _classes(
-    source: Source, label: Column, unit: str, place: str
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the entry of one label a row, and lines about it, the task first."""
-    counts = _values(source, label)
-    names = source.class_names.get(label.name)
-    for hidden in ["-"] if names is None else ["-", "-1"]:  # no label, as in SNLI
-        del counts[hidden]
-    labels, label_map = _spellings(counts)
-    if not 2 <= len(labels) <= min(_MOST_CLASSES, max(2, counts.total() // 2)):
-        raise ConfigError(
-            f"{place}: column {label.name!r} has {label.shown()} in {counts.total():,} rows, which "
-            "is no label\n  fix: name another column by --label"
-        )
-    shown = [f"{value} ({counts[value]:,})" for value in sorted_labels(counts)]
-    if names is not None:
-        labels, shown = [*names], [*names]
-        numbers = {str(number): name for number, name in enumerate(names)}
-        label_map = {} if source.hub else {"label_map": numbers}
-    numbers_too = "; for a number: --kind regress" if label.numbers else ""
-    return {"label": label.name, "labels": labels, **label_map}, [
-        f"task: one of {len(labels)} classes for {unit}{numbers_too}",
-        f"classes: {', '.join([*shown[:12], *(['...'] if shown[12:] else [])])}",
-    ]
-
-
-def _spellings(counts: Counter[str]) -> tuple[list[str], dict[str, dict[str, str]]]:
-    """Return the labels, each in its most frequent spelling, and, if there are others, the
-    ``label_map`` from them.
+def _add_labels(made: Guess, place: str) -> None:
+    """Add the labels, or the range of the numbers, of the splits train and dev, as a training reads
+    them.
     """
+    source, entry = made.source, made.entry
+    dataset = CustomDataset(**entry, train=place).dataset(source.name)
+    counts: Counter[str] = Counter()
+    for rows in (source.rows[split] for split in ("train", "dev") if split in source.rows):
+        examples = table_examples(Table(place, rows, dataset.columns), dataset, "train")
+        counts += label_counts(examples, made.kind)
+    seen = f"{len(counts):,} different values, such as {', '.join(map(repr, list(counts)[:3]))}"
+    if made.kind == "regress":
+        try:
+            numbers = [float(value) for value in counts]
+            entry["low"] = float(math.floor(min(numbers)))
+            entry["high"] = float(math.ceil(max(numbers)))
+        except (ValueError, OverflowError) as error:
+            raise DataError(
+                f"{place}: column {entry['label']!r} holds no numbers, but {seen}\n"
+                "  fix: name another column by --label, or leave out --kind regress"
+            ) from error
+        made.reasons.append(f"range: {entry['low']:g} to {entry['high']:g}, around {seen}")
+        return
+    shown = [f"{label} ({count:,})" for label, count in counts.items()]
+    made.reasons.append(f"labels: {', '.join([*shown[:12], *(['...'] if shown[12:] else [])])}")
+    if made.kind == "tag":
+        entry["labels"] = tag_labels(counts)
+    elif not isinstance(entry["label"], list):
+        named = source.class_names.get(entry["label"])
+        entry |= _spellings(counts) if named is None else {"labels": [*named]}
+        if named is not None and source.hub is None:  # numbers in the file
+            entry["label_map"] = {str(number): name for number, name in enumerate(named)}
+        if not 2 <= len(entry["labels"]) <= min(_MOST_CLASSES, max(2, counts.total() // 2)):
+            raise ConfigError(
+                f"{place}: column {entry['label']!r} has {seen} in {counts.total():,} rows, which "
+                "is no label\n  fix: name another column by --label"
+            )
+
+
+def _spellings(counts: Counter[str]) -> dict[str, Any]:
+    """Return ``labels``, each in its most frequent spelling, and the ``label_map`` of others."""
     first: dict[str, str] = {}
     for value, _ in counts.most_common():
         first.setdefault(plain_label(value), value)
     others = {v: label for v in counts if (label := first[plain_label(v)]) != v}
-    return sorted_labels(first.values()), {"label_map": others} if others else {}
-
-
-def _values(source: Source, column: Column) -> Counter[str]:
-    """Return the values of a column, with those of the dev split."""
-    dev = count_columns(source.rows.get("dev", ())).get(column.name)
-    return column.values + (dev.values if dev else Counter())
+    labels = sorted_labels(first.values())
+    return {"labels": labels, **({"label_map": others} if others else {})}
 
 
 def _length(words: Sequence[int], limit: int, reasons: list[str]) -> int | None:

@@ -69,7 +69,7 @@ def _columns_in(row: Row, columns: Columns, where: str, labelled: bool) -> Colum
     return found
 
 
-_MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 _HIDDEN = ("", "none", "-1")
 
 
@@ -81,12 +81,12 @@ def _marked(columns: Sequence[str], row: Row, where: str) -> list[str] | None:
     if {*cells} <= {*_HIDDEN}:
         return None
     for column, cell in zip(columns, cells, strict=True):
-        if cell not in _MARKS:
+        if cell not in MARKS:
             raise DataError(
                 f"{where}: column {column!r} = {shorten(repr(row.get(column)))}; allowed: 0 or 1\n"
                 "  fix: correct the row, or the columns in `label` of the data set's entry"
             )
-    return [column for column, cell in zip(columns, cells, strict=True) if _MARKS[cell]]
+    return [column for column, cell in zip(columns, cells, strict=True) if MARKS[cell]]
 
 
 def glue_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[str, Row]]:
