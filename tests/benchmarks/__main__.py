@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 for _name, _value in {
@@ -21,11 +20,11 @@ for _name, _value in {
 def main() -> None:
     from road_ray.reporting.text_tables import aligned
     from tests.benchmarks.plan import Plan
+    from tests.benchmarks.shapes import device
     from tests.benchmarks.suite import SUITE
 
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    listed = f"{', '.join(SUITE)}; or gpu or host alone: a whole device, a step's dispatch"
-    parser.add_argument("names", nargs="*", metavar="NAME", help=listed)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SUITE))
     parser.add_argument("--repeats", type=int, help="rounds that count, of every benchmark")
     parser.add_argument(
         "--clock",
@@ -33,7 +32,6 @@ def main() -> None:
         default="wall",
         help="cpu: time of the training thread alone, for a machine that others use too",
     )
-    parser.add_argument("--text-megabytes", type=float, help="of the corpus that is built")
     parser.add_argument(
         "--minutes",
         type=float,
@@ -41,27 +39,13 @@ def main() -> None:
         help="for all; races have fewer rounds then, and what does not begin in time is left out; "
         "0: no limit",
     )
-    parser.add_argument(
-        "--toy", action="store_true", help="gpu at toy size, to try the command on a CPU"
-    )
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
-    if chosen.names == ["host"]:
-        from tests.benchmarks import host
-
-        host.main()
-        return
-    if chosen.names == ["gpu"]:
-        _measure_device(chosen.out, chosen.minutes, chosen.toy)
-        return
-    if chosen.toy:
-        parser.error("--toy is for gpu alone")
     if unknown := sorted(set(chosen.names) - set(SUITE)):
         parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(SUITE)}")
     kinds = ("repeats", "quick_repeats", "few_repeats") if chosen.repeats else ()
-    plan, rows = Plan(clock=chosen.clock, **dict.fromkeys(kinds, chosen.repeats)), []
-    if chosen.text_megabytes:
-        plan = replace(plan, text=replace(plan.text, megabytes=chosen.text_megabytes))
+    sized = Plan.of_device if device().type == "cuda" else Plan
+    plan, rows = sized(clock=chosen.clock, **dict.fromkeys(kinds, chosen.repeats)), []
     if "bf16" not in plan.precisions:
         print("bf16: left out, because this machine has no instructions for it and emulates it")
     names, end = list(chosen.names or SUITE), time.monotonic() + 60 * chosen.minutes
@@ -80,19 +64,6 @@ def main() -> None:
         print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
     print(aligned(rows))
     print(f"written to {chosen.out}")
-
-
-def _measure_device(out: Path, minutes: float, toy: bool) -> None:
-    from road_ray.reporting.text_tables import aligned
-    from tests.benchmarks.gpu import GpuPlan, gpu
-
-    result = gpu((GpuPlan.toy if toy else GpuPlan)(minutes=minutes or 10.0))
-    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    columns = dict.fromkeys(key for row in result["rows"] for key in row)
-    print(aligned([{key: row.get(key, "") for key in columns} for row in result["rows"]]))
-    for line in result["left_out"]:
-        print(f"left out: {line}")
-    print(f"written to {out}")
 
 
 if __name__ == "__main__":

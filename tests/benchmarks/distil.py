@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle
 from multiprocessing.connection import Connection
@@ -80,36 +80,29 @@ def in_process(lesson: Lesson, connection: Connection) -> None:
 
 
 def in_actors(lesson: Lesson, connection: Connection) -> None:
-    """Three teachers in actors, asked ahead."""
-    with actors(lesson) as ensemble:
-        if lesson.teacher_cores:
-            for pid in ensemble.health():
-                pin(pid, lesson.teacher_cores)
-        _distil(ensemble, lesson, connection, lookahead=LOOKAHEAD)
-
-
-@contextmanager
-def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
-    """Teachers in actors of a cluster, one of our own unless there is one."""
+    """Three teachers in actors of a cluster, asked ahead."""
     from road_ray.distributed.connection import connected
     from road_ray.distributed.teachers import start_teachers
 
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        directories = teachers(lesson, place, count)
         # The processes of a cluster of our own inherit it; they must find this package.
         os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
         stack.enter_context(connected(num_cpus=TEACHERS + 1))
         given = {"num_gpus": 1 / (TEACHERS + 1)} if torch.cuda.is_available() else {}
-        yield stack.enter_context(
+        ensemble = stack.enter_context(
             start_teachers(
-                directories,
+                teachers(lesson, place),
                 catalog.task(lesson.task),
                 num_cpus=1,
                 teacher=TeacherOptions(precision=lesson.precision),
                 **given,
             )
         )
+        if lesson.teacher_cores:
+            for pid in ensemble.health():
+                pin(pid, lesson.teacher_cores)
+        _distil(ensemble, lesson, connection, lookahead=LOOKAHEAD)
 
 
 def in_store(lesson: Lesson, connection: Connection) -> None:
@@ -123,26 +116,9 @@ def in_store(lesson: Lesson, connection: Connection) -> None:
 
 
 def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
-    """TextBrewer's ``MultiTeacherDistiller``: the plain mean of teachers in its process."""
-    gold = [_for_hugging_face(batch) for batch in batches(lesson)]
-    with tempfile.TemporaryDirectory() as place:
-        directories = teachers(lesson, Path(place) / "teachers", TEACHERS + 1)
-        _pin_student(lesson)
-        textbrewer(
-            directories,
-            Path(place),
-            _steps(connection, lesson, gold),
-            span=isinstance(catalog.task(lesson.task).kind, Span),
-            bf16=lesson.precision == "bf16",
-        )
+    """TextBrewer's ``MultiTeacherDistiller``: the plain mean of teachers in its process.
 
-
-def textbrewer(
-    directories: Sequence[Path], place: Path, loader: Any, *, span: bool, bf16: bool = False
-) -> None:
-    """Its distiller on what the loader gives, for ever; the last directory is the student's.
-
-    It has fp32 only on a CPU; ``bf16`` puts PyTorch's autocast around every model.
+    It has fp32 only on a CPU; for bf16, PyTorch's autocast is put around every model.
     """
     # Its import wants a writer of TensorBoard's, also where nothing is to be written.
     stand_in = cast(Any, SimpleNamespace(SummaryWriter=None))
@@ -153,35 +129,41 @@ def textbrewer(
         del sys.modules["tensorboardX"]
     from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 
+    span = isinstance(catalog.task(lesson.task).kind, Span)
     auto = AutoModelForQuestionAnswering if span else AutoModelForSequenceClassification
     names = ("start_logits", "end_logits") if span else ("logits",)
     logging.getLogger("Distillation").setLevel(logging.ERROR)
-    with suppress_logging():
-        models = [
-            auto.from_pretrained(directory).eval().requires_grad_(False).to(shapes.device())
-            for directory in directories
-        ]
-    for model in models if bf16 else ():
-        model.forward = torch.autocast(shapes.device().type, torch.bfloat16)(model.forward)
-    student = models.pop().requires_grad_(True).train()
-    distiller = MultiTeacherDistiller(
-        train_config=TrainingConfig(
-            output_dir=str(place), log_dir=None, device=shapes.device(), ckpt_steps=10**9
-        ),
-        distill_config=DistillationConfig(
-            temperature=TEMPERATURE, kd_loss_weight=KD_WEIGHT, hard_label_weight=1 - KD_WEIGHT
-        ),
-        model_T=models,
-        model_S=student,
-        adaptor_T=lambda _, out: {"logits": [out[name].float() for name in names]},
-        adaptor_S=lambda _, out: {
-            "logits": [out[name].float() for name in names],
-            "losses": [out.loss],
-        },
-    )
-    optimizer = torch.optim.AdamW(student.parameters(), lr=_RATE, fused=True)
-    with distiller:
-        distiller.train(optimizer, loader, num_steps=1_000_000, max_grad_norm=_MAX_NORM)
+    with tempfile.TemporaryDirectory() as place:
+        directories = teachers(lesson, Path(place) / "teachers", TEACHERS + 1)
+        with suppress_logging():
+            models = [
+                auto.from_pretrained(directory).eval().requires_grad_(False).to(shapes.device())
+                for directory in directories
+            ]
+        for model in models if lesson.precision == "bf16" else ():
+            model.forward = torch.autocast(shapes.device().type, torch.bfloat16)(model.forward)
+        student = models.pop().requires_grad_(True).train()
+        _pin_student(lesson)
+        distiller = MultiTeacherDistiller(
+            train_config=TrainingConfig(
+                output_dir=place, log_dir=None, device=shapes.device(), ckpt_steps=10**9
+            ),
+            distill_config=DistillationConfig(
+                temperature=TEMPERATURE, kd_loss_weight=KD_WEIGHT, hard_label_weight=1 - KD_WEIGHT
+            ),
+            model_T=models,
+            model_S=student,
+            adaptor_T=lambda _, out: {"logits": [out[name].float() for name in names]},
+            adaptor_S=lambda _, out: {
+                "logits": [out[name].float() for name in names],
+                "losses": [out.loss],
+            },
+        )
+        optimizer = torch.optim.AdamW(student.parameters(), lr=_RATE, fused=True)
+        gold = [_for_hugging_face(batch) for batch in batches(lesson)]
+        loader = _steps(connection, lesson, gold)
+        with distiller:
+            distiller.train(optimizer, loader, num_steps=1_000_000, max_grad_norm=_MAX_NORM)
 
 
 def _for_hugging_face(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,12 +178,9 @@ def _distil(
     connection: Connection,
     *,
     lookahead: int,
-    given: Iterator[dict[str, Any]] | None = None,
 ) -> None:
     objective = Distilled(_student(lesson), kd_weight=KD_WEIGHT, temperature=TEMPERATURE)
-    requested = annotate(
-        given or cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead
-    )
+    requested = annotate(cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead)
     _train(objective, requested, lesson, connection)
 
 

@@ -117,12 +117,12 @@ class Contestant:
 
 
 def race(
-    contestants: Mapping[str, Contestant],
+    contestants: Mapping[Any, Contestant],
     *,
     repeats: int,
     warmup: int = 2,
     until: float | None = None,
-) -> dict[str, Timing]:
+) -> dict[Any, Timing]:
     """``repeats`` rounds after ``warmup`` that do not count; every round begins with another.
 
     After ``until``, of ``time.monotonic()``, no further round begins, but one always counts.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +18,20 @@ import torch
 from road_ray.distributed.train.launch import launch
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
-from tests.benchmarks import contestants, corpora
+from tests.benchmarks import contestants
 from tests.benchmarks import distil as distilling
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
 from tests.benchmarks.distil import Lesson
-from tests.benchmarks.distil_rows import distil_rows
 from tests.benchmarks.finetune import finetune
 from tests.benchmarks.plan import Plan, Row, race_row
 from tests.benchmarks.predict import predict
-from tests.benchmarks.race import (
-    Contestant,
-    Main,
-    Timing,
-    run,
-)
+from tests.benchmarks.race import Contestant, Main, Timing, run
 from tests.benchmarks.serving import serve
 from tests.benchmarks.shapes import Shape, flops
 
 
 def pretrain(plan: Plan) -> list[Row]:
-    """ELECTRA-Small against ``electra-pytorch`` and the plain recipe, in both precisions."""
+    """ELECTRA against ``electra-pytorch`` and the plain recipe, in both precisions."""
     peers = {
         "plain": (contestants.plain, "everywhere"),
         "plain, samples at chosen": (contestants.plain, "chosen"),
@@ -46,7 +41,11 @@ def pretrain(plan: Plan) -> list[Row]:
         plan.say("  fix: pip install --no-deps electra-pytorch==0.1.2")
     else:
         peers = {"electra-pytorch": (contestants.electra_pytorch, "everywhere"), **peers}
-    return _against("pretrain", plan, plan.small, plan.repeats, peers)
+    return [
+        row
+        for name, shape in plan.shapes.items()
+        for row in _against(name, plan, shape, plan.repeats, peers)
+    ]
 
 
 def pretrain_tiny(plan: Plan) -> list[Row]:
@@ -58,37 +57,29 @@ def pretrain_tiny(plan: Plan) -> list[Row]:
 def _against(
     name: str, plan: Plan, shape: Shape, repeats: int, peers: dict[str, tuple[Main, Any]]
 ) -> list[Row]:
-    base = Setting(shape, clock=plan.clock)
-    lanes = {("product", "fp32"): Contestant(contestants.product, base, plan.start)}
-    for precision in plan.precisions:
-        setting = replace(base, precision=precision)
-        lanes["ours", precision] = Contestant(contestants.ours, setting, plan.start)
+    base = Setting(shape, clock=plan.clock, steps=plan.steps)
+    lanes: dict[Any, Contestant] = {"product": Contestant(contestants.product, base, plan.start)}
+    for precision, compiled in product(plan.precisions, plan.compiled):
+        setting = replace(base, precision=precision, compiled=compiled)
+        lanes["ours", precision, compiled] = Contestant(contestants.ours, setting, plan.start)
         for peer, (main, sampling) in peers.items():
             variant = replace(setting, sampling=sampling)
-            lanes[peer, precision] = Contestant(main, variant, plan.start)
-    timings = _named_race(plan, lanes, repeats)
-    limit = PRODUCT_FLOPS / timings["product", "fp32"].median
+            lanes[peer, precision, compiled] = Contestant(main, variant, plan.start)
+    timings = plan.race(lanes, repeats=repeats)
+    limit = PRODUCT_FLOPS / timings["product"].median
+    pairs = plan.pairs(("bf16", "fp32"), ("bf16", "bf16"), ("fp32", "fp32"))
     return [
         _row(
             name,
-            f"{peer} ({theirs})",
-            timings["ours", mine],
-            timings[peer, theirs],
+            f"{peer} ({theirs}{', compiled' if compiled else ''})",
+            timings["ours", mine, compiled],
+            timings[peer, theirs, compiled],
             shape,
             limit,
             precision=mine,
         )
-        for mine, theirs in plan.pairs(("bf16", "fp32"), ("bf16", "bf16"), ("fp32", "fp32"))
-        for peer in peers
+        for (mine, theirs), compiled, peer in product(pairs, plan.compiled, peers)
     ]
-
-
-def _named_race(
-    plan: Plan, lanes: dict[tuple[str, str], Contestant], repeats: int
-) -> dict[Any, Timing]:
-    names = {" ".join(key): key for key in lanes}
-    timings = plan.race({name: lanes[key] for name, key in names.items()}, repeats=repeats)
-    return {names[name]: timing for name, timing in timings.items()}
 
 
 def ray_train(plan: Plan) -> list[Row]:
@@ -162,6 +153,7 @@ def distil(plan: Plan) -> list[Row]:
                 shape,
                 clock=plan.clock,
                 precision=precision,
+                steps=plan.lesson_steps,
                 student_cores=tuple(cores[:1]),
                 teacher_cores=tuple(cores[half:]),
             )
@@ -182,7 +174,7 @@ def matrix_rate(plan: Plan) -> list[Row]:
     """What one thread multiplies in a second, bf16 against fp32: the limit of the others."""
     if not plan.pairs(("bf16", "fp32")):
         return []
-    base = Setting(plan.small, clock=plan.clock)
+    base = Setting(plan.tiny, clock=plan.clock)
     lanes = {
         precision: Contestant(contestants.product, replace(base, precision=precision), plan.start)
         for precision in plan.precisions
@@ -195,50 +187,6 @@ def matrix_rate(plan: Plan) -> list[Row]:
             "matrix_rate", "fp32", unit, amount, fast, slow, limit_seconds=limit, precision="bf16"
         )
     ]
-
-
-def corpus(plan: Plan) -> list[Row]:
-    """Text to shards against ``tokenizers`` alone and a sentence-by-sentence builder; memory."""
-    peers = {
-        "tokenizers alone": corpora.tokenizers_alone,
-        "sentence by sentence": corpora.sentence_by_sentence,
-    }
-    mains = {"ours": corpora.ours, **peers}
-    lanes = {name: Contestant(main, plan.text, plan.start) for name, main in mains.items()}
-    timings = plan.race(lanes, repeats=plan.repeats, warmup=1)
-    ours, limit = timings["ours"], timings["tokenizers alone"].median
-    rows = [
-        race_row(
-            "corpus",
-            peer,
-            "MB/s",
-            plan.text.megabytes,
-            ours,
-            timings[peer],
-            limit_seconds=limit,
-            precision="",
-        )
-        for peer in peers
-    ]
-    return [*rows, _memory(plan, rows[0])]
-
-
-def _memory(plan: Plan, known: Row) -> Row:
-    """What four times the text takes, beside the text of the other rows."""
-    text, small = replace(plan.text, megabytes=4 * plan.text.megabytes), known["peak_memory_mb"]
-    lane = {"large": Contestant(corpora.ours, text, plan.start)}
-    large = plan.race(lane, repeats=1, warmup=0)["large"].peak_memory_mb
-    grown = (large - small) / (text.megabytes - plan.text.megabytes)
-    plan.say(f"corpus: {grown:.3f} MB of memory for each further MB of text; the aim is below 1")
-    return known | {
-        "peer": f"memory of {text.megabytes:g} against {plan.text.megabytes:g} MB of text",
-        "unit": "MB",
-        "ours": large,
-        "theirs": small,
-        "ratio": large / small,
-        "peak_memory_mb": large,
-        "their_peak_memory_mb": small,
-    }
 
 
 def _row(
@@ -269,9 +217,7 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "pretrain_tiny": pretrain_tiny,
     "ray_train": ray_train,
     "distil": distil,
-    "distil_rows": distil_rows,
     "finetune": finetune,
     "predict": predict,
-    "corpus": corpus,
     "serve": serve,
 }

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tests.benchmarks import suite
-from tests.benchmarks.corpora import Text
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.race import InProcess, InThread
@@ -19,13 +18,10 @@ FIELDS = {
 }  # fmt: skip
 ON_RAY = {"ray_train", "distil", "serve"}
 PLAN = Plan(
-    small=TOY,
+    shapes={"pretrain": TOY},
     tiny=TOY,
-    text=Text(megabytes=0.01, processes=1, vocab_size=300),
     lessons={"sentiment": TOY, "mrc": TOY},
     studies=(Study("sst2", 20, 4, TOY.encoder), Study("squad_v2", 6, 4, QUESTIONS)),
-    building=(Study("squad_v2", 20, 4), Study("sst2", 20, 4)),
-    answering=Study("squad_v2", 10, 4),
     predicting=Study("sst2", 20, 4),
     repeats=2,
     few_repeats=2,
