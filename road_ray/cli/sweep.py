@@ -78,10 +78,9 @@ def sweep(
         best = [asdict(trial) for trial in done.best]
         summary = {"directory": str(done.directory), "best": best}
         typer.echo(json.dumps(summary | {"trials": [asdict(trial) for trial in done.trials]}))
-        done.check_complete()
-        return
-    _show_result(done, config)
-    done.check_complete()
+    else:
+        _show_result(done, config)
+    done.check()
 
 
 def _show_result(done: Sweep, config: SweepConfig) -> None:

@@ -9,7 +9,7 @@ resumed. The sections are in the ``config.py`` of the folder that uses them. Thi
 neither torch nor Ray.
 """
 
-from road_ray.config.base import Config, digest, to_dict
+from road_ray.config.base import Config, to_dict
 from road_ray.config.merge import load, override, preset_named_in
 from road_ray.config.messages import InvalidConfig
 from road_ray.config.schema import flatten, json_schema
@@ -18,7 +18,6 @@ from road_ray.config.yaml_files import read_yaml, to_yaml
 __all__ = [
     "Config",
     "InvalidConfig",
-    "digest",
     "flatten",
     "json_schema",
     "load",

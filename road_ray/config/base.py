@@ -1,4 +1,4 @@
-"""Base class of all configurations, their plain values and digests, and the marks of their fields.
+"""Base class of all configurations, their plain values, and the marks of their fields.
 
 A field is marked where it is declared; a subclass that declares it again keeps the mark. A field
 without a mark decides the result of a run: a run is not resumed with another value of it.
@@ -6,9 +6,6 @@ without a mark decides the result of a run: a run is not resumed with another va
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, field_validator
 from pydantic_core import CoreSchema
 
+from road_ray.config.schema import flatten
 from road_ray.config.secrets import refuse_secret
 
 T = TypeVar("T")
@@ -83,12 +81,6 @@ def as_base(kind: type[C], config: Config) -> C:
     return kind(**{name: getattr(config, name) for name in kind.model_fields})
 
 
-def digest(config: Config) -> str:
-    """Return twelve hexadecimal digits that change with any value of the configuration."""
-    text = json.dumps(to_dict(config), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
 @dataclass(frozen=True)
 class Mark:
     """Mark of a field. It does not hold where ``unless`` is set, a key of the same section such as
@@ -130,12 +122,21 @@ Free = Annotated[T, FreeOnResume()]
 
 def resume_identity(config: Config) -> dict[str, Any]:
     """Return the verb and every dotted key that determines the result of a run, without paths of
-    files that are compared by content; a mapping that is no section is one value. Copies of
-    checkpoints record it, because a mirror outlives run directories and may be given to many runs.
+    files that are compared by content. Copies of checkpoints record it, because a mirror outlives
+    run directories and may be given to many runs.
     """
-    verb = type(config).__name__.removesuffix("Config").lower()
-    left_out = marked(config, Mark)
-    return {"verb": verb} | dict(_values(config, to_dict(config), left_out))
+    return {"verb": type(config).__name__.removesuffix("Config").lower()} | fixed_values(config)
+
+
+def fixed_values(config: Config, kind: type[Mark] = Mark) -> dict[str, Any]:
+    """Return the values by dotted key that have no mark of this kind, nor does a section above."""
+    left_out, values = marked(config, kind), flatten(to_dict(config), keep_empty=True)
+    return {key: value for key, value in values.items() if not is_below(key, left_out)}
+
+
+def is_below(key: str, keys: set[str]) -> bool:
+    """Return True for one of the dotted keys, and for a key of a section among them."""
+    return key in keys or any(key.startswith(f"{above}.") for above in keys)
 
 
 def marked(config: Config, kind: type[Mark], above: str = "") -> set[str]:
@@ -157,23 +158,3 @@ def marked(config: Config, kind: type[Mark], above: str = "") -> set[str]:
             if isinstance(entry, Config):
                 found |= marked(entry, kind, f"{above}{key}.")
     return found
-
-
-def _values(
-    config: Config, plain: Mapping[str, Any], left_out: set[str], above: str = ""
-) -> Iterator[tuple[str, Any]]:
-    for name, value in plain.items():
-        key = above + name
-        inner = getattr(config, name)
-        if key in left_out:
-            continue
-        if isinstance(inner, Config):
-            yield from _values(inner, value, left_out, f"{key}.")
-        elif isinstance(inner, Mapping):
-            for entry, section in value.items():
-                if isinstance(section, Mapping):
-                    fixed = [n for n in section if f"{key}.{entry}.{n}" not in left_out]
-                    value = value | {entry: {n: section[n] for n in fixed}}
-            yield key, value
-        else:
-            yield key, value

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from road_ray.config.base import FreeOnResume, fixed_values
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, load_split, tasks_of
 from road_ray.data.model_files import locate_model
@@ -38,6 +39,7 @@ from road_ray.models.label_order import LabelMap
 from road_ray.models.multitask import load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits
+from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     head_for,
@@ -47,7 +49,6 @@ from road_ray.recipes.run_directory.model_record import (
     trained_limits,
     with_trained_data,
 )
-from road_ray.recipes.run_directory.recorded_config import deciding_digest
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.system.files import write_json_atomic
@@ -112,7 +113,8 @@ def _placed(config: EvaluateConfig) -> EvaluateConfig:
         return config
     parts = [part for part in Path(config.init).parts if part not in ("hf", "teachers.json")]
     name = re.sub(r"[^\w.-]+", "-", "".join(parts[-1:])) or "model"
-    place = config.run_dir.with_name(f"{name}-{deciding_digest(config)[:8]}")
+    digest = identity_of(keys=fixed_values(config, FreeOnResume))["keys"]
+    place = config.run_dir.with_name(f"{name}-{digest[:8]}")
     return config.model_copy(update={"run_dir": place})
 
 

@@ -1,4 +1,6 @@
-"""Checks of recipes before they start: the initial model, and the files that they read."""
+"""Checks of recipes before they start: the initial model, the files that they read, and the names
+of the metrics that they will report.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from typing import Any
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import Split, check_own_names, find_dataset, has_files, root_of
 from road_ray.data.readers.layouts import file_names
-from road_ray.data.task_and_dataset import SPECIAL_HEADS
-from road_ray.errors import ConfigError, DataError, nearest
+from road_ray.data.task_and_dataset import SPECIAL_HEADS, MultiLabel, Span, Tag
+from road_ray.errors import ConfigError, DataError, did_you_mean, nearest
+from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.recipes.config import RunConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.recorded_config import require_whole_weights
 from road_ray.system.files import path_of
 
@@ -120,3 +124,71 @@ def fit_positions(split: Split, positions: int) -> Split:
         )
     limit = min(split.features.max_length_tokens or positions, positions)
     return replace(split, features=replace(split.features, max_length_tokens=limit))
+
+
+_SPAN = (
+    *("exact", "f1", "at_threshold_exact", "at_threshold_f1", "best_exact", "best_f1"),
+    *("no_answer_f1", "answerability_accuracy"),
+)
+
+
+def final_metrics(config: Any) -> list[str]:
+    """Return the metrics of a finished run that a sweep can optimize."""
+    if isinstance(config, PretrainConfig):
+        return _trained(config) + _of(*_evaluated(config))
+    return _of(config.data.evaluated_on, config.data)
+
+
+def periodic_metrics(config: Any) -> list[str]:
+    """Return the metrics that a run reports while it trains."""
+    periodic = config.training.evaluate_every_steps is not None
+    return _trained(config) + (_of(*_evaluated(config)) if periodic else [])
+
+
+def check_stopping_metric(config: Any) -> None:
+    """Raise ``ConfigError`` if ``training.early_stopping.metric`` is not evaluated while training.
+
+    Spans and tags have more metrics than a sweep can optimize, so any name is accepted there.
+    """
+    metric = config.training.early_stopping.metric
+    if metric is None or config.training.early_stopping.patience is None:
+        return
+    names, source = _evaluated(config)
+    allowed = _of(names, source)
+    kinds = {name: find_dataset(name, source)[1].kind for name in names}
+    further = [f"eval/{name}/" for name, kind in kinds.items() if isinstance(kind, Span | Tag)]
+    if metric not in allowed and not metric.startswith(tuple(further)):
+        fix = "name one of these, or leave it out for their mean"
+        raise ConfigError(
+            f"training.early_stopping.metric = {metric}: not evaluated while training"
+            f"{did_you_mean(metric, allowed)}\n"
+            f"  allowed: {', '.join(allowed) or 'none, as nothing is evaluated while training'}\n"
+            f"  fix: {fix if allowed else 'leave training.early_stopping out'}\n"
+            "  kept: nothing was started"
+        )
+
+
+def _evaluated(config: Any) -> tuple[Sequence[str], SourceConfig]:
+    """Return the data sets that are evaluated while training, and their source."""
+    if isinstance(config, PretrainConfig):
+        return config.data.evaluate_on, SourceConfig()
+    return config.data.trained_on, config.data
+
+
+def _trained(config: Any) -> list[str]:
+    """Return the names of the losses and metrics of an objective; a supervised one has none."""
+    if not isinstance(config, PretrainConfig):
+        return []
+    return [f"train/{name}" for name in objective_class(config.objective.name).metric_names]
+
+
+def _of(names: Iterable[str], source: SourceConfig) -> list[str]:
+    return [f"eval/{name}/{metric}" for name in names for metric in _metrics(name, source)]
+
+
+def _metrics(name: str, source: SourceConfig) -> tuple[str, ...]:
+    dataset, task = find_dataset(name, source)
+    if isinstance(task.kind, MultiLabel):
+        tuned = [f"at_threshold_{name}" for name in dataset.metrics if name != "lrap"]
+        return (*dataset.metrics, *tuned)
+    return _SPAN if isinstance(task.kind, Span) else dataset.figures

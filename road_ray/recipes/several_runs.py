@@ -23,8 +23,11 @@ from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.seed_statistics import means, summary
 from road_ray.recipes.evaluate import evaluate_ensemble
-from road_ray.recipes.metric_names import check_stopping_metric
-from road_ray.recipes.preflight_checks import check_evaluated_once, require_plain_head
+from road_ray.recipes.preflight_checks import (
+    check_evaluated_once,
+    check_stopping_metric,
+    require_plain_head,
+)
 from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory

@@ -31,7 +31,7 @@ class _LargeRun(_Run):
     workers: int = 8
 
 
-def test_a_field_without_a_mark_decides_and_a_mapping_is_one_value():
+def test_a_field_without_a_mark_decides():
     run = _Run(sets={"my.set": _Inner()}, weights={"a": 1.0})
     assert marked(run, FreeOnResume) == {"workers", "inner.every", "sets.my.set.every"}
     assert resume_identity(run) == {
@@ -39,8 +39,9 @@ def test_a_field_without_a_mark_decides_and_a_mapping_is_one_value():
         "seed": 0,
         "inner.patience": None,
         "inner.hub": None,
-        "sets": {"my.set": {"patience": None, "hub": None}},
-        "weights": {"a": 1.0},
+        "sets.my.set.patience": None,
+        "sets.my.set.hub": None,
+        "weights.a": 1.0,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.config import digest, load, to_yaml
+from road_ray.config import load, to_yaml
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import hugging_face_config, scale_encoder
 from road_ray.objectives.pretraining.registry import objective_class, options_of
@@ -21,7 +21,6 @@ def test_a_preset_is_a_configuration_of_its_verb_and_survives_yaml(name, tmp_pat
     file = tmp_path / "a.yaml"
     file.write_text(to_yaml(config))
     assert load(kind, path=file) == config
-    assert digest(preset_config(preset.name)) == digest(config)
 
 
 @pytest.mark.parametrize("name", [n for n, p in PRESETS.items() if p.verb == "pretrain"])

@@ -10,7 +10,7 @@ import pytest
 from road_ray.config import load, override
 from road_ray.errors import ConfigError
 from road_ray.objectives.pretraining.registry import OBJECTIVES
-from road_ray.recipes.metric_names import check_stopping_metric, final_metrics, periodic_metrics
+from road_ray.recipes.preflight_checks import check_stopping_metric, final_metrics, periodic_metrics
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.training.monitoring.metrics_journal import read_rows

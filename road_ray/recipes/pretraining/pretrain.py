@@ -28,8 +28,11 @@ from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.models.architectures import longest_row, longest_row_of
 from road_ray.models.encoder import model_directory
 from road_ray.objectives.base import Objective
-from road_ray.recipes.metric_names import check_stopping_metric
-from road_ray.recipes.preflight_checks import require_init, require_splits
+from road_ray.recipes.preflight_checks import (
+    check_stopping_metric,
+    require_init,
+    require_splits,
+)
 from road_ray.recipes.pretraining.build_objective import build_objective, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.input_files import identity_of

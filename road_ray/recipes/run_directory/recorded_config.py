@@ -5,15 +5,13 @@ a run that consists of other runs covers those too.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
-from road_ray.config.base import Extends, FreeOnResume, marked
+from road_ray.config.base import Extends, FreeOnResume, is_below, marked
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.run_directory.input_files import changed_inputs, read_own
 from road_ray.system.files import hashes_of, problems_of, write_json_atomic
@@ -52,7 +50,7 @@ def require_same(config: Config, run_dir: Path, record: str = RECORD) -> bool:
     extends = marked(config, Extends)
     free = marked(config, FreeOnResume) | extends
     differing = [key for key in sorted({*recorded, *now}) if recorded.get(key) != now.get(key)]
-    changed = [key for key in differing if not _is_below(key, free)]
+    changed = [key for key in differing if not is_below(key, free)]
     if changed:
         lines = "".join(
             f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
@@ -68,20 +66,7 @@ def require_same(config: Config, run_dir: Path, record: str = RECORD) -> bool:
             f"  fix: {fix}\n"
             "  kept: that run, as it is"
         )
-    return any(_is_below(key, extends) for key in differing)
-
-
-def deciding_digest(config: Config) -> str:
-    """Return a sha256 of all keys that must be equal on resuming."""
-    free = marked(config, FreeOnResume)
-    values = flatten(to_dict(config))
-    fixed = {key: value for key, value in values.items() if not _is_below(key, free)}
-    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
-
-
-def _is_below(key: str, keys: set[str]) -> bool:
-    """Return True for one of the dotted keys, and for a key of a section among them."""
-    return key in keys or any(key.startswith(f"{above}.") for above in keys)
+    return any(is_below(key, extends) for key in differing)
 
 
 def mirrored_below(training: TrainingConfig, place: Path) -> TrainingConfig:

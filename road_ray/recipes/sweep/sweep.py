@@ -90,7 +90,8 @@ def run(config: SweepConfig) -> Sweep:
             _remove_models(done)
         write_result(done)
         write_report(directory)
-    done.check_usable()
+    if not done.best:
+        done.check()
     return done
 
 
@@ -214,9 +215,6 @@ def _demand(base: Any, shared: DistillConfig | None) -> StageDemand:
     )
 
 
-_RETRY = "remove the cause, then run the same command with retry_failed=true"
-
-
 @dataclass(frozen=True)
 class Sweep:
     """A finished sweep."""
@@ -244,28 +242,22 @@ class Sweep:
             and not trial.reason.startswith(DIVERGED)
         ]
 
-    def check_usable(self) -> None:
-        """Raise an error if trials failed and none is complete: ``DivergedError`` if all of them
-        diverged, which is a result of their values, else ``ResourceError`` with the first failure.
+    def check(self) -> None:
+        """Raise ``ResourceError`` if trials failed, and ``DivergedError`` if all of them diverged,
+        which is a result of their values. All results are written.
         """
-        ended = [trial for trial in self.trials if trial.state == "failed"]
-        if self.best or not ended:
-            return
-        count = f"no trial of {self.config.name} is complete; {len(ended)} failed"
+        diverged = [trial for trial in self.trials if trial.state == "failed"]
         if self.failed:
-            raise ResourceError(self._told(count, self.failed[0], _RETRY))
-        lower = "name=ANOTHER with a space of lower rates (optimizer.peak_lr), or other overrides"
-        raise DivergedError(self._told(count, ended[0], lower))
+            fix = "remove the cause, then run the same command with retry_failed=true"
+            raise ResourceError(self._told(self.failed, fix))
+        if diverged and not self.best:
+            fix = "name=ANOTHER with a space of lower rates (optimizer.peak_lr), or other overrides"
+            raise DivergedError(self._told(diverged, fix))
 
-    def check_complete(self) -> None:
-        """Raise ``ResourceError`` if trials failed; all results are written."""
-        if self.failed:
-            count = f"{len(self.failed)} of {len(self.trials)} trials failed"
-            raise ResourceError(self._told(count, self.failed[0], _RETRY))
-
-    def _told(self, count: str, first: Record, fix: str) -> str:
+    def _told(self, failed: Sequence[Record], fix: str) -> str:
         return (
-            f"{count}, the first is {first.number}:\n  {first.reason}\n  fix: {fix}\n"
+            f"{len(failed)} of {len(self.trials)} trials failed, the first is {failed[0].number}:\n"
+            f"  {failed[0].reason}\n  fix: {fix}\n"
             f"  kept: all trials in {self.directory}, with each failed one's error.txt"
         )
 
@@ -275,12 +267,8 @@ def best_of(trials: Sequence[Record], modes: Sequence[str]) -> list[Record]:
     equals).
     """
     signs = [1.0 if mode == "max" else -1.0 for mode in modes]
-    done = [
-        trial
-        for trial in trials
-        if trial.state == "complete" and all(math.isfinite(value) for value in trial.values)
-    ]
-
+    complete = [trial for trial in trials if trial.state == "complete"]
+    done = [trial for trial in complete if all(map(math.isfinite, trial.values))]
     scores = [
         tuple(sign * value for sign, value in zip(signs, trial.values, strict=True))
         for trial in done

@@ -13,9 +13,9 @@ from road_ray.config.messages import unknown_key
 from road_ray.config.schema import Key, at
 from road_ray.distributed.tune.search_config import Range
 from road_ray.errors import Problem, nearest
-from road_ray.recipes.metric_names import COSTS, final_metrics, periodic_metrics
+from road_ray.recipes.preflight_checks import final_metrics, periodic_metrics
 from road_ray.recipes.sweep.config import SweepConfig, locate
-from road_ray.recipes.sweep.trials import OWN, SECOND, base_config, split_by_stage
+from road_ray.recipes.sweep.trials import COSTS, OWN, SECOND, base_config, split_by_stage
 from road_ray.verbs import VERBS
 
 

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,18 +30,14 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers import ActorEnsemble
 
 SECOND = "then."  # prefix of the keys of the second run
+# Metrics of every trial besides those of its runs: wall time, parameters of the final model.
+COSTS = ("cost/seconds", "cost/parameters")
 # The sweep sets these keys of a trial, so they cannot be searched.
 OWN = ("run_dir", "console", "seed", "address")
 
 
 def base_config(stage: StageConfig) -> Config:
     """Return the configuration of a run before sampled values are applied."""
-    return _base(stage.model_dump_json())
-
-
-@cache
-def _base(written: str) -> Config:
-    stage = StageConfig.model_validate_json(written, extra="ignore")
     return configure(stage.verb, preset=stage.preset, overrides=stage.overrides)
 
 
@@ -156,15 +151,14 @@ class Trial:
 def _over_seeds(
     seeds: list[dict[str, float]],
 ) -> tuple[dict[str, float], dict[str, float | None]]:
-    """Return mean and deviation of each figure; of one that is not finite, NaN and None."""
+    """Return mean and deviation of each metric; of one that is not finite, NaN and None."""
     means: dict[str, float] = {}
     deviations: dict[str, float | None] = {}
     for name in seeds[0]:
         values = [metrics[name] for metrics in seeds if name in metrics]
-        means[name], deviations[name] = float("nan"), None
-        if all(math.isfinite(value) for value in values):
-            spread = summary(values)
-            means[name], deviations[name] = spread.mean, spread.deviation
+        spread = summary(values) if all(map(math.isfinite, values)) else None
+        means[name] = spread.mean if spread else float("nan")
+        deviations[name] = spread.deviation if spread else None
     return means, deviations
 
 

@@ -23,7 +23,7 @@ from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError, counted
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.evaluation.metrics import Thresholds
-from road_ray.recipes.metric_names import check_stopping_metric
+from road_ray.recipes.preflight_checks import check_stopping_metric
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     threshold_entry,

@@ -86,7 +86,7 @@ def test_a_run_is_told_by_what_decides_it():
     identity = resume_identity(config)
     assert identity["verb"] == "multitask"
     assert identity["seed"] == 3
-    assert identity["mixing.weights"] == {"mnli": 2.0}
+    assert identity["mixing.weights.mnli"] == 2.0
     assert identity["optimizer.peak_lr"] == config.optimizer.peak_lr
     assert not {"run_dir", "workers", "training.mirror", "data.root"} & identity.keys()
     assert resume_identity(config.model_copy(update={"workers": 0})) == identity
