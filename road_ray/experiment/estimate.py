@@ -7,9 +7,9 @@ the same size.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,6 @@ from road_ray.data.load_split import (
     read_unlabelled_rows,
     root_of,
 )
-from road_ray.distributed.connection import connected
-from road_ray.distributed.room import available_resources
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job, num_labelled
 from road_ray.experiment.run import RECIPES
@@ -60,48 +58,44 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
         torch.set_num_threads(1 if config.max_concurrent else threads)
         try:
             costs = _Costs(inner, Path(place))
-            works = {name: costs.steps_and_seconds(job) for name, job in costs.jobs.items()}
+            waiting = _waiting(config.run_dir, costs.jobs)
+            works = {name: costs.steps_and_seconds(costs.jobs[name]) for name in waiting}
         finally:
             torch.set_num_threads(threads)
     return _table(config, costs.jobs, works)
 
 
+def _waiting(run_dir: Path, jobs: Mapping[str, Job]) -> list[str]:
+    """Return the jobs that have not finished; answers have when all that need them have."""
+    waiting = [name for name in jobs if not (run_dir / name / "metrics.json").is_file()]
+    needed = {before for name in waiting for before in jobs[name].after}
+    return [name for name in waiting if jobs[name].verb != ANSWERS or name in needed]
+
+
 def _table(
     config: ReproduceConfig, jobs: Mapping[str, Job], works: Mapping[str, tuple[int, float]]
 ) -> dict[str, Any]:
-    """Return a row for each ensemble, its answers, and each arm and seed, and the hours of all."""
-
-    def is_finished(name: str) -> bool:
-        if jobs[name].verb == ANSWERS:
-            return all(is_finished(other) for other, job in jobs.items() if name in job.after)
-        return (config.run_dir / name / "metrics.json").is_file()
-
-    rows: dict[tuple[str, int | None], list[str]] = {}
-    left: dict[str, float] = {}
+    """Return a row for each ensemble, its answers, and each arm and seed, with what is left of it,
+    and the hours of all.
+    """
+    rows: dict[tuple[str, int | None], dict[str, Any]] = {}
     ends: dict[str, float] = {}
     for name, job in jobs.items():
-        left[name] = 0.0 if is_finished(name) else works[name][1]
-        ends[name] = left[name] + max((ends[needed] for needed in job.after), default=0.0)
-        title = name if job.verb == ANSWERS else Path(name).parts[1]
-        key = (job.arm, job.config.seed) if job.arm else (title, None)
-        rows.setdefault(key, []).append(name)
-    lines = []
-    for (arm, seed), names in rows.items():
-        waiting = [name for name in names if not is_finished(name)]
-        steps, seconds = (sum(works[name][part] for name in waiting or names) for part in (0, 1))
-        line = {"arm": arm, "seed": seed, "steps": steps, "seconds": seconds}
-        lines.append(line | {"finished": not waiting})
-    cores = float(os.cpu_count() or 1)
-    if config.address is not None:
-        with connected(config.address):
-            cores = available_resources().get("CPU", 1.0)
-    side = max(1, min(config.max_concurrent, int(cores)))
+        steps, seconds = works.get(name, (0, 0.0))
+        ends[name] = seconds + max((ends[needed] for needed in job.after), default=0.0)
+        title = name if job.verb == ANSWERS else job.arm or Path(name).parts[1]
+        seed = job.config.seed if job.arm else None
+        row = rows.setdefault((title, seed), {"arm": title, "seed": seed, "finished": True})
+        row["steps"] = row.get("steps", 0) + steps
+        row["seconds"] = row.get("seconds", 0.0) + seconds
+        row["finished"] &= name not in works
+    every = sum(seconds for _, seconds in works.values())
     return {
         "comparison": config.comparison,
-        "rows": lines,
-        "runs": sum(not line["finished"] for line in lines),
-        "hours": max(sum(left.values()) / side, *ends.values()) / 3600,
-        "max_concurrent": side if config.max_concurrent else 0,
+        "rows": list(rows.values()),
+        "runs": sum(not row["finished"] for row in rows.values()),
+        "hours": max(every / max(config.max_concurrent, 1), *ends.values()) / 3600,
+        "max_concurrent": config.max_concurrent,
     }
 
 
@@ -112,7 +106,6 @@ class _Costs:
         self.config, self.place = config, place
         self.jobs = {job.name: job for job in Experiment(config).jobs}
         self.measured: dict[str, Measured] = {}
-        self.models: dict[str, str] = {}
 
     def steps_and_seconds(self, job: Job) -> tuple[int, float]:
         """Return the steps of a job, and the seconds that they and its evaluation take."""
@@ -155,29 +148,23 @@ class _Costs:
         changes: dict[str, Any] = {}
         init = str(getattr(config, "init", ""))
         if init and Path(init).is_relative_to(self.config.run_dir):
-            pretraining = isinstance(config, PretrainConfig)
-            changes["init"] = self._model(init, with_generator=pretraining)
-            if pretraining and config.generator.init == init:
-                changes["generator.init"] = changes["init"]
+            if not self.config.of_pretraining:
+                changes["init"] = self.config.init
+            elif isinstance(config, PretrainConfig):  # new weights take as long
+                changes = {"init": "", "generator.init": ""}
+                if config.generator.kind == "frozen":
+                    changes["generator.kind"] = "model"
+            else:
+                changes["init"] = str(self._encoder)
         if isinstance(config, MultitaskConfig):  # its teachers have answered before
             changes["distillation"] = {}
         return override(config, changes)
 
-    def _model(self, init: str, *, with_generator: bool) -> str:
-        """Return a model of the size of one that is not trained yet. The encoders of all arms of a
-        comparison are equal, their generators are not.
-        """
-        config = self.config
-        if not config.of_pretraining:
-            return config.init
-        job = next(iter(self.jobs.values()))
-        if with_generator:
-            job = self.jobs[Path(init).relative_to(config.run_dir).as_posix()]
-        if job.name not in self.models:
-            stage = self._with_models(job.config)
-            place = self.place / job.name
-            place.mkdir(parents=True)
-            one = {"training.steps": 1, "optimizer.warmup_steps": 0, "run_dir": place / "run"}
-            changes = sampled_corpus(stage, place)[0] | one
-            self.models[job.name] = str(RECIPES["pretrain"](override(stage, changes)).directory)
-        return self.models[job.name]
+    @cached_property
+    def _encoder(self) -> Path:
+        """Model as large as those of all arms of a comparison of pre-training."""
+        stage, place = next(iter(self.jobs.values())).config, self.place / "encoder"
+        place.mkdir()
+        changes = sampled_corpus(stage, place)[0]  # type: ignore[arg-type]
+        changes |= {"training.steps": 1, "optimizer.warmup_steps": 0, "run_dir": place / "run"}
+        return RECIPES["pretrain"](override(stage, changes)).directory

@@ -22,7 +22,7 @@ from road_ray.distillation.teacher_directory import (
     reads_other_tokens,
     teacher_manifest,
 )
-from road_ray.errors import CheckpointError, ConfigError, counted, nearest
+from road_ray.errors import CheckpointError, ConfigError, counted, did_you_mean
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
 from road_ray.recipes.run_directory.recorded_config import require_whole_weights
@@ -114,12 +114,14 @@ def locate_teachers(config: object) -> dict[str, tuple[list[str], int]]:
     """
     if not isinstance(config, DistillConfig | MultitaskConfig):
         return {}
-    key = f"{_KEY}.{{}}" if isinstance(config, MultitaskConfig) else _KEY
+    key = _KEY
     if isinstance(config, MultitaskConfig):
         _check_named(config)
-    count = config.distillation.num_teachers
-    named = config.named_teachers.items()
-    return {name: _located(entries, count, key.format(name)) for name, entries in named}
+        key = f"{_KEY}.{{}}"
+    return {
+        name: _located(entries, config, key.format(name))
+        for name, entries in config.named_teachers.items()
+    }
 
 
 def num_models(located: Mapping[str, tuple[list[str], int]]) -> int:
@@ -134,10 +136,8 @@ def _check_named(config: MultitaskConfig) -> None:
     settings, names = config.distillation, config.data.datasets
     for name in settings.teachers:
         if name not in names:
-            near = nearest(name, names)
             raise ConfigError(
-                f"{_KEY}.{name}: no data set of the mix"
-                f"{f'; did you mean {near!r}?' if near else ''}\n"
+                f"{_KEY}.{name}: no data set of the mix{did_you_mean(name, names)}\n"
                 f"  allowed: {', '.join(names)}\n  nothing was started"
             )
     forgotten = [name for name in names if name not in settings.teachers]
@@ -159,9 +159,11 @@ def _check_named(config: MultitaskConfig) -> None:
             )
 
 
-def _located(teachers: Sequence[str], count: int | None, key: str) -> tuple[list[str], int]:
+def _located(
+    teachers: Sequence[str], config: DistillConfig | MultitaskConfig, key: str
+) -> tuple[list[str], int]:
     names, folds = resolve_teachers(teachers, key)
-    found = num_per_row(names, folds)
+    found, count = num_per_row(names, folds), config.distillation.num_teachers
     remedy = f"{key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes"
     if not names:
         raise ConfigError(f"{key} names no teacher\n  fix: {remedy}\n  nothing was started")
@@ -172,23 +174,20 @@ def _located(teachers: Sequence[str], count: int | None, key: str) -> tuple[list
             f"  fix: {remedy}; or change distillation.num_teachers\n"
             "  nothing was started"
         )
+    places = []
     for name in names:
+        require_whole_weights(name)
+        if not is_answer_file(name):
+            places.append(str(locate_model(model_directory(name, key))))
+            continue
         there = ON_HUB.fullmatch(name) or Path(name).expanduser().is_file()
-        if is_answer_file(name) and not there:
+        if not there:
             raise ConfigError(
                 f"{key}: {name}: no such file\n  allowed: model directories, and answers in "
                 f"{', '.join(ANSWER_FILES)} or datasets/OWNER/NAME\n  nothing was started"
             )
-        require_whole_weights(name)
-    try:
-        places = [
-            Path(name).expanduser() if is_answer_file(name) else locate_model(model_directory(name))
-            for name in names
-        ]
-        return list(map(str, places)), folds
-    except CheckpointError as error:
-        message = str(error).removeprefix("init = ").removeprefix(f"{key}: ")
-        raise CheckpointError(f"{key}: {message}") from error
+        places.append(str(Path(name).expanduser()))
+    return places, folds
 
 
 def check_truncation(teachers: Teachers, split: Split, tokenizer: Any) -> None:
