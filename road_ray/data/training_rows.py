@@ -248,10 +248,10 @@ def window_limits(limits: Mapping[str, Any], task: Task) -> WindowLimits:
     }
 
 
-def with_trained_limits(source: S, trained: Mapping[str, Any]) -> S:
-    """Return ``data`` with the limits of a training where it sets none of its own."""
-    unset = {name: trained[name] for name in trained if getattr(source, name) is None}
-    return source.model_copy(update=unset)
+def with_trained_limits(source: S, record: Mapping[str, Any]) -> S:
+    """Return ``data`` with the limits in the record of a model where it sets none of its own."""
+    unset = [name for name in (*LIMITS, "windows") if getattr(source, name) is None]
+    return source.model_copy(update={name: record.get(name) for name in unset})
 
 
 def _or_default(value: int | None, name: str) -> int:

@@ -43,10 +43,9 @@ from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     head_for,
-    stored_number,
+    model_record,
     stored_threshold,
     trained_head,
-    trained_limits,
     with_trained_data,
 )
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
@@ -88,10 +87,10 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     ):
         if listed:
             directories = [model_directory(require_init(name)) for name in listed]
-            limits = trained_limits(locate_model(directories[0]))
+            record = model_record(locate_model(directories[0]))
             metrics = evaluate_ensemble(
                 directories,
-                with_trained_limits(data, limits),
+                with_trained_limits(data, record),
                 data.datasets,
                 split=data.split,
                 predictions=place,
@@ -139,7 +138,7 @@ def _model_metrics(
                 models[head].tasks[further.name] = further
     for model in models.values():
         check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), str(directory))
-    source = with_trained_limits(config.data, trained_limits(directory))
+    source = with_trained_limits(config.data, model_record(directory))
     threshold: float | Thresholds | None = None
     metrics: dict[str, float] = {}
     for name in sorted(heads, key=lambda name: name != tune_on):
@@ -153,7 +152,7 @@ def _model_metrics(
             DecisionRule(
                 threshold=threshold,
                 tune=name == tune_on,
-                temperature=stored_number(heads[name], "temperature"),
+                temperature=model_record(heads[name]).get("temperature"),
             ),
             pad_id=pad_id,
             device=device,

@@ -26,7 +26,7 @@ from road_ray.recipes.config import CombineConfig
 from road_ray.recipes.evaluate import evaluate_ensemble
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
-    trained_limits,
+    model_record,
     write_model_record,
 )
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
@@ -44,7 +44,7 @@ def combine(config: CombineConfig, context: RunContext | None = None) -> Run:
         return done
     names, _ = read_teacher_list(Path(config.init), "init")
     models = [locate_model(model_directory(name)) for name in names]
-    data = with_trained_limits(config.data, trained_limits(models[0]))
+    data = with_trained_limits(config.data, model_record(models[0]))
     tuned_on = config.tune_threshold_on or data.datasets[0]
     entry, task = find_dataset(tuned_on, data)
     metric = "best_f1" if isinstance(task.kind, Span) else entry.metrics[0]
@@ -97,7 +97,7 @@ def average_models(models: Sequence[Path], output: Path) -> None:
                 f"{other / 'config.json'}: {differing[0]} differs from that of {first}\n"
                 "  fix: average models of one architecture, with the same labels in one order"
             )
-    record = read_json(first / MODEL_RECORD) if (first / MODEL_RECORD).is_file() else {}
+    record = model_record(first)
     with atomic_directory(output) as staged:
         for path in first.iterdir():
             if path.is_file() and path.suffix != ".safetensors" and path.name != MODEL_RECORD:

@@ -20,8 +20,7 @@ from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.tables import TABLES
 from road_ray.data.task_and_dataset import Choose, Dataset, Regress, Span, Tag, Task
-from road_ray.data.training_rows import LIMITS
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import ConfigError
 from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.recorded_config import RECORD
@@ -61,7 +60,7 @@ def trained_head(directory: Path, task: Task) -> Path | None:
     """Return the directory of a model's head for ``task``, or None if it was not trained on it."""
     if (directory / "heads" / task.name / "config.json").is_file():
         return directory / "heads" / task.name
-    return directory if _record(directory).get("task") == task.name else None
+    return directory if model_record(directory).get("task") == task.name else None
 
 
 def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
@@ -80,31 +79,15 @@ def threshold_entry(threshold: float | Thresholds | None) -> dict[str, object]:
 
 def stored_threshold(directory: Path) -> float | Thresholds | None:
     """Return the stored no-answer threshold of a model, or those of several labels, or None."""
-    thresholds: Thresholds | None = _record(directory).get(LABEL_THRESHOLDS)
-    return thresholds or stored_number(directory, "no_answer_threshold")
+    record = model_record(directory)
+    threshold: float | Thresholds | None = record.get(LABEL_THRESHOLDS)
+    return threshold or record.get("no_answer_threshold")
 
 
-def trained_limits(directory: Path) -> dict[str, Any]:
-    """Return the limits of the rows that a model was trained on, as far as they are recorded."""
-    numbers = {name: stored_number(directory, name) for name in LIMITS}
-    limits: dict[str, Any] = {n: int(number) for n, number in numbers.items() if number is not None}
-    windows = _record(directory).get("windows")
-    return limits | ({} if windows is None else {"windows": windows})
-
-
-def _record(directory: Path) -> dict[str, Any]:
+def model_record(directory: Path) -> dict[str, Any]:
+    """Return the record of a model; models of other programs have an empty one."""
     path = directory / MODEL_RECORD
     return read_json(path, fix=_REMEDY) if path.is_file() else {}
-
-
-def stored_number(directory: Path, name: str) -> float | None:
-    """Return a number of a model's record, or None if it has none."""
-    value = _record(directory).get(name)
-    if type(value) not in (int, float, type(None)):
-        raise CheckpointError(
-            f"{directory / MODEL_RECORD}: {name} = {value!r} is not a number\n  fix: {_REMEDY}"
-        )
-    return None if value is None else float(value)
 
 
 _OF_FILES = {"train", "dev", "test", "dev_fraction", "hub", "configuration", "revision"}
@@ -201,8 +184,7 @@ def _recorded(model: str) -> tuple[dict[str, Any], list[str]]:
             name = data.get("dataset")
             return data, [name] if name else list(data.get("datasets") or ())
     for directory in (place / "hf", place):
-        if (directory / MODEL_RECORD).is_file():
-            record = read_json(directory / MODEL_RECORD)
+        if record := model_record(directory):
             return record.get("data") or {}, list(record.get("datasets") or ())
     return {}, []
 
