@@ -23,11 +23,7 @@ from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.seed_statistics import means, summary
 from road_ray.recipes.evaluate import evaluate_ensemble
-from road_ray.recipes.preflight_checks import (
-    check_evaluated_once,
-    check_stopping_metric,
-    require_plain_head,
-)
+from road_ray.recipes.preflight_checks import check_evaluated_once, require_plain_head
 from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
@@ -40,7 +36,6 @@ from road_ray.recipes.train.config import (
     TeachersConfig,
 )
 from road_ray.recipes.train.find_teachers import locate_teachers
-from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.teaching_config import is_answer_file, resolve_teachers
 from road_ray.system.files import write_json_atomic
 from road_ray.training.run_context import RunContext
@@ -72,11 +67,11 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
             "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
         )
     check_evaluated_once((x.data.dataset, x.data.evaluated_on) for x in every)
-    for finetuning in every:
-        Mixture.of(finetuning).check()
-        check_stopping_metric(finetuning)
     places = [str(finetuning.run_dir) for finetuning in every]
     after = [[places.index(x.init)] if x.init in places else [] for x in every]
+    for finetuning, needed in zip(every, after, strict=True):
+        if not needed:
+            single.check(finetuning)
     with open_run_directory(config) as directory:
         runs = run_all(single.finetune, every, config, context, after=after)
         by_seed: list[dict[str, float]] = [{} for _ in range(config.num_seeds)]
@@ -145,25 +140,24 @@ def _inner(
 
 
 def summarise_seeds(by_seed: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of every figure over seeds, ``_deviation``, ``_median`` and ``_best`` of
+    """Return the mean of every metric over seeds, ``_deviation``, ``_median`` and ``_best`` of
     those of ``eval/``, and GLUE's averages of each: ``glue/electra_median`` is the average of
     medians.
     """
-    summaries = {name: summary([row[name] for row in by_seed]) for name in by_seed[0]}
-    figures = {name: value.mean for name, value in summaries.items()}
-    figures |= average(figures)
-    if len(by_seed) == 1:
-        return figures
-    evaluated = {name: value for name, value in summaries.items() if name.startswith("eval/")}
+    rows = [{**row, **average(row)} for row in by_seed]
+    over_seeds = {name: summary([row[name] for row in rows]) for name in rows[0]}
+    metrics = {name: value.mean for name, value in over_seeds.items()}
+    if len(rows) == 1:
+        return metrics
+    for name, value in over_seeds.items():
+        if name.startswith(("eval/", "glue/")) and value.deviation is not None:
+            metrics[f"{name}_deviation"] = value.deviation
+    evaluated = {name: value for name, value in over_seeds.items() if name.startswith("eval/")}
     for statistic in ("median", "best"):
         values: dict[str, float] = {name: getattr(s, statistic) for name, s in evaluated.items()}
         values |= average(values)
-        figures |= {f"{name}_{statistic}": value for name, value in values.items()}
-    averages = [average(row) for row in by_seed]
-    deviations = {name: value.deviation for name, value in evaluated.items()} | {
-        name: summary([row[name] for row in averages]).deviation for name in averages[0]
-    }
-    return figures | {f"{k}_deviation": v for k, v in deviations.items() if v is not None}
+        metrics |= {f"{name}_{statistic}": value for name, value in values.items()}
+    return metrics
 
 
 def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:
