@@ -13,28 +13,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from road_ray.config import messages, schema
 from road_ray.config.base import Config, to_dict
-from road_ray.config.messages import (
-    InvalidConfig,
-    invalid_value,
-    message_of,
-    missing_key,
-    unknown_key,
-)
-from road_ray.config.schema import (
-    Key,
-    Node,
-    at,
-    choices,
-    default_of,
-    format_value,
-    is_optional,
-    is_section,
-    members,
-    schema_of,
-    step,
-    types,
-)
+from road_ray.config.messages import InvalidConfig
+from road_ray.config.schema import Key, Node, at
 from road_ray.config.yaml_files import parse_value, read_yaml
 from road_ray.errors import Problem
 
@@ -89,7 +71,7 @@ def preset_named_in(path: Path) -> str | None:
     if name is None or isinstance(name, str):
         return name
     where = f"{path}:{written.lines[('preset',)]}"
-    message = f"preset = {format_value(name)}\n    allowed: the name of a preset"
+    message = f"preset = {schema.format_value(name)}\n    allowed: the name of a preset"
     raise InvalidConfig([Problem(where, message, "`road presets` lists them")])
 
 
@@ -99,7 +81,7 @@ class _Merged:
     def __init__(self, kind: type[Config], name: str) -> None:
         self.kind = kind
         self.name = name
-        self.values: dict[str, Any] = deepcopy(default_of(schema_of(kind)))
+        self.values: dict[str, Any] = deepcopy(schema.default_of(schema.schema_of(kind)))
         self.origins: dict[Key, str] = {}
         self.problems: list[Problem] = []
 
@@ -107,10 +89,10 @@ class _Merged:
         """Merge a value into a key; ``origin`` is one source, or one for each key."""
         if key and (isinstance(origin, str) or key in origin):
             self.origins[key] = origin if isinstance(origin, str) else origin[key]
-        node = at(self.kind, key) if key else schema_of(self.kind)
+        node = at(self.kind, key) if key else schema.schema_of(self.kind)
         if isinstance(value, BaseModel):
             value = to_dict(value)
-        if value is None and node and is_section(node):
+        if value is None and node and schema.is_section(node):
             return  # "optimizer:" with nothing below it changes nothing
         if isinstance(value, Mapping):
             self._section(key)
@@ -139,7 +121,7 @@ class _Merged:
         for text in texts:
             name = text.partition("=")[0].strip() if is_text else str(text)
             value = text if isinstance(texts, Sequence) else texts[text]
-            where = f"override {text if is_text else f'{name}={format_value(value)}'!r}"
+            where = f"override {text if is_text else f'{name}={schema.format_value(value)}'!r}"
             key = tuple(name.split("."))
             try:
                 value = _parsed(text, at(self.kind, key) or {}, where) if is_text else value
@@ -149,7 +131,7 @@ class _Merged:
             except InvalidConfig as error:
                 self.problems += error.problems
                 continue
-            if value in _TRUTHS and "boolean" in types(at(self.kind, key) or {}):
+            if value in _TRUTHS and "boolean" in schema.types(at(self.kind, key) or {}):
                 value = value == "true"
             for depth in range(1, len(key)):
                 self.origins.setdefault(key[:depth], where)
@@ -162,10 +144,10 @@ class _Merged:
         Raises ``InvalidConfig`` with all problems of merging and of validation.
         """
         # Pydantic converts text and true to numbers; here they are mistakes.
-        mistyped = dict(_mistyped(self.values, schema_of(self.kind)))
+        mistyped = dict(_mistyped(self.values, schema.schema_of(self.kind)))
         for key, value in mistyped.items():
             error = {"type": "mistyped", "input": value, "msg": ""}
-            self.problems.append(invalid_value(self.kind, key, error, self._where(key)))
+            self.problems.append(messages.invalid_value(self.kind, key, error, self._where(key)))
         try:
             config: T | None = kind.model_validate(self.values)
         except ValidationError as error:
@@ -183,14 +165,14 @@ class _Merged:
             if key in reported or any(key[: len(other)] == other[: len(key)] for other in told):
                 continue
             reported.add(key)
-            where = self._where(key or self._named_in(message_of(entry)))
+            where = self._where(key or self._named_in(messages.message_of(entry)))
             if entry["type"] == "extra_forbidden":
                 for leaf, value in self._unknown_leaves(key, entry["input"], where):
-                    yield unknown_key(self.kind, leaf, value, self._where(leaf))
+                    yield messages.unknown_key(self.kind, leaf, value, self._where(leaf))
             elif entry["type"] == "missing":
-                yield missing_key(self.kind, key, where)
+                yield messages.missing_key(self.kind, key, where)
             else:
-                yield invalid_value(self.kind, key, entry, where)
+                yield messages.invalid_value(self.kind, key, entry, where)
 
     def _unknown_leaves(self, key: Key, value: object, where: str) -> Iterator[tuple[Key, Any]]:
         """Yield an unknown key and its value. An unknown section of a file is one mistake; each
@@ -255,7 +237,7 @@ def locate_beside(
     for name, value in section.items():
         key = (*above, *str(name).split("."))
         node = at(kind, key) or {}
-        marks = [m["x-beside"] for m in (node, *members(node)) if "x-beside" in m]
+        marks = [m["x-beside"] for m in (node, *schema.members(node)) if "x-beside" in m]
         if isinstance(value, dict):
             locate_beside(kind, path, value, key)
         elif marks and isinstance(value, str) and value and section.get(marks[0]) is None:
@@ -285,9 +267,9 @@ def _parsed(text: str, node: Node, where: str) -> Any:
     if not equals:
         raise InvalidConfig([Problem(where, "has no '='", f"write {name or 'key'}=VALUE")])
     written = written.strip()
-    if written in ("null", "~", "") and is_optional(node):
+    if written in ("null", "~", "") and schema.is_optional(node):
         return None
-    takes, is_quoted = types(node), written[:1] in ("'", '"')
+    takes, is_quoted = schema.types(node), written[:1] in ("'", '"')
     if takes and takes <= {"string", "path"} and not is_quoted:
         return written
     value = parse_value(written, where)
@@ -298,21 +280,21 @@ def _parsed(text: str, node: Node, where: str) -> Any:
 
 def is_list_of_words(node: Node, text: str) -> bool:
     """Return True if a key takes a list, and the text is several words, or no value of the key."""
-    words = [m for m in members(node) if m.get("type") == "string"]
+    words = [m for m in schema.members(node) if m.get("type") == "string"]
     is_free = any(not {"const", "enum"} & word.keys() for word in words)
-    known = text in choices(node)
-    return "array" in types(node) and not known and ("," in text or not is_free)
+    known = text in schema.choices(node)
+    return "array" in schema.types(node) and not known and ("," in text or not is_free)
 
 
 def _mistyped(value: object, node: Node, key: Key = ()) -> Iterator[tuple[Key, object]]:
     """Yield values that pydantic would convert: true as a number, text as a whole number or a bool,
     numbers as a bool.
     """
-    takes = types(node)
+    takes = schema.types(node)
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for part, below in items:
-            steps = (step(member, part) for member in members(node))
+            steps = (schema.step(member, part) for member in schema.members(node))
             for inner in (inner for inner in steps if inner):
                 yield from _mistyped(below, inner, (*key, part))
         return

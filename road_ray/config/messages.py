@@ -8,21 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from road_ray.config.schema import (
-    UNSET,
-    Key,
-    Node,
-    allowed,
-    at,
-    choices,
-    default_of,
-    format_key,
-    format_value,
-    known_keys,
-    properties,
-    schema_of,
-    types,
-)
+from road_ray.config import schema
+from road_ray.config.schema import Key, Node, at, format_key, format_value
 from road_ray.config.secrets import masked
 from road_ray.errors import ConfigError, Problem, nearest
 
@@ -67,10 +54,10 @@ def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> P
     noun = "section" if isinstance(value, Mapping) else "key"
     head = format_key(key) if noun == "section" else f"{format_key(key)} = {format_value(value)}"
     parent = max((key[:n] for n in range(len(key)) if at(kind, key[:n]) is not None), key=len)
-    names = list(properties(at(kind, parent) or {}))
+    names = list(schema.properties(at(kind, parent) or {}))
     place = f"in section {format_key(parent)!r}" if parent else "at the top level"
     known = f"no such {noun}\n    allowed {place}: {', '.join(names) or 'no keys'}"
-    keys = list(known_keys(schema_of(kind)))
+    keys = list(schema.known_keys(schema.schema_of(kind)))
     near = next(iter(nearest_keys(format_key(key), keys, format_key(parent))), None)
     meaning = (at(kind, tuple(near.split("."))) or {}).get("description") if near else None
     known += f"\n    meaning: {near}: {meaning}" if meaning else ""
@@ -109,7 +96,7 @@ def _like(key: str, keys: Sequence[str]) -> list[str]:
 def missing_key(kind: type[BaseModel], key: Key, where: str) -> Problem:
     """Return the problem of a required key that is not set."""
     node = at(kind, key)
-    detail = f"\n    allowed: {allowed(node)}{_meaning(node)}" if node is not None else ""
+    detail = f"\n    allowed: {schema.allowed(node)}{_meaning(node)}" if node is not None else ""
     return Problem(where, f"{format_key(key)} is not set{detail}", f"set {format_key(key)}")
 
 
@@ -117,7 +104,7 @@ def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], whe
     """Return the problem of a value that its field refuses; pydantic gives ``error``."""
     node, value, words = at(kind, key), error["input"], message_of(error)
     own_words = error["type"] in ("value_error", "assertion_error")
-    if own_words and (node is None or not key or properties(node)):
+    if own_words and (node is None or not key or schema.properties(node)):
         text, _, remedy = words.partition("\n    fix: ")
         name = f"{format_key(key)}: " if key else ""
         return Problem(where, f"{name}{text}", remedy or "change one of the values it names")
@@ -130,9 +117,9 @@ def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], whe
     text, _, remedy = words.partition("\n    fix: ") if own_words else ("", "", "")
     head += f"\n    {text}" if text else ""
     if not ("allowed:" in text or "known:" in text):
-        head += f"\n    allowed: {allowed(node)}"
-    default = default_of(node)
-    usual = "" if default in (None, UNSET) else f" (default: {format_value(default)})"
+        head += f"\n    allowed: {schema.allowed(node)}"
+    default = schema.default_of(node)
+    usual = "" if default in (None, schema.UNSET) else f" (default: {format_value(default)})"
     return Problem(where, head + _meaning(node), remedy or _remedy(node, value, usual))
 
 
@@ -146,10 +133,10 @@ def _meaning(node: Node) -> str:
 
 
 def _remedy(node: Node, value: object, default: str) -> str:
-    if properties(node):
-        return f"write its keys below it, e.g. {next(iter(properties(node)), '...')}"
-    if isinstance(value, str) and "array" in types(node):
+    if schema.properties(node):
+        return f"write its keys below it, e.g. {next(iter(schema.properties(node)), '...')}"
+    if isinstance(value, str) and "array" in schema.types(node):
         return f"write a list: [{value}]"
-    if near := nearest(str(value), [str(choice) for choice in choices(node)]):
+    if near := nearest(str(value), [str(choice) for choice in schema.choices(node)]):
         return f"did you mean {near!r}?"
     return "use a value that is allowed" + default

@@ -12,13 +12,8 @@ from typing import Any
 
 from road_ray.config import Config, override
 from road_ray.data.corpus.prepare_corpus import is_prepared, sample_of
+from road_ray.distributed import room
 from road_ray.distributed.connection import connected
-from road_ray.distributed.room import (
-    check_batch,
-    check_disk,
-    check_memory,
-    check_room,
-)
 from road_ray.models.precision import default_device
 from road_ray.recipes.config import IN_THIS_PROCESS, TrackingConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
@@ -42,16 +37,16 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
     """
     settings: Any = config  # of a verb that trains
     workers, gpus = settings.workers, settings.gpus_per_worker
-    check_batch(settings.data.batch_size, workers)
+    room.check_batch(settings.data.batch_size, workers)
     for length, phase in getattr(settings.data, "shorter_first", {}).items():
         key = f"data.shorter_first.{length}.batch_size"
-        check_batch(phase.batch_size or settings.data.batch_size, workers, key)
+        room.check_batch(phase.batch_size or settings.data.batch_size, workers, key)
     distillation: Any = getattr(config, "distillation", None)
     hosted = distillation is not None and distillation.host == "actors"
     teachers = distillation.total_teachers if hosted else 0
     gpus_of_one = distillation.resources.get("GPU", 0.0) * distillation.replicas if hosted else 0.0
     with connected(settings.address) if settings.address else nullcontext():
-        check_room(workers, gpus, teachers, gpus_of_one)
+        room.check_room(workers, gpus, teachers, gpus_of_one)
     measured = measured_steps(config, recipe)
     parts = max(workers, 1) if settings.training.fsdp else 1
     memory_bytes = {
@@ -62,10 +57,10 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
     }
     # A run without workers uses the GPU of this machine.
     on_gpu = gpus > 0 or (workers == 0 and default_device().type == "cuda")
-    available = check_memory(sum(memory_bytes.values()), on_gpu, workers)
+    available = room.check_memory(sum(memory_bytes.values()), on_gpu, workers)
     runs = num_runs(config)
     at_most = _most_bytes(config, measured, runs)
-    free = check_disk(Path(settings.run_dir), at_most)
+    free = room.check_disk(Path(settings.run_dir), at_most)
     seconds = measured.seconds_per_step / max(workers, 1)
     steps = measured.total_steps
     return {

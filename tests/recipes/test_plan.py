@@ -113,7 +113,7 @@ def test_a_gpu_that_a_run_without_workers_uses_is_counted(sentiment, monkeypatch
         asked.append((on_gpu, workers))
         return needed
 
-    monkeypatch.setattr("road_ray.recipes.plan.check_memory", check)
+    monkeypatch.setattr("road_ray.distributed.room.check_memory", check)
     device = torch.device("cuda")
     monkeypatch.setattr("road_ray.recipes.plan.default_device", lambda: device)
     planned("finetune", sentiment)

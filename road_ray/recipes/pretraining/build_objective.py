@@ -13,19 +13,9 @@ from road_ray.data.corpus.memory_mapped_corpus import Corpus, tokenizer_digest
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, special_ids
 from road_ray.errors import ConfigError, DataError
+from road_ray.models import encoder
 from road_ray.models.architectures import family_of
 from road_ray.models.config import EncoderConfig
-from road_ray.models.encoder import (
-    load_encoder,
-    load_heads,
-    load_language_model,
-    log_heads,
-    model_directory,
-    new_discriminator,
-    new_language_model,
-    scale_encoder,
-    size_of,
-)
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.generator import Frequencies, Generator
 from road_ray.objectives.pretraining.registry import models_of, objective_class, options_of
@@ -73,7 +63,7 @@ class _ModelBuilder:
         self.init, self.size = config.init, config.encoder
         self.like = stored_config(self.size, self.init)
         if self.like is not None:
-            self.size = size_of(self.like, self.size)
+            self.size = encoder.size_of(self.like, self.size)
         self.corpus, self.special = corpus, special_ids(tokenizer)
         self.settings = config.generator
         self.generator: Generator | None = None
@@ -89,9 +79,9 @@ class _ModelBuilder:
             self.generator = self._generator()
             return self.generator
         if name == "model":
-            model: Any = new_language_model(self.size, self.vocab_size, self.like)
+            model: Any = encoder.new_language_model(self.size, self.vocab_size, self.like)
         else:
-            model = new_discriminator(self.size, self.vocab_size, self.like)
+            model = encoder.new_discriminator(self.size, self.vocab_size, self.like)
         self._take_embeddings(model)
         self._load_into(model)
         return model
@@ -104,15 +94,15 @@ class _ModelBuilder:
                 counts += np.bincount(shard.tokens, minlength=self.vocab_size)
             counts[list(self.special)] = 0
             return Frequencies(torch.from_numpy(counts / counts.sum()).float())
-        size = scale_encoder(self.size, settings.scale, settings.depth)
+        size = encoder.scale_encoder(self.size, settings.scale, settings.depth)
         if self.like is not None and settings.init:
-            size = size_of(config_at(settings.init, "generator.init"), size)
+            size = encoder.size_of(config_at(settings.init, "generator.init"), size)
         # It is not kept after the training, so its family may differ from the encoder's.
         if settings.tying != "all" and self.like is None:
             size = size.model_copy(update={"family": "electra"})
-        model: Any = new_language_model(size, self.vocab_size, self.like)
+        model: Any = encoder.new_language_model(size, self.vocab_size, self.like)
         if settings.init:
-            load_language_model(model, settings.init, self.vocab_size)
+            encoder.load_language_model(model, settings.init, self.vocab_size)
         if settings.kind == "frozen":
             if not settings.init:
                 raise ConfigError(
@@ -135,8 +125,10 @@ class _ModelBuilder:
         """Load encoder and heads of ``init`` into ``model``; a head that is not stored is new."""
         if not self.init:
             return
-        directory = model_directory(self.init)
-        loaded = load_encoder(directory, None if self.like is not None else self.size.family)
+        directory = encoder.model_directory(self.init)
+        loaded = encoder.load_encoder(
+            directory, None if self.like is not None else self.size.family
+        )
         check_vocabulary(int(loaded.config.vocab_size), self.vocab_size, directory)
         try:
             model.base_model.load_state_dict(loaded.state_dict())
@@ -146,8 +138,8 @@ class _ModelBuilder:
                 f"  {str(error).splitlines()[-1].strip()}\n"
                 "  fix: encoder.family=init takes family and sizes from init; or change encoder.*"
             ) from error
-        self.heads = load_heads(model, directory)
-        log_heads(self.init, self.heads)
+        self.heads = encoder.load_heads(model, directory)
+        encoder.log_heads(self.init, self.heads)
 
 
 def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:
@@ -165,7 +157,7 @@ def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:
 
 
 def config_at(init: str, key: str) -> PreTrainedConfig:
-    place = locate_model(model_directory(init, key))
+    place = locate_model(encoder.model_directory(init, key))
     if key == "generator.init" and (place / "generator" / "config.json").is_file():
         place = place / "generator"
     return read_config(place)
@@ -176,7 +168,7 @@ def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:
 
     For a folder without a tokenizer, only the size of the vocabulary is checked, on loading.
     """
-    directory: Path | str = model_directory(init)
+    directory: Path | str = encoder.model_directory(init)
     place = Path(directory)
     if place.is_dir() and not any((place / f).is_file() for f in ("tokenizer.json", "vocab.txt")):
         if not (place.parent / "tokenizer.json").is_file():

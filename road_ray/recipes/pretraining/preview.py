@@ -16,25 +16,15 @@ from road_ray.errors import ConfigError
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import scale_encoder, size_of
 from road_ray.objectives.base import Objective
+from road_ray.objectives.pretraining import registry
 from road_ray.objectives.pretraining.generator import CorruptingObjective, MaskingObjective
-from road_ray.objectives.pretraining.registry import (
-    OBJECTIVES,
-    models_of,
-    objective_class,
-    options_of,
-)
 from road_ray.recipes.pretraining.build_objective import config_at, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import phases, prepare
 from road_ray.recipes.run_directory.recorded_config import RECORD
+from road_ray.training import profile
 from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.checkpoint_state import load_weights
-from road_ray.training.profile import (
-    detection_head_flops,
-    encoder_flops,
-    layer_flops,
-    word_head_flops,
-)
 from road_ray.training.worker import Worker
 
 
@@ -50,16 +40,16 @@ def flops_per_step(config: PretrainConfig) -> float:
     if stored is not None and config.generator.init:
         small = size_of(config_at(config.generator.init, "generator.init"), small)
     vocab_size = config.data.vocab_size if not config.data.tokenizer else 30_522
-    generates = "generator" in models_of(objective_class(config.objective.name))
+    generates = "generator" in registry.models_of(registry.objective_class(config.objective.name))
     generates = generates and config.generator.kind in ("model", "frozen")
     total, parts = 0.0, phases(config)
     for phase in parts:
         length = phase.max_length_tokens
-        row = encoder_flops(size, vocab_size, length)
+        row = profile.encoder_flops(size, vocab_size, length)
         row += _head_flops(config, size, small, vocab_size, length)
         if generates:
-            generator = encoder_flops(small, vocab_size, length)
-            generator += word_head_flops(small, vocab_size, length)
+            generator = profile.encoder_flops(small, vocab_size, length)
+            generator += profile.word_head_flops(small, vocab_size, length)
             # A frozen one has no backward pass.
             row += generator / 2 if config.generator.kind == "frozen" else generator
         total += 2 * phase.batch_size * config.training.passes * phase.steps * row
@@ -70,26 +60,27 @@ def _head_flops(
     config: PretrainConfig, size: EncoderConfig, small: EncoderConfig, vocab_size: int, length: int
 ) -> float:
     """Return the operations of the main encoder's heads; the generator's is counted apart."""
-    name = config.objective.name
-    defaults = options_of(objective_class(name))
+    name, kind = config.objective.name, registry.objective_class(config.objective.name)
+    defaults = registry.options_of(kind)
     candidates = int(config.objective.options.get("candidates", defaults.get("candidates", 1)))
-    detection = detection_head_flops(size, length)
-    if name not in OBJECTIVES and "model" in models_of(objective_class(name)):
-        return word_head_flops(size, vocab_size, length)  # the user's own: as for mlm or electra
+    detection = profile.detection_head_flops(size, length)
+    if name not in registry.OBJECTIVES and "model" in registry.models_of(kind):
+        # The user's own: as for mlm or electra.
+        return profile.word_head_flops(size, vocab_size, length)
     match name:
         case "mlm" | "replace_mlm":
-            return word_head_flops(size, vocab_size, length)
+            return profile.word_head_flops(size, vocab_size, length)
         case "all_tokens_mlm":
-            return word_head_flops(size, vocab_size, length, 1.0)
+            return profile.word_head_flops(size, vocab_size, length, 1.0)
         case "mc_bert":
             # Its generator samples at every position, not only at the chosen ones.
-            everywhere = word_head_flops(small, vocab_size, length, 1.0)
-            remaining = 1.0 - word_head_flops(small, vocab_size, length) / everywhere
-            generator = word_head_flops(small, vocab_size, length, remaining)
-            return generator + word_head_flops(size, candidates, length, 1.0)
+            everywhere = profile.word_head_flops(small, vocab_size, length, 1.0)
+            remaining = 1.0 - profile.word_head_flops(small, vocab_size, length) / everywhere
+            generator = profile.word_head_flops(small, vocab_size, length, remaining)
+            return generator + profile.word_head_flops(size, candidates, length, 1.0)
         case "teams":
-            choice = word_head_flops(size, candidates, length)
-            return layer_flops(size, length) + detection + choice
+            choice = profile.word_head_flops(size, candidates, length)
+            return profile.layer_flops(size, length) + detection + choice
     return detection
 
 

@@ -37,15 +37,10 @@ from road_ray.training.checkpoint_directory import (
     Checkpoints,
     has_checkpoints,
 )
+from road_ray.training.monitoring import trackers
 from road_ray.training.monitoring.console_progress import Work
 from road_ray.training.monitoring.metrics_journal import Journal
-from road_ray.training.monitoring.trackers import (
-    Tracker,
-    mlflow_tracker,
-    own_tracker,
-    tensorboard_tracker,
-    wandb_tracker,
-)
+from road_ray.training.monitoring.trackers import Tracker
 from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
@@ -239,25 +234,25 @@ def journal(
     main process. ``work`` weighs steps in the estimate of the time left.
     """
     tracking, directory, name = config.tracking, config.run_dir, config.run_dir.name
-    trackers: dict[str, Callable[[], Tracker]] = {}
+    made: dict[str, Callable[[], Tracker]] = {}
     if (on_row := context.on_row) is not None:
-        trackers["callback"] = lambda: Tracker(lambda step, row: on_row(step, total_steps, row))
+        made["callback"] = lambda: Tracker(lambda step, row: on_row(step, total_steps, row))
     if (project := tracking.wandb_project) is not None:
-        trackers["wandb"] = lambda: wandb_tracker(
+        made["wandb"] = lambda: trackers.wandb_tracker(
             project, name, to_dict(config), directory, tracking.group
         )
     if (uri := tracking.mlflow_uri) is not None:
-        trackers["mlflow"] = lambda: mlflow_tracker(
+        made["mlflow"] = lambda: trackers.mlflow_tracker(
             uri, tracking.group or "road_ray", name, to_dict(config), directory
         )
     if tracking.tensorboard:
-        trackers["tensorboard"] = partial(tensorboard_tracker, directory)
+        made["tensorboard"] = partial(trackers.tensorboard_tracker, directory)
     if (own := tracking.custom) is not None and is_main:
-        trackers[own] = own_tracker(own, directory, name, to_dict(config))
+        made[own] = trackers.own_tracker(own, directory, name, to_dict(config))
     return Journal(
         config.run_dir,
         console=config.console,
-        trackers=trackers,
+        trackers=made,
         enabled=is_main,
         total_steps=total_steps,
         work=work,
