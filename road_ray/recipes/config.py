@@ -7,15 +7,16 @@ it, ``recipes/evaluate.py`` and ``experiment/run.py`` the other two.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from road_ray.config import Config
-from road_ray.config.base import Extends, Free
+from road_ray.config.base import Extends, Free, FreeOnResume, fixed_values
 from road_ray.data.config import SourceConfig
-from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
+from road_ray.recipes.run_directory.input_files import Inputs, identity_of, model_files, split_files
 from road_ray.recipes.train.teaching_config import teacher_files
 from road_ray.system.own_names import check_name
 
@@ -162,6 +163,18 @@ class EvaluateConfig(RunConfig):
         reason = "`road evaluate` runs in this process, draws nothing and writes no rows"
         reason += "\n    fix: leave it out"
         return dict.fromkeys((*WORKER_KEYS, "address", "tracking", "seed"), reason)
+
+    def placed(self) -> Self:
+        """Return the configuration with a run directory named after the model and a digest, unless
+        it names another directory.
+        """
+        if self.run_dir != EvaluateConfig.model_fields["run_dir"].default:
+            return self
+        parts = [part for part in Path(self.init).parts if part not in ("hf", "teachers.json")]
+        name = re.sub(r"[^\w.-]+", "-", "".join(parts[-1:])) or "model"
+        digest = identity_of(keys=fixed_values(self, FreeOnResume))["keys"]
+        place = self.run_dir.with_name(f"{name}-{digest[:8]}")
+        return self.model_copy(update={"run_dir": place})
 
     def inputs(self) -> Inputs:
         if self.init.endswith(".json"):

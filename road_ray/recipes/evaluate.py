@@ -5,7 +5,6 @@ model.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -16,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.config.base import FreeOnResume, fixed_values
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, load_split, tasks_of
 from road_ray.data.model_files import locate_model
@@ -39,7 +37,6 @@ from road_ray.models.label_order import LabelMap
 from road_ray.models.multitask import load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits
-from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
     head_for,
@@ -65,7 +62,7 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     if config.init.endswith(".json"):
         listed = read_teacher_list(Path(config.init).expanduser(), "init")[0]
     data = with_trained_data(config.data, listed[0] if listed else config.init)
-    config = _placed(config.model_copy(update={"data": data}))
+    config = config.model_copy(update={"data": data}).placed()
     tune_on = config.tune_threshold_on
     if tune_on not in (None, *data.datasets):
         raise ConfigError(
@@ -102,19 +99,6 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
             metrics = _model_metrics(config, task, place, console)
         write_json_atomic(run_dir / "metrics.json", metrics)
     return Run(run_dir, metrics)
-
-
-def _placed(config: EvaluateConfig) -> EvaluateConfig:
-    """Return the configuration with a run directory named after the model and a digest, unless it
-    names another directory.
-    """
-    if config.run_dir != EvaluateConfig.model_fields["run_dir"].default:
-        return config
-    parts = [part for part in Path(config.init).parts if part not in ("hf", "teachers.json")]
-    name = re.sub(r"[^\w.-]+", "-", "".join(parts[-1:])) or "model"
-    digest = identity_of(keys=fixed_values(config, FreeOnResume))["keys"]
-    place = config.run_dir.with_name(f"{name}-{digest[:8]}")
-    return config.model_copy(update={"run_dir": place})
 
 
 def _model_metrics(
