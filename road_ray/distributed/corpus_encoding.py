@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from road_ray.data.corpus.encode_documents import (
     Block,
@@ -19,10 +17,8 @@ from road_ray.data.corpus.encode_documents import (
     encode_block,
     encoded_blocks,
 )
-from road_ray.distributed.connection import address_of, connected
-from road_ray.errors import ClusterError
-
-_BLOCK_SECONDS = 900.0  # encoding a block takes about a second; the rest is waiting for a free core
+from road_ray.distributed.batch_inference import batch_inference
+from road_ray.distributed.connection import address_of
 
 
 def encoding_at(address: str | None) -> Encoding:
@@ -47,29 +43,12 @@ def encoded_on_cluster(
     processes: int | None = None,
     address: str | None = None,
 ) -> Iterator[Encoded]:
-    """Yield the rows of ``encoded_blocks``, encoded by ``processes`` tasks of one core each, in
-    order; ``None`` uses every core of the cluster.
+    """Yield the rows of ``encoded_blocks``, encoded by ``processes`` actors of one core each, in
+    order; ``None`` uses every free core of the cluster.
 
     A block whose machine dies is encoded elsewhere. Raises ``ClusterError``.
     """
-    with connected(address):
-        import ray
-        from ray.exceptions import RayError
-
-        count = processes or max(1, int(ray.cluster_resources().get("CPU", 1.0)))
-        pending: deque[Any] = deque()  # two blocks a task, in order
-        task = ray.remote(num_cpus=1, max_retries=3)(encode_block)
-        shared = ray.put(encoder)
-        try:
-            for block in blocks:
-                pending.append(task.remote(shared, block))
-                if len(pending) >= 2 * count:
-                    yield ray.get(pending.popleft(), timeout=_BLOCK_SECONDS)
-            while pending:
-                yield ray.get(pending.popleft(), timeout=_BLOCK_SECONDS)
-        except RayError as error:
-            raise ClusterError(
-                f"The cluster did not encode a block of the corpus: {error}\n"
-                f"  allowed: an answer within {_BLOCK_SECONDS:g} s\n"
-                "  fix: check that its machines have free cores and memory, or omit the address"
-            ) from error
+    with batch_inference(
+        partial, encode_block, encoder, actors="encoders", workers=processes, address=address
+    ) as encoded:
+        yield from encoded(blocks)

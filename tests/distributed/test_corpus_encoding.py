@@ -13,7 +13,6 @@ from road_ray.data.corpus.encode_documents import Encoder, blocks_of, encoded_bl
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.distributed import corpus_encoding as module
 from road_ray.distributed.corpus_encoding import encoded_on_cluster, encoding_at
-from road_ray.errors import ClusterError
 
 DOCUMENTS = [f"The cat number {n} sat. It sat on mat number {n} again." for n in range(60)]
 
@@ -94,13 +93,3 @@ def test_a_block_whose_process_is_killed_is_encoded_again_in_its_place(
     assert Path(mark).exists(), "the kill did not fire"
     assert len(there) > 8
     assert there == rows(encoded_blocks(blocks_of([DOCUMENTS]), encoder, processes=1))
-
-
-@pytest.mark.ray
-def test_what_cannot_be_encoded_there_is_told(cluster, encoder, monkeypatch):
-    def failing(settings, block):
-        raise MemoryError("no room")
-
-    monkeypatch.setattr(module, "encode_block", failing)
-    with pytest.raises(ClusterError, match=r"did not encode a block (?s:.)*no room(?s:.)*fix"):
-        list(encoded_on_cluster(blocks_of([DOCUMENTS]), encoder))
