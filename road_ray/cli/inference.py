@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -153,18 +152,13 @@ def _print(model: str, source: str, columns: ColumnChoice, options: dict[str, An
     """Print the predictions as JSONL."""
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import chunks_of, json_line, note_truncated, predict_chunk
-    from road_ray.inference.predictor import CHUNK_ROWS
+    from road_ray.inference.predict_file import json_line, predicted
 
     predictor = load(model, **options)
     rows = input_rows(source, columns, predictor.fields, predictor.trained)
-    cut: Counter[str] = Counter()
-    for given in chunks_of(rows, CHUNK_ROWS):
-        chunk = predict_chunk(predictor, given)
-        cut += chunk.cut
-        for prediction in chunk.predictions:
+    for predictions in predicted(predictor, rows):
+        for prediction in predictions:
             typer.echo(json_line(prediction))
-    note_truncated(cut, predictor.max_length_tokens)
 
 
 def _write(source: str, output: Path, call: dict[str, Any], options: dict[str, Any]) -> int:
@@ -395,13 +389,13 @@ def label(
         timeout_seconds=timeout,
         key_variable=key_variable,
     )
-    figures = run_interruptible(
+    counts = run_interruptible(
         lambda chosen: label_rows(source, output, chosen), settings, output.absolute().parent
     )
-    cost = (price[0] * figures.prompt_tokens + price[1] * figures.answer_tokens) / 1e6
+    cost = (price[0] * counts.prompt_tokens + price[1] * counts.answer_tokens) / 1e6
     if as_json:
-        typer.echo(json.dumps({"output": str(output), **vars(figures), "cost": cost}))
+        typer.echo(json.dumps({"output": str(output), **vars(counts), "cost": cost}))
         return
-    told = f"{figures}; cost {cost:.2f}" if any(price) else str(figures)
-    typer.echo(f"{counted(figures.rows, 'row')}: {output}   {told}")
+    told = f"{counts}; cost {cost:.2f}" if any(price) else str(counts)
+    typer.echo(f"{counted(counts.rows, 'row')}: {output}   {told}")
     typer.echo(f"next: road distill init=MODEL distillation.teachers={shlex.quote(str(output))}")

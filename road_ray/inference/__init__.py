@@ -2,8 +2,8 @@
 
 ``load_model.py`` loads a model directory, ``predictor.py`` predicts rows; start reading there.
 ``input_rows.py`` reads files of rows as a stream. ``tagged_words.py`` splits words and groups their
-tags. ``predict_file.py`` writes the predictions of a file so that a killed run can be resumed.
+tags. ``predict_file.py`` writes the predictions of a file, ``label_rows.py`` those of a large
+language model; ``partial_output.py`` keeps what a killed run has written for the next one.
 ``onnx_model.py`` translates a model into ONNX, compares the two, and runs it. ``hub_upload.py``
-uploads a model to a hub. ``label_rows.py`` has rows labelled by a large language model. Scores
-against labels are in ``evaluation/``.
+uploads a model to a hub. Scores against labels are in ``evaluation/``.
 """

@@ -1,9 +1,9 @@
 """Labels of rows by a large language model behind an OpenAI-compatible address.
 
 The output is a file of answers that ``distillation.teachers`` takes: the columns that the prompt
-shows, ``probability_<label>`` of each label and the text of the ``answer``. Answers are appended to
-``.NAME.partial`` as they come, keyed by the content of the request, so a row is asked once, also
-after a kill. The key of the address is read from the environment and written nowhere.
+shows, ``probability_<label>`` of each label and the text of the ``answer``. Answers are kept as
+they come, keyed by the content of the request, so a row is asked once, also after a kill. The key
+of the address is read from the environment and written nowhere.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from threading import Event, Lock
-from typing import IO, Any
+from typing import Any
 
 import httpx
 
@@ -32,8 +31,7 @@ from road_ray.data.readers.tables import missing_columns
 from road_ray.data.task_and_dataset import plain_label
 from road_ray.errors import ConfigError, DataError, ResourceError, shorten
 from road_ray.inference.input_rows import file_rows
-from road_ray.system.files import check_new, staged_beside
-from road_ray.system.operating_system import try_lock
+from road_ray.inference.partial_output import PartialOutput
 
 _log = logging.getLogger(__name__)
 WRITERS = {".parquet": "to_parquet", ".csv": "to_csv", ".jsonl": "to_json"}  # of a Dataset
@@ -74,7 +72,7 @@ class LabelSettings:
 
 @dataclass
 class Labelling:
-    """Figures of one call of ``label_rows``."""
+    """Counts of one call of ``label_rows``."""
 
     rows: int = 0
     asked: int = 0
@@ -102,7 +100,6 @@ def label_rows(source: str, output: Path, settings: LabelSettings) -> Labelling:
     """
     if output.suffix not in WRITERS:
         raise ConfigError(f"--output {output}\n  allowed: {', '.join(WRITERS)}")
-    check_new(output)
     columns = [name for name in _PLACEHOLDER.findall(settings.prompt) if name != "labels"]
     rows, prompts = list[dict[str, str]](), list[str]()
     for where, row in file_rows(source):
@@ -113,11 +110,7 @@ def label_rows(source: str, output: Path, settings: LabelSettings) -> Labelling:
         parts = _PLACEHOLDER.split(settings.prompt)  # texts and names in turn
         parts[1::2] = [shown[name] for name in parts[1::2]]
         prompts.append("".join(parts))
-    output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_name(f".{output.name}.partial")
-    with partial.open("a+", encoding="utf-8") as file:
-        if not try_lock(file):
-            raise ResourceError(f"{partial}: another process writes it\n  fix: wait for it")
+    with closing(PartialOutput(output, "answer", {})) as file:
         client = _Client(settings, file)
         keys = [client.key_of(prompt) for prompt in prompts]
         asked = dict(zip(keys, prompts, strict=True))
@@ -130,21 +123,13 @@ def label_rows(source: str, output: Path, settings: LabelSettings) -> Labelling:
             | {"answer": answer["text"]}
             for row, answer in zip(rows, answers, strict=True)
         ]
-        _write(table, output)
-        partial.unlink()
-    client.figures.rows = len(rows)
-    client.figures.unlabelled = sum(answer["shares"] is None for answer in answers)
-    return client.figures
+        import datasets
 
-
-def _write(table: Sequence[Mapping[str, Any]], output: Path) -> None:
-    import datasets
-
-    datasets.disable_progress_bars()
-    staged = staged_beside(output)
-    getattr(datasets.Dataset.from_list(list(table)), WRITERS[output.suffix])(str(staged))
-    check_new(output)
-    staged.rename(output)
+        datasets.disable_progress_bars()
+        file.finish(getattr(datasets.Dataset.from_list(table), WRITERS[output.suffix]))
+    client.counts.rows = len(rows)
+    client.counts.unlabelled = sum(answer["shares"] is None for answer in answers)
+    return client.counts
 
 
 @dataclass
@@ -152,8 +137,8 @@ class _Client:
     """Requests to one address; every answer is in ``answers`` and appended to ``file`` at once."""
 
     settings: LabelSettings
-    file: IO[str]
-    figures: Labelling = field(default_factory=Labelling)
+    file: PartialOutput
+    counts: Labelling = field(default_factory=Labelling)
 
     def __post_init__(self) -> None:
         key = os.environ.get(self.settings.key_variable)
@@ -165,15 +150,7 @@ class _Client:
         )
         self.model = self.settings.model or self._first_model()
         self.lock, self.stop, self.gives_logprobs = Lock(), Event(), True
-        self.answers: dict[str, dict[str, Any]] = {}
-        self.file.seek(0)
-        for line in self.file.read().splitlines():
-            try:
-                answer = json.loads(line)
-            except ValueError:  # of a process that was killed while it wrote
-                continue
-            self.answers[answer["key"]] = answer
-        self.file.write("\n")  # ends such a line
+        self.answers: dict[str, dict[str, Any]] = {row["key"]: row for row in self.file.rows()}
         if self.answers:
             _log.info("%d answers are there already", len(self.answers))
 
@@ -184,32 +161,31 @@ class _Client:
 
     def ask_all(self, prompts: Mapping[str, str]) -> None:
         """Ask all prompts, at most ``concurrency`` at a time."""
-        begin, told = time.monotonic(), time.monotonic()
-        left = iter(prompts.items())
+        begin, left = time.monotonic(), iter(prompts.items())
+
+        def ask() -> None:
+            while not self.stop.is_set():
+                with self.lock:
+                    item = next(left, None)
+                if item is None:
+                    return
+                self._ask(*item)
+
         with closing(self.http), ThreadPoolExecutor(self.settings.concurrency) as threads:
-            waiting = set[Future[None]]()
+            waiting = {threads.submit(ask) for _ in range(self.settings.concurrency)}
             try:
-                while True:
-                    for item in islice(left, 2 * self.settings.concurrency - len(waiting)):
-                        waiting.add(threads.submit(self._ask, *item))
-                    if not waiting:
-                        break
-                    done, waiting = wait(waiting, 1.0, FIRST_EXCEPTION)
+                while waiting:
+                    done, waiting = wait(waiting, _TOLD_SECONDS, FIRST_EXCEPTION)
                     for future in done:
                         future.result()
-                    self.figures.seconds = time.monotonic() - begin
-                    if time.monotonic() - told > _TOLD_SECONDS:
-                        told = time.monotonic()
-                        _log.info("%d of %d: %s", self.figures.asked, len(prompts), self.figures)
-            except BaseException:
+                    self.counts.seconds = time.monotonic() - begin
+                    if waiting:
+                        _log.info("%d of %d: %s", self.counts.asked, len(prompts), self.counts)
+            finally:
                 self.stop.set()  # those that are on their way are waited for, and kept
-                threads.shutdown(cancel_futures=True)
-                raise
 
     def _ask(self, key: str, prompt: str) -> None:
         """Ask for one row, and keep the answer."""
-        if self.stop.is_set():
-            return
         shares, text = None, ""
         if self.gives_logprobs:
             choice = self._post(prompt, temperature=0, logprobs=True, top_logprobs=20)[0]
@@ -230,12 +206,11 @@ class _Client:
                 shares = [votes[label] / votes.total() for label in self.settings.labels]
         answer = {"key": key, "shares": shares, "text": text}
         with self.lock:
-            self.file.write(json.dumps(answer) + "\n")
-            self.file.flush()
+            self.file.append([answer])
             self.answers[key] = answer
-            self.figures.asked += 1
-            self.figures.unlabelled += shares is None
-            if self.figures.asked == self.figures.unlabelled == _MALFORMED:
+            self.counts.asked += 1
+            self.counts.unlabelled += shares is None
+            if self.counts.asked == self.counts.unlabelled == _MALFORMED:
                 raise DataError(
                     f"{self.settings.url}: the first {_MALFORMED} answers name no label of "
                     f"{', '.join(self.settings.labels)}; the last: {shorten(repr(text))}\n"
@@ -251,7 +226,7 @@ class _Client:
             delay = min(_FIRST_DELAY * 2**attempt * random.uniform(0.5, 1), _LONGEST_DELAY)
             try:
                 with self.lock:
-                    self.figures.requests += 1
+                    self.counts.requests += 1
                 answer = self.http.post("chat/completions", json=body)
                 if answer.status_code == httpx.codes.OK:
                     return self._choices(answer)
@@ -274,8 +249,8 @@ class _Client:
             if self.stop.wait(delay):
                 break
         raise ResourceError(
-            f"{self.settings.url}: {problem}, {_RETRIES + 1} times\n  kept: {len(self.answers)} "
-            f"answers in {self.file.name}\n  fix: to go on, run the same command"
+            f"{self.settings.url}: {problem}, {_RETRIES + 1} times\n  kept: {self.file.kept}\n"
+            "  fix: to go on, run the same command"
         )
 
     def _choices(self, answer: httpx.Response) -> list[dict[str, Any]]:
@@ -284,8 +259,8 @@ class _Client:
         [_text(choice) for choice in choices or [{}]]  # raises for another shape
         usage = content.get("usage") or {}
         with self.lock:
-            self.figures.prompt_tokens += usage.get("prompt_tokens") or 0
-            self.figures.answer_tokens += usage.get("completion_tokens") or 0
+            self.counts.prompt_tokens += usage.get("prompt_tokens") or 0
+            self.counts.answer_tokens += usage.get("completion_tokens") or 0
         return choices
 
     def _first_model(self) -> str:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from functools import partial
 
 import pyarrow as pa
@@ -32,7 +33,8 @@ from road_ray.errors import ConfigError, DataError, InterruptedRunError, Resourc
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice, TrainedInput, input_rows
 from road_ray.inference.load_model import load
-from road_ray.inference.predict_file import PredictionFile, predict_chunk, predict_file
+from road_ray.inference.partial_output import PartialOutput
+from road_ray.inference.predict_file import finish, predict_chunk, predict_file
 from road_ray.models.multitask import MultitaskModel
 from road_ray.training.monitoring.console_progress import Console
 from tests.published import TEXTS, publish
@@ -342,12 +344,11 @@ def test_infinite_thresholds_always_and_never_answer_and_nan_is_refused(road, ro
     assert (result.code, "threshold = nan\n  allowed: " in result.err) == (2, True)
 
 
-def written(tmp_path, name, rows, **more):
-    file = PredictionFile(tmp_path / name, {}, **more)
-    for row in rows:
-        file.append([row])
-    file.finish()
-    file.close()
+def written(tmp_path, name, rows, *, abstains=None, escape_formulas=False):
+    with closing(PartialOutput(tmp_path / name, "row", {})) as file:
+        for row in rows:
+            file.append([row])
+        finish(file, abstains, escape_formulas)
     return tmp_path / name
 
 
@@ -390,37 +391,34 @@ def test_cells_that_begin_a_formula_are_told_or_escaped(tmp_path, caplog):
     assert not caplog.text
 
 
-def test_a_column_of_later_rows_is_refused_in_csv_and_kept_in_jsonl(tmp_path):
-    """It was written below another header."""
+def test_a_column_of_later_rows_stands_behind_those_of_the_first(tmp_path):
     rows = [{"id": "0", "a": 1, "b": 2}, {"id": "1", "b": 3}, {"id": "2", "c": 4}]
     assert len(written(tmp_path, "o.jsonl", rows).read_text().splitlines()) == 3
-    file = PredictionFile(tmp_path / "o.csv", {})
-    for row in rows[:2]:
-        file.append([row])
-    file.close()
-    file = PredictionFile(tmp_path / "o.csv", {})
-    assert file.rows == 2
-    with pytest.raises(DataError, match=r"row 2 has the column 'c'.*\n  fix: --ignore c"):
-        file.append([rows[2]])
-    assert (tmp_path / ".o.csv.partial").read_text() == "id,a,b\n0,1,2\n1,,3\n"
+    with closing(PartialOutput(tmp_path / "o.csv", "row", {})) as file:
+        for row in rows[:2]:
+            file.append([row])
+    assert written(tmp_path, "o.csv", rows[2:]).read_text() == "id,a,b,c\n0,1,2,\n1,,3,\n2,,,4\n"
 
 
-def test_an_output_that_exists_is_never_overwritten(tmp_path):
+def test_an_output_that_exists_is_never_overwritten(directory, rows_file, tmp_path):
     (tmp_path / "a.csv").write_text("mine")
     with pytest.raises(ConfigError, match="already exists"):
-        PredictionFile(tmp_path / "a.csv", {})
+        PartialOutput(tmp_path / "a.csv", "row", {})
     assert (tmp_path / "a.csv").read_text() == "mine"
     with pytest.raises(ConfigError, match=r"allowed: \.jsonl, \.csv, \.tsv"):
-        PredictionFile(tmp_path / "a.xlsx", {})
-    meanwhile = PredictionFile(tmp_path / "b.jsonl", {})
+        predict_file(load(directory), rows_file(".csv"), tmp_path / "a.xlsx", model=str(directory))
+    meanwhile = PartialOutput(tmp_path / "b.jsonl", "row", {})
     meanwhile.append([{"id": "0"}])
     (tmp_path / "b.jsonl").write_text("mine")
     with pytest.raises(ConfigError, match="already exists"):
-        meanwhile.finish()
+        finish(meanwhile, None)
     meanwhile.close()
     assert (tmp_path / "b.jsonl").read_text() == "mine"
     (tmp_path / "b.jsonl").unlink()
-    assert PredictionFile(tmp_path / "b.jsonl", {}).rows == 1  # the work is kept
+    with closing(PartialOutput(tmp_path / "b.jsonl", "row", {})) as again:
+        assert again.count == 1  # the work is kept
+    with closing(PartialOutput(tmp_path / "b.jsonl", "row", {"model": "other"})) as other:
+        assert other.count == 0
 
 
 def whole_outputs(tmp_path, number, seed):
@@ -432,11 +430,11 @@ def whole_outputs(tmp_path, number, seed):
 
     def write(owner):
         try:
-            file = PredictionFile(path, {"owner": owner % 2})  # some could resume another's rows
-            for chunk in range(file.rows // 3, 6):
+            file = PartialOutput(path, "row", {"owner": owner % 2})  # one may resume another's
+            for chunk in range(file.count // 3, 6):
                 file.append([{"id": str(3 * chunk + n), "owner": owner % 2} for n in range(3)])
                 time.sleep(0.001 * owner)
-            file.finish()
+            finish(file, None)
             file.close()
         except (ResourceError, ConfigError) as error:
             os._exit(3 if re.search("another process|already exists", str(error)) else 1)
@@ -482,8 +480,8 @@ def test_of_processes_that_write_one_output_each_gives_it_whole_or_is_refused(
             assert len({row["owner"] for row in rows}) == 1
         else:
             assert 0 not in ended
-            file = PredictionFile(path, {"owner": 0})  # the lock is free, the rest is resumed
-            assert file.rows % 3 == 0
+            file = PartialOutput(path, "row", {"owner": 0})  # the lock is free
+            assert file.count % 3 == 0
             file.close()
     assert outcomes[0] > rounds / 4
     assert outcomes[3] > rounds / 5
@@ -574,14 +572,10 @@ def test_rows_without_a_label_are_counted_also_before_a_resumption(tmp_path, cap
         {"label": label, "score": 0.4, "scores": {"a": 0.4}, "choice": None}
         for label in (None, "a")
     ]
-    for _ in range(2):
-        file = PredictionFile(tmp_path / "o.jsonl", {"min_confidence": 0.5})
+    with closing(PartialOutput(tmp_path / "o.jsonl", "row", {})) as file:
         file.append(rows)
-        file.close()
-    PredictionFile(tmp_path / "o.jsonl", {"min_confidence": 0.5}).finish()
+    written(tmp_path, "o.jsonl", rows, abstains="label")
     assert "2 of 4 rows are below the confidence" in caplog.text
     caplog.clear()
-    file = PredictionFile(tmp_path / "p.jsonl", {"min_confidence": 0.0})
-    file.append([{"answer": "x", "label": None}])  # a copied column
-    file.finish()
+    written(tmp_path, "p.jsonl", [{"answer": "x", "label": None}])  # a copied column
     assert "confidence" not in caplog.text

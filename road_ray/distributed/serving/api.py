@@ -129,7 +129,7 @@ def build_api(
     """Return the application; ``digest`` is that of the token that requests must show. Without one,
     requests must name this machine or ``host`` as their host and their origin.
     """
-    kind_of_row = row_type(predictor.task.kind, predictor.trained)
+    kind_of_row = row_type(predictor.fields, predictor.trained)
     reader = RowReader(predictor, config, kind_of_row)
     queue = RowQueue(
         predictor.predict_rows,

@@ -15,85 +15,66 @@ from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import (
     AliasChoices,
-    AliasGenerator,
     BaseModel,
     ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
+    create_model,
     model_validator,
 )
 
-from road_ray.data.task_and_dataset import Choose, Kind, Span, Tag
 from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.inference.input_rows import Row, TrainedInput
 from road_ray.inference.predictor import Predictor
 
 
 class RequestRow(BaseModel):
-    """Fields of every row."""
+    """Row of a request."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
-    id: str | int | None = None
-    """Name of the row in the answer; by default its number in the request."""
-
-
-class OneTextRow(RequestRow):
-    """Text to classify or to score, of a model that was trained on single texts."""
-
-    text: str
-    """The text."""
-
-
-class PairRow(RequestRow):
-    """Pair of texts to classify or to score."""
-
-    text: str
-    """The first text of the pair."""
-    text_pair: str
-    """The second text of the pair."""
-
-
-class TextRow(RequestRow):
-    """Text or pair to classify or to score, of a model that does not record which it reads."""
-
-    text: str
-    """The text, or the first of a pair."""
-    text_pair: str | None = None
-    """The second text of a pair."""
-
-
-class QuestionRow(RequestRow):
-    """Question about a context."""
-
-    question: str
-    """The question."""
-    context: str
-    """The text that holds the answer."""
-
-
-class SentenceRow(RequestRow):
-    """Sentence to tag: a text, or its words."""
-
-    text: str | None = None
-    """The sentence; it is split into words and punctuation marks."""
-    words: list[str] | None = Field(None, min_length=1)
-    """The words of the sentence."""
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="after")
     def _text_or_words(self) -> Self:
-        if (self.text is None) == (self.words is None):
+        values = self.model_dump()
+        if "words" in values and (values["text"] is None) == (values["words"] is None):
             raise ValueError("give either text or words")
         return self
 
 
-class ChoiceRow(RequestRow):
-    """Question with choices."""
+_FIELDS: dict[str, tuple[Any, str]] = {
+    "id": (str | int, "Name of the row in the answer; by default its number in the request."),
+    "text": (str, "The text, or the first of a pair."),
+    "text_pair": (str, "The second text of a pair."),
+    "question": (str, "The question."),
+    "context": (str, "The text that holds the answer."),
+    "words": (Annotated[list[str], Field(min_length=1)], "The words of the sentence."),
+    "choices": (Annotated[list[str], Field(min_length=2)], "The texts to choose from."),
+}
 
-    question: str
-    """The question."""
-    choices: list[str] = Field(min_length=2)
-    """The texts to choose from."""
+
+def row_type(fields: Collection[str], trained: TrainedInput) -> type[RequestRow]:
+    """Return the type of a row with these fields of the model, which may also have the names of the
+    training's columns, if the model records them. A model that does not record them may read
+    single texts or pairs; a sentence is a text or its words.
+    """
+    optional = {"id"} if trained.fields else {"id", "text_pair"}
+    optional |= {"text", "words"} if "words" in fields else set()
+    columns = {"id": trained.id, **trained.columns}
+    described: dict[str, Any] = {}
+    for name in ("id", *fields):
+        kind, meaning = _FIELDS[name]
+        column = columns.get(name)
+        names = [column] if isinstance(column, str) and column not in ("id", *fields) else []
+        described[name] = (
+            kind | None if name in optional else kind,
+            Field(
+                None if name in optional else ...,
+                description=meaning,
+                validation_alias=AliasChoices(name, *names),
+            ),
+        )
+    return create_model("Row", __base__=RequestRow, **described)
 
 
 class Problem(BaseModel):
@@ -108,43 +89,6 @@ class Problem(BaseModel):
     """The value found there, cut to 80 characters."""
     allowed: str | None = None
     """The values that are allowed."""
-
-
-def row_type(kind: Kind, trained: TrainedInput) -> type[RequestRow]:
-    """Return the type of a row; its fields may also have the names of the training's columns, if
-    the model records them.
-    """
-    fields = _fields(kind, trained.fields)
-    columns = {"id": trained.id, **trained.columns}
-    of_name = {
-        name: column
-        for name, column in columns.items()
-        if isinstance(column, str) and column not in fields.model_fields
-    }
-
-    class Named(fields):  # type: ignore[valid-type, misc]
-        model_config = ConfigDict(
-            title=fields.__name__,
-            alias_generator=AliasGenerator(
-                validation_alias=lambda name: AliasChoices(name, of_name.get(name, name))
-            ),
-        )
-
-    Named.__doc__ = fields.__doc__
-    return Named
-
-
-def _fields(kind: Kind, trained: Collection[str]) -> type[RequestRow]:
-    match kind:
-        case Span():
-            return QuestionRow
-        case Tag():
-            return SentenceRow
-        case Choose():
-            return ChoiceRow
-    if not trained:
-        return TextRow
-    return PairRow if "text_pair" in trained else OneTextRow
 
 
 _SHOWN = 80  # characters of a value in a message

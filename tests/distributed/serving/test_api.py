@@ -11,7 +11,6 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from starlette.testclient import TestClient
 
-from road_ray.data.task_and_dataset import Classify
 from road_ray.distributed.serving import request_checks
 from road_ray.distributed.serving.api import RowQueue, build_api
 from road_ray.distributed.serving.config import ServingConfig, digest_of
@@ -86,7 +85,7 @@ def test_answers_are_those_of_the_predictor(client, predictor_of, name):
 )
 def test_a_row_has_the_fields_of_the_training(trained, row, refused):
     columns = TrainedInput({name: name for name in trained})
-    reader = TypeAdapter(row_type(Classify(("no", "yes")), columns))
+    reader = TypeAdapter(row_type(columns.fields, columns))
     assert set(reader.validate_python(row).model_fields_set) == set(row)
     with pytest.raises(ValidationError):
         reader.validate_python(refused)
@@ -94,7 +93,7 @@ def test_a_row_has_the_fields_of_the_training(trained, row, refused):
 
 def test_a_row_may_have_the_columns_of_the_training():
     columns = TrainedInput({"text": "title", "text_pair": "body"}, id="number")
-    row = row_type(Classify(("no", "yes")), columns)
+    row = row_type(columns.fields, columns)
     read = row.model_validate({"title": "a", "body": "b", "number": 7})
     assert read.model_dump() == {"id": 7, "text": "a", "text_pair": "b"}
     assert read == row.model_validate({"text": "a", "text_pair": "b", "id": 7})
