@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -129,8 +130,7 @@ def _fork_workers(requests: socket.socket, settings: dict[str, str]) -> None:
     for name in [name for name in os.environ if name.startswith("RAY_")]:
         del os.environ[name]
     os.environ.update(settings)
-    for name in RAY_MODULES:
-        importlib.import_module(name)
+    import_ray()
     gc.freeze()
     while True:
         request, passed, _, _ = socket.recv_fds(requests, 1 << 18, 3)
@@ -141,6 +141,20 @@ def _fork_workers(requests: socket.socket, settings: dict[str, str]) -> None:
             _become_worker(request, passed[1:])
         for one in passed:
             os.close(one)
+
+
+def import_ray() -> None:
+    """Import Ray without a draw from its random generator. Forks would share the generator's state:
+    two workers would give their tasks the same ids, and an actor that both call would crash or
+    send the answer of one to the other.
+    """
+    import ray.actor
+
+    drawn = ray.actor.ActorClassID  # of each actor class that the modules define
+    ray.actor.ActorClassID = SimpleNamespace(from_random=lambda: drawn(os.urandom(drawn.size())))
+    for name in RAY_MODULES:
+        importlib.import_module(name)
+    ray.actor.ActorClassID = drawn
 
 
 def _become_worker(request: bytes, streams: list[int]) -> None:
