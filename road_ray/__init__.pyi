@@ -126,6 +126,13 @@ class _Data(TypedDict, total=False):
     steps. Empty: none."""
 
 class _Encoder(TypedDict, total=False):
+    attention: Literal["auto", "eager", "sdpa", "flash_attention_2", "unpadded"]
+    """Attention implementation of training, under its name in transformers. `auto`: PyTorch's
+    `scaled_dot_product_attention`, and on a CPU a faster one for full attention with dropout.
+    `eager`: matrix products one by one. `sdpa`: PyTorch's, everywhere. `flash_attention_2`:
+    the package `flash-attn`, on NVIDIA GPUs and in bf16. `unpadded`: PyTorch's row by row,
+    for CPUs. The last two compute no padding; set them for long texts of different lengths.
+    Models are saved without it."""
     family: Literal["electra", "bert", "albert", "init"]
     """Architecture of the encoder. `electra`: BERT with a linear map from
     `encoder.embedding_size` to `encoder.hidden_size` where they differ. `bert`: without that
@@ -484,6 +491,15 @@ class _MultitaskData(TypedDict, total=False):
     """Files and data sets by data set of the mixture, whose rows follow its own without labels;
     the teachers of that data set alone teach them. Layouts are those of `data.unlabelled` of
     `road distill`. Empty: none."""
+
+class _MultitaskEncoder(TypedDict, total=False):
+    attention: Literal["auto", "eager", "sdpa", "flash_attention_2", "unpadded"]
+    """Attention implementation of training, under its name in transformers. `auto`: PyTorch's
+    `scaled_dot_product_attention`, and on a CPU a faster one for full attention with dropout.
+    `eager`: matrix products one by one. `sdpa`: PyTorch's, everywhere. `flash_attention_2`:
+    the package `flash-attn`, on NVIDIA GPUs and in bf16. `unpadded`: PyTorch's row by row,
+    for CPUs. The last two compute no padding; set them for long texts of different lengths.
+    Models are saved without it."""
 
 class _Mixing(TypedDict, total=False):
     passes: int
@@ -1007,6 +1023,8 @@ class _Multitask(TypedDict, total=False):
     starts from the ELECTRA discriminator."""
     data: _MultitaskData
     """Data sets of the mixture, row length and batch size."""
+    encoder: _MultitaskEncoder
+    """Attention implementation of the model that is trained."""
     optimizer: _Optimizer
     """Optimizer and learning-rate schedule. The defaults are ROaD's: peak rate 3e-4, layer decay
     0.75, 500 steps of warm-up to the peak, then linear decay (part 1, section 3.5)."""
@@ -1148,6 +1166,7 @@ def multitask(
     tracking: _Tracking = ...,
     init: str | Path = ...,
     data: _MultitaskData = ...,
+    encoder: _MultitaskEncoder = ...,
     optimizer: _Optimizer = ...,
     training: _Training = ...,
     calibrate: bool = ...,
@@ -1184,6 +1203,7 @@ def multitask(
         init: Encoder to start from: a run directory, an `hf/` directory or a hub name.
         Required. ROaD starts from the ELECTRA discriminator.
         data: Data sets of the mixture, row length and batch size.
+        encoder: Attention implementation of the model that is trained.
         optimizer: Optimizer and learning-rate schedule. The defaults are ROaD's: peak rate
         3e-4, layer decay 0.75, 500 steps of warm-up to the peak, then linear decay (part 1,
         section 3.5).
@@ -1216,6 +1236,7 @@ def finetune(
     tracking: _Tracking = ...,
     init: str | Path = ...,
     data: _FinetuneData = ...,
+    encoder: _MultitaskEncoder = ...,
     optimizer: _Optimizer = ...,
     training: _Training = ...,
     calibrate: bool = ...,
@@ -1256,6 +1277,7 @@ def finetune(
         init: Model to start from: a run directory, an `hf/` directory or a hub name.
         Required.
         data: Data set to train on, data sets to evaluate on, row length and batch size.
+        encoder: Attention implementation of the model that is trained.
         optimizer: Optimizer and learning-rate schedule. The defaults are those of ELECTRA-
         Small: peak rate 3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7).
         Base: 1e-4 and 0.8; Large: 5e-5 and 0.9. Models of other families: 2e-5 to 5e-5 and 1
@@ -1302,6 +1324,7 @@ def teachers(
     tracking: _Tracking = ...,
     init: str | Path = ...,
     data: _FinetuneData = ...,
+    encoder: _MultitaskEncoder = ...,
     optimizer: _Optimizer = ...,
     training: _Training = ...,
     calibrate: bool = ...,
@@ -1341,6 +1364,7 @@ def teachers(
         init: Model to start from: a run directory, an `hf/` directory or a hub name.
         Required.
         data: Data set to train on, data sets to evaluate on, row length and batch size.
+        encoder: Attention implementation of the model that is trained.
         optimizer: Optimizer and learning-rate schedule. The defaults are those of ELECTRA-
         Small: peak rate 3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7).
         Base: 1e-4 and 0.8; Large: 5e-5 and 0.9. Models of other families: 2e-5 to 5e-5 and 1
@@ -1386,6 +1410,7 @@ def distill(
     tracking: _Tracking = ...,
     init: str | Path = ...,
     data: _DistillData = ...,
+    encoder: _MultitaskEncoder = ...,
     optimizer: _Optimizer = ...,
     training: _Training = ...,
     calibrate: bool = ...,
@@ -1451,6 +1476,7 @@ def distill(
         Required.
         data: Data set to train on, rows without labels, data sets to evaluate on, row length
         and batch size.
+        encoder: Attention implementation of the model that is trained.
         optimizer: Optimizer and learning-rate schedule. The defaults are those of ELECTRA-
         Small: peak rate 3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7).
         Base: 1e-4 and 0.8; Large: 5e-5 and 0.9. Models of other families: 2e-5 to 5e-5 and 1

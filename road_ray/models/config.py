@@ -28,7 +28,22 @@ Tying = Literal["none", "embeddings", "all"]
 position and type embeddings with their LayerNorm. ``all``: the whole encoder."""
 
 
-class EncoderConfig(Config):
+Attention = Literal["auto", "eager", "sdpa", "flash_attention_2", "unpadded"]
+
+
+class AttentionConfig(Config):
+    """Attention implementation of the encoders that are trained."""
+
+    attention: Attention = "auto"
+    """Attention implementation of training, under its name in transformers. ``auto``: PyTorch's
+    ``scaled_dot_product_attention``, and on a CPU a faster one for full attention with dropout.
+    ``eager``: matrix products one by one. ``sdpa``: PyTorch's, everywhere.
+    ``flash_attention_2``: the package ``flash-attn``, on NVIDIA GPUs and in bf16. ``unpadded``:
+    PyTorch's row by row, for CPUs. The last two compute no padding; set them for long texts of
+    different lengths. Models are saved without it."""
+
+
+class EncoderConfig(AttentionConfig):
     """Architecture and size of a new encoder. Source of the defaults: ELECTRA-Small, Clark et al.
     2020, table 6.
     """

@@ -15,7 +15,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 _NAME = "road_ray"
-_FULL_ATTENTION = ("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
+FULL_ATTENTION = ("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
 _LEVELS = 1 << 16  # of probability: 16 random bits per element
 
 
@@ -24,7 +24,7 @@ def use_cpu_kernels(model: PreTrainedModel) -> None:
 
     Attention that sees a window (ModernBERT) or relative positions (DeBERTa, MPNet) stays.
     """
-    if model.config.model_type in _FULL_ATTENTION:
+    if model.config.model_type in FULL_ATTENTION:
         model.set_attn_implementation(_NAME)
     for part in list(model.modules()):
         for name, child in part.named_children():

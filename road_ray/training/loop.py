@@ -17,6 +17,7 @@ from torch.profiler import record_function
 
 from road_ray.data.batching import Batch
 from road_ray.errors import CheckpointError, InterruptedRunError
+from road_ray.models.attention import use_attention
 from road_ray.models.precision import autocast_dtype
 from road_ray.objectives.base import Objective
 from road_ray.system.operating_system import keep_freed_memory
@@ -24,7 +25,7 @@ from road_ray.training.checkpoint_directory import RemoteCopy
 from road_ray.training.checkpoint_state import AsyncSaver, restore
 from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.gradients import LossGuard, backward, is_deferrable
-from road_ray.training.model_wrappers import configure_networks, shard
+from road_ray.training.model_wrappers import compile_encoders, encoders_of, recompute, shard
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
 from road_ray.training.profile import measure
 from road_ray.training.run_context import StopRequest, Training, shapes
@@ -111,7 +112,12 @@ def _set_up(
     config, total = training.config, training.total_steps
     keep_freed_memory()
     trained = shard(objective, worker, autocast) if config.fsdp else objective.to(worker.device)
-    configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
+    for encoder in encoders_of(trained.train()):
+        use_attention(encoder, training.attention, autocast)
+    if config.activation_checkpointing:
+        recompute(trained)
+    if config.torch_compile:
+        compile_encoders(trained)
     warmup = training.optimizer.warmup(total)
     if worker.is_main and 1 < total <= warmup:
         _log.warning(

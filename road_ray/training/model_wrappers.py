@@ -15,14 +15,6 @@ from road_ray.objectives.base import Objective
 from road_ray.training.worker import Worker
 
 
-def configure_networks(objective: nn.Module, recomputed: bool, compiled: bool) -> None:
-    """Apply activation checkpointing, ``torch.compile``, or both."""
-    if recomputed:
-        recompute(objective)
-    if compiled:
-        compile_encoders(objective)
-
-
 def recompute(objective: nn.Module) -> None:
     """Switch on activation checkpointing: layers save only their inputs and run again, with the
     same dropout, in the backward pass. Same gradients, about a third more time. Source: Chen et al.

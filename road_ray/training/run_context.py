@@ -17,6 +17,7 @@ import torch
 
 from road_ray.data.batching import Batch, BatchTotals
 from road_ray.errors import ResourceError
+from road_ray.models.config import Attention
 from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.monitoring.metrics_journal import Journal
@@ -93,6 +94,8 @@ class Training:
     journal: Journal
     identity: Mapping[str, str]
     """Digests that a resumed run must share: data, tokenizer, teachers."""
+    attention: Attention = "auto"
+    """Attention implementation of the encoders."""
     phase_starts: tuple[int, ...] = (0,)
     """Steps at which rows become longer; a plan measures each phase."""
     totals: Callable[[], Sequence[BatchTotals]] | None = None

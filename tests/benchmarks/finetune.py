@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
+
+import torch
 
 from tests.benchmarks import contestants, finetuning
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
@@ -12,7 +15,7 @@ from tests.benchmarks.race import Contestant
 
 
 def finetune(plan: Plan) -> list[Row]:
-    """SST-2 and SQuAD 2.0 against Hugging Face's Trainer."""
+    """SST-2 and SQuAD 2.0 against Hugging Face's Trainer; rows without padding against padded."""
     return [row for study in plan.studies for row in _trained(study, plan)]
 
 
@@ -25,18 +28,28 @@ def _trained(study: Study, plan: Plan) -> list[Row]:
         variant = replace(study, precision=precision)
         lanes[f"ours {precision}"] = Contestant(finetuning.ours, variant, plan.start)
         lanes[f"Trainer {precision}"] = Contestant(finetuning.hugging_face, variant, plan.start)
+    flash = plan.precisions[-1] == "bf16" and torch.cuda.is_available() and find_spec("flash_attn")
+    attention = "flash_attention_2" if flash else "unpadded"
+    variant = replace(study, precision=plan.precisions[-1], attention=attention)
+    lanes[attention] = Contestant(finetuning.ours, variant, plan.start)
     timings = plan.race(lanes, repeats=plan.few_repeats, warmup=1)
     rate = PRODUCT_FLOPS / timings["product"].median
+    races = [
+        (f"Trainer ({theirs}), {study.dataset}", mine, f"ours {mine}", f"Trainer {theirs}")
+        for mine, theirs in plan.pairs(("bf16", "bf16"), ("fp32", "fp32"), ("bf16", "fp32"))
+    ]
+    last = variant.precision
+    races.append((f"padded, {study.dataset} by {attention}", last, attention, f"ours {last}"))
     return [
         race_row(
             "finetune",
-            f"Trainer ({theirs}), {study.dataset}",
+            peer,
             "examples/s",
             study.examples,
-            timings[f"ours {mine}"],
-            timings[f"Trainer {theirs}"],
+            timings[mine],
+            timings[theirs],
             limit_seconds=finetuning.operations(study) / rate,
-            precision=mine,
+            precision=precision,
         )
-        for mine, theirs in plan.pairs(("bf16", "bf16"), ("fp32", "fp32"), ("bf16", "fp32"))
+        for peer, precision, mine, theirs in races
     ]

@@ -29,7 +29,7 @@ from road_ray.data.load_split import Split, load_split
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Span
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
-from road_ray.models.config import EncoderConfig
+from road_ray.models.config import Attention, EncoderConfig
 from road_ray.models.encoder import hugging_face_config
 from road_ray.models.load_weights import suppress_logging
 from road_ray.models.multitask import MultitaskModel
@@ -53,6 +53,7 @@ class Study:
     batch_size: int
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     precision: Literal["fp32", "bf16"] = "fp32"
+    attention: Attention = "auto"  # ours
     clock: str = "wall"
     root: Path | None = None  # None: ROAD_DATA, or the miniature world
 
@@ -99,7 +100,8 @@ def ours(study: Study, connection: Connection) -> None:
                 yield [next(batches)]
 
     objective = Supervised(model_of(study, split, tokenizer))
-    learn(objective, steps, TrainingConfig(precision=study.precision), peak_lr=_RATE)
+    config = TrainingConfig(precision=study.precision)
+    learn(objective, steps, config, peak_lr=_RATE, attention=study.attention)
 
 
 def model_of(study: Study, split: Split, tokenizer: Any, seed: int = _SEED) -> MultitaskModel:

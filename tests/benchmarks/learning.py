@@ -5,8 +5,10 @@ that goes with it.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
+from road_ray.models.config import Attention
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
@@ -23,10 +25,11 @@ def learn(
     *,
     peak_lr: float,
     worker: Worker | None = None,
+    attention: Attention = "auto",
 ) -> None:
     """Until the steps say that it is over."""
     with tempfile.TemporaryDirectory() as place:
-        training = training_in(Path(place), config, peak_lr)
+        training = replace(training_in(Path(place), config, peak_lr), attention=attention)
         train(objective, steps, training, worker or Worker.alone())
 
 

@@ -229,6 +229,8 @@ def test_long_texts(run, runs):
     run("docs/guides/data.md", "windows")
     record = json.loads((runs / "runs" / "windows" / "hf" / "road_ray.json").read_text())
     assert record["windows"] == "mean"
+    run("docs/guides/data.md", "unpadded")
+    assert (runs / "runs" / "unpadded" / "hf" / "road_ray.json").is_file()
 
 
 @pytest.mark.parametrize("block", ["continue", "labels", "mixed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -10,9 +11,11 @@ from torch.testing import assert_close
 
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble import LocalEnsemble
+from road_ray.models.attention import use_attention
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.gradients import backward
 from road_ray.training.loop import train
+from road_ray.training.model_wrappers import encoders_of
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimizer import build_optimizer, clip
 from road_ray.training.worker import Worker, placed
@@ -64,6 +67,22 @@ def test_a_step_never_waits_for_the_device(name, tmp_path):
         step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.skipif(find_spec("flash_attn") is None, reason="flash-attn is not installed")
+@pytest.mark.parametrize("name", ["classes head", "span head", "electra", "mlm"])
+def test_flash_attention_without_padding_learns_what_padded_rows_teach(name, tmp_path):
+    results = []
+    for attention in ("sdpa", "flash_attention_2"):
+        objective, batch = every.case_of(name, tmp_path, dropout=0.0)
+        passes, worker = [placed(batch, objective, CUDA)], Worker(device=CUDA)
+        for encoder in encoders_of(objective.to(CUDA)):
+            use_attention(encoder, attention, torch.bfloat16)
+        options = {"seed": 1, "step": 0, "autocast": torch.bfloat16}
+        loss = backward(objective, objective, passes, worker, **options).loss
+        names = objective.named_parameters()
+        results.append((loss, {n: p.grad for n, p in names if p.grad is not None}))
+    assert_close(*results, rtol=3e-2, atol=3e-2)
 
 
 def test_teachers_of_the_process_do_not_wait_for_the_students_step(tmp_path):

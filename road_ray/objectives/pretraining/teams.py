@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
+from road_ray.models.attention import padded_states
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.language_model import (
     decoder,
@@ -83,7 +84,8 @@ class Teams(CorruptingObjective):
         self.selection_weight = selection_weight
         self.noise_channels += candidates - 1
         std, width = float(model.config.initializer_range), int(model.config.hidden_size)
-        self.detection_layer = deepcopy(layers[-1])
+        config = self.encoder.config  # not copied: it says how all layers attend
+        self.detection_layer = deepcopy(layers[-1], {id(config): config})
         self._last_inputs: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
         layers[-1].register_forward_pre_hook(self._record, with_kwargs=True)
         initialize(self.detection_layer, std)
@@ -127,7 +129,8 @@ class Teams(CorruptingObjective):
         (arguments, keywords), self._last_inputs = self._last_inputs, ((), {})
         branched = self.detection_layer(*arguments, **keywords)
         # Layers of DeBERTa-v2 and MPNet return a tuple.
-        return hidden, branched[0] if isinstance(branched, tuple) else branched
+        branched = branched[0] if isinstance(branched, tuple) else branched
+        return hidden, padded_states(branched, keywords)
 
     def _record(self, _: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         self._last_inputs = arguments, keywords

@@ -174,6 +174,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
             journal=log,
             tokenizer=tokenizer,
             identity=made.identity(),
+            attention=config.encoder.attention,
             phase_starts=tuple(phase.start for phase in made.steps.phases),
             rows_per_epoch=made.corpora[-1].manifest["rows"] if len(made.corpora) == 1 else None,
             totals=made.steps.totals,

@@ -16,6 +16,7 @@ from road_ray.config import Config
 from road_ray.config.base import Free
 from road_ray.data.config import Sampler, SourceConfig
 from road_ray.errors import ConfigError
+from road_ray.models.config import AttentionConfig
 from road_ray.recipes.config import RunConfig, of_parallel_runs
 from road_ray.recipes.run_directory.input_files import (
     TEACHERS,
@@ -222,6 +223,8 @@ class TrainConfig(RunConfig):
     """Model to start from: a run directory, an ``hf/`` directory or a hub name. Required."""
     data: TrainDataConfig = TrainDataConfig()
     """Data sets, row length and batch size."""
+    encoder: AttentionConfig = AttentionConfig()
+    """Attention implementation of the model that is trained."""
     optimizer: OptimizerConfig = OptimizerConfig()
     """Optimizer and learning-rate schedule."""
     training: TrainingConfig = TrainingConfig()

@@ -38,7 +38,12 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
-from road_ray.recipes.train.config import FinetuneConfig, MultitaskConfig, TrainConfig
+from road_ray.recipes.train.config import (
+    DistillConfig,
+    FinetuneConfig,
+    MultitaskConfig,
+    TrainConfig,
+)
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import (
@@ -156,6 +161,13 @@ def check(config: TrainConfig) -> None:
         raise ConfigError(
             "calibrate = true: no task has classes, several labels or choices\n  fix: leave it out"
         )
+    matching = config.distillation.matching if isinstance(config, DistillConfig) else None
+    attention = config.encoder.attention
+    if matching is not None and matching.attention_weight and attention not in ("auto", "eager"):
+        raise ConfigError(
+            f"encoder.attention = {attention}: returns no attention maps, which "
+            "distillation.matching.attention_weight compares\n  fix: encoder.attention=eager"
+        )
     Mixture.of(config).check()
     kept_layers(config)
     check_stopping_metric(config)
@@ -196,6 +208,7 @@ def main(
             journal=log,
             tokenizer=prepared.tokenizer,
             identity=prepared.identity | identity,
+            attention=config.encoder.attention,
             record=record,
             rows_per_epoch=None if several else len(splits[0].features),
             totals=lambda: [mixture.totals(prepared.splits, prepared.streams, total)],
