@@ -65,7 +65,7 @@ def soften(
     """
     answered = ~logits.isnan().flatten(2).any(-1)  # [M, B]
     if not bool(answered.all()):
-        return _soften_answered(rule, logits, targets.to(logits.device), answered)
+        return _soften_answered(rule, logits, targets.to(logits.device), allowed, answered)
     targets = targets.to(logits.device)
     masked = mask_disallowed(logits, allowed)
     if isinstance(rule, Merge):
@@ -75,7 +75,9 @@ def soften(
     return SoftTargets(combine(logits, weights), (weights != 0).any(0), weights)
 
 
-def _soften_answered(rule: Rule, logits: Tensor, targets: Tensor, answered: Tensor) -> SoftTargets:
+def _soften_answered(
+    rule: Rule, logits: Tensor, targets: Tensor, allowed: Tensor | None, answered: Tensor
+) -> SoftTargets:
     soft = torch.zeros_like(logits[0], dtype=torch.float32)
     weights = torch.zeros(logits.shape[:-1], device=logits.device)
     keep = torch.zeros(targets.shape, dtype=torch.bool, device=logits.device)
@@ -83,7 +85,8 @@ def _soften_answered(rule: Rule, logits: Tensor, targets: Tensor, answered: Tens
         rows = (answered == some[:, None]).all(0).nonzero().squeeze(1)
         if not some.any():
             continue
-        part = soften(rule, logits[some][:, rows], targets[rows])
+        of_rows = None if allowed is None else allowed.to(rows.device)[rows]
+        part = soften(rule, logits[some][:, rows], targets[rows], of_rows)
         soft[rows], keep[rows] = part.logits, part.keep
         if part.weights is not None:  # whose mean over all teachers is that over these
             weights[some.nonzero(), rows] = part.weights.float() * (len(some) / some.sum())

@@ -143,7 +143,8 @@ class Teachers:
         if models is not self:
             options: Any = {"tokenizer": tokenizer, "worker": worker, "on_event": on_event}
             inner = None if models is None else models.open(split, actors, **options)
-            return WithAnswerFiles(inner, self._tables_of_files(), split)
+            features = row_features(split, tokenizer, self.data)
+            return WithAnswerFiles(inner, self._tables_of_files(), split, features)
         texts = self._texts(split, tokenizer)
         rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), worker)
         parts = self._by_fold(split, actors)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections import deque
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -22,28 +19,10 @@ from road_ray.errors import ConfigError, DataError, RoadError
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
 from road_ray.recipes.train import answer_files
-from road_ray.recipes.train import teachers as module
-from road_ray.recipes.train.find_teachers import find_teachers
-from road_ray.recipes.train.mixture import Mixture
-from road_ray.recipes.train.prepare import student_tokenizer
+from road_ray.recipes.train.answer_cells import LEAST_PROBABILITY
 from road_ray.system.files import sha256_of
-from road_ray.verbs import configure
+from tests.recipes.train.conftest import write
 from tests.runs import weights
-
-
-@pytest.fixture
-def student(sentiment, tmp_path):
-    """``student(name, *teachers, **changes)``: a distillation of one epoch or less."""
-
-    def run(name: str, *teachers: object, **changes: object) -> rr.Run:
-        given = {"teachers": teachers, "host": "process", "seed": 7}
-        return rr.distill(
-            overrides=sentiment | {"distillation.precision": "fp32", **changes},
-            run_dir=tmp_path / name,
-            **given,
-        )
-
-    return run
 
 
 @pytest.fixture
@@ -52,40 +31,6 @@ def columns(sentiment):
     path = next(Path(str(sentiment["data.root"])).glob("glue/SST-2/train.tsv"))
     with path.open() as file:
         return list(csv.DictReader(file, delimiter="\t"))
-
-
-def write(path: Path, rows: list[dict[str, object]]) -> Path:
-    if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    elif path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    return path
-
-
-@pytest.fixture
-def spied(monkeypatch):
-    """Answers of live teachers by row, teacher after teacher."""
-    asked, answers = deque(), {}
-    submit, gather = module.LocalEnsemble.submit, module.LocalEnsemble.gather
-
-    def submitted(self, batch):
-        asked.append(batch["rows"].tolist())
-        return submit(self, batch)
-
-    def gathered(self, handle):
-        logits = gather(self, handle)
-        for number, row in enumerate(asked.popleft()):
-            answers[row] = logits[:, number].tolist()
-        return logits
-
-    monkeypatch.setattr(module.LocalEnsemble, "submit", submitted)
-    monkeypatch.setattr(module.LocalEnsemble, "gather", gathered)
-    return answers
 
 
 def test_the_answers_of_models_from_files_make_a_bit_equal_student(
@@ -158,24 +103,6 @@ def test_a_rule_sees_only_the_teachers_that_answer_a_row():
             assert soft.weights[[1, 0, 2], [1, 2, 2]].tolist() == [0, 0, 0]
             whole = (soft.weights[..., None] * logits.nan_to_num(0.0)).mean(0)
             assert_close(whole[:4], soft.logits[:4])
-
-
-@pytest.fixture(scope="module")
-def answered(sentiment, tmp_path_factory):
-    """``answered(rows)``: the answers of a file of these rows as the only teacher."""
-    place = tmp_path_factory.mktemp("answers")
-
-    def check(rows: list[dict[str, object]], **changes: object) -> dict[tuple[str, ...], object]:
-        path = write(place / "answers.jsonl", rows)
-        keys = {"distillation.teachers": [str(path)], "run_dir": str(place / "run"), **changes}
-        config = configure("distill", overrides=sentiment | keys)
-        name = config.data.dataset
-        teachers = find_teachers(config)[name]
-        split = Mixture.of(config).read(name, "train", student_tokenizer(config))
-        (written,) = teachers.read_files(split)
-        return written.args[0]  # logits by the texts of a row
-
-    return check
 
 
 GOOD = {"row": 0, "score_negative": 0.25, "score_positive": 0.75}
@@ -370,7 +297,7 @@ def test_a_data_set_of_the_hub_is_a_teacher(answered, sentiment, columns, monkey
         return rows
 
     monkeypatch.setattr(answer_files, "load_rows", load_rows)
-    low = math.log(answer_files.LEAST_PROBABILITY)
+    low = math.log(LEAST_PROBABILITY)
     assert answered([GOOD], **teachers) == {
         (columns[3]["sentence"],): pytest.approx([low, 0.0]),
         (columns[1]["sentence"],): pytest.approx([0.0, low]),
@@ -394,7 +321,7 @@ def test_rows_without_a_label_and_an_answer_are_refused(answered, tmp_path):
 def test_files_of_other_tasks_and_missing_ones_are_refused(answered, tmp_path):
     with pytest.raises(ConfigError, match="no such file"):
         answered([GOOD], **{"distillation.teachers": [str(tmp_path / "no.csv")]})
-    with pytest.raises(ConfigError, match="name a model"):
+    with pytest.raises(DataError, match="no answer in columns"):
         answered([GOOD], **{"data.dataset": "squad_v2"})
     with pytest.raises(ConfigError, match="has no states"):
         answered([GOOD], **{"distillation.matching.hidden_weight": 0.5})

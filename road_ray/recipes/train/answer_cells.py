@@ -1,0 +1,317 @@
+"""Cells of a file of answers, as the logits that a model would give.
+
+The answer of a text, pair or question with choices is one logit a label, that of a sentence one a
+label for each word. The answer of a question about a context is a distribution over spans, which is
+kept as the tokens of a teacher that ``transfer_spans`` reads: each span is a token.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.load_split import Split
+from road_ray.data.readers.tables import Row
+from road_ray.data.task_and_dataset import (
+    Choose,
+    Classify,
+    MultiLabel,
+    Regress,
+    Span,
+    Tag,
+    label_text,
+    listed_labels,
+    plain_label,
+)
+from road_ray.errors import DataError, did_you_mean, shorten
+from road_ray.models.label_order import LabelMap, label_order, names_for
+
+LEAST_PROBABILITY = 1e-8  # of which the logarithm is taken where a file says 0
+_TOLERANCE = 1e-3
+# Columns of each label, the most exact first, and the objects that JSONL and Parquet have instead.
+_LOGIT, _LOGPROB = "logit_", "logprob_"
+_PREFIXES = {_LOGIT: "logits", _LOGPROB: "logprobs", "probability_": "probabilities"}
+_PREFIXES |= {"score_": "scores"}
+_NUMBER = ("value", "label")  # columns of a regression
+_SHARES = ("probability", "score", "confidence")  # of the answer to a question
+_FORM = (
+    "columns logit_LABEL, logprob_LABEL, probability_LABEL or score_LABEL of every label, or label "
+    "(a list labels where a row has several, or tags of words) with confidence; value for numbers; "
+    "n_best, or answer with start and score, for questions"
+)
+
+Texts = tuple[str, ...]
+Answer = Sequence[float]
+Reader = Callable[[Row, str, Texts], Answer | None]
+"""Returns the answer of a row at a place (``file:line``) to the training row with these texts; None
+if its cells are empty."""
+_CellReader = Callable[[Row, str], Answer | None]
+
+
+def flat(row: Row) -> dict[str, Any]:
+    """Return a row whose objects of values by label are columns."""
+    cells = {str(name): cell for name, cell in row.items()}
+    for prefix, name in _PREFIXES.items():
+        if isinstance(cells.get(name), Mapping):
+            cells |= {f"{prefix}{label}": cell for label, cell in cells.pop(name).items()}
+    return cells
+
+
+def reader_of(
+    where: str, place: Path, columns: Collection[str], split: Split, label_map: LabelMap | None
+) -> Reader:
+    """Return the function that reads the answer of a row with these columns. Raises ``DataError``
+    if they have none.
+    """
+    if isinstance(split.task.kind, Span) and {"n_best", "answer"} & {*columns}:
+        return _of_question
+    read = _cell_reader(place, columns, split, label_map)
+    if read is None:
+        raise DataError(f"{where}: no answer in columns {', '.join(columns)}\n  allowed: {_FORM}")
+    if isinstance(split.task.kind, Tag):
+        return partial(_of_words, read)
+    return lambda row, where, _: read(row, where)
+
+
+def _cell_reader(
+    place: Path, columns: Collection[str], split: Split, label_map: LabelMap | None
+) -> _CellReader | None:
+    """Return the function that reads the logits of a row, of tags those of a word."""
+    kind, dataset = split.task.kind, split.dataset
+    if isinstance(kind, Regress) and (column := next(filter(columns.__contains__, _NUMBER), None)):
+        return partial(_numbers, _LOGIT, [column])
+    if isinstance(kind, Choose) and {"choice", *_PREFIXES.values()} & {*columns}:
+        return partial(_of_choices, [str(number) for number in range(kind.choices)])
+    if not isinstance(kind, Classify | MultiLabel | Tag):
+        return None
+    several = isinstance(kind, MultiLabel)
+    renamed = {**dataset.label_map, **dataset.columns.tag_names, **names_for(label_map, place)}
+    for prefix in _PREFIXES:
+        given = [column for column in columns if column.startswith(prefix)]
+        if given:
+            labels = dict(enumerate(column.removeprefix(prefix) for column in given))
+            order = label_order(place, labels, split.task, renamed, "distillation.label_map")
+            ordered = [given[n] for n in order or range(len(given))]
+            return partial(_numbers, prefix, ordered, several=several)
+    if ("tags" if isinstance(kind, Tag) else "label") in columns and not several:
+        return partial(_of_label, kind.labels, renamed)
+    if "labels" in columns and several:
+        return partial(_of_labels, kind.labels, renamed, dataset.columns.separator)
+    if several and {*kind.labels} <= {*columns}:  # columns of 0 and 1
+        return partial(_numbers, "", kind.labels, several=True)
+    return None
+
+
+def _numbers(
+    prefix: str, columns: Sequence[str], row: Row, where: str, several: bool = False
+) -> Answer | None:
+    """Return the logits in columns of logits, log-probabilities or probabilities, which are the
+    labels' own where a row may have ``several``.
+    """
+    cells = [row[column] for column in columns]
+    if all(cell in (None, "") for cell in cells):
+        return None
+    try:
+        values = [float(cell) for cell in cells]
+    except (TypeError, ValueError):
+        values = [math.nan]
+    least = math.log(LEAST_PROBABILITY)
+    if prefix == _LOGIT:
+        valid, allowed = all(map(math.isfinite, values)), "finite numbers"
+    elif several:
+        shares = [math.exp(value) if prefix == _LOGPROB else value for value in values]
+        valid, allowed = all(0 <= x <= 1 + _TOLERANCE for x in shares), "probabilities from 0 to 1"
+        bounded = [min(max(x, LEAST_PROBABILITY), 1 - LEAST_PROBABILITY) for x in shares]
+        logits = [math.log(x) - math.log1p(-x) for x in bounded]
+    elif prefix == _LOGPROB:
+        valid, allowed = all(value <= _TOLERANCE for value in values), "numbers up to 0"
+        logits = [max(value, least) for value in values]
+    else:
+        valid = min(values) >= 0 and abs(sum(values) - 1) <= _TOLERANCE  # false for NaN
+        allowed = "probabilities whose sum is 1 (within 0.001)"
+        logits = [math.log(max(value, LEAST_PROBABILITY)) for value in values] if valid else []
+    if not valid:
+        seen = dict(zip(columns, cells, strict=True))
+        raise DataError(f"{where}: {seen}\n  allowed: {allowed}, or all cells empty")
+    return values if prefix == _LOGIT else logits
+
+
+def _of_choices(numbers: Sequence[str], row: Row, where: str) -> Answer | None:
+    """Return the logits of a list of one value a choice, or of the number of a choice with a
+    confidence.
+    """
+    for prefix, name in _PREFIXES.items():
+        if row.get(name) not in (None, ""):
+            values = _listed(row[name], len(numbers), where, name, "choice")
+            return _numbers(prefix, numbers, dict(zip(numbers, values, strict=True)), where)
+    return _of_label(numbers, {}, {**row, "label": row.get("choice")}, where)
+
+
+def _of_words(read: _CellReader, row: Row, where: str, words: Texts) -> Answer | None:
+    """Return the logits of all words of a sentence, whose cells are lists with one entry a word."""
+    cells = {
+        name: cell
+        for name, cell in row.items()
+        if name in ("tags", "confidence") or name.startswith(tuple(_PREFIXES))
+    }
+    if all(cell in (None, "") for cell in cells.values()):
+        return None
+    lists = {name: _listed(x, len(words), where, name, "word") for name, x in cells.items()}
+    logits: list[float] = []
+    for number, entries in enumerate(zip(*lists.values(), strict=True), 1):
+        of_word = dict(zip(lists, entries, strict=True))
+        answer = read(of_word | {"label": of_word.get("tags")}, f"{where}: word {number}")
+        if answer is None:
+            raise DataError(
+                f"{where}: word {number} has no answer\n  allowed: answers to all words of a "
+                "sentence, or empty cells"
+            )
+        logits += answer
+    return logits
+
+
+def _listed(cell: object, count: int, where: str, name: str, each: str) -> list[Any]:
+    """Return the list in a cell, which CSV has as JSON or, of words, with spaces. One confidence is
+    that of all.
+    """
+    listed = cell
+    if isinstance(cell, str):
+        with suppress(ValueError):
+            listed = json.loads(cell) if cell.lstrip().startswith("[") else cell.split()
+    elif isinstance(cell, int | float):
+        listed = [cell]
+    if name == "confidence" and isinstance(listed, list) and len(listed) == 1:
+        listed = listed * count
+    if not isinstance(listed, list) or len(listed) != count:
+        raise DataError(
+            f"{where}: {name} = {shorten(repr(cell))}\n  allowed: a list of {count}, one a {each}"
+        )
+    return listed
+
+
+def _of_question(row: Row, where: str, texts: Texts) -> Answer | None:
+    """Return the answers of a question as ``[N + 2, 3]``, flat: first character in the context, last
+    one (exclusive), and log-probability. The first is "no answer", the last has the least
+    probability; both have the characters -1.
+
+    Without ``no_answer_score``, "no answer" has what the probabilities lack of 1; with it, the
+    answers share the rest.
+    """
+    listed: Any = row.get("n_best")
+    if listed in (None, ""):
+        empty = row.get("answer") == "" and "" in [row.get(name) for name in _SHARES]
+        if row.get("answer") is None or empty:
+            return None
+        listed = [row]
+    elif isinstance(listed, str):
+        with suppress(ValueError):
+            listed = json.loads(listed)
+    if not isinstance(listed, list) or not all(isinstance(entry, Mapping) for entry in listed):
+        raise DataError(
+            f"{where}: n_best = {shorten(repr(listed))}\n"
+            "  allowed: a list of objects with answer (or text), probability (or score) and start"
+        )
+    spans = [_span(entry, where, texts[1]) for entry in listed]
+    shares = [_share(entry, _SHARES, 1.0, where) for entry in listed]
+    answers = [(*span, share) for span, share in zip(spans, shares, strict=True) if span]
+    total = sum(share for _, _, share in answers)
+    none = _share(row, ["no_answer_score"], math.nan, where)
+    if (seen := max(sum(shares), total + none)) > 1 + _TOLERANCE:  # of NaN, the first
+        raise DataError(
+            f"{where}: the probabilities of answers and no answer have the sum {seen:g}\n"
+            "  allowed: at most 1 (within 0.001)"
+        )
+    scale = (1 - none) / total if total and none >= 0 else 1.0
+    none = none if total and none >= 0 else 1 - total
+    tokens = [(-1, -1, none), *((i, j, scale * share) for i, j, share in answers), (-1, -1, 0.0)]
+    return [x for i, j, p in tokens for x in (i, j, math.log(max(p, LEAST_PROBABILITY)))]
+
+
+def _span(entry: Row, where: str, context: str) -> tuple[int, int] | None:
+    """Return the characters of an answer without spaces at its ends; None for an empty answer."""
+    text, start = entry.get("answer", entry.get("text")), entry.get("start")
+    if text == "":
+        return None
+    plain = str(text).strip()
+    try:
+        begin = context.find(str(text)) if start in (None, "") else int(start)
+    except (TypeError, ValueError):
+        begin = -1
+    if begin < 0 or not plain or context[begin : begin + len(str(text))] != text:
+        place = "nowhere in" if start in (None, "") else f"not at character {start} of"
+        raise DataError(
+            f"{where}: answer {shorten(repr(text))} is {place} the context\n"
+            "  allowed: text of the context with its first character, from 0, as start; without "
+            "one, the first such text; an empty text for no answer"
+        )
+    begin += str(text).index(plain)
+    return begin, begin + len(plain)
+
+
+def _share(row: Row, names: Collection[str], default: float, where: str) -> float:
+    """Return the probability in the first of these columns that a row has."""
+    name = next((name for name in names if row.get(name) not in (None, "")), None)
+    if name is None:
+        return default
+    try:
+        share = float(row[name])
+    except (TypeError, ValueError):
+        share = math.nan
+    if not 0 <= share <= 1 + _TOLERANCE:
+        raise DataError(f"{where}: {name} = {row[name]!r}\n  allowed: 0 to 1")
+    return min(share, 1.0)
+
+
+def _of_label(
+    labels: Sequence[str], renamed: Mapping[str, str], row: Row, where: str
+) -> Answer | None:
+    """Return the logits of a label with a confidence; the other labels share the rest."""
+    if row["label"] in (None, ""):
+        return None
+    label = _known(labels, renamed, row["label"], where)
+    confidence = _share(row, ["confidence"], 1.0, where)
+    others = (1 - confidence) / max(1, len(labels) - 1)
+    shares = [confidence if label == other else others for other in labels]
+    return [math.log(max(share, LEAST_PROBABILITY)) for share in shares]
+
+
+def _of_labels(
+    labels: Sequence[str], renamed: Mapping[str, str], separator: str | None, row: Row, where: str
+) -> Answer | None:
+    """Return the logits of a list of labels: the confidence is the probability of each label that
+    it has, and of no other label.
+    """
+    given = row["labels"]
+    if given in (None, ""):
+        return None
+    if isinstance(given, str) and separator and not given.startswith("["):
+        given = [part for cell in given.split(separator) if (part := cell.strip())]
+    listed = listed_labels(label_text(given), where)
+    there = {_known(labels, renamed, name, where) for name in listed}
+    share = _share(row, ["confidence"], 1.0, where)
+    share = min(max(share, LEAST_PROBABILITY), 1 - LEAST_PROBABILITY)
+    logit = math.log(share) - math.log1p(-share)
+    return [logit if label in there else -logit for label in labels]
+
+
+@cache
+def _by_name(labels: tuple[str, ...]) -> dict[str, str]:
+    return {plain_label(label): label for label in labels} | {label: label for label in labels}
+
+
+def _known(labels: Sequence[str], renamed: Mapping[str, str], given: object, where: str) -> str:
+    """Return the label of the task that a cell names."""
+    name, named = label_text(given).strip(), _by_name(tuple(labels))
+    name = renamed.get(name, name)
+    label = named.get(name) or named.get(plain_label(name))
+    if label is None:
+        raise DataError(
+            f"{where}: label = {given!r}{did_you_mean(name, labels)}\n"
+            f"  allowed: {', '.join(labels)}, or names that distillation.label_map maps to them"
+        )
+    return label

@@ -1,0 +1,86 @@
+"""Files of answers, students that learn from them, and what their answers become."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import deque
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import road_ray as rr
+from road_ray.recipes.train import teachers as module
+from road_ray.recipes.train.find_teachers import find_teachers
+from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.prepare import student_tokenizer
+from road_ray.verbs import configure
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> Path:
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+@pytest.fixture
+def student(sentiment, tmp_path):
+    """``student(name, *teachers, **changes)``: a distillation of one epoch or less."""
+
+    def run(name: str, *teachers: object, **changes: object) -> rr.Run:
+        given = {"teachers": teachers, "host": "process", "seed": 7}
+        return rr.distill(
+            overrides=sentiment | {"distillation.precision": "fp32", **changes},
+            run_dir=tmp_path / name,
+            **given,
+        )
+
+    return run
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    """Answers of live teachers by row, teacher after teacher."""
+    asked, answers = deque(), {}
+    submit, gather = module.LocalEnsemble.submit, module.LocalEnsemble.gather
+
+    def submitted(self, batch):
+        asked.append(batch["rows"].tolist())
+        return submit(self, batch)
+
+    def gathered(self, handle):
+        logits = gather(self, handle)
+        for number, row in enumerate(asked.popleft()):
+            answers[row] = logits[:, number].tolist()
+        return logits
+
+    monkeypatch.setattr(module.LocalEnsemble, "submit", submitted)
+    monkeypatch.setattr(module.LocalEnsemble, "gather", gathered)
+    return answers
+
+
+@pytest.fixture(scope="module")
+def answered(sentiment, tmp_path_factory):
+    """``answered(rows)``: the answers of a file of these rows as the only teacher."""
+    place = tmp_path_factory.mktemp("answers")
+
+    def check(rows: list[dict[str, object]], **changes: object) -> dict[tuple[str, ...], object]:
+        path = write(place / "answers.jsonl", rows)
+        keys = {"distillation.teachers": [str(path)], "run_dir": str(place / "run"), **changes}
+        config = configure("distill", overrides=sentiment | keys)
+        name = config.data.dataset
+        teachers = find_teachers(config)[name]
+        split = Mixture.of(config).read(name, "train", student_tokenizer(config))
+        (written,) = teachers.read_files(split)
+        return written.args[0]  # logits by the texts of a row
+
+    return check
