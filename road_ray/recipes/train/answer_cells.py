@@ -195,7 +195,7 @@ def _listed(cell: object, count: int, where: str, name: str, each: str) -> list[
 
 
 def _of_question(row: Row, where: str, texts: Texts) -> Answer | None:
-    """Return the answers of a question as ``[N + 2, 3]``, flat: first character in the context, last
+    """Return the answers of a question as ``[N + 2, 3]``, flat: first character in the text, last
     one (exclusive), and log-probability. The first is "no answer", the last has the least
     probability; both have the characters -1.
 

@@ -137,35 +137,34 @@ def read_answers(
     """Return the answers of a file to rows of ``split``. ``training_rows`` are all rows of its
     training files, to which numbers of rows refer.
 
-    A row of the file names a training row by ``row``, a question also by ``id``, or by the text
-    columns of the data set or their usual names; without these its rows are all training rows in
-    their order. Raises ``DataError`` for rows that are not there or are answered twice, and values
-    that are no answers.
+    A row of the file names a training row by ``row``, by the text columns of the data set or their
+    usual names, or by ``id`` where the data set has one; without these its rows are all training
+    rows in their order. Raises ``DataError`` for rows that are not there or are answered twice, and
+    values that are no answers.
     """
-    rows, dataset = [row.texts for row in training_rows], split.dataset
+    rows, dataset, kind = [row.texts for row in training_rows], split.dataset, split.task.kind
     known, found = {*rows, *(example.texts for example in split.examples)}, dict[Texts, Answer]()
     ids = {row.id: number for number, row in enumerate(training_rows)}
-    if not isinstance(split.task.kind, Span) or len(ids) != len(rows):
-        ids.clear()
+    if len(ids) < len(rows) or (dataset.columns.id is None and not isinstance(kind, Span)):
+        ids = {}
     names, count, taken = None, 0, set[int]()
     for count, (where, cells) in enumerate(_rows(path), 1):
         row = flat(cells)
-        if ids and "row" not in row and row.get("id") not in (None, ""):
-            row["row"] = ids.get(str(row["id"]), row["id"])
         if row.keys() != names:
-            names, columns = row.keys(), _text_columns(dataset, split.task.kind, row)
+            names, columns = row.keys(), _text_columns(dataset, kind, row)
             read = reader_of(where, Path(path), names, split, label_map)
         number = -1
         if columns:
             texts = tuple(map(str, row["words"] if columns == ["words"] else map(row.get, columns)))
         else:
-            number = _row_number(row, count - 1, training_rows, dataset)
-            texts = rows[number] if number >= 0 else ("",)
+            number = _row_number(row, count - 1, ids)
+            texts = rows[number] if 0 <= number < len(rows) else ("",)
         answer = read(row, where, texts) if texts in known else None
         twice = found.get(texts, answer) != answer if columns else number in taken
         taken.add(number)
         if texts not in known or twice:
-            seen = " | ".join(texts)[:80] if columns else f"row {row.get('row', count - 1)}"
+            seen = f"row {row.get('row', row.get('id', count - 1))}"
+            seen = " | ".join(texts)[:80] if columns else seen
             raise DataError(
                 f"{where}: {seen!r} is "
                 f"{'answered twice, and not alike' if twice else f'no row of {dataset.name}'}\n"
@@ -174,7 +173,8 @@ def read_answers(
             )
         if answer is not None:
             found.setdefault(texts, answer)
-    if names is not None and not columns and "row" not in names and count != len(rows):
+    by_number = names is not None and ("row" in names or ("id" in names and bool(ids)))
+    if names is not None and not columns and not by_number and count != len(rows):
         raise DataError(
             f"{path}: {count} rows without their numbers or texts; {dataset.name} has {len(rows)}\n"
             "  allowed: as many\n  fix: add a column row, or the texts (road predict --keep COLUMN)"
@@ -220,18 +220,16 @@ def _text_columns(dataset: Dataset, kind: Kind, row: Row) -> list[str]:
     return []
 
 
-def _row_number(row: Row, place: int, training_rows: Sequence[Example], dataset: Dataset) -> int:
-    """Return the number of a training row: ``row``, or else the place in the file. -1 for one that
-    is not there, or has another id than the row of the file.
+def _row_number(row: Row, place: int, ids: Mapping[str, int]) -> int:
+    """Return the number of a training row: ``row``, that with the ``id``, or else the place in the
+    file. -1 for what is no number, and for another id.
     """
+    if ids and "row" not in row and row.get("id") not in (None, ""):
+        return ids.get(str(row["id"]), -1)
     try:
-        number = int(str(row.get("row", place)))
+        return int(str(row.get("row", place)))
     except ValueError:
         return -1
-    if not 0 <= number < len(training_rows):
-        return -1
-    given = None if dataset.columns.id is None or "row" in row else row.get("id")
-    return number if given in (None, "", training_rows[number].id) else -1
 
 
 class WithAnswerFiles(Ensemble):

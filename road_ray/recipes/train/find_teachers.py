@@ -56,10 +56,16 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
     student = fingerprint_tokenizer(tokenizer)
     total = num_models(located)
     found = {}
-    for name, (directories, folds) in located.items():
+    for name, (places, folds) in located.items():
         _, task = find_dataset(name, config.data)
+        models = [place for place in places if not is_answer_file(place)]
+        others = len(models) - len(models) // folds  # of other folds than that of a row
+        files = {
+            number - others: file_entry(place, task, settings.label_map)
+            for number, place in enumerate(places)
+            if is_answer_file(place)
+        }
         try:
-            models = [place for place in directories if not is_answer_file(place)]
             for directory in models:
                 check_teacher(directory, task, tokenizer, settings.label_map, LABEL_MAP)
         except CheckpointError as error:
@@ -67,27 +73,23 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
                 raise
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
         manifest = teacher_manifest(models, task, settings.label_map, settings.precision, student)
-        entries = iter(manifest["teachers"])
-        manifest["teachers"] = [
-            file_entry(place, task, settings.label_map) if is_answer_file(place) else next(entries)
-            for place in directories
-        ]
-        # A rule that is none is told now, and not when the teachers have started.
-        weighting_rule(config.weighting, num_teachers=num_per_row(directories, folds))
         found[name] = Teachers(
             settings,
             config.weighting,
             task,
             config.data,
-            directories,
+            models,
             manifest,
             folds,
+            files,
             config.address,
             other_teachers=settings.replicas * (total - len(models)),
             student=student,
             store=settings.tables(config.run_dir),
             of_files=settings.directory_of_tables(config.run_dir),
         )
+        # A rule that is none is told now, and not when the teachers have started.
+        weighting_rule(config.weighting, num_teachers=found[name].per_row)
     if isinstance(config, DistillConfig) and config.distillation.matching.enabled:
         first = located[config.data.dataset][0][0]
         if is_answer_file(first):

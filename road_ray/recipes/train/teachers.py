@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +30,9 @@ from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.distributed.connection import connected
 from road_ray.recipes.run_directory.input_files import identity_of
-from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles, read_files
+from road_ray.recipes.train.answer_files import WithAnswerFiles, read_files
 from road_ray.recipes.train.config import MultitaskConfig, TrainConfig
-from road_ray.recipes.train.teaching_config import TeachingConfig, WeightingConfig, num_per_row
+from road_ray.recipes.train.teaching_config import TeachingConfig, WeightingConfig
 from road_ray.system.files import write_json_atomic
 from road_ray.training.checkpoint_directory import has_checkpoints
 from road_ray.training.worker import Worker
@@ -59,9 +59,11 @@ class Teachers:
     weighting: WeightingConfig
     task: Task
     data: SourceConfig
-    directories: list[str]  # fold after fold, and files behind them
-    manifest: Mapping[str, Any]  # of these teachers
+    directories: list[str]  # of models, fold after fold
+    manifest: Mapping[str, Any]  # of these models
     folds: int = 1  # of out-of-fold teachers, which answer only for rows that they have not seen
+    files: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Entries of teachers that are files, by their number among the teachers of a row."""
     address: str | None = None
     other_teachers: int = 0  # of other data sets, which need room beside these
     student: str | None = None  # fingerprint of the student's tokenizer
@@ -71,19 +73,15 @@ class Teachers:
     @property
     def per_row(self) -> int:
         """Number of teachers that answer each row."""
-        return num_per_row(self.directories, self.folds)
+        return len(self.directories) // self.folds + len(self.files)
 
     @property
-    def files(self) -> list[int]:
-        """Numbers of the teachers that are files of answers."""
-        return [n for n, entry in enumerate(self.manifest["teachers"]) if FILE_SHA256 in entry]
-
-    @property
-    def models(self) -> Teachers | None:
-        """The teachers that are models, if there are any."""
-        files = self.files
-        members = [number for number in range(len(self.directories)) if number not in files]
-        return self if not files else self._some(members, self.folds) if members else None
+    def record(self) -> dict[str, Any]:
+        """Manifest of all teachers in their order; files stand behind models of folds."""
+        entries = list(self.manifest["teachers"])
+        for number, entry in self.files.items():
+            entries.insert(number if self.folds == 1 else len(entries), entry)
+        return {**self.manifest, "teachers": entries}
 
     @property
     def mixed(self) -> bool:
@@ -93,7 +91,7 @@ class Teachers:
     @property
     def needs_pool(self) -> bool:
         """Return True if the teachers answer from actors during the training."""
-        return self.store is None and self.settings.host == "actors" and self.models is not None
+        return self.store is None and self.settings.host == "actors" and bool(self.directories)
 
     @property
     def options(self) -> TeacherOptions:
@@ -111,11 +109,10 @@ class Teachers:
         """
         from road_ray.distributed.teachers import start_teachers
 
-        settings, models = self.settings, self.models
-        assert models is not None
+        settings = self.settings
         resources = dict(settings.resources)
         return start_teachers(
-            models.directories,
+            self.directories,
             self.task,
             teacher=self.options,
             replicas=settings.replicas,
@@ -139,20 +136,19 @@ class Teachers:
         """Return the ensemble of a worker for the rows of ``split``; rank 0 compares a few answers
         with the models' first. ``actors`` are the driver's, if it started them.
         """
-        models = self.models
-        if models is not self:
-            options: Any = {"tokenizer": tokenizer, "worker": worker, "on_event": on_event}
-            inner = None if models is None else models.open(split, actors, **options)
-            features = row_features(split, tokenizer, self.data)
-            return WithAnswerFiles(inner, self._tables_of_files(), split, features)
-        texts = self._texts(split, tokenizer)
-        rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), worker)
-        parts = self._by_fold(split, actors)
-        members = [teachers._open(rows, mask, some, on_event) for teachers, some, mask in parts]
-        ensemble = members[0]
-        if self.folds > 1:
-            ensemble = OutOfFoldEnsemble(members, row_folds(split, self.folds))
-        return ensemble if texts is None else WithTexts(ensemble, texts)
+        texts, ensemble = self._texts(split, tokenizer), None
+        if self.directories:
+            rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), worker)
+            parts = self._by_fold(split, actors)
+            members = [teachers._open(rows, mask, some, on_event) for teachers, some, mask in parts]
+            ensemble = members[0]
+            if self.folds > 1:
+                ensemble = OutOfFoldEnsemble(members, row_folds(split, self.folds))
+            ensemble = ensemble if texts is None else WithTexts(ensemble, texts)
+        if self.files or ensemble is None:
+            features = texts.features if texts else row_features(split, tokenizer, self.data)
+            return WithAnswerFiles(ensemble, self._tables_of_files(), split, features)
+        return ensemble
 
     def label(
         self,
@@ -164,8 +160,8 @@ class Teachers:
         teachers every row, those of folds the rows that they have not seen. ``actors`` are the
         caller's, if it has started them.
         """
-        if (models := self.models) is not self:
-            return None if models is None else models.label(split, tokenizer, actors)
+        if not self.directories:
+            return
         texts = self._texts(split, tokenizer)
         rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), Worker.alone())
         for teachers, some, mask in self._by_fold(split, actors):
@@ -176,16 +172,13 @@ class Teachers:
         ``DataError`` for a file that does not fit the data, and for rows that have neither an
         answer nor a label.
         """
-        tables = self._tables_of_files().values()
-        files = [(self.directories[n], t) for n, t in zip(self.files, tables, strict=True)]
-        alone = self.models is None
+        tables = self._tables_of_files()
+        files = [(entry["directory"], tables[number]) for number, entry in self.files.items()]
+        alone = not self.directories
         return read_files(files, split, self.data, self.settings.label_map, alone=alone)
 
     def _tables_of_files(self) -> dict[int, TeacherTables]:
-        """Return the tables of the files by their number among the teachers of a row."""
-        entries = self.manifest["teachers"]
-        others = len(entries) - self.per_row  # models of other folds, which stand in front
-        return {n - others: TeacherTables(self.of_files, entries[n], self.task) for n in self.files}
+        return {n: TeacherTables(self.of_files, x, self.task) for n, x in self.files.items()}
 
     def _texts(self, split: Split, tokenizer: PreTrainedTokenizerFast) -> RowTexts | None:
         """Return the texts of the rows, if a teacher needs them."""
@@ -201,15 +194,16 @@ class Teachers:
             yield self, actors, np.ones(len(split.features), np.bool_)
             return
         folds = row_folds(split, self.folds)
+        size = len(self.directories) // self.folds
         for fold in range(self.folds):
-            members = range(fold * self.per_row, (fold + 1) * self.per_row)
+            members = range(fold * size, (fold + 1) * size)
             yield self._some(members), actors and actors.part(members), folds == fold
 
-    def _some(self, members: Sequence[int], folds: int = 1) -> Teachers:
+    def _some(self, members: Sequence[int]) -> Teachers:
         manifest = [self.manifest["teachers"][member] for member in members]
         return replace(
             self,
-            folds=folds,
+            folds=1,
             directories=[self.directories[member] for member in members],
             manifest={**self.manifest, "teachers": manifest},
         )
@@ -372,7 +366,7 @@ def lineage(
         "teachers": [
             teacher | ({"dataset": name} if several else {})
             for name, found in teachers.items()
-            for teacher in found.manifest["teachers"]
+            for teacher in found.record["teachers"]
         ],
     }
     identity = identity_of(teachers=identity_only(_manifest(config, teachers)))
@@ -383,7 +377,7 @@ def lineage(
 
 def _manifest(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
     """Return the manifest of the teachers of a run; a mixture has one of each data set."""
-    manifests = {name: dict(found.manifest) for name, found in teachers.items()}
+    manifests = {name: found.record for name, found in teachers.items()}
     if isinstance(config, MultitaskConfig):
         return {"datasets": manifests}
     (manifest,) = manifests.values()
