@@ -219,6 +219,15 @@ def test_distillation(run, runs, all_data, block, names):
         assert f"eval/{dataset}/accuracy" in metrics(runs / "runs" / name)
 
 
+def test_answers_to_questions(run, runs):
+    run("docs/guides/distillation.md", "spans", finetune=SPANS, distill=SPANS)
+    assert "eval/squad_v2/f1" in metrics(runs / "runs" / "spans")
+    listed = {row["id"]: row["n_best"] for row in rows(runs / "spans.jsonl")}
+    (runs / "nbest_predictions.json").write_text(json.dumps(listed))
+    exec(blocks("docs/guides/distillation.md", "python")["nbest"], {})
+    assert {row["id"]: row["n_best"] for row in rows(runs / "nbest.jsonl")} == listed
+
+
 def test_wrong_labels(run, runs, all_data):
     run("docs/guides/data.md", "errors")
     assert "eval/sst2/accuracy" in metrics(runs / "runs" / "clean")
