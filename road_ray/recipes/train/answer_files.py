@@ -105,8 +105,8 @@ def read_files(
     alone: bool,
 ) -> list[Callable[[], None]]:
     """Read files of answers to the training rows ``split``, and return functions that write the
-    answers to their tables. Raises the errors of ``read_answers``; ``alone`` without models, also
-    ``DataError`` for rows that have no label and no answer.
+    answers to their tables. Raises ``DataError`` for rows that are not there or are answered twice,
+    values that are no answers and, ``alone`` without models, rows without a label and an answer.
     """
     # Numbers of rows are those of the file: also of rows that are held out or have no label.
     file = replace(split.dataset, dev_fraction=None)
@@ -119,7 +119,7 @@ def read_files(
             with_history(row, turns) if isinstance(row, SpanExample) else row
             for row in read_examples(file, "train", root_of(file.name, source))
         ]
-        answers = read_answers(path, split, rows, label_map)
+        answers = _of_split(path, split, _read_answers(path, split, rows, label_map))
         answered.update(answers)
         writers.append(partial(_write, answers, tables))
     unlabelled = (e for e in split.examples if alone and e == e.unlabelled())
@@ -131,16 +131,15 @@ def read_files(
     return writers
 
 
-def read_answers(
+def _read_answers(
     path: str, split: Split, training_rows: Sequence[Example], label_map: LabelMap | None
 ) -> dict[Texts, Answer]:
-    """Return the answers of a file to rows of ``split``. ``training_rows`` are all rows of its
-    training files, to which numbers of rows refer.
+    """Return the answers of a file to ``training_rows``, all rows of the training files, and to
+    other rows of ``split``.
 
     A row of the file names a training row by ``row``, by the text columns of the data set or their
     usual names, or by ``id`` where the data set has one; without these its rows are all training
-    rows in their order. Raises ``DataError`` for rows that are not there or are answered twice, and
-    values that are no answers.
+    rows in their order.
     """
     rows, dataset, kind = [row.texts for row in training_rows], split.dataset, split.task.kind
     known, found = {*rows, *(example.texts for example in split.examples)}, dict[Texts, Answer]()
@@ -179,6 +178,13 @@ def read_answers(
             f"{path}: {count} rows without their numbers or texts; {dataset.name} has {len(rows)}\n"
             "  allowed: as many\n  fix: add a column row, or the texts (road predict --keep COLUMN)"
         )
+    return found
+
+
+def _of_split(path: str, split: Split, found: Mapping[Texts, Answer]) -> dict[Texts, Answer]:
+    """Return the answers to rows of ``split``; a pair that is learnt in both orders has one answer
+    unless the file has two. Raises ``DataError`` if there is none.
+    """
     answers = {}
     for example in split.examples:
         texts = example.texts
@@ -187,7 +193,7 @@ def read_answers(
             answers[texts] = given
     if not answers:
         raise DataError(f"{path}: answers none of the {len(split.examples)} training rows")
-    _log.info("%s: answers to %d of %d training texts", path, len(answers), len(known))
+    _log.info("%s: answers to %d of %d rows", path, len(answers), len(split.examples))
     return answers
 
 
