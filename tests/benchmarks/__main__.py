@@ -23,8 +23,10 @@ def main() -> None:
     from tests.benchmarks.shapes import device
     from tests.benchmarks.suite import SUITE
 
+    alone = ("gpu: training on a device", "host: what a step costs the CPU that launches it")
+    listed = f"{', '.join(SUITE)}; alone: {', '.join(alone)}"
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SUITE))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=listed)
     parser.add_argument("--repeats", type=int, help="rounds that count, of every benchmark")
     parser.add_argument(
         "--clock",
@@ -41,6 +43,15 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
+    if chosen.names == ["host"]:
+        from tests.benchmarks import host
+
+        host.main()
+        return
+    if chosen.names == ["gpu"]:
+        if device().type != "cuda":
+            parser.error("gpu: torch sees no CUDA device here")
+        chosen.names = ["matrix_rate", "pretrain", "finetune", "distil"]
     if unknown := sorted(set(chosen.names) - set(SUITE)):
         parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(SUITE)}")
     kinds = ("repeats", "quick_repeats", "few_repeats") if chosen.repeats else ()
