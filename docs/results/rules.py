@@ -41,16 +41,14 @@ def arms(found: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def ensembles(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Return a row for each ensemble: its teachers alone and together."""
-    lines = ["| teachers | rows | one teacher | together |", "|---" * 4 + "|"]
+    """Return a row for the single teachers of a comparison, and one for their ensemble."""
+    lines = ["| teachers | rows | accuracy |", "|---" * 3 + "|"]
     for name, table in found.items():
-        for one in table["ensembles"]:
+        for one in table["teachers"]:
             figure = one["figures"].get(METRIC)
-            if figure is None or figure["ensemble"] is None:
-                continue
-            alone = f"{figure['teachers']:.1f} ± {figure['deviation']:.1f}"
-            cells = [one["name"], TITLES[name], alone, f"{figure['ensemble']:.1f}"]
-            lines.append("| " + " | ".join(cells) + " |")
+            if figure is not None:
+                score = f"{figure['mean']:.1f}" if figure["deviation"] is None else _figure(figure)
+                lines.append("| " + " | ".join([one["name"], TITLES[name], score]) + " |")
     return lines
 
 

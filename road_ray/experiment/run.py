@@ -72,7 +72,7 @@ def run_experiment(
     results = {job.name: run for job, run in zip(jobs, runs, strict=True)}
     outcomes = outcomes_of(experiment, results)
     table = experiment_table(experiment, outcomes, name)
-    write_json_atomic(directory / "table.json", table)
+    write_json_atomic(directory / "table.json", table.model_dump())
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed:
         write_report(directory)

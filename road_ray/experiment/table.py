@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset
@@ -15,7 +14,15 @@ from road_ray.evaluation.glue import electra_figure
 from road_ray.experiment.expand import Experiment, Job
 from road_ray.recipes.train.config import TeachersConfig
 from road_ray.reporting.health import right_counts
-from road_ray.reporting.records.comparison_table import figure_over_seeds, paired_tests
+from road_ray.reporting.records.comparison_table import (
+    Arm,
+    ComparisonTable,
+    Failed,
+    Figure,
+    Scores,
+    arm_of,
+    paired_tests,
+)
 from road_ray.reporting.records.run_record import read_run
 from road_ray.system.files import read_json
 
@@ -35,51 +42,70 @@ class Outcome:
 
 def experiment_table(
     experiment: Experiment, outcomes: Sequence[Outcome], name: str = ""
-) -> dict[str, Any]:
-    """Return the content of ``table.json``: ``arms`` with their figures, ``tests`` between arms on
-    the first metric of each data set, ``ensembles``, and ``failed`` runs.
+) -> ComparisonTable:
+    """Return the table of an experiment: its arms with their metrics, tests between arms on the
+    first metric of each data set, the teachers, and runs that failed.
     """
     done = [outcome for outcome in outcomes if outcome.error is None]
     if experiment.config.of_pretraining:  # ELECTRA's tables have the mean over the data sets
         entries = [find_dataset(name, experiment.config.data)[0] for name in experiment.targets]
         for number, outcome in enumerate(done):
-            scores = [electra_figure(entry, outcome.metrics) for entry in entries]
-            score = {f"eval/{SCORE}": sum(scores) / len(scores)}
+            single = [electra_figure(entry, outcome.metrics) for entry in entries]
+            score = {f"eval/{SCORE}": sum(single) / len(single)}
             done[number] = replace(outcome, metrics=score | dict(outcome.metrics))
     metrics = _metrics(experiment.config.data, done)
-    by_arm: dict[str, dict[int, Outcome]] = {arm: {} for arm in experiment.arms}
-    for outcome in done:
-        by_arm[outcome.arm][outcome.seed] = outcome
+    tested = {
+        dataset: names
+        for dataset, names in metrics.items()
+        if names and (dataset == "glue" or not experiment.config.of_pretraining)
+    }
+    shown = [f"{dataset}/{metric}" for dataset, names in metrics.items() for metric in names]
+    scores = {
+        arm: _scores([one for one in done if one.arm == arm], shown) for arm in experiment.arms
+    }
+    first, *others = experiment.arms
+    against = {arm: experiment.arms[arm].against or (first,) for arm in others}
+    return ComparisonTable(
+        comparison=name or experiment.config.comparison,
+        about=experiment.config.compared.about or experiment.config.run_dir.name,
+        source=experiment.config.compared.source,
+        data_sets=metrics,
+        arms=[
+            _arm(experiment, arm, sorted(one.seed for one in done if one.arm == arm), scores[arm])
+            for arm in experiment.arms
+        ],
+        teachers=[row for one in experiment.ensembles for row in _teachers(one, shown)],
+        tests=paired_tests(scores, against, tested),
+        failed=[
+            Failed(arm=one.arm, seed=one.seed, error=str(one.error))
+            for one in outcomes
+            if one.error is not None
+        ],
+    )
+
+
+def _scores(of_arm: Sequence[Outcome], shown: Sequence[str]) -> Scores:
+    """Return the values of an arm by metric and seed, in the order of the seeds."""
+    ordered = sorted(of_arm, key=lambda outcome: outcome.seed)
     return {
-        "comparison": name or experiment.config.comparison,
-        "about": experiment.config.compared.about or experiment.config.run_dir.name,
-        "source": experiment.config.compared.source,
-        "data_sets": metrics,
-        "arms": [_arm(experiment, arm, by_arm[arm], metrics) for arm in by_arm],
-        "ensembles": [_ensemble(ensemble, metrics) for ensemble in experiment.ensembles],
-        "tests": [
-            test
-            for dataset, names in metrics.items()
-            if names and not (experiment.config.of_pretraining and dataset != "glue")
-            for test in _tests(experiment, by_arm, dataset, names)
-        ],
-        "failed": [
-            {"arm": failed.arm, "seed": failed.seed, "error": str(failed.error)}
-            for failed in outcomes
-            if failed.error is not None
-        ],
+        name: {
+            outcome.seed: float(outcome.metrics[f"eval/{name}"])
+            for outcome in ordered
+            if f"eval/{name}" in outcome.metrics
+        }
+        for name in shown
     }
 
 
-def experiment_metrics(table: Mapping[str, Any]) -> dict[str, float]:
+def experiment_metrics(table: ComparisonTable) -> dict[str, float]:
     """Return ``eval/<arm>/<data set>/<metric>`` and its ``_deviation``."""
-    figures = {}
-    for arm in table["arms"]:
-        for name, figure in arm["figures"].items():
-            figures[f"eval/{arm['name']}/{name}"] = figure["mean"]
-            if figure["deviation"] is not None:
-                figures[f"eval/{arm['name']}/{name}_deviation"] = figure["deviation"]
-    return figures
+    metrics = {}
+    for arm in table.arms:
+        for name, figure in arm.figures.items():
+            metrics[f"eval/{arm.name}/{name}"] = figure.mean
+            if figure.deviation is not None:
+                metrics[f"eval/{arm.name}/{name}_deviation"] = figure.deviation
+    return metrics
 
 
 def _metrics(data: SourceConfig, done: Iterable[Outcome]) -> dict[str, list[str]]:
@@ -103,73 +129,38 @@ def _metrics(data: SourceConfig, done: Iterable[Outcome]) -> dict[str, list[str]
     return shown
 
 
-def _arm(
-    experiment: Experiment,
-    name: str,
-    by_seed: Mapping[int, Outcome],
-    metrics: Mapping[str, Sequence[str]],
-) -> dict[str, Any]:
-    arm, figures = experiment.arms[name], {}
-    for dataset, names in metrics.items():
-        for metric in names:
-            values = _values(by_seed, dataset, metric)
-            if values:
-                figure = figure_over_seeds(values)
-                figure["published"] = arm.published.get(f"{dataset}/{metric}")
-                figures[f"{dataset}/{metric}"] = figure
-    jobs = [job for seed in sorted(by_seed) for job in experiment.of_arm(name, seed) if job.scored]
+def _arm(experiment: Experiment, name: str, seeds: Sequence[int], scores: Scores) -> Arm:
+    arm = experiment.arms[name]
+    jobs = [job for seed in seeds for job in experiment.of_arm(name, seed) if job.scored]
     records = (job.config.run_dir / "hf" / MODEL_RECORD for job in jobs)
     sizes = (read_json(path).get("parameters") for path in records if path.is_file())
-    return {
-        "name": name,
-        "about": arm.about or name,
-        "seeds": sorted(by_seed),
-        "figures": figures,
-        "parameters": next(sizes, None),
-        "teachers_right": _right(jobs),
-    }
+    about, parameters, right = arm.about or name, next(sizes, None), _right(jobs)
+    return arm_of(
+        name, about, seeds, scores, arm.published, parameters=parameters, teachers_right=right
+    )
 
 
-def _values(by_seed: Mapping[int, Outcome], dataset: str, metric: str) -> dict[int, float]:
-    name = f"eval/{dataset}/{metric}"
-    return {
-        seed: float(by_seed[seed].metrics[name])
-        for seed in sorted(by_seed)
-        if name in by_seed[seed].metrics
-    }
-
-
-def _ensemble(config: TeachersConfig, metrics: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the figures of an ensemble and the mean and deviation of its teachers; an ensemble
-    that failed has none.
+def _teachers(config: TeachersConfig, names: Sequence[str]) -> Iterator[Arm]:
+    """Yield the single teachers, with the mean and deviation of their metrics, and their ensemble;
+    nothing for teachers that failed.
     """
-    path = config.run_dir / "metrics.json"
+    path, name = config.run_dir / "metrics.json", config.run_dir.name
     recorded = read_json(path) if path.is_file() else {}
-    figures = {}
-    for dataset, names in metrics.items():
-        for metric in names:
-            single = recorded.get(f"eval/{dataset}/{metric}")
-            if single is not None:
-                figures[f"{dataset}/{metric}"] = {
-                    "teachers": single,
-                    "deviation": recorded.get(f"eval/{dataset}/{metric}_deviation"),
-                    "ensemble": recorded.get(f"eval/{dataset}/ensemble_{metric}"),
-                }
-    return {"name": config.run_dir.name, "teachers": config.num_teachers, "figures": figures}
-
-
-def _tests(
-    experiment: Experiment,
-    by_arm: Mapping[str, Mapping[int, Outcome]],
-    dataset: str,
-    metrics: Sequence[str],
-) -> list[dict[str, Any]]:
-    """Return the tests on one data set; ``p_holm`` corrects for the number of them."""
-    scores = {name: _values(by_arm[name], dataset, metrics[0]) for name in experiment.arms}
-    first, *others = experiment.arms
-    against = {name: experiment.arms[name].against or (first,) for name in others}
-    both = {"data_set": dataset, "metric": metrics[0]}
-    return [both | test for test in paired_tests(scores, against)]
+    single, together = {}, {}
+    for metric in names:
+        data_set, _, plain = metric.partition("/")
+        if (mean := recorded.get(f"eval/{metric}")) is not None:
+            deviation = recorded.get(f"eval/{metric}_deviation")
+            single[metric] = Figure(mean=mean, deviation=deviation)
+        if (mean := recorded.get(f"eval/{data_set}/ensemble_{plain}")) is not None:
+            together[metric] = Figure(mean=mean)
+    for what, seeds, figures in (
+        ("single teachers", [*range(config.num_teachers)], single),
+        ("the ensemble", [0], together),
+    ):
+        if figures:
+            about = f"{name}: {what}"
+            yield Arm(name=about, about=about, seeds=seeds, figures=figures)
 
 
 def _right(jobs: Iterable[Job]) -> list[float] | None:

@@ -151,35 +151,6 @@ def intervals(
     return plot
 
 
-def heat_map(
-    plot: Plot,
-    values: Sequence[Sequence[float]],
-    shades: Sequence[Sequence[float]],
-    form: str,
-    columns: Sequence[str],
-    rows: Sequence[str],
-) -> Plot:
-    """Draw ``values[row][column]`` from the top down, in the colours of their ``shades``; NaN is an
-    empty cell. ``form`` formats the values; empty: none is written.
-    """
-    from matplotlib.colors import ListedColormap
-
-    axes = plot.axes
-    places = range(len(columns)), range(len(rows))
-    scale = ListedColormap(colors("c"))
-    axes.pcolormesh(*places, shades, cmap=scale, vmin=0, vmax=1, shading="nearest")
-    for y, row in enumerate(values):
-        for x, value in enumerate(row):
-            if form and value == value:
-                ink = palette()["card" if shades[y][x] > 0.5 else "ink"]
-                axes.text(x, y, format(value, form), color=ink, ha="center", va="center")
-    name_ticks(axes.xaxis, columns)
-    name_ticks(axes.yaxis, rows)
-    axes.invert_yaxis()
-    axes.grid(visible=False)
-    return plot
-
-
 def short_label(text: str, most: int = 48) -> str:
     """Return a text for a plot, on one line and not too long."""
     plain = printable(text)

@@ -1,21 +1,17 @@
-"""Plots of a sweep: history, importance, parallel coordinates, slices, heat map, Pareto front,
-learning curves.
-"""
+"""Plots of a sweep: history, importance, two keys, slices, Pareto front, learning curves."""
 
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from road_ray.reporting.plots import (
     Plot,
     colors,
-    heat_map,
     intervals,
     link_trials,
     logarithmic,
@@ -23,14 +19,13 @@ from road_ray.reporting.plots import (
     new_plot,
     palette,
     shade_colors,
-    short_label,
 )
 from road_ray.reporting.records.sweep_record import Sweep, Trial
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
-_MOST_SLICES, _MOST_AXES = 12, 8
+_MOST_SLICES = 12
 _W, _T = "weighting.wrong", "distillation.temperature"
 
 
@@ -75,25 +70,13 @@ class SweepPlots:
         first = [self.front(), self.history(), self.importance(), self.curves()]
         plots = [plot for plot in first if plot is not None]
         if len(self.sweep.complete) > 1 and self.sweep.varied:
-            if not self.tied:
-                plots += [plot for plot in (self.surface(), self.parallel()) if plot]
+            if not self.tied and (surface := self.surface()):
+                plots.append(surface)
             plots += [
                 self._scatter(key, key, self.sweep.metrics[0])
                 for key in self.sweep.varied[:_MOST_SLICES]
             ]
         return plots
-
-    def absent(self) -> str:
-        """Return which ranking plots are left out and why, or an empty string."""
-        complete, varied = len(self.sweep.complete), self.sweep.varied
-        if self.tied:
-            return "No importance, heat map and parallel coordinates: the trials tie."
-        if complete < 2 or not varied:
-            why = "a single key value" if not varied else f"{complete} complete trial(s)"
-            return f"No importance, heat map, parallel coordinates and slices: {why}."
-        importance = "" if self.importances else "No importance: it cannot be estimated. "
-        surface = "No heat map: it needs four complete trials and two keys of numbers."
-        return importance + ("" if self.surface() else surface)
 
     def history(self) -> Plot:
         """Return the value of each trial and the best value so far."""
@@ -142,49 +125,9 @@ class SweepPlots:
         plot.axes.autoscale_view()
         return plot
 
-    def parallel(self) -> Plot:
-        """Return complete trials as lines over keys and value, the worst first."""
-        from matplotlib.collections import LineCollection
-
-        keys = self.sweep.varied[: _MOST_AXES - 1]
-        complete = [t for t in self.sweep.complete if all(key in t.params for key in keys)]
-        complete.sort(key=lambda trial: self.shade[trial.number] or 0.0)
-        note = "Darker is better."
-        plot = new_plot("Parallel coordinates", note=note, wide=True, height=380)
-        names = [*keys, self.sweep.metrics[0]]
-        columns, line = [], palette()["line"]
-        for place, name in enumerate(names):
-            axes = plot.axes.twinx()
-            axes.spines[:].set_visible(False)
-            axes.spines["right"].set(visible=True, position=("data", place), color=line)
-            axes.tick_params(color=line)
-            values = self._values(name, complete, axes.yaxis)
-            axes.scatter([place] * len(values), values, 0)  # sets the limits
-            axes.set_ylim(axes.get_ylim())
-            axes.grid(visible=False)
-            to_host = axes.transData + plot.axes.transAxes.inverted()
-            columns.append([to_host.transform((place, value))[1] for value in values])
-        lines = LineCollection(
-            [[*enumerate(row)] for row in zip(*columns, strict=True)],
-            colors=shade_colors([self.shade[trial.number] for trial in complete]),
-            linewidths=1.1,
-            alpha=0.6,
-            transform=plot.axes.get_xaxis_transform(),
-        )
-        link_trials(lines, [trial.number for trial in complete])
-        plot.axes.add_collection(lines, autolim=False)
-        plot.axes.set_xlim(-0.1, len(names) - 0.7)
-        plot.axes.xaxis.tick_top()
-        short = [short_label(name.replace("/", ".").rsplit(".", 1)[-1], 22) for name in names]
-        plot.axes.set_xticks(range(len(names)), short)
-        plot.axes.set_yticks([])
-        plot.axes.spines[:].set_visible(False)
-        return plot
-
     def surface(self) -> Plot | None:
-        """Return the value over W and temperature if both were sampled, else over the two most
-        important keys of numbers: a heat map of means if the trials form a grid, else a dot for
-        each trial, since between the dots nothing is known.
+        """Return the trials over W and temperature if both were sampled, else over the two most
+        important keys of numbers; between the dots nothing is known.
         """
         numbers = [
             key
@@ -195,27 +138,7 @@ class SweepPlots:
             return None
         x, y = (_T, _W) if {_T, _W} <= {*numbers} else numbers[:2]
         title = " \N{MULTIPLICATION SIGN} ".join(key.rsplit(".", 1)[-1] for key in (x, y))
-        cells: dict[tuple[Any, Any], list[float]] = defaultdict(list)
-        for trial in self.sweep.complete:
-            if x in trial.params and y in trial.params:
-                cells[trial.params[x], trial.params[y]].append(trial.values[0])
-        known = sum(map(len, cells.values()))
-        columns, rows = sorted({a for a, _ in cells}), sorted({b for _, b in cells}, reverse=True)
-        if known < 4:
-            return None
-        if len(columns) * len(rows) > min(max(2 * known, 12), 150):
-            return self._scatter(title, x, y, "Darker is better.")
-        means = {cell: sum(values) / len(values) for cell, values in cells.items()}
-        ranks = shades([*means.values()], larger_is_better=self.sweep.larger[0])
-        shade, nan = dict(zip(means, ranks, strict=True)), float("nan")
-        return heat_map(
-            new_plot(title, x, y, note="Mean value of the trials in each cell; darker is better."),
-            [[means.get((a, b), nan) for a in columns] for b in rows],
-            [[shade.get((a, b), nan) for a in columns] for b in rows],
-            ".3g",
-            [f"{value:.4g}" for value in columns],
-            [f"{value:.4g}" for value in rows],
-        )
+        return self._scatter(title, x, y, "Darker is better.")
 
     def front(self) -> Plot | None:
         """Return the first two metrics with their Pareto front, or None for one metric."""

@@ -37,7 +37,6 @@ FREE = {
     "inputs.json": "hashes of the files that a run read; the command compares them",
     "MANIFEST.json": "hashes of the files that a run wrote; the command compares them",
     "weights.json": "hashes of the evaluated weights; the command compares them",
-    "sweep.lock": "the process that uses the directory",
     "trials.lock": "the processes that run trials",
     "metrics.jsonl": "the curve, with seconds in each row; final figures are in metrics.json",
     "config.resolved.yaml": "the recorded configuration; the command compares it with its own",

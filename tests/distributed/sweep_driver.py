@@ -109,7 +109,7 @@ def cluster(place: str) -> Iterator[None]:
 
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
-    from road_ray.distributed.tune.driver import StageDemand, search, sweep_lock
+    from road_ray.distributed.tune.driver import StageDemand, search
     from road_ray.distributed.tune.search_config import SearchConfig
     from tests.distributed import sweep_driver
 
@@ -127,9 +127,8 @@ def main(directory: str, place: str, kind: str = "") -> None:
     runs = {"nested": sweep_driver.run_nested, "in sight": sweep_driver.run_in_sight}
     trial = runs.get(kind, sweep_driver.run)
     at = Path(directory)
-    with sweep_lock(at):
-        demand = (StageDemand(),) if nested else ()
-        search(config, "s", at, trial, connected=lambda: cluster(place), demand=demand)
+    demand = (StageDemand(),) if nested else ()
+    search(config, "s", at, trial, connected=lambda: cluster(place), demand=demand)
 
 
 if __name__ == "__main__":

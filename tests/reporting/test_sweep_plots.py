@@ -101,37 +101,6 @@ def test_there_is_a_slice_for_every_key(drawn):
     assert list(dots.get_offsets()[:5, 0]) == [0.0, 0.25, 0.5, 0.75, 0.0]
 
 
-def test_parallel_lines_pass_the_axes_at_their_values_and_the_best_come_last(drawn):
-    plot = drawn.parallel()
-    host, *twins = plot.figure.axes
-    assert labels(host.xaxis) == ["wrong", "temperature", "rule", "f1"]
-    (lines,) = host.collections
-    assert drawn.shade[trials_of(lines)[-1]] == 1.0
-    line, best = lines.get_segments()[-1], drawn.sweep.best[0]
-    for place, value in (
-        (0, 0.75),
-        (1, best.params["distillation.temperature"]),
-        (3, best.values[0]),
-    ):
-        _, height = twins[place].transData.transform((place, value))
-        _, share = host.transAxes.inverted().transform((0.0, height))
-        assert line[place][1] == pytest.approx(share)
-
-
-def test_a_grid_of_draws_is_a_heat_map_with_means(drawn):
-    axes = drawn.surface().axes
-    assert (axes.get_xlabel(), axes.get_title("left")) == (
-        "distillation.temperature",
-        "weighting.wrong",
-    )
-    assert (labels(axes.xaxis), labels(axes.yaxis)) == (
-        ["1", "2", "4"],
-        ["0.75", "0.5", "0.25", "0"],
-    )
-    assert len(axes.texts) == 11  # 4 x 3 fields, of which the failed trial leaves one empty
-    assert next(iter(axes.texts)).get_text() == "60"  # W = 0.75, T = 1: trial 3
-
-
 def test_scattered_draws_are_dots_by_rank(tmp_path):
     trials = [
         Trial(n, "complete", {"a": (n * 37 % 100) / 100, "b": (n * 61 % 97) / 97}, (float(n),))
@@ -159,15 +128,7 @@ def test_two_metrics_have_a_front(front_directory):
     assert 1 <= len(axes.lines[0].get_xdata()) < 11
 
 
-def test_figures_that_are_left_out_are_named_with_the_reason(tmp_path, drawn):
-    def of(trials):
-        return SweepPlots(Sweep("s", tmp_path, ("m",), (True,), trials)).absent()
-
-    keys = [{"a": 0.1 * n, "rule": "mean" if n % 2 else "entropy"} for n in range(6)]
-    trials = [Trial(n, "complete", params, (float(n),)) for n, params in enumerate(keys)]
-    assert "heat map: it needs four complete trials and two keys of numbers" in of(trials)
-    assert "1 complete trial" in of([trials[1], Trial(2, "running", keys[2])])
-    assert drawn.absent() == ""
+def test_a_sweep_without_a_complete_trial_has_its_history(tmp_path):
     empty = Sweep("s", tmp_path, ("m",), (True,), [Trial(0, "running", {"a": 1.0})])
     assert [plot.title for plot in SweepPlots(empty).all()] == ["History: m"]
     assert "No trial is complete yet." in render(sweep_page(empty))

@@ -8,13 +8,12 @@ in a placement group of its own, which cannot be part of that of a trial.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -107,7 +106,7 @@ def search(
 
     ``run(directory, params, on_report)`` runs one trial, ``changed(record)`` is called for each
     that starts or ends. ``demand`` is given where trials start processes of their own, so that
-    stopping a trial ends its process. The caller holds the sweep lock.
+    stopping a trial ends its process. The caller holds the lock of the directory.
     """
     study = open_study(config, name, directory)
     for record in records_of(study):
@@ -133,6 +132,7 @@ def _tune(
 ) -> None:
     for key, value in _SETTINGS.items():
         os.environ.setdefault(key, value)
+    import ray
     from ray import tune
 
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # errors are in the records
@@ -153,7 +153,7 @@ def _tune(
         threads=max(1, int(config.cpus_per_trial)),
         timeout_seconds=config.trial_timeout_seconds,
     )
-    searcher.max_concurrent = _max_concurrent(config, demand)
+    at_once = max_concurrent(config, demand, ray.cluster_resources())
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(_max_pending(config))
     stopping = scheduler(config)
     if config.scheduler != "none":
@@ -168,6 +168,7 @@ def _tune(
             search_alg=searcher,
             scheduler=stopping,
             num_samples=-1,
+            max_concurrent_trials=at_once,
             reuse_actors=False,  # Tune loses trials whose actor another one does not leave in time
         ),
         run_config=tune.RunConfig(
@@ -181,32 +182,6 @@ def _tune(
         tuner.fit()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-@contextmanager
-def sweep_lock(directory: Path) -> Iterator[None]:
-    """Lock the directory of a sweep for this process.
-
-    Raises ``ResourceError`` if another process has it or it cannot be written.
-    """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / "sweep.lock").open("a+", encoding="utf-8")
-        holder = lock_exclusively(lock)
-    except OSError as error:
-        raise ResourceError(
-            f"run_dir = {directory}: cannot be written: {error.strerror}: "
-            f"{error.filename or 'sweep.lock'}\n"
-            "  fix: make it writable or choose another directory; nothing was started"
-        ) from error
-    with lock:
-        if holder:
-            raise ResourceError(
-                f"the sweep in {directory} is run by {holder}\n"
-                "  fix: wait for it or stop it; to run another one beside it, give name=ANOTHER\n"
-                "  kept: that sweep, as it is"
-            )
-        yield
 
 
 def wait_for_trials(directory: Path, timeout_seconds: float = 120.0) -> None:
@@ -229,28 +204,6 @@ def wait_for_trials(directory: Path, timeout_seconds: float = 120.0) -> None:
             time.sleep(0.2)
 
 
-def _max_concurrent(config: SearchConfig, demand: Sequence[StageDemand]) -> float:
-    """Return how many trials may run at the same time: ``max_concurrent``, or as many as the
-    cluster has room for. Tune itself counts trials without processes of their own: one always
-    waits, for which a cluster may add a machine.
-
-    Raises ``ClusterError`` for trials whose workers do not fit a cluster that adds none.
-    """
-    import ray
-
-    if not demand:
-        return config.max_concurrent or math.inf
-    total = ray.cluster_resources()
-    places = max_concurrent(demand, total, config.cpus_per_trial, config.gpus_per_trial)
-    if config.max_concurrent is None and scale_up_seconds():
-        _log.warning(
-            "max_concurrent is not given: %d trials run at the same time, as many as the machines "
-            "that are up have room for; with max_concurrent=N, the cluster adds machines for N",
-            places,
-        )
-    return config.max_concurrent or places
-
-
 def _max_pending(config: SearchConfig) -> int:
     """Return how many trials may wait for resources, for which a cluster may add machines: one, so
     that few are drawn early, or all of ``max_concurrent``.
@@ -259,22 +212,23 @@ def _max_pending(config: SearchConfig) -> int:
 
 
 def max_concurrent(
-    stages: Sequence[StageDemand],
-    total: Mapping[str, float],
-    cpus_per_trial: float = 1.0,
-    gpus_per_trial: float = 0.0,
-) -> int:
-    """Return how many trials fit at the same time, whichever stages they are in; at least one.
+    config: SearchConfig, stages: Sequence[StageDemand], total: Mapping[str, float]
+) -> int | None:
+    """Return how many trials may run at the same time on a cluster with the resources ``total``:
+    ``max_concurrent``, or as many as have room, whichever stages they are in, at least one. None:
+    Tune counts trials without processes of their own.
 
     Raises ``ClusterError`` for a stage whose workers do not fit a cluster that adds no machines.
     Teachers do not count for that: where their answers are stored, none start.
     """
-    own = (cpus_per_trial, gpus_per_trial)
+    if not stages:
+        return config.max_concurrent
+    own = config.cpus_per_trial, config.gpus_per_trial
     for stage in stages:
         workers = stage.min_workers or stage.workers
         least = replace(stage, workers=workers, teachers=0)
         if workers and not least.trials(total, *own) and not scale_up_seconds():
-            gpus = gpus_per_trial + workers * stage.gpus_per_worker
+            gpus = config.gpus_per_trial + workers * stage.gpus_per_worker
             raise ClusterError(
                 f"the cluster has no room for a trial with {workers} workers, which needs "
                 f"CPU {workers + OWN_CPUS:g} of {total.get('CPU', 0.0):g}, GPU {gpus:g} of "
@@ -283,4 +237,11 @@ def max_concurrent(
                 f"{SCALE_UP_VARIABLE} if the cluster adds nodes by itself\n"
                 "  kept: nothing was started"
             )
-    return max(1, min(stage.trials(total, *own) for stage in stages))
+    places = max(1, min(stage.trials(total, *own) for stage in stages))
+    if config.max_concurrent is None and scale_up_seconds():
+        _log.warning(
+            "max_concurrent is not given: %d trials run at the same time, as many as the machines "
+            "that are up have room for; with max_concurrent=N, the cluster adds machines for N",
+            places,
+        )
+    return config.max_concurrent or places

@@ -6,7 +6,6 @@ complete, and resamples running trials. Here all state is in the study.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,7 +34,7 @@ _DIED = "its process died repeatedly (out of memory?)"
 
 class StudySearch(Searcher):  # type: ignore[misc]
     """Searcher that resumes the running trials of an interrupted sweep and then samples new ones,
-    until a budget is spent, at most ``max_concurrent`` at once.
+    until a budget is spent.
     """
 
     def __init__(
@@ -48,10 +47,8 @@ class StudySearch(Searcher):  # type: ignore[misc]
         super().__init__(metric=config.metric[0], mode=config.mode[0])
         self._study, self._config, self._directory = study, config, directory
         self._changed = changed
-        self.max_concurrent = math.inf  # until the cluster is known
         self._numbers: dict[str, int] = {}  # by Tune's trial id
         self._seconds: dict[int, float] = {}  # of trials, until their last report
-        self._running: set[str] = set()  # Tune's trial ids
         self._spent = False
         self._space = distributions(config.space)
         self._start = time.monotonic()
@@ -59,11 +56,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._unfinished = [trial.number for trial in trials]
 
     def suggest(self, trial_id: str) -> Any:
-        """Return number and values of the next trial, None if there is none now, or a marker that
-        there will be none.
-        """
-        if len(self._running) >= self.max_concurrent:
-            return None
+        """Return number and values of the next trial, or a marker that there will be none."""
         if self._unfinished:
             number = self._unfinished.pop(0)
         elif not self.spent():
@@ -72,7 +65,6 @@ class StudySearch(Searcher):  # type: ignore[misc]
             return Searcher.FINISHED
         record = self._write(number)
         self._numbers[trial_id] = number
-        self._running.add(trial_id)
         return {"number": number, "params": dict(record.params)}
 
     def _write(self, number: int) -> Record:
@@ -120,7 +112,6 @@ class StudySearch(Searcher):  # type: ignore[misc]
         scheduler, or its process died for good.
         """
         number = self._numbers[trial_id]
-        self._running.discard(trial_id)
         if result and RECORD in result and not error:
             record = trial_record.from_text(result[RECORD])
         else:

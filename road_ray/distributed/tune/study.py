@@ -1,9 +1,8 @@
 """Optuna study of a sweep, in a journal of its directory or in a shared database: the truth about
 its trials, whose records are output.
 
-Private names of Optuna 5 are used here alone: ``_storage`` and ``_study_id`` of a study, which find
-a trial without a list of all, ``_trial_id``, by which a process goes on with a trial of another
-one, and ``_suggest``, which draws a value from a distribution.
+Private names of Optuna 5 are used here alone: ``_trial_id``, by which a process goes on with a
+trial of another one, and ``_suggest``, which draws a value from a distribution.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from road_ray.errors import ConfigError, ResourceError, first_line
 from road_ray.training.monitoring.metrics_journal import cut_torn_line
 
 _log = logging.getLogger(__name__)
-_SPACE = "road_ray:space"
 _PLACE = "road_ray:directory"  # attribute with the sweep directory of a study in a database
 JOURNAL = "study.journal"
 DAMAGED_REMEDY = (
@@ -60,8 +58,8 @@ _ATTRIBUTES = (  # fields of a record for which Optuna has no field
 def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
     """Return the study. The caller holds the sweep lock.
 
-    Raises ``ConfigError`` for a study of another space or sweep under this name, ``ResourceError``
-    for a storage that is damaged, of another sweep or cannot be opened.
+    Raises ``ConfigError`` for a study of another sweep under this name, ``ResourceError`` for a
+    storage that is damaged, of another sweep or cannot be opened.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     directory.mkdir(parents=True, exist_ok=True)
@@ -84,8 +82,8 @@ def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study
 def open_storage(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
     """Return the study with that name, created if there is none.
 
-    Raises ``ConfigError`` if it has another space or belongs to another sweep, ``ResourceError`` if
-    the storage cannot be opened.
+    Raises ``ConfigError`` if it belongs to another sweep, ``ResourceError`` if the storage cannot
+    be opened.
     """
     if config.storage is None:
         path = directory / JOURNAL
@@ -93,8 +91,6 @@ def open_storage(config: SearchConfig, name: str, directory: Path) -> optuna.Stu
             path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # of a killed process
             cut_torn_line(path)
             return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
-        except ConfigError:
-            raise
         except Exception as error:  # Optuna replays what it reads without checks
             raise ResourceError(
                 f"{path}: cannot be used: {first_line(error)}\n{DAMAGED_REMEDY}"
@@ -140,24 +136,9 @@ def _database(url: str) -> BaseStorage:
 
 def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.Study:
     directions = ["maximize" if mode == "max" else "minimize" for mode in config.mode]
-    space = {
-        key: scope.model_dump(mode="json", exclude_none=True) for key, scope in config.space.items()
-    }
-    identity = json.dumps(
-        {"space": space, "metric": config.metric, "mode": config.mode}, sort_keys=True
-    )
     study = optuna.create_study(
         study_name=name, storage=storage, directions=directions, load_if_exists=True
     )
-    before = study.user_attrs.get(_SPACE)
-    if before not in (None, identity):
-        raise ConfigError(
-            f"a study named {name!r} already exists, with another space or metric:\n"
-            f"    there: {before}\n    asked: {identity}\n"
-            "  fix: name=ANOTHER (and its own run_dir), or continue with the file as it was\n"
-            "  kept: that study, as it is"
-        )
-    study.set_user_attr(_SPACE, identity)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.set_metric_names(list(config.metric))
@@ -317,11 +298,8 @@ def reports_of_ended(study: optuna.Study) -> dict[int, list[Report]]:
 
 
 def find_trial(study: optuna.Study, number: int) -> FrozenTrial:
-    """Return one trial. ``study.get_trials`` lists them all, 3 ms for 5,000."""
-    storage = study._storage
-    return storage.get_trial(
-        storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
-    )
+    """Return one trial."""
+    return study.get_trials(deepcopy=False)[number]
 
 
 def records_of(study: optuna.Study) -> list[Record]:

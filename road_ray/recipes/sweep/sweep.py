@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_yaml
 from road_ray.distributed.connection import connected, prepare_address
-from road_ray.distributed.tune.driver import StageDemand, search, sweep_lock
+from road_ray.distributed.tune.driver import StageDemand, search
 from road_ray.distributed.tune.trial_record import DIVERGED, Record, trial_directory
 from road_ray.errors import DivergedError, ResourceError
 from road_ray.recipes.preflight_checks import require_init, require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import require_probe
 from road_ray.recipes.run_directory.recorded_config import require_same
+from road_ray.recipes.run_directory.run import lock_run_directory
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.recipes.sweep.trials import SECOND, Trial, base_config
@@ -71,7 +72,7 @@ def run(config: SweepConfig) -> Sweep:
     demand = check_sources(config)
     prepare_address(config.address)
     directory = config.directory
-    with sweep_lock(directory):
+    with lock_run_directory(directory):
         if (directory / "trials").is_dir() and (directory / RECORD).is_file():
             require_same(config, directory, RECORD)
         write_text_atomic(directory / RECORD, to_yaml(config))

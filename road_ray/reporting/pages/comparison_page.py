@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from road_ray.errors import ConfigError, did_you_mean, shorten
@@ -35,11 +35,10 @@ from road_ray.reporting.plots import Plot, add_legend, colors, intervals, new_pl
 from road_ray.reporting.records.comparison_table import (
     Arm,
     ComparisonTable,
-    Figure,
     Group,
     group_runs,
     is_decisive,
-    published,
+    published_line,
     read_table,
     table_of_groups,
 )
@@ -59,6 +58,7 @@ _ABOUT_TEACHERS = (
     "All students of a comparison share their teachers, so the intervals do not include the "
     "variation between teachers."
 )
+_ABOUT_RIGHT = "Share of labelled training rows on which so many teachers were right."
 
 
 def compare_page(
@@ -99,16 +99,14 @@ def _sections(
 ) -> list[Section]:
     """Return the sections of a table, and of the runs that it was made from."""
     limits = list(dict.fromkeys(limit for run in runs for limit in run.limits))
-    about = f"{_ABOUT_TESTS} {_ABOUT_TEACHERS}" if table.ensembles else _ABOUT_TESTS
-    about_right = "Share of labelled training rows on which so many teachers were right."
+    about = f"{_ABOUT_TESTS} {_ABOUT_TEACHERS}" if table.teachers else _ABOUT_TESTS
     failed = [f"{run.arm}, seed {run.seed}: {run.error}" for run in table.failed]
     scored = {name: metrics for name, metrics in table.data_sets.items() if metrics}
     return filled(
         [
             *(Section(f"Results on {name}", _results(table, name, limits)) for name in scored),
             Section("Tests", [tests_table(table), Figures(_differences(table))], about),
-            Section("Size", [Figures(_sizes(table))]),
-            Section("Right teachers", [_right(table.arms)], about_right),
+            Section("Right teachers", [_right(table.arms)], _ABOUT_RIGHT),
             Section("Failed runs", [Prose(failed, items=True)]),
             Section("Differences", [_settings(groups)], "Settings that differ between groups."),
             Section("Curves", [Figures(_curves(groups))], "Mean over the seeds of each group."),
@@ -146,23 +144,19 @@ def _results(table: ComparisonTable, name: str, limits: Sequence[str]) -> list[B
             note = "Mean with its 95% interval; circles are single runs."
             plots.append(intervals(title, rows[:_MOST_GROUPS], note))
     blocks: list[Block] = [_verdict(table, name), Figures(plots), arms_table(table, name)]
-    figures = [{(p.model, p.source): p.value for p in published(name, m)} for m in metrics]
-    papers = [
-        [*map(Cell, model), *(_cell(known.get(model), ".2f") for known in figures)]
-        for model in dict.fromkeys(model for known in figures for model in known)
-    ]
+    lines = {metric_title(metric): published_line(name, metric) for metric in metrics}
+    papers = [f"Published {title}: {line}." for title, line in lines.items() if line]
     if papers and limits:
-        blocks.append(Prose([f"Not comparable with published results: {', '.join(limits)}."]))
-    elif papers and not table.source:
-        columns = ["model", "source", *map(metric_title, metrics)]
-        blocks.append(Table(columns, papers, folded=f"published results: {len(papers)} models"))
+        papers = [f"Not comparable with published results: {', '.join(limits)}."]
+    if limits or not table.source:  # an experiment has those of its source beside each arm
+        blocks.append(Prose(papers))
     return blocks
 
 
 def arms_table(table: ComparisonTable, name: str) -> Table:
     """Return the metrics of each arm, of single teachers and of ensembles on a data set."""
     metrics = {f"{name}/{metric}": metric_title(metric) for metric in table.data_sets[name]}
-    arms = [arm for arm in [*table.arms, *_teachers(table)] if arm.figures.keys() & metrics.keys()]
+    arms = [arm for arm in [*table.arms, *table.teachers] if arm.figures.keys() & metrics.keys()]
     printed = any(figure.published for arm in arms for figure in arm.figures.values())
     sized = len({arm.parameters for arm in table.arms}) > 1
     columns, rows = ["arm", "seeds"], []
@@ -201,22 +195,6 @@ def _verdict(table: ComparisonTable, name: str) -> Verdict:
             lines.append((text, "good" if better else "bad"))
     none = f"No difference is significant after correction (tests: {len(tests)})."
     return Verdict(lines or ([(none, "plain")] if tests else []))
-
-
-def _teachers(table: ComparisonTable) -> Iterator[Arm]:
-    """Yield the single teachers of each ensemble, and the ensemble, in the form of an arm."""
-    for one in table.ensembles:
-        single, whole = {}, {}
-        for key, figure in one.figures.items():
-            single[key] = Figure(mean=figure.teachers, deviation=figure.deviation)
-            if figure.ensemble is not None:
-                whole[key] = Figure(mean=figure.ensemble)
-        for about, count, figures in (
-            (f"{one.name}: single teachers", one.teachers, single),
-            (f"{one.name}: the ensemble", 1, whole),
-        ):
-            if figures:
-                yield Arm(name=about, about=about, seeds=[*range(count)], figures=figures)
 
 
 def tests_table(table: ComparisonTable) -> Table:
@@ -259,23 +237,6 @@ def _differences(table: ComparisonTable) -> list[Plot]:
         if rows:
             title = f"{name}: difference in {metric_title(tests[0].metric)}, points"
             plots.append(intervals(title, rows, wide=True, zero=True))
-    return plots
-
-
-def _sizes(table: ComparisonTable) -> list[Plot]:
-    """Return score against size, where arms differ in it."""
-    sized = [arm for arm in table.arms if arm.parameters]
-    if len({arm.parameters for arm in sized}) < 2:
-        return []
-    plots = []
-    for name, (metric, *_) in ((name, m) for name, m in table.data_sets.items() if m):
-        title = f"{name}: {metric_title(metric)} by size"
-        plot = new_plot(title, "million parameters", "%", wide=True)
-        for arm in sized:
-            if figure := arm.figures.get(f"{name}/{metric}"):
-                plot.axes.plot((arm.parameters or 0) / 1e6, figure.mean, "o", label=arm.about)
-        add_legend(plot)
-        plots.append(plot)
     return plots
 
 

@@ -15,7 +15,6 @@ from road_ray.reporting.plots import (
     Plot,
     add_legend,
     colors,
-    heat_map,
     logarithmic,
     mark_points,
     new_plot,
@@ -40,6 +39,7 @@ _TITLES = {
 }
 _MOST_CURVES = 24
 _MOST_SETS = 6
+_MOST_LABELS = 40  # of a confusion matrix
 
 
 def curves(run: RunRecord) -> list[Plot]:
@@ -105,9 +105,6 @@ def prediction_figures(run: RunRecord) -> list[Block]:
         try:
             known = read_json(path)
             name, drawn = path.parent.name, []
-            if "confusion" in known:
-                labels = [str(label) for label in known["labels"]]
-                drawn.append(_confusion(name, labels, known["confusion"]))
             if "calibration" in known:
                 drawn.append(_reliability(name, known["calibration"], int(known["rows"])))
             if "coverage" in known:
@@ -116,7 +113,10 @@ def prediction_figures(run: RunRecord) -> list[Block]:
                 drawn.append(_thresholds(name, known["thresholds"], float(known["threshold"])))
             plots += drawn
             if "confusion" in known:
+                labels = [str(label) for label in known["labels"]]
                 blocks.append(label_table(name, labels, known["confusion"]))
+                if len(labels) <= _MOST_LABELS:
+                    blocks.append(_confusion(name, labels, known["confusion"]))
             if of_labels := known.get("per_label"):
                 head = [name, *next(iter(of_labels.values()))]
                 blocks.append(Table(head, [[n, *row.values()] for n, row in of_labels.items()]))
@@ -156,12 +156,13 @@ def _percent(part: int, whole: int) -> Cell | None:
     return Cell(f"{100 * part / whole:.2f}", 100 * part / whole) if whole else None
 
 
-def _confusion(name: str, labels: list[str], counts: list[list[int]]) -> Plot:
-    """Return the counts of labels (rows) by prediction (columns); shades are shares of a row."""
-    note = "Rows by label and prediction; darker is a larger share of the label."
-    shares = [[count / max(sum(row), 1) for count in row] for row in counts]
-    plot = new_plot(f"{name}: confusion matrix", "predicted", "label", note=note)
-    return heat_map(plot, counts, shares, ",d" if len(labels) <= 6 else "", labels, labels)
+def _confusion(name: str, labels: list[str], counts: list[list[int]]) -> Table:
+    """Return the counts of labels (rows) by prediction (columns), without the zeros."""
+    rows: list[Sequence[Value | Cell]] = [
+        [label, *(count or None for count in row)]
+        for label, row in zip(labels, counts, strict=True)
+    ]
+    return Table([f"{name}: label, by prediction", *labels], rows)
 
 
 def _reliability(name: str, calibration: dict[str, Any], rows: int) -> Plot:

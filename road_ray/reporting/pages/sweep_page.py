@@ -111,13 +111,10 @@ def sweep_page(sweep: Sweep) -> Page:
     """Return the page of a sweep."""
     tied = tie(sweep)
     drawn = SweepPlots(sweep, tied=bool(tied))
-    figures: list[Block] = [Figures(drawn.all())]
-    if absent := drawn.absent():
-        figures.append(Prose([absent]))
     settings = json.dumps(sweep.settings, indent=2, default=str)
     sections = [
         Section("Best", _best(sweep, tied)),
-        Section("Figures", figures, _ABOUT_FIGURES),
+        Section("Figures", [Figures(drawn.all())], _ABOUT_FIGURES),
         Section("Trials", [_table(sweep)], _ABOUT_TRIALS),
         Section("Failures", [_failures(sweep)]),
         Section("Set-up", [Folded("sweep", settings)] if sweep.settings else []),

@@ -57,22 +57,6 @@ class Arm(BaseModel):
     teachers_right: list[float] | None = None
 
 
-class EnsembleFigure(BaseModel):
-    """A metric of the single teachers, on average, and of their ensemble."""
-
-    teachers: float
-    deviation: float | None = None
-    ensemble: float | None = None
-
-
-class Ensemble(BaseModel):
-    """The teachers of a comparison."""
-
-    name: str
-    teachers: int
-    figures: dict[str, EnsembleFigure]
-
-
 class Test(BaseModel):
     """A paired test of two arms over their common seeds; see ``seed_statistics.Difference``."""
 
@@ -99,14 +83,16 @@ class Failed(BaseModel):
 
 
 class ComparisonTable(BaseModel):
-    """The content of ``table.json``; ``data_sets`` has the metrics of each, first the tested."""
+    """The content of ``table.json``. ``data_sets`` has the metrics of each, first the tested;
+    ``teachers`` the single teachers and ensembles of the arms.
+    """
 
     comparison: str
     about: str
     source: str = ""
     data_sets: dict[str, list[str]]
     arms: list[Arm]
-    ensembles: list[Ensemble] = []
+    teachers: list[Arm] = []
     tests: list[Test]
     failed: list[Failed] = []
 
@@ -123,34 +109,58 @@ def read_table(directory: Path) -> ComparisonTable:
         raise CheckpointError(f"{path}: damaged: {why}\n  fix: {remedy}") from error
 
 
-def figure_over_seeds(values: Mapping[Any, float]) -> dict[str, Any]:
-    """Return mean, deviation, interval and values of a metric by seed."""
-    spread, bounds = summary([*values.values()]), interval([*values.values()])
-    return {
-        "mean": spread.mean,
-        "deviation": spread.deviation,
-        "low": bounds[0] if bounds else None,
-        "high": bounds[1] if bounds else None,
-        "values": {str(seed): value for seed, value in values.items()},
-    }
+Scores = Mapping[str, Mapping[Any, float]]
+"""Values of one arm by ``<data set>/<metric>`` and seed."""
+
+
+def arm_of(
+    name: str,
+    about: str,
+    seeds: Sequence[int | str],
+    scores: Scores,
+    published: Mapping[str, float] | None = None,
+    **known: Any,
+) -> Arm:
+    """Return an arm with mean, deviation and interval over seeds of every metric that it has."""
+    figures = {}
+    for metric, values in scores.items():
+        if values:
+            spread, bounds = summary([*values.values()]), interval([*values.values()])
+            figures[metric] = Figure(
+                mean=spread.mean,
+                deviation=spread.deviation,
+                low=bounds[0] if bounds else None,
+                high=bounds[1] if bounds else None,
+                values={str(seed): value for seed, value in values.items()},
+                published=(published or {}).get(metric),
+            )
+    return Arm(name=name, about=about, seeds=[*seeds], figures=figures, **known)
 
 
 def paired_tests(
-    scores: Mapping[str, Mapping[Any, float]], against: Mapping[str, Sequence[str]]
-) -> list[dict[str, Any]]:
-    """Return the tests of one metric, between each arm and those it is compared ``against``, over
-    the seeds that both have; ``p_holm`` corrects for the number of them. ``scores`` are by arm and
-    seed.
+    scores: Mapping[str, Scores],
+    against: Mapping[str, Sequence[str]],
+    data_sets: Mapping[str, Sequence[str]],
+) -> list[Test]:
+    """Return the tests on the first metric of each data set, between each arm and those it is
+    compared ``against``, over the seeds that both have; ``p_holm`` corrects for the number of tests
+    on a data set. ``scores`` are by arm.
     """
-    rows = []
-    for name, others in against.items():
-        for other in others:
-            shared = [seed for seed in scores[name] if seed in scores[other]]
-            if len(shared) > 1:
-                left, right = ([scores[arm][seed] for seed in shared] for arm in (name, other))
-                rows.append({"arm": name, "against": other} | asdict(compare(left, right)))
-    corrected = holm([row["p_value"] for row in rows])
-    return [row | {"p_holm": value} for row, value in zip(rows, corrected, strict=True)]
+    tests = []
+    for data_set, metrics in data_sets.items():
+        key, compared = f"{data_set}/{metrics[0]}", []
+        for arm, others in against.items():
+            for other in others:
+                left, right = scores[arm].get(key, {}), scores[other].get(key, {})
+                shared = [seed for seed in left if seed in right]
+                if len(shared) > 1:
+                    pairs = [left[seed] for seed in shared], [right[seed] for seed in shared]
+                    compared.append((arm, other, compare(*pairs)))
+        corrected = holm([found.p_value for _, _, found in compared])
+        for (arm, other, found), p_holm in zip(compared, corrected, strict=True):
+            names = {"data_set": data_set, "metric": metrics[0], "arm": arm, "against": other}
+            tests.append(Test(**names, **asdict(found), p_holm=p_holm))
+    return tests
 
 
 @dataclass(frozen=True)
@@ -204,31 +214,24 @@ def table_of_groups(
     """Return the table of groups of runs, each tested against ``base``. ``metrics`` are names such
     as ``eval/sst2/accuracy``.
     """
+    names = [metric.removeprefix("eval/") for metric in metrics]
     data_sets: dict[str, list[str]] = {}
-    tests = []
-    for metric in metrics:
-        _, dataset, name = metric.split("/", 2)
-        data_sets.setdefault(dataset, []).append(name)
-        if data_sets[dataset] == [name]:
-            by_group = {group.name: group.scores(metric) for group in groups}
-            against = {group.name: [base.name] for group in groups if group is not base}
-            both = {"data_set": dataset, "metric": name}
-            tests += [both | test for test in paired_tests(by_group, against)]
-    arms = [
-        {
-            "name": group.name,
-            "about": group.name,
-            "seeds": sorted({str(run.settings.get("seed")) for run in group.runs}),
-            "figures": {
-                metric.removeprefix("eval/"): figure_over_seeds(scores)
-                for metric in metrics
-                if (scores := group.scores(metric))
-            },
-        }
-        for group in groups
-    ]
-    known = {"comparison": title, "about": about, "data_sets": data_sets}
-    return ComparisonTable.model_validate(known | {"arms": arms, "tests": tests})
+    for name in names:
+        data_set, _, metric = name.partition("/")
+        data_sets.setdefault(data_set, []).append(metric)
+    scores = {group.name: {n: group.scores(f"eval/{n}") for n in names} for group in groups}
+    against = {group.name: [base.name] for group in groups if group is not base}
+    arms = []
+    for group in groups:
+        seeds = sorted({str(run.settings.get("seed")) for run in group.runs})
+        arms.append(arm_of(group.name, group.name, seeds, scores[group.name]))
+    return ComparisonTable(
+        comparison=title,
+        about=about,
+        data_sets=data_sets,
+        arms=arms,
+        tests=paired_tests(scores, against, data_sets),
+    )
 
 
 # Papers report F1 of SQuAD 2.0 with a threshold tuned on the dev set.

@@ -1,10 +1,9 @@
-"""One driver at a time, which waits for trials of an earlier one; how many trials fit, and how many
-run at the same time, on a cluster as it is and on one that adds machines.
+"""A driver waits for trials of an earlier one; how many trials fit, and how many run at the same
+time, on a cluster as it is and on one that adds machines.
 """
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 import time
@@ -13,17 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import ray
 
 from road_ray.config import load
 from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.distributed.tune.driver import (
     StageDemand,
-    _max_concurrent,
     _max_pending,
     max_concurrent,
     search,
-    sweep_lock,
     wait_for_trials,
 )
 from road_ray.distributed.tune.search_config import SearchConfig
@@ -40,24 +36,9 @@ time.sleep(float(sys.argv[2]))
 """
 
 
-def test_the_second_driver_is_told_who_is_the_first(tmp_path):
-    with (
-        sweep_lock(tmp_path),
-        pytest.raises(ResourceError, match=r"process \d+ on"),
-        sweep_lock(tmp_path),
-    ):
-        pass
-    with sweep_lock(tmp_path):
-        pass
-
-
-def test_a_directory_that_cannot_be_made_is_told(tmp_path):
-    (tmp_path / "file").touch()
-    with (
-        pytest.raises(ResourceError, match="cannot be written"),
-        sweep_lock(tmp_path / "file" / "x"),
-    ):
-        pass
+def config(**values):
+    base = {"metric": "m", "scheduler": "none", "space": {"x": {"uniform": [0, 1]}}}
+    return load(SearchConfig, base=base | values)
 
 
 @pytest.mark.slow
@@ -117,8 +98,8 @@ def test_the_gpus_of_a_trial_count_beside_those_of_its_teachers():
 def test_the_stage_with_the_least_room_decides(reverse):
     stages = (StageDemand(workers=8, gpus_per_worker=1.0), StageDemand(teachers=3))
     stages = stages[::-1] if reverse else stages
-    assert max_concurrent(stages, {"CPU": 32, "GPU": 8}) == 1
-    assert max_concurrent(stages, {"CPU": 64, "GPU": 24}) == 3
+    assert max_concurrent(config(), stages, {"CPU": 32, "GPU": 8}) == 1
+    assert max_concurrent(config(), stages, {"CPU": 64, "GPU": 24}) == 3
 
 
 @pytest.mark.parametrize(
@@ -131,7 +112,7 @@ def test_the_stage_with_the_least_room_decides(reverse):
 )
 def test_workers_without_room_are_refused(demand, total):
     with pytest.raises(ClusterError, match=r"no room for a trial with \d workers"):
-        max_concurrent((StageDemand(), demand), total, gpus_per_trial=0.5)
+        max_concurrent(config(gpus_per_trial=0.5), (StageDemand(), demand), total)
 
 
 @pytest.mark.parametrize(
@@ -144,41 +125,30 @@ def test_workers_without_room_are_refused(demand, total):
     ],
 )
 def test_what_may_find_room_is_not_refused(demand):
-    assert max_concurrent((demand,), {"CPU": 4}) == 1
+    assert max_concurrent(config(), (demand,), {"CPU": 4}) == 1
 
 
 TEACHERS = (StageDemand(teachers=3, gpus_per_teacher=0.25),)
+FOUR_GPUS = {"CPU": 64.0, "GPU": 4.0}
 
 
-def config(**values):
-    base = {"metric": "m", "scheduler": "none", "space": {"x": {"uniform": [0, 1]}}}
-    return load(SearchConfig, base=base | values)
-
-
-@pytest.fixture
-def four_gpus(monkeypatch):
-    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 64.0, "GPU": 4.0})
-
-
-@pytest.mark.usefixtures("four_gpus")
 def test_as_many_trials_run_as_the_cluster_has_room_for():
-    assert _max_concurrent(config(gpus_per_trial=1), TEACHERS) == 2
-    assert _max_concurrent(config(), ()) == math.inf  # Tune counts them
-    assert _max_concurrent(config(max_concurrent=7), ()) == 7
-    assert _max_concurrent(config(gpus_per_trial=1, max_concurrent=7), TEACHERS) == 7
+    assert max_concurrent(config(gpus_per_trial=1), TEACHERS, FOUR_GPUS) == 2
+    assert max_concurrent(config(), (), FOUR_GPUS) is None  # Tune counts them
+    assert max_concurrent(config(max_concurrent=7), (), FOUR_GPUS) == 7
+    assert max_concurrent(config(gpus_per_trial=1, max_concurrent=7), TEACHERS, FOUR_GPUS) == 7
     assert _max_pending(config(max_concurrent=7)) == 1
 
 
-@pytest.mark.usefixtures("four_gpus")
 def test_a_cluster_that_adds_machines_is_asked_for_as_many_as_may_run(monkeypatch, caplog):
     workers = (StageDemand(workers=8, gpus_per_worker=1.0),)
     with pytest.raises(ClusterError, match="GPU 8 of 4"):
-        _max_concurrent(config(max_concurrent=1), workers)
+        max_concurrent(config(max_concurrent=1), workers, FOUR_GPUS)
     monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
-    assert _max_concurrent(config(max_concurrent=1), workers) == 1
+    assert max_concurrent(config(max_concurrent=1), workers, FOUR_GPUS) == 1
     assert (_max_pending(config()), _max_pending(config(max_concurrent=7))) == (1, 7)
     assert not caplog.records
-    assert _max_concurrent(config(gpus_per_trial=1), TEACHERS) == 2
+    assert max_concurrent(config(gpus_per_trial=1), TEACHERS, FOUR_GPUS) == 2
     assert "max_concurrent is not given: 2 trials" in caplog.text
 
 

@@ -78,15 +78,6 @@ def test_a_trial_whose_process_died_is_told_as_failed(tmp_path):
     assert "died" in trial_record.read(tmp_path, 0).reason
 
 
-def test_no_more_trials_than_allowed_run_at_once(tmp_path):
-    search = searcher(tmp_path)
-    search.max_concurrent = 2
-    configs = [search.suggest(name) for name in "ab"]
-    assert search.suggest("c") is None
-    finish(search, "a", configs[0])
-    assert search.suggest("c")["number"] == 2
-
-
 def stopped(directory, params, on_report):
     """A trial worse than the one before; the cleanup of trial 1 takes long, of trial 2 crashes."""
     number = int(directory.name)

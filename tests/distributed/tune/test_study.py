@@ -215,15 +215,6 @@ def test_a_large_grid_is_enqueued_once_and_in_linear_time(tmp_path, monkeypatch)
     assert compared == []
 
 
-def test_another_space_under_the_same_name_is_refused(half):
-    _, directory, _ = half
-    other = search(space={"x": {"uniform": [0, 2]}})
-    with pytest.raises(ConfigError, match="with another space"):
-        open_study(other, "s", directory)
-    with pytest.raises(ConfigError, match="with another space"):
-        open_study(search(mode="min"), "s", directory)
-
-
 def test_trials_of_an_earlier_sweep_count_for_the_sampler(half, tmp_path):
     _, earlier, _ = half
     config = search(warm_from=[str(earlier)])
@@ -301,7 +292,5 @@ def test_two_sweeps_of_one_name_in_one_database_are_refused(places):
     open_storage(search(storage=url), "s", first)
     with pytest.raises(ConfigError, match=f"of the sweep in\n    there: {first}"):
         open_storage(search(storage=url), "s", two)
-    with pytest.raises(ConfigError, match="with another space"):
-        open_storage(search(storage=url, mode="min"), "s", first)
     shutil.move(first, two / "moved")  # a sweep goes on wherever it was moved to
     assert open_storage(search(storage=url), "s", two / "moved").trials == []

@@ -9,9 +9,10 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
-from road_ray.distributed.tune.driver import StageDemand, max_concurrent, sweep_lock
+from road_ray.distributed.tune.driver import StageDemand, max_concurrent
 from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
+from road_ray.recipes.run_directory.run import lock_run_directory
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import (
     Sweep,
@@ -129,12 +130,13 @@ def test_a_sweep_counts_the_processes_of_both_runs(tmp_path, teachers):
         "metric: eval/sst2/accuracy\nscheduler: none\n"
         "space: {optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}}\n"
     )
-    demand = check_sources(load_sweep(path, ["overrides.data.corpus=miniature"]))
+    config = load_sweep(path, ["overrides.data.corpus=miniature"])
+    demand = check_sources(config)
     assert demand == (
         StageDemand(workers=8, gpus_per_worker=1.0, min_workers=2),
         StageDemand(teachers=3, gpus_per_teacher=0.25, min_workers=1),
     )
-    assert max_concurrent(demand, {"CPU": 64, "GPU": 8}) == 1
+    assert max_concurrent(config, demand, {"CPU": 64, "GPU": 8}) == 1
 
 
 def test_runs_in_parallel_may_wait_for_room(file):
@@ -145,8 +147,8 @@ def test_runs_in_parallel_may_wait_for_room(file):
 def test_a_second_start_of_the_same_sweep_is_refused(file):
     config = load_sweep(file)
     with (
-        sweep_lock(config.directory),
-        pytest.raises(ResourceError, match=f"is run by process {os.getpid()}"),
+        lock_run_directory(config.directory),
+        pytest.raises(ResourceError, match=f"in use by process {os.getpid()}"),
     ):
         run(config)
 
