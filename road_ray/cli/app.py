@@ -159,7 +159,7 @@ def _run(verb: str, line: CommandLine, as_json: bool) -> None:
     config = line.config(verb)
     if getattr(config, "console", None) == "quiet":
         logging.getLogger("road_ray").setLevel(logging.WARNING)
-    run = run_interruptible(VERBS[verb].run, config, config.run_dir)
+    run = run_interruptible(config.run_dir, VERBS[verb].run, config)
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from road_ray.cli.options import JsonOption, complete_key, complete_preset, show_list
-from road_ray.errors import ConfigError, ResourceError
-from road_ray.system.files import check_new
+from road_ray.errors import ConfigError
+from road_ray.system.files import check_new, write_text_atomic
 
 if TYPE_CHECKING:
     from road_ray.config.schema import Key
@@ -81,7 +81,6 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
     """
     from road_ray.data.features.encode_examples import check_labels
     from road_ray.data.load_split import find_dataset, read_examples, root_of
-    from road_ray.system.files import write_text_atomic
     from road_ray.verbs import configure
 
     beside = place.parent / f".{place.name}.partial"  # its paths are relative to this place
@@ -170,11 +169,7 @@ def schema_name(verb: str) -> str:
 
 def write_file(path: Path, text: str) -> None:
     """Write a file and print its path. Raises ``ResourceError`` if it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ResourceError(f"{path}: cannot be written: {error.strerror}") from None
+    write_text_atomic(path, text)
     typer.echo(path)
 
 

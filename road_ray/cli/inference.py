@@ -118,10 +118,8 @@ def predict(
         return
     call = {"model": model, "columns": chosen, "escape_formulas": escape_formulas}
     pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
-    write = partial(_write_on_pool, pool) if on_pool else _write
-    rows = run_interruptible(
-        lambda call: write(source, output, call, options), call, output.absolute().parent
-    )
+    values = (source, output, call, options, pool if on_pool else None)
+    rows = run_interruptible(output.absolute().parent, _write, *values)
     if as_json:
         typer.echo(json.dumps({"output": str(output), "rows": rows}))
         return
@@ -161,39 +159,39 @@ def _print(model: str, source: str, columns: ColumnChoice, options: dict[str, An
             typer.echo(json_line(prediction))
 
 
-def _write(source: str, output: Path, call: dict[str, Any], options: dict[str, Any]) -> int:
-    """Write the predictions to a file and return their number."""
-    from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import predict_file
-
-    return predict_file(load(call["model"], **options), source, output, **call)
-
-
-def _write_on_pool(
-    pool: dict[str, Any], source: str, output: Path, call: dict[str, Any], options: dict[str, Any]
+def _write(
+    source: str,
+    output: Path,
+    call: dict[str, Any],
+    options: dict[str, Any],
+    pool: dict[str, Any] | None,
 ) -> int:
-    """Write the predictions of a pool of actors to a file and return their number."""
-    from road_ray.distributed.connection import check_machine, prepare_address
+    """Write the predictions, those of a pool of actors if there is one, to a file and return their
+    number.
+    """
+    if pool:
+        from road_ray.distributed.connection import check_machine, prepare_address
 
-    prepare_address(pool["address"])  # what Ray reads at its import
-    check_machine(pool["workers"] or 0, pool["address"])
-    from road_ray.distributed.batch_inference import batch_inference
+        prepare_address(pool["address"])  # what Ray reads at its import
+        check_machine(pool["workers"] or 0, pool["address"])
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
     from road_ray.inference.predict_file import chunk_predictor, predict_file
 
-    # Here it only says what fields the model has, and a GPU is for the actors.
     model = call["model"]
+    if not pool:
+        return predict_file(load(model, **options), source, output, **call)
+    from road_ray.distributed.batch_inference import batch_inference
+
+    # Here it only says what fields the model has, and a GPU is for the actors.
     predictor = load(model, **options, device="cpu")
     if source != STDIN:  # a mistake in the first row is told before a cluster starts
         next(input_rows(source, call["columns"], predictor.fields, predictor.trained))
     place = str(Path(model).resolve()) if Path(model).exists() else model
     with batch_inference(chunk_predictor, place, options, **pool) as predict_on_pool:
-        rows: int = run_interruptible(  # again, because Ray has a handler of its own
-            lambda predict: predict_file(predictor, source, output, predict=predict, **call),
-            predict_on_pool,
-            output.absolute().parent,
-        )
+        write = partial(predict_file, predict=predict_on_pool, **call)
+        # Again, because Ray has a handler of its own.
+        rows: int = run_interruptible(output.absolute().parent, write, predictor, source, output)
     return rows
 
 
@@ -389,9 +387,7 @@ def label(
         timeout_seconds=timeout,
         key_variable=key_variable,
     )
-    counts = run_interruptible(
-        lambda chosen: label_rows(source, output, chosen), settings, output.absolute().parent
-    )
+    counts = run_interruptible(output.absolute().parent, label_rows, source, output, settings)
     cost = (price[0] * counts.prompt_tokens + price[1] * counts.answer_tokens) / 1e6
     if as_json:
         typer.echo(json.dumps({"output": str(output), **vars(counts), "cost": cost}))

@@ -210,9 +210,9 @@ class CommandLine:
         return configure(verb, preset=self.preset, path=self.path, overrides=self.overrides)
 
 
-def run_interruptible(function: Callable[..., object], config: object, directory: Path) -> Any:
-    """Return ``function(config)``. SIGTERM and Ctrl-C outside the training loop raise
-    ``InterruptedRunError``; the loop has its own handler.
+def run_interruptible(directory: Path, function: Callable[..., object], *values: object) -> Any:
+    """Return ``function(*values)``, which writes below ``directory``. SIGTERM and Ctrl-C outside
+    the training loop raise ``InterruptedRunError``; the loop has its own handler.
     """
 
     def stop(number: int, frame: object) -> None:
@@ -220,7 +220,7 @@ def run_interruptible(function: Callable[..., object], config: object, directory
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        return function(config)
+        return function(*values)
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"stopped between steps\n  kept: all that {directory} holds\n"

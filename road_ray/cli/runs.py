@@ -46,9 +46,9 @@ def show(directory: _Run, as_json: JsonOption = False) -> None:
     from road_ray.config.schema import format_value
     from road_ray.reporting.text_tables import aligned
 
-    figures = [{"figure": name, "value": value} for name, value in run.metrics.items()]
+    metrics = [{"metric": name, "value": value} for name, value in run.metrics.items()]
     settings = [{"key": key, "value": format_value(value)} for key, value in run.settings.items()]
-    parts = [aligned([_row(run, directory.parent)]), aligned(figures), aligned(settings)]
+    parts = [aligned([_row(run, directory.parent)]), aligned(metrics), aligned(settings)]
     events = [f"{event.get('time', '')}  {event.get('kind', '')}" for event in run.events]
     typer.echo("\n\n".join([*parts[:2], *(["\n".join(events)] if events else []), parts[2]]))
     for problem in run.problems:
@@ -93,17 +93,17 @@ def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
 
     place = run.directory
     last = run.rows[-1].get("step", 0) if run.rows else 0
-    figures = [name for name, value in run.metrics.items() if isinstance(value, int | float)]
-    evaluated = [name for name in figures if name.startswith("eval/")]
-    figure = next(filter(is_principal, evaluated), next(iter(evaluated or figures), None))
+    metrics = [name for name, value in run.metrics.items() if isinstance(value, int | float)]
+    evaluated = [name for name in metrics if name.startswith("eval/")]
+    metric = next(filter(is_principal, evaluated), next(iter(evaluated or metrics), None))
     return {
         "name": str(place.relative_to(folder)) if place.is_relative_to(folder) else str(place),
         "verb": run.verb,
         "state": "finished" if run.finished else "begun",
         "step": last,
         "seed": run.settings.get("seed"),
-        "figure": figure or "",
-        "value": run.metrics[figure] if figure else None,
+        "metric": metric or "",
+        "value": run.metrics[metric] if metric else None,
         "faults": len(run.faults),
         "limits": "; ".join(run.limits),
     }

@@ -15,6 +15,7 @@ from road_ray.cli.options import (
     complete_words,
     is_override,
     refuse_options,
+    run_interruptible,
 )
 
 if TYPE_CHECKING:
@@ -67,13 +68,12 @@ def sweep(
     config = load_sweep(words[0], overrides)  # before torch and Ray are imported
     from dataclasses import asdict
 
-    from road_ray.cli.options import run_interruptible
     from road_ray.recipes.sweep.sweep import run
 
     if dry_run:
         _show_plan(config, as_json)
         return
-    done = run_interruptible(run, config, config.directory)
+    done = run_interruptible(config.directory, run, config)
     if as_json:
         best = [asdict(trial) for trial in done.best]
         summary = {"directory": str(done.directory), "best": best}

@@ -1,4 +1,4 @@
-"""Details of an evaluation beyond its figures, for pages: confusion matrix, calibration, accuracy
+"""Details of an evaluation beyond its metrics, for pages: confusion matrix, calibration, accuracy
 by coverage, and the scores of SQuAD 2.0 at every no-answer threshold.
 """
 

@@ -45,6 +45,7 @@ from road_ray.evaluation.metrics import (
     predicted_tags,
     probabilities_of,
     table_of_labels,
+    word_logits,
 )
 from road_ray.evaluation.spans import SpanPrediction, best_spans
 from road_ray.evaluation.squad import (
@@ -235,10 +236,11 @@ def evaluate_logits(
     found: dict[str, float] = {}
     if isinstance(kind, Tag):
         sentences = [example for example in split.examples if isinstance(example, TagExample)]
-        tags = predicted_tags(split.features, sentences, kind.labels, logits)
+        words = word_logits(split.features, sentences, logits)
+        tags = [predicted_tags(kind.labels, sentence) for sentence in words]
         if all(sentence.tags for sentence in sentences):
             found = entity_scores(tags, [sentence.tags or () for sentence in sentences])
-        return Evaluation(found, labels=[" ".join(words) for words in tags], ids=ids)
+        return Evaluation(found, labels=[" ".join(sentence) for sentence in tags], ids=ids)
     values, gold = np.stack(logits), split.features.example_labels
     predicted = values[:, 0] if isinstance(kind, Regress) else values.argmax(-1)
     known = gold != UNKNOWN

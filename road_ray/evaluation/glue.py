@@ -40,21 +40,21 @@ SHEETS = {
 }
 _OPTIONAL = ("ax",)
 
-# ELECTRA's tables: one figure per task, MNLI matched, no WNLI (Clark et al. 2020, section 3.1).
+# ELECTRA's tables: one metric per task, MNLI matched, no WNLI (Clark et al. 2020, section 3.1).
 _ELECTRA = {name: ("accuracy",) for name in ("sst2", "mrpc", "qqp", "mnli", "qnli", "rte")}
 _ELECTRA |= {"cola": ("matthews",), "stsb": ("spearman",)}
 
 
-def average(figures: Mapping[str, float]) -> dict[str, float]:
-    """Return the GLUE averages of ``eval/<data set>/<metric>`` figures, by two definitions.
+def average(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the GLUE averages of the metrics ``eval/<data set>/<metric>``, by two definitions.
 
     ``glue/electra`` as in ELECTRA's tables (eight tasks, accuracy, Matthews for CoLA, Spearman for
     STS); ``glue/leaderboard`` as on the server (nine tasks, each the mean of its metrics, MNLI of
     both sets). An average is left out unless all of its tasks are present.
     """
-    metrics_of = {name: catalog.dataset(name).metrics for name in SHEETS if name not in _OPTIONAL}
-    electra = [_mean(figures, name, metrics) for name, metrics in _ELECTRA.items()]
-    leaderboard = {name: _mean(figures, name, metrics) for name, metrics in metrics_of.items()}
+    names_of = {name: catalog.dataset(name).metrics for name in SHEETS if name not in _OPTIONAL}
+    electra = [_mean(metrics, name, names) for name, names in _ELECTRA.items()]
+    leaderboard = {name: _mean(metrics, name, names) for name, names in names_of.items()}
     mnli = [leaderboard.pop("mnli"), leaderboard.pop("mnli_mismatched")]
     leaderboard["mnli"] = sum(mnli) / 2
     averages = {"electra": electra, "leaderboard": list(leaderboard.values())}
@@ -62,11 +62,11 @@ def average(figures: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in means.items() if math.isfinite(value)}
 
 
-def electra_figure(dataset: Dataset, figures: Mapping[str, float]) -> float:
-    """Return the figure of a data set as in ELECTRA's tables, or the mean of its metrics outside
+def electra_figure(dataset: Dataset, metrics: Mapping[str, float]) -> float:
+    """Return the score of a data set as in ELECTRA's tables, or the mean of its metrics outside
     GLUE. Return NaN if it was not evaluated.
     """
-    return _mean(figures, dataset.name, _ELECTRA.get(dataset.name, dataset.figures))
+    return _mean(metrics, dataset.name, _ELECTRA.get(dataset.name, dataset.figures))
 
 
 def write_submission(
@@ -115,8 +115,8 @@ def predictions_of(runs: Sequence[Path]) -> dict[str, dict[str, str]]:
     return predictions
 
 
-def _mean(figures: Mapping[str, float], name: str, metrics: Sequence[str]) -> float:
-    values = [figures.get(f"eval/{name}/{metric}", math.nan) for metric in metrics]
+def _mean(metrics: Mapping[str, float], name: str, chosen: Sequence[str]) -> float:
+    values = [metrics.get(f"eval/{name}/{metric}", math.nan) for metric in chosen]
     return sum(values) / len(values)
 
 

@@ -49,7 +49,7 @@ def find_label_set_errors(
     """Compare out-of-sample ``probabilities`` of several labels a row with ``labels``, 0 or 1,
     ``[N, C]`` both.
 
-    Whether a label is there is a class of its own for each label. A row has the figures of its most
+    Whether a label is there is a class of its own for each label. A row has the values of its most
     doubtful label, and is suspected if one is; ``suggested`` has the suspected ones turned.
     """
     found = [

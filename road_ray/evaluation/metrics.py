@@ -139,22 +139,25 @@ def as_numbers(values: ArrayLike) -> Numbers:
     return array
 
 
-def predicted_tags(
-    features: Features,
-    examples: Sequence[TagExample],
-    labels: Sequence[str],
-    logits: Sequence[NDArray[np.float32]],
-) -> list[list[str]]:
-    """Return the likeliest tag of every word of every sentence, read at its first sub-token."""
+def word_logits(
+    features: Features, examples: Sequence[TagExample], logits: Sequence[NDArray[np.float32]]
+) -> list[list[NDArray[np.float32] | None]]:
+    """Return the logits of every word of every sentence, read at its first sub-token; None for a
+    word that no row has.
+    """
     if features.words is None:
         raise DataError(f"{features.dataset}: the rows of task {features.task!r} have no words")
-    tags = [[OUTSIDE] * len(example.words) for example in examples]
+    found: list[list[NDArray[np.float32] | None]] = [[None] * len(e.words) for e in examples]
     for row, values in enumerate(logits):
         words = features.words[features.bounds[row] : features.bounds[row + 1]]
-        best = values.argmax(-1)
         for place in np.flatnonzero(words >= 0):
-            tags[features.example[row]][words[place]] = labels[best[place]]
-    return tags
+            found[features.example[row]][words[place]] = values[place]
+    return found
+
+
+def predicted_tags(labels: Sequence[str], words: Sequence[NDArray[np.float32] | None]) -> list[str]:
+    """Return the likeliest tag of every word of a sentence by its logits."""
+    return [OUTSIDE if values is None else labels[int(values.argmax())] for values in words]
 
 
 def entity_scores(

@@ -6,7 +6,6 @@ memory. A JSON array, a file in SQuAD's layout and words in columns are loaded c
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from road_ray.data.readers.mrqa import mrqa_rows
 from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import (
     TABLES,
-    check_text,
     decoded_lines,
     json_shape,
     missing_columns,
@@ -152,8 +150,8 @@ def input_rows(
     ids differ.
 
     Raises ``ConfigError`` for a file that does not exist and for a suffix that is not supported,
-    ``DataError`` for a row that lacks a column, for a copied cell that UTF-8 cannot encode, for a
-    given id that was counted before, and for a file without rows.
+    ``DataError`` for a row that lacks a column, for a given id that was counted before, and for a
+    file without rows.
     """
     trained = trained or TrainedInput()
     if unknown := sorted(set(columns.fields) - {*fields, "id"}):
@@ -178,23 +176,11 @@ def input_rows(
                     f"{where}: id {name!r} is also the number of a row before it, which has "
                     "no id\n  fix: give all rows an id, or none"
                 )
-        for column in use.copied.values():  # UTF-8 must encode what is copied
-            value = row[column]
-            is_text = isinstance(value, str)
-            text = value if is_text else json.dumps(value, ensure_ascii=False, default=str)
-            check_text(text, where, column)
         yield InputRow(where, values, {name: row[column] for name, column in use.copied.items()})
     if number < 0:
         raise DataError(
             f"{source}: has no rows\n  fix: name a file with a row below its header, or with lines"
         )
-
-
-def count_rows(source: str, trained: TrainedInput) -> int:
-    """Return the number of rows of a file, which is read for it. Raises ``DataError`` for a row
-    that cannot be read.
-    """
-    return sum(1 for _ in file_rows(source, trained))
 
 
 def cell(row: Row, column: str | list[str]) -> object:

@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,8 +21,12 @@ from road_ray.inference.predictor import Predictor
 from road_ray.models.architectures import input_names
 from road_ray.models.multitask import MultitaskModel
 
+_log = logging.getLogger(__name__)
 ONNX = "onnx"  # the part of road_ray.json on the exported model
 _ERRORS_ONLY = 3  # severity of ONNX Runtime's log
+_LARGEST_DIFFERENCE = 1e-4  # of fp32 logits, in units of the largest logit if that is above 1
+
+Forward: TypeAlias = Callable[[Batch], Tensor]
 
 
 class OnnxModel:
@@ -35,10 +40,9 @@ class OnnxModel:
 
     def __init__(self, path: Path, *, singly: bool = False) -> None:
         self._singly = singly
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise not_installed(error) from error
+        require("onnxruntime")
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.inter_op_num_threads = 1
@@ -81,11 +85,13 @@ class OnnxModel:
         return logits
 
 
-def not_installed(error: ImportError) -> ConfigError:
-    """Return the error for a package of the extra ``onnx`` that is missing."""
-    return ConfigError(
-        f"ONNX: the package {error.name} is not installed\n  fix: pip install 'road-ray[onnx]'"
-    )
+def require(*packages: str) -> None:
+    """Raise ``ConfigError`` for a package of the extra ``onnx`` that is not installed."""
+    for name in packages:
+        if find_spec(name) is None:
+            raise ConfigError(
+                f"ONNX: the package {name} is not installed\n  fix: pip install 'road-ray[onnx]'"
+            )
 
 
 def files_of(path: Path) -> list[Path]:
@@ -108,12 +114,6 @@ def onnx_file(place: Path, record: Mapping[str, object]) -> Path | None:
             "  fix: repeat `road export`"
         )
     return place / name
-
-
-_log = logging.getLogger(__name__)
-_LARGEST_DIFFERENCE = 1e-4  # of fp32 logits, in units of the largest logit if that is above 1
-
-Forward: TypeAlias = Callable[[Batch], Tensor]
 
 
 class _FunctionOfTensors(nn.Module):
@@ -161,16 +161,6 @@ def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> 
         "largest_logit_difference": differences,
         "bytes": sizes,
     }
-
-
-def require_exporter() -> None:
-    """Raise ``ConfigError`` if a package of the extra ``onnx`` is not installed."""
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise not_installed(error) from error
 
 
 def exportable(predictor: Predictor) -> MultitaskModel:

@@ -23,7 +23,7 @@ from typing import IO, Any, NamedTuple
 from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.data.task_and_dataset import Choose
 from road_ray.errors import ConfigError, InterruptedRunError, counted
-from road_ray.inference.input_rows import ColumnChoice, InputRow, count_rows, input_rows
+from road_ray.inference.input_rows import ColumnChoice, InputRow, file_rows, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.partial_output import PartialOutput
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
@@ -80,8 +80,9 @@ def predict_file(
             _log.info("%s: resuming after %s", output, counted(file.count, "row"))
         try:
             rows = input_rows(source, columns, predictor.fields, predictor.trained)
-            total = None if source == STDIN else count_rows(source, predictor.trained)
-            if total is not None:
+            total = None
+            if source != STDIN:
+                total = sum(1 for _ in file_rows(source, predictor.trained))
                 console.part("predictions", file.count, total)
             for predictions in predicted(predictor, islice(rows, file.count, None), predict):
                 file.append(predictions)
@@ -171,7 +172,8 @@ def finish(file: PartialOutput, abstains: str | None, escape_formulas: bool = Fa
         return f"'{value}" if escape_formulas else value
 
     def write(path: Path) -> None:
-        with path.open("w", encoding="utf-8", newline="") as out:
+        # Of a lone surrogate, which UTF-8 does not have, the escape is written: JSON reads it.
+        with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as out:
             if file.output.suffix == ".jsonl":
                 out.writelines(json_line(row) + "\n" for row in file.rows())
                 return

@@ -22,7 +22,7 @@ from scipy.special import softmax
 
 from road_ray.data.features.examples_and_features import Features, TagExample
 from road_ray.data.task_and_dataset import Tag
-from road_ray.evaluation.metrics import OUTSIDE, predicted_tags
+from road_ray.evaluation.metrics import OUTSIDE, predicted_tags, word_logits
 
 _JOINERS = "\u200c\u200d\u00ad"  # within a word: zero-width non-joiner and joiner, soft hyphen
 _MARK = "\u0300"  # stands for any combining mark while a text is split
@@ -80,22 +80,16 @@ def entities(
     kind: Tag, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
 ) -> list[dict[str, Any]]:
     """Return the tags of each sentence's words, and its entities with character offsets."""
-    assert features.words is not None
-    tags = predicted_tags(features, examples, kind.labels, logits)
-    scores = [[0.0] * len(example.words) for example in examples]  # of the likeliest tags
-    for row, values in enumerate(logits):
-        words = features.words[features.bounds[row] : features.bounds[row + 1]]
-        for place in np.flatnonzero(words >= 0):
-            score = float(softmax(values[place].astype(np.float64)).max())
-            scores[features.example[row]][words[place]] = score
-    return [
-        {
-            "tags": sentence_tags,
-            "words": list(example.words),
-            "entities": grouped(example, sentence_tags, sentence_scores),
-        }
-        for example, sentence_tags, sentence_scores in zip(examples, tags, scores, strict=True)
-    ]
+    predictions = []
+    for example, words in zip(examples, word_logits(features, examples, logits), strict=True):
+        tags = predicted_tags(kind.labels, words)
+        shares = [
+            0.0 if values is None else float(softmax(values.astype(np.float64)).max())
+            for values in words
+        ]
+        found = grouped(example, tags, shares)
+        predictions.append({"tags": tags, "words": list(example.words), "entities": found})
+    return predictions
 
 
 def grouped(
@@ -104,23 +98,18 @@ def grouped(
     """Return the entities of IOB2 tags; an ``I-`` after another type begins an entity. Tags
     without a prefix are entities of one word each.
     """
-    groups: list[dict[str, Any]] = []
-    open_type: str | None = None
-    end = 0
-    for word, tag, score in zip(example.words, tags, scores, strict=True):
-        start = example.text.index(word, end)
-        end = start + len(word)
-        if tag == OUTSIDE:
-            open_type = None
-            continue
-        prefix, _, name = tag.partition("-") if tag[:2] in ("B-", "I-") else ("B", "", tag)
-        if prefix == "I" and name == open_type:
-            groups[-1]["end"] = end
-            groups[-1]["scores"].append(score)
-        else:
-            groups.append({"type": name, "start": start, "end": end, "scores": [score]})
-        open_type = name
-    for entity in groups:
-        entity["score"] = float(np.mean(entity.pop("scores")))
-        entity["text"] = example.text[entity["start"] : entity["end"]]
-    return groups
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    starts, end = [], 0
+    for word in example.words:
+        starts.append(example.text.index(word, end))
+        end = starts[-1] + len(word)
+    whole = [tag if tag == OUTSIDE or tag[:2] in ("B-", "I-") else f"B-{tag}" for tag in tags]
+    found = []
+    for name, first, last in get_entities(whole):
+        begin, stop = starts[first], starts[last] + len(example.words[last])
+        entity = {"type": name, "start": begin, "end": stop}
+        entity["score"] = float(np.mean(scores[first : last + 1]))
+        entity["text"] = example.text[begin:stop]
+        found.append(entity)
+    return found

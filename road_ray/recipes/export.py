@@ -11,7 +11,7 @@ from typing import Any
 from road_ray.data.model_files import MODEL_RECORD, locate_model, model_hashes
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import head_directory, load
-from road_ray.inference.onnx_model import ONNX, export_onnx, require_exporter
+from road_ray.inference.onnx_model import ONNX, export_onnx, require
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.run_directory.model_record import atomic_directory, threshold_entry
 from road_ray.system.files import check_new, write_json_atomic
@@ -37,7 +37,7 @@ def export(
         )
     target = output or place / "-".join(["onnx", *filter(None, (head, quantize))])
     check_new(target)
-    require_exporter()
+    require("onnx", "onnxruntime", "onnxscript")
     source = head_directory(locate_model(model_directory(model, "model")), head)
     predictor = load(model, head=head, device="cpu")
     with atomic_directory(target) as staged:

@@ -21,7 +21,7 @@ import socket
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, cast
 
@@ -38,8 +38,8 @@ from road_ray.system.operating_system import process_exists, sync
 CACHE = "ROAD_CACHE"
 STDIN = "-"  # in place of the path of an input
 SUFFIXES = (".gz", ".xz", ".zst")
-# Exceptions of a damaged compressed stream; ``OSError`` of a plain file is not among them.
-DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
+# Exceptions of a file that cannot be read; those of a damaged compressed stream have no ``errno``.
+UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 _log = logging.getLogger(__name__)
 _MARKED = re.compile(r"\.(?:tmp|old|damaged)-(?:(\w+)-)?(\d+)")
 _FOREIGN_SECONDS = 24 * 3600.0  # longer than a checkpoint or a shard is written
@@ -125,33 +125,11 @@ def open_bytes(path: ReadableFile) -> IO[bytes]:
     if path.suffix == ".xz":
         return cast(IO[bytes], lzma.open(source or path.open("rb"), "rb"))
     if path.suffix == ".zst":
-        return cast(IO[bytes], io.BufferedReader(cast(Any, _Zstandard(path))))
-    return path.open("rb")
-
-
-class _Zstandard(io.RawIOBase):
-    """Zstandard stream decoded by Arrow; damage raises ``EOFError``."""
-
-    def __init__(self, path: ReadableFile) -> None:
         import pyarrow as pa
 
-        source = str(path) if isinstance(path, Path) else path.open("rb")
-        self._stream = pa.input_stream(source, compression="zstd")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            content = self._stream.read(len(buffer))
-        except OSError as error:
-            raise EOFError(str(error)) from error
-        buffer[: len(content)] = content
-        return len(content)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
+        stream = pa.input_stream(str(source) if source else path.open("rb"), compression="zstd")
+        return cast(IO[bytes], io.BufferedReader(stream))
+    return path.open("rb")
 
 
 def read_json(
@@ -201,15 +179,11 @@ def write_text_atomic(path: Path, text: str) -> None:
         staged.replace(path)
         sync(path.parent)
     except OSError as error:
-        staged.unlink(missing_ok=True)
-        problem, fix = (
-            f"cannot be written: {error.strerror}",
-            "free space there or make it writable",
-        )
-        if path.is_dir():
-            problem, fix = "is a directory", "delete it"
+        with suppress(OSError):
+            staged.unlink()
         raise ResourceError(
-            f"{path}: {problem}\n  fix: {fix}\n  kept: what was there before"
+            f"{path}: cannot be written: {error.strerror}\n"
+            "  fix: free space there or make it writable\n  kept: what was there before"
         ) from error
 
 

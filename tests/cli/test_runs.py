@@ -25,7 +25,7 @@ def test_the_listed_figure_is_the_one_that_papers_report(road, tmp_path):
     (tmp_path / "run" / "metrics.json").write_text(json.dumps(figures))
     (tmp_path / "run" / "metrics.jsonl").write_text("")
     (row,) = json.loads(road("runs", "list", tmp_path, "--json").out)
-    assert (row["figure"], row["value"]) == ("eval/tags/entity_f1", 80.0)
+    assert (row["metric"], row["value"]) == ("eval/tags/entity_f1", 80.0)
 
 
 def test_an_evaluation_is_listed(road, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from road_ray.data.features.examples_and_features import Features, TagExample
-from road_ray.evaluation.metrics import entity_scores, predicted_tags
+from road_ray.evaluation.metrics import entity_scores, predicted_tags, word_logits
 
 LABELS = ("O", "B-PER", "I-PER")
 
@@ -45,4 +45,5 @@ def test_words_over_several_rows_get_the_tag_of_their_first_token():
         words=np.array([-1, 0, 1, -1, -1, 2, -1], np.int32),
     )
     logits = [np.eye(3, dtype=np.float32)[[0, 1, 2, 0]], np.eye(3, dtype=np.float32)[[2, 0, 1]]]
-    assert predicted_tags(rows, examples, LABELS, logits) == [["B-PER", "I-PER", "O"]]
+    (words,) = word_logits(rows, examples, logits)
+    assert predicted_tags(LABELS, words) == ["B-PER", "I-PER", "O"]

@@ -19,7 +19,7 @@ from typing import IO, Any, Literal
 
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError, ResourceError, nearest, shorten
-from road_ray.system.files import DAMAGED, ReadableFile, open_bytes
+from road_ray.system.files import UNREADABLE, ReadableFile, open_bytes
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -35,7 +35,7 @@ def numbered_lines(path: ReadableFile, *, ends: bool = False) -> Iterator[tuple[
         with open_bytes(path) as file:
             for number, line in decoded_lines(file, str(path), ends=ends):
                 yield number, line
-    except (*DAMAGED, OSError) as error:
+    except UNREADABLE as error:
         raise _unreadable(f"{path}:{number + 1}", error) from error
 
 
@@ -61,7 +61,7 @@ def read_document(path: Path) -> Any:
     try:
         with open_bytes(path) as file:
             raw = file.read()
-    except (*DAMAGED, OSError) as error:
+    except UNREADABLE as error:
         raise _unreadable(str(path), error) from error
     return _parse_json(_decoded(raw.removeprefix(_BOM), str(path)), str(path))
 
@@ -93,7 +93,7 @@ def _decoded(raw: bytes, where: str) -> str:
 
 def _unreadable(where: str, error: Exception) -> DataError | ResourceError:
     """Return the error of a damaged file, or of one that the operating system does not open."""
-    if isinstance(error, DAMAGED):
+    if getattr(error, "errno", None) is None:
         return DataError(
             f"{where}: the compressed file is damaged or cut short ({error})\n"
             "  fix: download the file again"
