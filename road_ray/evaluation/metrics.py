@@ -1,7 +1,7 @@
 """Metrics of classes, numbers, tags and label sets.
 
 Every score is a percentage (accuracy and F1 0 to 100; correlations -100 to 100), as in the GLUE
-tables; larger is better. A new metric is a function and an entry of ``METRICS``, or one of any
+tables; larger is better. A new metric is an entry of ``known_metrics``, or a function of any
 module as ``package.module:name``, where the part behind the colon names the result. Entities are
 scored by seqeval. A label of a set is predicted where its probability is above its threshold, which
 is 0.5 where none was tuned: there the sign of the logit decides.
@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 F1_OF = "f1_of_"
 """Beginning of the metrics that are the F1 of one label, such as ``f1_of_neutral``."""
 Numbers = NDArray[np.float64]
+Metric = Callable[[Numbers, Numbers], Any]  # of gold and predicted values
 _CORRELATIONS = ("matthews", "pearson", "spearman")
 OUTSIDE = "O"
 Labels = NDArray[np.integer[Any]]
@@ -36,44 +37,28 @@ UNTUNED = 0.5
 LABEL_THRESHOLDS = "label_thresholds"  # entry of a model's record
 
 
-def _f1(gold: Numbers, predicted: Numbers, positive: int = 1) -> float:
-    from sklearn.metrics import f1_score
+def known_metrics(labels: Sequence[str] = ()) -> dict[str, Metric]:
+    """Return the metrics by name, with the F1 of each of the ``labels``."""
+    from scipy.stats import pearsonr, spearmanr
+    from sklearn.metrics import f1_score, matthews_corrcoef
 
-    return float(f1_score(gold == positive, predicted == positive, zero_division=0.0))
+    def f1_of(positive: int) -> Metric:
+        return lambda gold, predicted: f1_score(
+            gold == positive, predicted == positive, zero_division=0.0
+        )
 
-
-def _macro_f1(gold: Numbers, predicted: Numbers) -> float:
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(gold, predicted, average="macro", zero_division=0.0))
-
-
-def _matthews(gold: Numbers, predicted: Numbers) -> float:
-    from sklearn.metrics import matthews_corrcoef
-
-    return float(matthews_corrcoef(gold, predicted))
-
-
-def _pearson(gold: Numbers, predicted: Numbers) -> float:
-    from scipy.stats import pearsonr
-
-    return float(pearsonr(predicted, gold).statistic)
-
-
-def _spearman(gold: Numbers, predicted: Numbers) -> float:
-    from scipy.stats import spearmanr
-
-    return float(spearmanr(predicted, gold).statistic)
-
-
-METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
-    "accuracy": lambda gold, predicted: float((gold == predicted).mean()),
-    "f1": _f1,
-    "macro_f1": _macro_f1,
-    "matthews": _matthews,
-    "pearson": _pearson,
-    "spearman": _spearman,
-}
+    known: dict[str, Metric] = {
+        "accuracy": lambda gold, predicted: (gold == predicted).mean(),
+        "f1": f1_of(1),
+        "macro_f1": partial(f1_score, average="macro", zero_division=0.0),
+        "matthews": matthews_corrcoef,
+        "pearson": lambda gold, predicted: pearsonr(predicted, gold).statistic,
+        "spearman": lambda gold, predicted: spearmanr(predicted, gold).statistic,
+    }
+    known |= {f"{F1_OF}{label}": f1_of(number) for number, label in enumerate(labels)}
+    if len(labels) > 2:  # silently, it would be that of the second
+        del known["f1"]
+    return known
 
 
 def score(
@@ -86,12 +71,7 @@ def score(
     Raises ``ConfigError`` for an unknown metric, and for the ``f1`` of more than two classes.
     """
     predictions, truth = as_pairs(predicted, gold)
-    known = METRICS | {
-        f"{F1_OF}{label}": partial(_f1, positive=number) for number, label in enumerate(labels)
-    }
-    if len(labels) > 2:  # silently, it would be that of the second
-        del known["f1"]
-    result = {}
+    known, result = known_metrics(labels), {}
     for name in metrics:
         if is_own(name) and name not in known:
             result[name.rpartition(":")[2]] = 100.0 * float(own_metric(name)(truth, predictions))
@@ -105,7 +85,7 @@ def score(
             _log.warning("%s: all predicted or all gold values are equal; counted as 0", name)
             result[name] = 0.0
         else:
-            result[name] = 100.0 * known[name](truth, predictions)
+            result[name] = 100.0 * float(known[name](truth, predictions))
     return result
 
 

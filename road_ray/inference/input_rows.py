@@ -10,10 +10,10 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.readers.conll import conll_rows
 from road_ray.data.readers.mrqa import mrqa_rows
@@ -41,9 +41,6 @@ PREDICTION_FIELDS = (
 )
 _GOLD = ("answers", "plausible_answers", "is_impossible")
 _LINES = ".txt"
-_OF_WORDS = (".conll", ".iob", ".iob2", ".bio")
-_TAG = re.compile(r"O|[BI]-\S+")
-_SNIFFED_LINES = 200
 
 
 @dataclass(frozen=True)
@@ -239,7 +236,7 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
     check_input(source)
     path = Path(source).expanduser()
     suffix = suffix_of(path)
-    if trained.layout == "conll" and (suffix == ".tsv" or suffix not in TABLES) and _of_words(path):
+    if trained.layout == "conll" and layout_of(path) == "conll":
         number = trained.columns.get("words", 0)
         words = Columns((number if isinstance(number, int) else 0,))
         rows = conll_rows(path, words, False)
@@ -258,17 +255,6 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         f"{source}: {suffix or 'no suffix'} is not read\n"
         f"  allowed: {', '.join((*TABLES, _LINES))}, all texts also with .gz"
     )
-
-
-def _of_words(path: Path) -> bool:
-    """Return True for a file of one word a line with columns, as CoNLL's, rather than of texts."""
-    if suffix_of(path) in _OF_WORDS:
-        return True
-    lines = (line.split() for _, line in islice(numbered_lines(path), _SNIFFED_LINES))
-    cells = [line for line in lines if line and line[0] != "-DOCSTART-"]
-    columns = zip(*cells, strict=False)
-    is_table = len({len(line) for line in cells}) == 1 and len(cells[0]) > 1
-    return is_table and any(all(map(_TAG.fullmatch, column)) for column in columns)
 
 
 def _questions(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal, TypeVar, cast
 
 import httpx
+from fsspec.spec import AbstractBufferedFile
 from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
@@ -245,40 +246,22 @@ class StoredFile:
         return cast(IO[bytes], io.BufferedReader(_Chunks(self), _CHUNK_BYTES))
 
 
-class _Chunks(io.RawIOBase):
+class _Chunks(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
     """Bytes of a stored file; each read is one request, repeated when it fails."""
 
     def __init__(self, file: StoredFile) -> None:
-        self._file, self._at = file, 0
+        super().__init__(None, str(file), cache_type="none", size=file.entry.bytes)
+        self._file = file
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.entry.bytes}
-        self._at = base[whence] + offset
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        count = min(len(buffer), self._file.entry.bytes - self._at)
-        if count <= 0:
-            return 0
-        entry = self._file.entry
-        content = self._file.storage.read(entry.path, self._at, count)
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        count = min(end, self._file.entry.bytes) - start
+        content = self._file.storage.read(self._file.entry.path, start, count)
         if len(content) < count:  # readers would take it for the end of the file
             raise OSError(
-                f"{len(content)} bytes at byte {self._at}, {count} were expected: the file is "
+                f"{len(content)} bytes at byte {start}, {count} were expected: the file is "
                 "shorter than when it was listed"
             )
-        buffer[: len(content)] = content
-        self._at += len(content)
-        return len(content)
+        return content
 
 
 def read_range(url: str, start: int, count: int) -> tuple[bytes, int]:

@@ -14,6 +14,7 @@ from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
 
 _SHORTEST_TOKEN = 16  # characters
+_LOADING = {"head", "precision", "max_length_tokens", "threshold", "n_best", "min_confidence"}
 
 
 class ServingConfig(Config):
@@ -65,14 +66,7 @@ class ServingConfig(Config):
     @property
     def loading(self) -> dict[str, Any]:
         """Return the options of ``road_ray.load``."""
-        return {
-            "head": self.head,
-            "precision": self.precision,
-            "max_length_tokens": self.max_length_tokens,
-            "threshold": self.threshold,
-            "n_best": self.n_best,
-            "min_confidence": self.min_confidence,
-        }
+        return self.model_dump(include=_LOADING)
 
 
 def token_digest(variable: str | None) -> str | None:
