@@ -224,10 +224,6 @@ def serve(
     max_batch_rows: Annotated[
         int | None, typer.Option(help="most rows of a batch of combined requests", min=1)
     ] = None,
-    max_wait_ms: Annotated[
-        float | None,
-        typer.Option(help="longest wait of a request for others to join its batch", min=0),
-    ] = None,
     address: AddressOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
@@ -247,7 +243,6 @@ def serve(
         "replicas": replicas,
         "token_env": token_env,
         "max_batch_rows": max_batch_rows,
-        "max_wait_ms": max_wait_ms,
     }
     overrides = [f"{name}={value}" for name, value in flags.items() if value is not None]
     config = load(ServingConfig, overrides=[*(settings or []), *overrides])
@@ -307,10 +302,6 @@ def push(
     public: Annotated[
         bool, typer.Option("--public", help="a repository that everybody can read")
     ] = False,
-    include: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="send files besides those of a model too"),
-    ] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -322,7 +313,7 @@ def push(
     from road_ray.reporting.text_tables import aligned
 
     upload.check_repository(repository)
-    files = upload.model_files(model, include or ())
+    files = upload.model_files(model)
     others = upload.left_out(model, files)
     sizes = {name: path.stat().st_size for name, path in files.items()}
     rows = [{"file": name, "bytes": f"{size:,}"} for name, size in sizes.items()]
@@ -330,7 +321,7 @@ def push(
         typer.echo(aligned(rows))
         typer.echo(f"{len(files)} files, {sum(sizes.values()):,} bytes")
         if others:
-            typer.echo(f"not sent: {', '.join(others)} (--include NAME sends one)")
+            typer.echo(f"not sent: {', '.join(others)}")
     url = None if dry_run else upload.push(model, files, repository, public=public)
     if as_json:
         entry = {"repository": repository, "url": url, "files": sizes, "left_out": others}
@@ -341,7 +332,6 @@ def push(
         following = ["road", "predict", repository, "FILE"]
         if not url:
             following = ["road", "push", model, repository, *(["--public"] if public else [])]
-            following += [word for pattern in include or () for word in ("--include", pattern)]
         typer.echo(f"next: {shlex.join(following)}")
 
 

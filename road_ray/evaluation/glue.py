@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from road_ray.data import catalog
 from road_ray.data.task_and_dataset import Classify, Dataset, Regress
@@ -17,8 +17,7 @@ from road_ray.errors import DataError
 from road_ray.system.files import read_json
 
 
-@dataclass(frozen=True)
-class _Sheet:
+class _Sheet(NamedTuple):
     """One file of a submission: its name and the number of rows in the test set."""
 
     file: str

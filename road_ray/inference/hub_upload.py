@@ -9,8 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from road_ray.config.secrets import redact
@@ -36,13 +35,13 @@ _SECRET = re.compile(
 )
 
 
-def model_files(model: str | Path, include: Sequence[str] = ()) -> dict[str, Path]:
+def model_files(model: str | Path) -> dict[str, Path]:
     """Return the files of a run's ``hf/`` or of a model directory that are uploaded, by their
     names: weights, configuration, tokenizer, model card and record, and those of ``generator/`` and
-    ``heads/``. Others are sent only if a pattern of ``include`` fits; hidden ones never are.
+    ``heads/``.
 
     Raises ``CheckpointError`` for a directory without a model, a damaged one, and a link out of it;
-    ``ConfigError`` for a text with a secret, and for a pattern that fits no file.
+    ``ConfigError`` for a text with a secret.
     """
     directory = _directory(model)
     for part in {directory, *(path.parent for path in directory.rglob("config.json"))}:
@@ -50,7 +49,7 @@ def model_files(model: str | Path, include: Sequence[str] = ()) -> dict[str, Pat
             check_hashes(part, weights=weights)
     files = {}
     for name, path in _visible(directory):
-        if not (_OF_MODEL.fullmatch(name) or any(fnmatchcase(name, p) for p in include)):
+        if not _OF_MODEL.fullmatch(name):
             continue
         if not path.resolve().is_relative_to(directory.resolve()):
             raise CheckpointError(
@@ -59,8 +58,6 @@ def model_files(model: str | Path, include: Sequence[str] = ()) -> dict[str, Pat
             )
         _refuse_secret(path)
         files[name] = path
-    if unused := [p for p in include if not any(fnmatchcase(name, p) for name in files)]:
-        raise ConfigError(f"--include {unused[0]}: fits no file in {directory}\n  nothing was sent")
     if not any(name.endswith((".safetensors", ".onnx")) for name in files):
         raise CheckpointError(f"{directory}: has no weights\n  nothing was sent")
     return files

@@ -50,6 +50,12 @@ _HEADS: dict[str, Callable[[tuple[str, ...]], Kind]] = {
     ),
     "ForSequenceClassification": Classify,
 }
+_OPTIONS: dict[str, tuple[tuple[type[Kind], ...], str]] = {
+    "min_confidence": ((Classify, Choose), "gives no single label"),
+    "threshold": ((Span, MultiLabel), "has no answers in a context"),
+    "n_best": ((Span,), "has no answers in a context"),
+}
+"""Options of some kinds of heads, and what the others lack."""
 
 
 def load(
@@ -142,21 +148,18 @@ def _check_options(
             f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
             f"  allowed: at most {longest}"
         )
-    if min_confidence and not isinstance(task.kind, Classify | Choose):
-        raise ConfigError(
-            f"min_confidence = {min_confidence}: the task {task.name} gives no single label\n"
-            "  fix: leave it out; answers abstain by `threshold`"
-        )
-    if isinstance(task.kind, MultiLabel) and threshold is not None:
-        if not 0 <= threshold <= 1:
-            raise ConfigError(f"threshold = {threshold}: a probability\n  allowed: 0 to 1")
-        threshold = None
-    if not isinstance(task.kind, Span) and (threshold is not None or n_best > 1):
-        name, value = ("n_best", n_best) if n_best > 1 else ("threshold", threshold)
-        raise ConfigError(
-            f"{name} = {value}: the task {task.name} has no answers in a context\n"
-            f"  fix: leave {name} out"
-        )
+    given = {
+        "min_confidence": min_confidence or None,
+        "threshold": threshold,
+        "n_best": n_best if n_best > 1 else None,
+    }
+    for name, (kinds, problem) in _OPTIONS.items():
+        if given[name] is not None and not isinstance(task.kind, kinds):
+            raise ConfigError(
+                f"{name} = {given[name]}: the task {task.name} {problem}\n  fix: leave {name} out"
+            )
+    if isinstance(task.kind, MultiLabel) and threshold is not None and not 0 <= threshold <= 1:
+        raise ConfigError(f"threshold = {threshold}: a probability\n  allowed: 0 to 1")
     if threshold is not None and math.isnan(threshold):
         raise ConfigError(
             "threshold = nan\n  allowed: a number, inf (always answer) or -inf (never)\n"

@@ -51,8 +51,8 @@ class RowQueue:
     """Queue in front of ``predict``, which is called in a single thread.
 
     A batch is taken as soon as the model is free, from what arrived meanwhile: the oldest requests,
-    at most ``max_rows`` rows in all unless one request alone has more. While the model is idle, a
-    request waits ``wait_seconds`` for others. ``begin`` is called first in the thread.
+    at most ``max_rows`` rows in all unless one request alone has more. ``begin`` is called first in
+    the thread.
     """
 
     def __init__(
@@ -60,10 +60,9 @@ class RowQueue:
         predict: Callable[[Sequence[tuple[str, Row]]], list[Prediction]],
         *,
         max_rows: int,
-        wait_seconds: float = 0.0,
         begin: Callable[[], None] = lambda: None,
     ) -> None:
-        self._predict, self._max_rows, self._wait_seconds = predict, max_rows, wait_seconds
+        self._predict, self._max_rows = predict, max_rows
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model", initializer=begin)
         self._waiting: deque[_Request] = deque()
         self._work: asyncio.Task[None] | None = None
@@ -79,8 +78,6 @@ class RowQueue:
 
     async def _run(self) -> None:
         """Predict until nothing waits."""
-        if self._wait_seconds:
-            await asyncio.sleep(self._wait_seconds)
         while self._waiting:
             batch = [self._waiting.popleft()]
             count = len(batch[0].rows)
@@ -134,7 +131,6 @@ def build_api(
     queue = RowQueue(
         predictor.predict_rows,
         max_rows=config.max_batch_rows,
-        wait_seconds=config.max_wait_ms / 1000,
         begin=partial(torch.set_num_threads, config.cpus_per_replica),
     )
     app: FastAPI = FastAPIOffline(

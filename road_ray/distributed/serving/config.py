@@ -44,10 +44,7 @@ class ServingConfig(Config):
     gpus_per_replica: float = Field(0.0, ge=0)
     """GPUs of a replica."""
     max_batch_rows: int = Field(32, ge=1)
-    """Rows of a forward pass that requests share."""
-    max_wait_ms: float = Field(0.0, ge=0, le=1000)
-    """Milliseconds that a request waits for others while the model is idle. At 0 only requests
-    that arrive during a forward pass share the next one."""
+    """Rows of a forward pass that requests share; those that arrive during one share the next."""
     max_request_rows: int = Field(128, ge=1)
     """Rows of a request."""
     max_request_bytes: int = Field(1 << 20, ge=1)

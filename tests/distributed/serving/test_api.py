@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -361,19 +360,6 @@ def test_a_faulty_request_fails_alone(model):
     answers = asyncio.run(behind_a_pass(model, queue, requests))
     assert (answers[0], answers[2]) == ([{"length": 4}], [{"length": 2}])
     assert isinstance(answers[1], DataError)
-
-
-def test_an_idle_model_waits_for_others_if_told_to(model):
-    async def two():
-        queue = RowQueue(model, max_rows=8, wait_seconds=0.2)
-        first = asyncio.create_task(queue.predict(request(1)))
-        await asyncio.sleep(0.02)
-        return await asyncio.gather(first, queue.predict(request(2)))
-
-    began = time.monotonic()
-    assert asyncio.run(two()) == [[{"length": 1}], [{"length": 2}]]
-    assert model.batches == [[1, 2]]
-    assert time.monotonic() - began >= 0.2
 
 
 def test_a_client_that_has_gone_costs_no_pass(model):

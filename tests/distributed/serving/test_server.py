@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -150,10 +152,25 @@ def test_replicas_have_no_token_and_show_no_metrics(model, tmp_path):
     assert "\x1b" not in said
 
 
+def ask_in_parts(port, row, signalled):
+    """Ask with a body whose second half is sent after the signal; return status and answer."""
+    body = json.dumps(row).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.putrequest("POST", "/predict")
+    connection.putheader("Content-Length", str(len(body)))
+    connection.putheader("Authorization", f"Bearer {TOKEN}")
+    connection.endheaders(body[:5])
+    assert signalled.wait(30)
+    time.sleep(0.2)
+    connection.send(body[5:])
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
 def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path):
     expected, port = load(model)([{"text": text} for text in TEXTS]), free_port()
     command = [
-        *(sys.executable, "-m", "road_ray", "serve", model, "max_wait_ms=1000"),
+        *(sys.executable, "-m", "road_ray", "serve", model),
         *("--port", str(port), "--token-env", "ROAD_TEST_TOKEN", "--json"),
     ]
     environment = os.environ | {"ROAD_TEST_TOKEN": TOKEN}
@@ -171,11 +188,13 @@ def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path):
             refused = block("refused", ROAD_TOKEN=TOKEN, PORT=str(port))
             assert f"\n    {refused}\n" in GUIDE.read_text()
             with ThreadPoolExecutor(4) as threads:
-                # Requests wait a second for others, so they are open when the signal arrives.
-                url = f"{output['url']}/predict"
-                answers = [threads.submit(ask, url, {"text": text}) for text in TEXTS]
+                url, signalled = f"{output['url']}/predict", threading.Event()
+                answers = [
+                    threads.submit(ask_in_parts, port, {"text": text}, signalled) for text in TEXTS
+                ]
                 time.sleep(0.5)
                 server.send_signal(signal.SIGTERM)
+                signalled.set()
                 assert [answer.result()[0] for answer in answers] == [200] * 3
                 labels = [answer.result()[1]["label"] for answer in answers]
                 assert labels == [item["label"] for item in expected]
