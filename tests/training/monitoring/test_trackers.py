@@ -38,7 +38,7 @@ REACHED = {
     "tensorboard": tensorboard_tracker,
 }
 NOWHERE = {
-    "wandb": lambda place: wandb_tracker(*NAMED, place, mode="online"),
+    "wandb": REACHED["wandb"],
     "mlflow": lambda place: mlflow_tracker("http://127.0.0.1:9", *NAMED, place),
 }
 CHILD = """
@@ -95,6 +95,7 @@ def reached(tmp_path_factory):
 def nowhere(tmp_path_factory):
     """A run directory of each tracker that has a server, where none answers."""
     given = {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    given["WANDB_MODE"] = "online"
     return started("NOWHERE", tmp_path_factory.mktemp("nowhere"), "2", **given)
 
 
@@ -137,6 +138,7 @@ def test_a_server_that_cannot_be_reached_costs_an_event_a_start_and_no_row(nowhe
     assert [row["step"] for row in read_rows(nowhere / kind / "metrics.jsonl")] == [1, 2]
     events = read_rows(nowhere / kind / "events.jsonl")
     assert [event["kind"] for event in events] == ["tracker_failed"] * 2
+    assert "127.0.0.1" in events[0]["error"]
 
 
 @pytest.mark.parametrize(("kind", "module"), [("wandb", "wandb"), ("mlflow", "mlflow.entities")])
