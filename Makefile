@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 # Container images set it; then pytest rewrites 450 test files again in every process.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test fast guides long coverage chaos real lint bench reference docs wheel install clean
+.PHONY: demo test fast laws guides long coverage chaos real lint bench reference docs wheel install clean
 
 demo: .venv/.installed
 	$(BIN)/road demo
@@ -25,6 +25,11 @@ WHOLE := journeys docs chaos benchmarks real gpu
 fast: .venv/.installed-dev
 	$(BIN)/python -m pytest $(TWO_PROCESSES) $(WHOLE:%=--ignore=tests/%) \
 	    -m "not ray and not trained and not slow and not chaos and not guide and not long"
+
+# What holds for every addition, in half a minute: layers, limits, docstrings, reference, stub, paths.
+laws: .venv/.installed-dev
+	$(BIN)/python -m pytest tests/test_architecture.py tests/test_stub.py tests/cli/test_reference.py \
+	    tests/config/test_field_docs.py tests/config/test_identity.py tests/docs/test_links.py
 
 # Code blocks, examples, notebooks, demo and benchmarks of the pages, as they stand but short.
 guides: .venv/.installed-dev

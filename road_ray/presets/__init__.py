@@ -1,7 +1,8 @@
 """Presets: named configurations, each a YAML file as users write them, in the folder of its verb.
 
-The comment at the top of a file says what it is and names its source; ``road presets NAME`` prints
-the file. A preset may begin with another one (``preset: NAME``). To add one, add a file.
+The comment at the top of a file, below the line for editors, says what it is and names its source;
+``road presets NAME`` prints the file. A preset may begin with another one (``preset: NAME``). To
+add one, add a file.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def test_every_relative_link_and_path_of_a_page_exists(page):
         place = (page.parent / path).resolve() if path else page
         if not place.exists() or (anchor and anchor not in anchors(place)):
             wrong.append(target)
-    for path in re.findall(r"`(road_ray/[\w./-]*)`", page.read_text("utf-8")):
+    for path in re.findall(r"`((?:road_ray|tests)/[\w./-]*)`", page.read_text("utf-8")):
         if not (ROOT / path).exists():
             wrong.append(path)
     assert wrong == []

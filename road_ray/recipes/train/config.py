@@ -1,7 +1,8 @@
 """Configuration of the supervised verbs: ``finetune``, ``teachers``, ``distill``, ``multitask``.
 
-``TrainConfig`` and ``TrainDataConfig`` have what they share. ``FinetuneConfig`` trains on one data
-set, ``MultitaskConfig`` on a mixture; ``FinetuningsConfig`` and ``TeachersConfig`` consist of
+``TrainConfig`` and ``TrainDataConfig`` have what they share; ``prepare.py``, ``mixture.py`` and
+``train.py`` consume them. ``FinetuneConfig`` trains on one data set, ``MultitaskConfig`` on a
+mixture; ``FinetuningsConfig`` and ``TeachersConfig`` consist of
 several runs, see ``recipes/several_runs.py``.
 """
 
