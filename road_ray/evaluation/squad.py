@@ -13,6 +13,7 @@ of a language mlqa_evaluation_v1.py (Lewis et al. 2020).
 from __future__ import annotations
 
 import json
+import math
 import re
 import string
 import unicodedata
@@ -20,10 +21,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from road_ray.data.features.examples_and_features import SpanExample
+from road_ray.data.features.examples_and_features import Answer, SpanExample
+from road_ray.errors import DataError
 from road_ray.evaluation.spans import SpanPrediction
 from road_ray.system.files import write_text_atomic
 
@@ -45,6 +48,7 @@ _WORDS = {
 }
 # ASCII only, as the official script: a typographic quote or dash stays part of its word.
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_LISTED = 5  # ids in a message
 _AGREED = 0.4  # least agreement of annotators: min_f1 of QuAC's scorer
 
 
@@ -72,23 +76,74 @@ def token_f1(gold: str, predicted: str, language: str = "") -> float:
 
 
 def evaluate(
-    examples: Sequence[SpanExample],
-    texts: Mapping[str, str],
-    odds: Mapping[str, float],
-    threshold: float,
+    dataset: Sequence[SpanExample] | Sequence[Mapping[str, Any]],
+    predictions: Mapping[str, str],
+    no_answer_probabilities: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
 ) -> dict[str, float]:
-    """Return the official scores of the answers ``texts``; ``odds`` are those of no answer. Both
-    have an entry for each id.
+    """Return the official scores of ``predictions`` (``{question id: text}``) under the official
+    keys.
 
-    A question whose odds are above ``threshold`` counts as unanswered. ``exact``, ``f1`` and
-    ``total`` are over all questions, ``HasAns_*`` and ``NoAns_*`` over those with and without an
-    answer; a group without questions has no keys. ``best_exact``, ``best_f1`` and their ``_thresh``
-    are tuned on these questions, so they are an upper bound.
+    ``dataset`` is the list under ``data`` of a SQuAD file, or a list of ``SpanExample``. A question
+    whose no-answer probability (any number that grows with it) is above ``threshold`` counts as
+    unanswered. ``exact``, ``f1`` and ``total`` are over all questions, ``HasAns_*`` and ``NoAns_*``
+    over those with and without an answer; a group without questions has no keys. ``best_exact``,
+    ``best_f1`` and their ``_thresh`` exist only with probabilities and are tuned on these
+    questions, so they are an upper bound. Predictions for other questions are ignored. Raises
+    ``DataError`` for a question without prediction.
 
     Questions with several ``references`` are scored as by QuAC's script: F1 is the mean over the
     references of the best F1 over the others, and questions on which the annotators agree with less
     than 0.4 F1 are left out.
     """
+    examples = [example for item in dataset for example in _examples(item)]
+    odds = no_answer_probabilities
+    if odds is None:
+        odds = dict.fromkeys((example.id for example in examples), 0.0)
+    for name, values in (("predictions", predictions), ("no-answer probabilities", odds)):
+        if missing := [example.id for example in examples if example.id not in values]:
+            raise DataError(
+                f"{name}: {len(missing)} questions of the data set are missing: "
+                f"{', '.join(missing[:_LISTED])}\n"
+                "  allowed: one entry for every question id\n"
+                '  fix: give "" where the answer is none, or score only what was predicted'
+            )
+    if not examples or any(math.isnan(odds[example.id]) for example in examples):
+        raise DataError("data set to score: no questions, or odds of no answer that are NaN")
+    scores = _scores(examples, predictions, odds, threshold)
+    if no_answer_probabilities is None:
+        return {name: score for name, score in scores.items() if not name.startswith("best_")}
+    return scores
+
+
+def _examples(item: SpanExample | Mapping[str, Any]) -> list[SpanExample]:
+    """Return the questions of an article of a SQuAD file; an example as it is."""
+    if isinstance(item, SpanExample):
+        return [item]
+    if not isinstance(item, Mapping) or "paragraphs" not in item:
+        raise DataError(
+            f"data set to score: {str(item)[:60]!r} is no article and no SpanExample\n"
+            "  fix: pass json.load(file)['data']"
+        )
+    return [
+        SpanExample(
+            question["id"],
+            question["question"],
+            paragraph["context"],
+            tuple(Answer(answer["text"], answer["answer_start"]) for answer in question["answers"]),
+            where="",
+        )
+        for paragraph in item["paragraphs"]
+        for question in paragraph["qas"]
+    ]
+
+
+def _scores(
+    examples: Sequence[SpanExample],
+    texts: Mapping[str, str],
+    odds: Mapping[str, float],
+    threshold: float,
+) -> dict[str, float]:
     agreed = [e for e in examples if len(e.references) < 2 or agreement(e.references) >= _AGREED]
     examples = agreed or examples
     exact, f1 = dict[str, float](), dict[str, float]()
@@ -227,9 +282,9 @@ def score(
     """
     texts = {p.id: p.text for p in predictions}
     odds = {p.id: p.null_odds for p in predictions}
-    result = evaluate(examples, texts, odds, untuned_threshold(examples))
+    result = _scores(examples, texts, odds, untuned_threshold(examples))
     if threshold is not None:
-        tuned = evaluate(examples, texts, odds, threshold)
+        tuned = _scores(examples, texts, odds, threshold)
         result["threshold"] = threshold
         result |= {f"at_threshold_{k}": v for k, v in tuned.items() if not k.startswith("best_")}
     return result

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from road_ray.data.features.examples_and_features import Answer, SpanExample
+from road_ray.errors import DataError
 from road_ray.evaluation.squad import evaluate, normalize, token_f1
 
 
@@ -20,9 +21,12 @@ def example(id_: str, *golds: str) -> SpanExample:
     return SpanExample(id_, "?", " ".join(golds), tuple(Answer(g, 0) for g in golds), "dev.json:1")
 
 
-def plain(examples: list[SpanExample], texts: dict[str, str]) -> dict[str, float]:
-    """The scores where no answer is withheld."""
-    return evaluate(examples, texts, dict.fromkeys(texts, 0.0), 0.0)
+def article(questions: dict[str, list[str]]) -> list[dict[str, Any]]:
+    qas = [
+        {"id": id_, "question": "?", "answers": [{"text": g, "answer_start": 0} for g in golds]}
+        for id_, golds in questions.items()
+    ]
+    return [{"title": "t", "paragraphs": [{"context": "c", "qas": qas}]}]
 
 
 @pytest.mark.parametrize(
@@ -78,10 +82,10 @@ def test_the_figures_of_mlqa_for_chinese() -> None:
     golds = {"a": "\u9999\u6e2f\u5927\u5b66", "b": "the \u5317\u4eac"}
     examples = [replace(example(id_, gold), language="zh") for id_, gold in golds.items()]
     predictions = {"a": "\u9999\u6e2f\u5927\u5b78\u3002", "b": "\u5317\u4eac\u3002"}
-    scores = plain(examples, predictions)
+    scores = evaluate(examples, predictions)
     assert scores["exact"] == 0
     assert scores["f1"] == pytest.approx(100 * (3 / 4 + 0.8) / 2)  # "the" counts: 2/2 and 2/3
-    assert plain([example("b", golds["b"])], predictions)["f1"] == 0  # by SQuAD's script
+    assert evaluate([example("b", golds["b"])], predictions)["f1"] == 0  # by SQuAD's script
 
 
 @pytest.mark.parametrize(
@@ -141,7 +145,7 @@ TRICKY = [
 def test_the_figures_of_the_official_script(
     golds: list[str], predicted: str, exact: int, f1: float
 ) -> None:
-    scores = plain([example("q", *golds)], {"q": predicted})
+    scores = evaluate(article({"q": golds}), {"q": predicted})
     assert (scores["exact"], scores["f1"]) == pytest.approx((100 * exact, 100 * f1))
 
 
@@ -163,10 +167,16 @@ PREDICTIONS = {
 }
 
 
-def test_scores_by_hand() -> None:
-    scores = plain([example(id_, *golds) for id_, golds in GOLDS.items()], PREDICTIONS)
+@pytest.mark.parametrize("form", ["articles", "examples"])
+def test_scores_by_hand(form: str) -> None:
+    data: Any = (
+        article(GOLDS)
+        if form == "articles"
+        else [example(id_, *golds) for id_, golds in GOLDS.items()]
+    )
+    scores = evaluate(data, PREDICTIONS)
     f1 = 2 / 3  # "cat" against "cat sat"
-    assert {key: scores[key] for key in scores if "best" not in key} == pytest.approx(
+    assert scores == pytest.approx(
         {
             "exact": 100 * 2 / 6,
             "f1": 100 * (2 + f1) / 6,
@@ -196,7 +206,7 @@ def test_best_threshold_by_hand() -> None:
     data = [example("a", "x"), example("b"), example("c", "y z"), example("d")]
     predictions = {"a": "x", "b": "wrong", "c": "y", "d": "wrong"}
     odds = {"a": -3.0, "c": -2.0, "b": -1.0, "d": 4.0}
-    scores = evaluate(data, predictions, odds, 0.0)
+    scores = evaluate(data, predictions, odds)
     # From 2 (nothing answered): a -> 3 / 3, c -> 3 / 3.667, b -> one less, d -> one less.
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (75.0, -3.0)
     assert scores["best_f1"] == pytest.approx(100 * (3 + 2 / 3) / 4)
@@ -206,14 +216,29 @@ def test_best_threshold_by_hand() -> None:
 
 
 def test_best_threshold_is_zero_when_silence_is_best() -> None:
-    scores = evaluate([example("a")], {"a": "wrong"}, {"a": 0.3}, 1.0)
+    scores = evaluate([example("a")], {"a": "wrong"}, {"a": 0.3})
     assert (scores["best_f1"], scores["best_f1_thresh"], scores["f1"]) == (100.0, 0.0, 0.0)
 
 
 def test_data_without_unanswerable_questions_has_no_such_keys() -> None:
-    scores = plain([example("a", "x y"), example("b", "z")], {"a": "x", "b": "z"})
-    assert not [key for key in scores if key.startswith("NoAns")]
+    scores = evaluate([example("a", "x y"), example("b", "z")], {"a": "x", "b": "z"})
+    assert set(scores) == {"exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total"}
     assert (scores["exact"], scores["f1"]) == pytest.approx((50.0, 100 * (2 / 3 + 1) / 2))
+
+
+@pytest.mark.parametrize(
+    ("data", "predictions", "odds", "message"),
+    [
+        ([example("q1", "x"), example("q2", "x")], {"q1": "x"}, None, "1 questions .*q2"),
+        ([example("q", "x")], {"q": "x"}, {}, "no-answer probabilities: 1 questions"),
+        ([example("q")], {"q": ""}, {"q": float("nan")}, "NaN"),
+        ([], {}, None, "no questions"),
+        ({"version": "v2.0", "data": []}, {}, None, r"json\.load\(file\)\['data'\]"),
+    ],
+)
+def test_bad_input_is_refused(data: Any, predictions: Any, odds: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        evaluate(data, predictions, odds)
 
 
 def plain_v1_scores(data: list[Any], predictions: dict[str, str]) -> tuple[float, float]:
@@ -244,11 +269,7 @@ def test_squad_1_1_scores_on_real_data(real_data: Path) -> None:
             start = question["answers"][0]["answer_start"]
             length = len(question["answers"][-1]["text"]) + 4 * (number % 3)
             predictions[question["id"]] = paragraph["context"][start : start + length]
-    examples = [
-        example(q["id"], *(answer["text"] for answer in q["answers"]))
-        for q in (q for a in data for p in a["paragraphs"] for q in p["qas"])
-    ]
-    scores = plain(examples, predictions)
+    scores = evaluate(data, predictions)
     exact, f1 = plain_v1_scores(data, predictions)
     assert 20 < exact < f1 < 100
     assert (scores["exact"], scores["f1"]) == pytest.approx((exact, f1))
@@ -271,12 +292,12 @@ def quac_question(id_, *references):
     ],
 )
 def test_f1_of_quac_leaves_one_reference_out(references, predicted, f1):
-    scores = plain([quac_question("q", *references)], {"q": predicted})
+    scores = evaluate([quac_question("q", *references)], {"q": predicted})
     assert scores["f1"] == pytest.approx(100 * f1)
     assert scores["total"] == 1
 
 
 def test_questions_on_which_quacs_annotators_disagree_are_left_out():
     examples = [quac_question("good", "x", "x"), quac_question("bad", "x", "y")]
-    scores = plain(examples, {"good": "x", "bad": "y"})
+    scores = evaluate(examples, {"good": "x", "bad": "y"}, {"good": 0.0, "bad": 0.0})
     assert (scores["total"], scores["f1"], scores["best_f1"]) == (1, 100.0, 100.0)
